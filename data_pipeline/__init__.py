@@ -1,0 +1,1 @@
+"""Raw mail in, a DuckDB inbox out; questions and answers about it."""

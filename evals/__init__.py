@@ -1,0 +1,1 @@
+"""Judging answers, measuring models, reporting."""

@@ -1,0 +1,1 @@
+"""Training the agent with GRPO."""

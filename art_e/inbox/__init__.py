@@ -1,0 +1,1 @@
+"""The inbox file: schema, opening, search, read. Knows nothing of models."""

@@ -1,0 +1,1 @@
+"""What chooses the next message: a model, or the offline baseline."""

@@ -1,0 +1,1 @@
+"""Where mail comes from: one module a format, found by looking."""
