@@ -1,0 +1,133 @@
+"""The inbox file, opened for reading.
+
+One `InboxFile` serves all threads of a process (each gets its own cursor: one
+connection shared by threads returns wrong rows), and many processes may have
+the same file open. It is read-only, and DuckDB's access to other files and to
+the network is off. Knows nothing of models; `Inbox` does the searching.
+"""
+
+import datetime as dt
+import json
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import duckdb
+
+from art_e.errors import UserError
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.schema import SCHEMA_VERSION
+from art_e.inbox.tokenizer import TOKENIZER
+
+
+class InboxSummary(NamedTuple):
+    """One address of the file and how many mails its inbox holds."""
+
+    address: str
+    emails: int
+    sent: int
+    received: int
+
+
+class InboxFile:
+    """An inbox file. Raises `UserError` where `path` is none, or not a whole one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        rebuild = f"art-e ingest SOURCE --db {path}"
+        if not path.is_file():
+            raise UserError(f"no inbox file at {path}; make one with: {rebuild}")
+        try:
+            self._connection = duckdb.connect(
+                str(path),
+                read_only=True,
+                config={"enable_external_access": False, "autoinstall_known_extensions": False},
+            )
+        except duckdb.Error as error:
+            first_line = str(error).splitlines()[0]
+            raise UserError(
+                f"{path} can't be opened as an inbox ({first_line}); rebuild it with: {rebuild}"
+            ) from None
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        try:
+            self.meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
+        except duckdb.Error:
+            self.meta = {}
+        wanted = {"schema_version": SCHEMA_VERSION, "tokenizer": TOKENIZER, "complete": "true"}
+        if wanted.items() - self.meta.items():
+            self.close()
+            raise UserError(
+                f"{path} is not a complete inbox file of this version; rebuild it with: {rebuild}"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; inboxes opened from it can't be used any more."""
+        self._connection.close()
+
+    def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
+        """Run one statement on this thread's own cursor."""
+        cursor: duckdb.DuckDBPyConnection | None = getattr(self._local, "cursor", None)
+        if cursor is None:
+            with self._lock:
+                cursor = self._connection.cursor()
+            self._local.cursor = cursor
+        return cursor.execute(sql, parameters)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What was read, stored, dropped and why, as `art-e ingest --json` printed it."""
+        counts: dict[str, Any] = json.loads(self.meta["counts"])
+        return counts
+
+    def open_inbox(self, address: str, as_of: dt.date | None = None) -> Inbox:
+        """The inbox of one address up to and with the day `as_of` (None: all mail).
+
+        Raises `UserError`, naming the nearest addresses, where no mail is theirs.
+        """
+        wanted = address.strip().lower()
+        row = self.execute(
+            "SELECT address_id FROM addresses WHERE address = ?", [wanted]
+        ).fetchone()
+        if row is None:
+            raise UserError(f"no inbox {wanted!r} in {self.path}{self._suggestion(wanted)}")
+        return Inbox(self.execute, row[0], wanted, as_of)
+
+    def owners(self) -> list[str]:
+        """Addresses that mail was imported for (`--owner`)."""
+        rows = self.execute(
+            "SELECT DISTINCT address FROM parties JOIN addresses USING (address_id)"
+            " WHERE role = 'owner' ORDER BY address"
+        ).fetchall()
+        return [address for (address,) in rows]
+
+    def inboxes(self, limit: int | None = None) -> list[InboxSummary]:
+        """Every address of the file (or the `limit` largest), the one with most mail first."""
+        rows = self.execute(
+            """
+            SELECT address, any_value(emails),
+                count(DISTINCT email_id) FILTER (role = 'from'),
+                count(DISTINCT email_id) FILTER (role IN ('to', 'cc', 'bcc'))
+            FROM (SELECT * FROM addresses ORDER BY emails DESC, address LIMIT ?)
+                JOIN parties USING (address_id)
+            GROUP BY address ORDER BY any_value(emails) DESC, address
+            """,
+            [limit if limit is not None else 2**31],
+        ).fetchall()
+        return [InboxSummary(*row) for row in rows]
+
+    def _suggestion(self, wanted: str) -> str:
+        rows = self.execute(
+            "SELECT address FROM addresses"
+            " ORDER BY jaro_winkler_similarity(address, ?) DESC, emails DESC LIMIT 3",
+            [wanted],
+        ).fetchall()
+        if not rows:
+            return ": it holds no mail"
+        return f"; nearest: {', '.join(address for (address,) in rows)} (art-e inboxes lists them)"

@@ -1,0 +1,74 @@
+"""A mail and a search hit, as the inbox gives them out. Knows nothing of the database."""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Mailbox(NamedTuple):
+    """One address as a mail names it. `address` is lower case; `name` may be empty."""
+
+    address: str
+    name: str
+
+    def __str__(self) -> str:
+        if self.name and self.address:
+            return f"{self.name} <{self.address}>"
+        return self.name or self.address
+
+
+def format_date(date: dt.datetime | None) -> str:
+    """A mail's date as every output shows it: ISO 8601 in UTC, to the minute."""
+    return "unknown" if date is None else date.strftime("%Y-%m-%dT%H:%MZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A mail that a search found. `missing` are the words that it lacks, `date` is UTC."""
+
+    message_id: str
+    date: dt.datetime | None
+    sender: Mailbox
+    subject: str
+    snippet: str
+    score: float
+    missing: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The hit as `art-e search --json` prints it."""
+        return {
+            "message_id": self.message_id,
+            "date": format_date(self.date),
+            "from": str(self.sender),
+            "subject": self.subject,
+            "snippet": self.snippet,
+            "missing": list(self.missing),
+            "score": round(self.score, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Email:
+    """A whole mail. `date` is UTC, None where it is not known."""
+
+    message_id: str
+    date: dt.datetime | None
+    sender: Mailbox
+    to: tuple[Mailbox, ...]
+    cc: tuple[Mailbox, ...]
+    bcc: tuple[Mailbox, ...]
+    subject: str
+    body: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The mail as `art-e read --json` prints it."""
+        return {
+            "message_id": self.message_id,
+            "date": format_date(self.date),
+            "from": str(self.sender),
+            "to": [str(mailbox) for mailbox in self.to],
+            "cc": [str(mailbox) for mailbox in self.cc],
+            "bcc": [str(mailbox) for mailbox in self.bcc],
+            "subject": self.subject,
+            "body": self.body,
+        }

@@ -1,0 +1,39 @@
+"""What an inbox file holds: its tables, its macros and its mark of completeness.
+
+`schema.sql` and `macros.sql` are the definitions; this module puts the ranking's
+constants into the macros. Knows nothing of how the tables are filled or read.
+"""
+
+from importlib import resources
+from string import Template
+
+from art_e.inbox.tokenizer import STOP_WORDS
+
+# Raised when a file of the version before can't be read any more.
+SCHEMA_VERSION = "1"
+
+# BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
+K1 = 1.2
+B = 0.75
+SUBJECT_WEIGHT = 2
+
+
+def tables_sql() -> str:
+    """The statements that create an inbox file's empty tables."""
+    return _read("schema.sql")
+
+
+def macros_sql() -> str:
+    """The statements that create `search_inbox`, `read_inbox` and `address_matches`."""
+    quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
+    return Template(_read("macros.sql")).substitute(
+        stop_words=f"[{quoted}]",
+        k1=K1,
+        k1_plus_1=K1 + 1,
+        b=B,
+        one_minus_b=1 - B,
+    )
+
+
+def _read(name: str) -> str:
+    return resources.files("art_e.inbox").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,43 @@
+-- The inbox file. Filled by data_pipeline, opened by art_e.inbox.
+
+-- One row a mail, email_id in date order from 0; mail without a known date comes last.
+CREATE TABLE emails (
+    email_id INTEGER NOT NULL,
+    message_id VARCHAR NOT NULL,       -- unique, with its angle brackets
+    sent_at TIMESTAMP,                 -- UTC; NULL: unknown
+    subject VARCHAR NOT NULL,
+    from_address VARCHAR NOT NULL,
+    from_name VARCHAR NOT NULL,
+    to_recipients STRUCT(address VARCHAR, name VARCHAR)[] NOT NULL,
+    cc_recipients STRUCT(address VARCHAR, name VARCHAR)[] NOT NULL,
+    bcc_recipients STRUCT(address VARCHAR, name VARCHAR)[] NOT NULL,
+    body VARCHAR NOT NULL,
+    length INTEGER NOT NULL,           -- indexed words
+    source VARCHAR NOT NULL,           -- where the kept copy was read
+    content_digest BLOB NOT NULL,      -- of sender, subject and body; what makes two mails copies
+    any_id BOOLEAN NOT NULL            -- copies under other message ids were duplicates of it
+);
+
+-- Message ids of dropped copies.
+CREATE TABLE aliases (message_id VARCHAR NOT NULL, email_id INTEGER NOT NULL);
+
+CREATE TABLE addresses (
+    address_id INTEGER NOT NULL,
+    address VARCHAR NOT NULL,          -- lower case
+    names VARCHAR NOT NULL,            -- every name it was given, lower case, joined by " | "
+    emails INTEGER NOT NULL            -- how many mails its inbox holds
+);
+
+-- Whose inbox a mail is in: owner = imported with --owner.
+CREATE TYPE role AS ENUM ('from', 'to', 'cc', 'bcc', 'owner');
+CREATE TABLE parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, role role NOT NULL);
+
+-- Each word that occurs, and the stem under which it is indexed.
+CREATE TABLE terms (word VARCHAR NOT NULL, term_id INTEGER NOT NULL, stem VARCHAR NOT NULL);
+CREATE TABLE postings (term_id INTEGER NOT NULL, email_id INTEGER NOT NULL, frequency INTEGER NOT NULL);
+
+-- Messages that were read and not stored; stage is 'filtered' or 'quarantined'.
+CREATE TABLE skipped (source VARCHAR NOT NULL, stage VARCHAR NOT NULL, reason VARCHAR NOT NULL, detail VARCHAR NOT NULL);
+
+-- schema_version, tokenizer, counts (JSON), and complete = 'true', written last.
+CREATE TABLE meta (key VARCHAR NOT NULL, value VARCHAR NOT NULL);

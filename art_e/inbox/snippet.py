@@ -1,0 +1,53 @@
+"""The piece of a mail that shows why it was found. Knows nothing of ranking or storage."""
+
+import re
+from collections.abc import Iterable
+
+from art_e.inbox.tokenizer import fold, stems
+
+SNIPPET_CHARS = 200
+
+# A snippet is looked for in this much of a body: enough for any mail people write,
+# and a bound on what a hostile one costs.
+SEARCHED_CHARS = 50_000
+
+
+class SnippetFinder:
+    """Cuts snippets for one search: the stretch with the most distinct wanted stems."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self._wanted = frozenset(wanted)
+        # A Snowball stem differs from the start of its words in the last letter
+        # at most ("happi" of "happy"), so words can be looked for by that start.
+        starts = {re.escape(stem[:-1] if len(stem) > 3 else stem) for stem in self._wanted}
+        pattern = rf"(?<![^\W_])(?:{'|'.join(sorted(starts))})[^\W_]*"
+        self._pattern = re.compile(pattern, re.IGNORECASE) if starts else None
+
+    def cut(self, body: str) -> str:
+        """At most about `SNIPPET_CHARS` characters of `body` on one line, "..." where cut."""
+        start = self._best_start(body)
+        end = min(len(body), start + SNIPPET_CHARS)
+        while start > 0 and not body[start - 1].isspace() and end - start < 2 * SNIPPET_CHARS:
+            start -= 1
+        if end < len(body) and (space := body.rfind(" ", start + SNIPPET_CHARS // 2, end)) > 0:
+            end = space
+        text = " ".join(body[start:end].split())
+        return f"{'...' if start else ''}{text}{'...' if end < len(body) else ''}"
+
+    def _best_start(self, body: str) -> int:
+        if self._pattern is None:
+            return 0
+        found = [
+            (match.start(), stems([fold(match.group())])[0])
+            for match in self._pattern.finditer(body, 0, SEARCHED_CHARS)
+        ]
+        found = [(position, stem) for position, stem in found if stem in self._wanted]
+        best, best_count, first = 0, 0, 0
+        for last, (position, _) in enumerate(found):
+            while position - found[first][0] > SNIPPET_CHARS * 2 // 3:
+                first += 1
+            count = len({stem for _, stem in found[first : last + 1]})
+            if count > best_count:
+                best, best_count = found[first][0], count
+        # A little of what stands before the first word, and all of a short body.
+        return 0 if len(body) <= SNIPPET_CHARS else max(0, best - SNIPPET_CHARS // 6)

@@ -1,0 +1,65 @@
+"""From text to the words that are indexed and searched.
+
+A word is a run of letters and digits, accents removed, in lower case; DuckDB
+makes the same of a text with
+
+    regexp_extract_all(lower(strip_accents(text)), '[\\p{L}\\p{N}]+')
+
+so the SQL macro of the inbox file needs no Python. Words are indexed under
+their stem (Snowball English). On 73 real questions, searched with their own
+words, this and the stop words below put a gold mail first for 51; without stems
+50, without stop words 48 to 49, with Porter's first stemmer 51.
+
+Knows nothing of mail or of the database.
+"""
+
+import re
+import unicodedata
+
+import Stemmer
+
+# Goes into every file's `meta`; a file of another tokenizer is refused.
+TOKENIZER = "snowball-english/1"
+
+# Longer runs are encoded data or line noise, not words that anyone searches.
+MAX_WORD_CHARS = 64
+
+# Words that a question is made of. They are indexed, and dropped from a search
+# that has others ("The Who" still finds The Who). "may" is absent: it is a month.
+STOP_WORDS = frozenset(
+    """
+    a about an and any are as at be been but by can could did do does for from had has have he her
+    him his how i if in into is it its me my no not of on or our s she should so such t that the
+    their them then there these they this to us was we were what when where which who whom whose
+    why will with would you your
+    """.split()
+)
+
+_WORD = re.compile(r"[^\W_]+")
+_stemmer = Stemmer.Stemmer("english")
+
+
+def fold(text: str) -> str:
+    """`text` in lower case without accents, as DuckDB's `lower(strip_accents(text))`."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFD", text)
+    kept = "".join(char for char in decomposed if unicodedata.category(char)[0] != "M")
+    return unicodedata.normalize("NFC", kept).lower()
+
+
+def words(text: str) -> list[str]:
+    """The words of `text` in order, repeated as they are."""
+    return _WORD.findall(fold(text))
+
+
+def stems(surfaces: list[str]) -> list[str]:
+    """The stem of each word, in order."""
+    stemmed: list[str] = _stemmer.stemWords(surfaces)
+    return stemmed
+
+
+def search_words(keywords: list[str]) -> list[str]:
+    """The distinct words to search for, in order, without stop words if there are others."""
+    distinct = list(dict.fromkeys(word for keyword in keywords for word in words(keyword)))
+    return [word for word in distinct if word not in STOP_WORDS] or distinct
