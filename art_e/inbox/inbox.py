@@ -118,6 +118,33 @@ class Inbox:
 
     def read(self, message_id: str) -> Email | None:
         """The mail with this id, or of which it is a dropped copy; None: not in this inbox."""
+        email_id = self._email_id(message_id)
+        if email_id is None:
+            return None
+        row = self._execute(
+            "SELECT message_id, sent_at, from_address, from_name, to_recipients, cc_recipients,"
+            " bcc_recipients, subject, body FROM emails WHERE email_id = ?",
+            [email_id],
+        ).fetchone()
+        if row is None:
+            return None
+        to, cc, bcc = (
+            tuple(Mailbox(each["address"], each["name"]) for each in recipients)
+            for recipients in row[4:7]
+        )
+        return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
+
+    def canonical_id(self, message_id: str) -> str | None:
+        """The id under which this inbox stores the mail; None: it is not in this inbox."""
+        email_id = self._email_id(message_id)
+        if email_id is None:
+            return None
+        row = self._execute(
+            "SELECT message_id FROM emails WHERE email_id = ?", [email_id]
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def _email_id(self, message_id: str) -> int | None:
         wanted = message_id.strip()
         if not wanted.startswith("<"):
             wanted = f"<{wanted}>"
@@ -127,20 +154,7 @@ class Inbox:
             " WHERE message_id = ?) ORDER BY preference LIMIT 1",
             [wanted, wanted],
         ).fetchone()
-        if found is None or not self._holds(found[0]):
-            return None
-        row = self._execute(
-            "SELECT message_id, sent_at, from_address, from_name, to_recipients, cc_recipients,"
-            " bcc_recipients, subject, body FROM emails WHERE email_id = ?",
-            [found[0]],
-        ).fetchone()
-        if row is None:
-            return None
-        to, cc, bcc = (
-            tuple(Mailbox(each["address"], each["name"]) for each in recipients)
-            for recipients in row[4:7]
-        )
-        return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
+        return int(found[0]) if found is not None and self._holds(found[0]) else None
 
     def _holds(self, email_id: int) -> bool:
         position = int(np.searchsorted(self._ids, email_id))
@@ -188,8 +202,9 @@ class Inbox:
         for term_id in term_ids:
             chosen = inside & (terms == term_id)
             where = positions[chosen]
-            self._points[term_id] = where, self._bm25(
-                where, np.asarray(rows["frequency"])[chosen].astype(np.float64)
+            self._points[term_id] = (
+                where,
+                self._bm25(where, np.asarray(rows["frequency"])[chosen].astype(np.float64)),
             )
 
     def _bm25(self, positions: Ids, frequency: npt.NDArray[np.float64]) -> Ids:

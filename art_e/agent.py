@@ -1,0 +1,77 @@
+"""The loop: policy -> message -> episode -> observation, until the episode ends.
+
+The trajectory that comes back is complete but for verdict and reward.
+"""
+
+import dataclasses
+import datetime as dt
+import time
+import uuid
+from collections.abc import Callable
+
+from art_e.episode import Episode, policy_facts
+from art_e.message import AssistantMessage, ChatMessage
+from art_e.policies.base import Policy, PolicyError, Usage
+from art_e.tools import schemas
+from art_e.trajectory import Trajectory
+
+# Called after each turn with the model's message and what the tools answered.
+OnTurn = Callable[[AssistantMessage, list[ChatMessage]], None]
+
+
+async def run_episode(
+    episode: Episode, policy: Policy, run_id: str, on_turn: OnTurn | None = None
+) -> Trajectory:
+    """Run `episode` to its end. An outside failure of the policy ends it with `error` set."""
+    started_at = dt.datetime.now(dt.UTC)
+    started = time.perf_counter()
+    usage = Usage()
+    cost: float | None = 0.0
+    model_seconds = tools_seconds = 0.0
+    error = None
+    tools = schemas()
+    while not episode.done:
+        before = time.perf_counter()
+        try:
+            step = await policy.act(episode.messages, tools)
+        except PolicyError as failure:
+            error = {"kind": failure.kind, "message": str(failure)}
+            break
+        finally:
+            model_seconds += time.perf_counter() - before
+        usage = Usage(
+            usage.prompt_tokens + step.usage.prompt_tokens,
+            usage.cached_prompt_tokens + step.usage.cached_prompt_tokens,
+            usage.completion_tokens + step.usage.completion_tokens,
+        )
+        cost = None if cost is None or step.cost_usd is None else cost + step.cost_usd
+        episode.count_tokens(step.usage.prompt_tokens, step.usage.completion_tokens)
+        before = time.perf_counter()
+        observations = episode.step(step.message)
+        tools_seconds += time.perf_counter() - before
+        if on_turn is not None:
+            on_turn(step.message, observations)
+    inbox = episode.tools.inbox
+    return Trajectory(
+        run_id=run_id,
+        episode_id=uuid.uuid4().hex,
+        question_id=episode.question.id,
+        inbox_address=inbox.address,
+        as_of=None if inbox.as_of is None else inbox.as_of.isoformat(),
+        model=policy.model,
+        policy=policy_facts(episode, policy.settings),
+        messages=episode.messages,
+        handles=dict(episode.tools.handles),
+        final_answer=episode.final_answer,
+        sources=list(episode.sources),
+        rubric=dataclasses.asdict(episode.rubric),
+        usage=dataclasses.asdict(usage),
+        cost_usd=cost,
+        seconds={
+            "total": time.perf_counter() - started,
+            "model": model_seconds,
+            "tools": tools_seconds,
+        },
+        error=error,
+        started_at=started_at.isoformat(timespec="milliseconds"),
+    )

@@ -1,0 +1,178 @@
+"""One question being worked on: messages, turns, facts, and when it ends.
+
+The agent loop, the benchmark and the training rollouts all drive this class:
+give it the model's next message with `step`, pass `messages` on, stop when it
+is `done`. It runs the tools, answers wrong calls, and writes the rubric.
+Knows nothing of which model writes the messages, and of rewards.
+"""
+
+import hashlib
+from functools import cache
+from importlib import resources
+from string import Template
+from typing import Any
+
+from art_e.abstention import is_abstention
+from art_e.inbox.inbox import Inbox
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.question import Question
+from art_e.rubric import Rubric
+from art_e.tools import CallError, ReadEmail, ReturnFinalAnswer, SearchEmails, Tools, parse_call
+
+DEFAULT_MAX_TURNS = 10
+# Calls of one message that are run; further ones are refused.
+MAX_CALLS = 4
+# Messages in a row of which no call was right, after which the episode is lost.
+MAX_WRONG_MESSAGES = 3
+
+
+class Episode:
+    """An episode over `inbox`, which the caller opened with the question's `query_date`.
+
+    `question` may be without a gold answer; `system_prompt` is a template with
+    `$inbox_address`, `$today` and `$max_turns`.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        question: Question,
+        *,
+        max_turns: int = DEFAULT_MAX_TURNS,
+        handles: bool = True,
+        system_prompt: str | None = None,
+    ) -> None:
+        self.question = question
+        self.tools = Tools(inbox, handles)
+        self.final_answer: str | None = None
+        self.sources: tuple[str, ...] = ()
+        self.done = False
+        self.rubric = Rubric(
+            max_turns=max_turns,
+            answerable=question.answerable,
+            num_gold_sources=len(question.message_ids) if question.answerable else None,
+        )
+        self._gold = self._canonical_gold()
+        self._found: set[str] = set()
+        self._read: set[str] = set()
+        self._wrong_messages = 0
+        template = default_prompt() if system_prompt is None else system_prompt
+        self.prompt_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
+        today = "not given: all mail counts" if inbox.as_of is None else inbox.as_of.isoformat()
+        self.messages: list[ChatMessage] = [
+            {
+                "role": "system",
+                "content": Template(template).safe_substitute(
+                    inbox_address=inbox.address, today=today, max_turns=max_turns
+                ),
+            },
+            {"role": "user", "content": question.question},
+        ]
+        self._note_gold()
+
+    def step(self, message: AssistantMessage) -> list[ChatMessage]:
+        """Take the model's next message; what the tools answered, which `messages` now holds too.
+
+        Raises `RuntimeError` on an episode that is done.
+        """
+        if self.done:
+            raise RuntimeError("the episode is done")
+        rubric = self.rubric
+        rubric.turns += 1
+        rubric.tool_calls += len(message.tool_calls)
+        rubric.effort += max(1, len(message.tool_calls))
+        self.messages.append(message.to_chat())
+        observations: list[ChatMessage] = []
+        any_right = False
+        answer: ReturnFinalAnswer | None = None
+        for number, call in enumerate(message.tool_calls):
+            try:
+                text, given = self._run(call, number, answer)
+                any_right = True
+                answer = given or answer
+            except CallError as error:
+                if error.kind != "refused":
+                    setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
+                text = compact_json({"error": str(error)})
+            observations.append({"role": "tool", "tool_call_id": call.id, "content": text})
+        if not message.tool_calls:
+            rubric.unparseable_calls += 1
+            text = compact_json({"error": "no tool was called; every message calls a tool"})
+            observations.append({"role": "user", "content": text})
+        self._wrong_messages = 0 if any_right else self._wrong_messages + 1
+        self._end(answer)
+        if not self.done and rubric.turns == rubric.max_turns - 1:
+            note = "\n" + compact_json({"note": "one turn left: call return_final_answer now"})
+            observations[-1]["content"] += note
+        self.messages.extend(observations)
+        return observations
+
+    def count_tokens(self, prompt: int, completion: int) -> None:
+        """Add one turn's tokens to the facts."""
+        self.rubric.prompt_tokens += prompt
+        self.rubric.completion_tokens += completion
+
+    def _run(
+        self, call: ToolCall, number: int, answer: ReturnFinalAnswer | None
+    ) -> tuple[str, ReturnFinalAnswer | None]:
+        arguments = parse_call(call)
+        if number >= MAX_CALLS:
+            raise CallError("refused", f"only the first {MAX_CALLS} calls of a message are run")
+        if isinstance(arguments, SearchEmails):
+            observation = self.tools.search(arguments)
+            self._found.update(observation.message_ids)
+            self._note_gold()
+            return observation.text, None
+        if isinstance(arguments, ReadEmail):
+            read = self.tools.read(arguments)
+            if read is None:
+                self.rubric.invalid_reads += 1
+                missing = arguments.message_id[:80]
+                return compact_json({"error": f"not found in this inbox: {missing!r}"}), None
+            self._read.update(read.message_ids)
+            self._note_gold()
+            return read.text, None
+        if answer is not None:
+            raise CallError("refused", "the final answer was given already")
+        return compact_json({"done": True}), arguments
+
+    def _end(self, answer: ReturnFinalAnswer | None) -> None:
+        rubric = self.rubric
+        if answer is not None:
+            cited = list(dict.fromkeys(map(self.tools.resolve, answer.sources)))
+            rubric.num_sources = len(cited)
+            mails = [self.tools.inbox.canonical_id(each) for each in cited]
+            self.sources = tuple(dict.fromkeys(each for each in mails if each is not None))
+            rubric.abstained = is_abstention(answer.answer)
+            rubric.answered = not rubric.abstained
+            self.final_answer = answer.answer
+            if self._gold:
+                rubric.sources_correct = self._gold <= set(self.sources)
+        elif self._wrong_messages >= MAX_WRONG_MESSAGES:
+            rubric.lost_to_format = True
+        elif rubric.turns >= rubric.max_turns:
+            rubric.ran_out_of_turns = True
+        else:
+            return
+        self.done = True
+
+    def _canonical_gold(self) -> frozenset[str]:
+        inbox = self.tools.inbox
+        return frozenset(inbox.canonical_id(each) or each for each in self.question.message_ids)
+
+    def _note_gold(self) -> None:
+        if self._gold:
+            self.rubric.found_gold = self._gold <= self._found
+            self.rubric.read_gold = self._gold <= self._read
+            self.rubric.sources_correct = bool(self.rubric.sources_correct)
+
+
+@cache
+def default_prompt() -> str:
+    """The system prompt's template."""
+    return resources.files("art_e").joinpath("prompts/system.txt").read_text(encoding="utf-8")
+
+
+def policy_facts(episode: Episode, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a trajectory records of how its messages came about."""
+    return {**settings, "prompt_hash": episode.prompt_hash}

@@ -1,0 +1,22 @@
+"""Where things are kept when no path is given: `ART_E_HOME`, or the user's data folder."""
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+
+def home() -> Path:
+    """The folder of the default inbox, golden set and runs; it need not exist yet."""
+    chosen = os.environ.get("ART_E_HOME")
+    return Path(chosen) if chosen else Path(platformdirs.user_data_dir("art-e"))
+
+
+def default_db() -> Path:
+    """The inbox file that commands use without `--db`."""
+    return home() / "inbox.duckdb"
+
+
+def runs_folder() -> Path:
+    """Where runs are made without `--out`."""
+    return home() / "runs"

@@ -1,0 +1,139 @@
+"""A run's folder: `config.json`, `trajectories.jsonl`, `metrics.json`, and `COMPLETE` last.
+
+Knows nothing of what is run. A folder without `COMPLETE` is a run that is
+under way or was killed.
+"""
+
+import datetime as dt
+import json
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from art_e.errors import UserError
+from art_e.trajectory import TrajectoryLog
+
+_COMPLETE = "COMPLETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run's folder, which exists."""
+
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """The run's name, which its trajectories carry."""
+        return self.folder.name
+
+    @property
+    def trajectories(self) -> Path:
+        """The file of its trajectories."""
+        return self.folder / "trajectories.jsonl"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run ended by itself."""
+        return (self.folder / _COMPLETE).exists()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration, with versions and commit."""
+        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
+        return config
+
+    def log(self) -> TrajectoryLog:
+        """The trajectories' file, opened to append to."""
+        return TrajectoryLog(self.trajectories)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write `value` to the file `name` of the folder, whole or not at all."""
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        partial = self.folder / f".{name}.partial"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.folder / name)
+
+    def finish(self) -> None:
+        """Mark the run complete."""
+        (self.folder / _COMPLETE).touch()
+
+
+def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
+    """Make a run's folder: `out`, or `parent/<time>-<name>`.
+
+    Raises `UserError` where `out` is there already and not empty.
+    """
+    if out is not None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UserError(f"{out} is there already; name a new folder with --out")
+        folder = out
+        folder.mkdir(parents=True, exist_ok=True)
+    else:
+        folder = _new_folder(parent, name)
+    run = Run(folder)
+    run.write_json("config.json", {**config, "name": name, **_surroundings()})
+    return run
+
+
+def list_runs(parent: Path) -> list[Run]:
+    """The runs of a folder, the newest first."""
+    folders = [each.parent for each in parent.glob("*/config.json")]
+    return [Run(folder) for folder in sorted(folders, key=lambda each: each.name, reverse=True)]
+
+
+def find_run(name: str, parent: Path) -> Run:
+    """The run of that name, or path. Raises `UserError` where there is none."""
+    for folder in (parent / name, Path(name)):
+        if (folder / "config.json").is_file():
+            return Run(folder)
+    raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
+    number = 1
+    while True:
+        folder = parent / (f"{stamp}-{name}" if number == 1 else f"{stamp}-{name}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def _surroundings() -> dict[str, Any]:
+    packages = ("art-e", "duckdb", "numpy", "pyarrow")
+    return {
+        "versions": {
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in packages},
+        },
+        "commit": _commit(),
+        "cpus": os.cpu_count(),
+        "started_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _commit() -> str | None:
+    """The checkout's commit, where the package runs from one."""
+    checkout = Path(__file__).parent.parent
+    if not (checkout / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=checkout,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,222 @@
+"""The three tools as a model sees them: schemas, argument checks, observations.
+
+`Tools` runs calls over one opened inbox. An observation is one compact JSON
+object: quoting keeps a mail's text apart from the frame around it. Knows
+nothing of turns, questions or gold; the episode counts what happens here.
+"""
+
+import datetime as dt
+import json
+import re
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email, Hit, Mailbox, format_date
+from art_e.message import ToolCall, compact_json
+
+MAX_RESULTS = 10
+# A mail of more characters is cut when it is shown: about 2,000 tokens.
+MAX_BODY_CHARS = 8_000
+MAX_RECIPIENTS = 30
+
+
+def _day(value: object) -> object:
+    if value is None or (isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value)):
+        return value
+    raise ValueError("a date is written YYYY-MM-DD")
+
+
+Day = Annotated[dt.date | None, BeforeValidator(_day)]
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+
+class SearchEmails(_Arguments):
+    """Search the inbox by keywords, best match first. Fewer matching words are accepted."""
+
+    keywords: list[str] = Field(description="words to look for, the telling ones")
+    from_addr: str | None = Field(None, description="sender: an address, or part of it or a name")
+    to_addr: str | None = Field(None, description="recipient (To, Cc, Bcc), likewise")
+    sent_after: Day = Field(None, description="YYYY-MM-DD, that day included")
+    sent_before: Day = Field(None, description="YYYY-MM-DD, that day excluded")
+    max_results: int = Field(MAX_RESULTS, description="1 to 10")
+
+
+class ReadEmail(_Arguments):
+    """Read one mail in full."""
+
+    message_id: str = Field(description="as a search gave it")
+
+
+class ReturnFinalAnswer(_Arguments):
+    """Give the final answer. Say "I don't know" where the mail does not tell."""
+
+    answer: str | None = Field(description='short and complete, or "I don\'t know"')
+    sources: list[str] = Field(description="message ids of the mails that hold the answer")
+
+
+ARGUMENTS: dict[str, type[_Arguments]] = {
+    "search_emails": SearchEmails,
+    "read_email": ReadEmail,
+    "return_final_answer": ReturnFinalAnswer,
+}
+
+
+class CallError(Exception):
+    """A call that can't be run. `kind` is the rubric's name for it, the text is for the model."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Observation(NamedTuple):
+    """What a tool answered: its text, and which mails it is about."""
+
+    text: str
+    message_ids: tuple[str, ...]
+
+
+def schemas() -> list[dict[str, Any]]:
+    """The tools in the form of the OpenAI API."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": name,
+                "description": model.__doc__,
+                "parameters": _without_titles(model.model_json_schema()),
+            },
+        }
+        for name, model in ARGUMENTS.items()
+    ]
+
+
+def parse_call(call: ToolCall) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
+    """The call's checked arguments. Raises `CallError` with words that help the model."""
+    model = ARGUMENTS.get(call.name)
+    if model is None:
+        known = ", ".join(ARGUMENTS)
+        raise CallError("unknown_tool_calls", f"there is no tool {call.name[:80]!r}; use {known}")
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError) as error:
+        raise CallError(
+            "unparseable_calls", f"the arguments of {call.name} are not JSON ({error})"
+        ) from None
+    if not isinstance(arguments, dict):
+        raise CallError("unparseable_calls", f"the arguments of {call.name} are no JSON object")
+    try:
+        checked = model.model_validate(arguments)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, each['loc']))[:80]}: {each['msg']}" for each in error.errors()[:5]
+        )
+        raise CallError("bad_argument_calls", f"{call.name}: {problems}") from None
+    assert isinstance(checked, SearchEmails | ReadEmail | ReturnFinalAnswer)
+    return checked
+
+
+class Tools:
+    """The tools over one opened inbox.
+
+    With `handles` each mail is called m1, m2, ... in the order in which it came up,
+    and both the handle and the message id are accepted; without, ids are spelt out.
+    """
+
+    def __init__(self, inbox: Inbox, handles: bool) -> None:
+        self.inbox = inbox
+        self._use_handles = handles
+        self.handles: dict[str, str] = {}
+        self._handle_of: dict[str, str] = {}
+
+    def search(self, arguments: SearchEmails) -> Observation:
+        """Run one search."""
+        wanted = min(max(arguments.max_results, 1), MAX_RESULTS)
+        hits = self.inbox.search(
+            arguments.keywords,
+            from_addr=arguments.from_addr,
+            to_addr=arguments.to_addr,
+            sent_after=arguments.sent_after,
+            sent_before=arguments.sent_before,
+            max_results=wanted,
+        )
+        observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
+        if wanted != arguments.max_results:
+            observation["note"] = f"max_results is 1 to {MAX_RESULTS}; {wanted} was used"
+        elif not hits:
+            observation["note"] = "no mail matches; try other words or fewer filters"
+        return Observation(compact_json(observation), tuple(hit.message_id for hit in hits))
+
+    def read(self, arguments: ReadEmail) -> Observation | None:
+        """Read one mail; None where this inbox has none of that id."""
+        email = self.inbox.read(self.resolve(arguments.message_id))
+        if email is None:
+            return None
+        return Observation(compact_json(self._email(email)), (email.message_id,))
+
+    def resolve(self, handle_or_id: str) -> str:
+        """The message id that a handle stands for; anything else as it is."""
+        return self.handles.get(handle_or_id.strip(), handle_or_id.strip())
+
+    def _name(self, message_id: str) -> str:
+        if not self._use_handles:
+            return message_id
+        if message_id not in self._handle_of:
+            handle = f"m{len(self.handles) + 1}"
+            self._handle_of[message_id] = handle
+            self.handles[handle] = message_id
+        return self._handle_of[message_id]
+
+    def _hit(self, hit: Hit) -> dict[str, Any]:
+        shown = {
+            "message_id": self._name(hit.message_id),
+            "date": format_date(hit.date)[:10],
+            "from": str(hit.sender),
+            "subject": hit.subject,
+            "snippet": hit.snippet,
+            "missing": list(hit.missing),
+        }
+        return {key: value for key, value in shown.items() if value != []}
+
+    def _email(self, email: Email) -> dict[str, Any]:
+        body = email.body
+        if len(body) > MAX_BODY_CHARS:
+            left = len(body) - MAX_BODY_CHARS
+            body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
+        shown = {
+            "message_id": self._name(email.message_id),
+            "date": format_date(email.date),
+            "from": str(email.sender),
+            "to": _listed(email.to),
+            "cc": _listed(email.cc),
+            "bcc": _listed(email.bcc),
+            "subject": email.subject,
+            "body": body,
+        }
+        return {key: value for key, value in shown.items() if value != []}
+
+
+def _listed(recipients: tuple[Mailbox, ...]) -> list[str]:
+    shown = [str(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
+    if len(recipients) > MAX_RECIPIENTS:
+        shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
+    return shown
+
+
+def _without_titles(schema: Any) -> Any:
+    """pydantic's titles and docstring repeat the names and cost tokens in every prompt."""
+    if isinstance(schema, dict):
+        kept = {
+            key: _without_titles(value)
+            for key, value in schema.items()
+            if not (key == "title" and isinstance(value, str))
+        }
+        if kept.get("type") == "object":
+            kept.pop("description", None)
+        return kept
+    return [_without_titles(each) for each in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,94 @@
+"""What happened in an episode, as data: one JSON line each.
+
+Knows nothing of how episodes are run or judged; `verdict` and `reward` are put
+in by those who do.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+from art_e.message import ChatMessage, compact_json
+
+SCHEMA = "art-e/trajectory/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode. Message ids in `sources` are the stored ones; `handles` are those of the mails.
+
+    `usage` has prompt_tokens, cached_prompt_tokens and completion_tokens, `seconds`
+    has total, model and tools, `error` has kind and message. `cost_usd` is None
+    where the price is not known. `started_at` is ISO 8601 in UTC.
+    """
+
+    run_id: str
+    episode_id: str
+    question_id: str
+    inbox_address: str
+    as_of: str | None
+    model: str
+    policy: dict[str, Any]
+    messages: list[ChatMessage]
+    handles: dict[str, str]
+    final_answer: str | None
+    sources: list[str]
+    rubric: dict[str, Any]
+    usage: dict[str, int]
+    cost_usd: float | None
+    seconds: dict[str, float]
+    started_at: str
+    error: dict[str, str] | None = None
+    verdict: dict[str, Any] | None = None
+    reward: dict[str, Any] | None = None
+    schema: str = SCHEMA
+
+    def to_line(self) -> str:
+        """The trajectory as one line of JSON, without the line end."""
+        return compact_json(dataclasses.asdict(self))
+
+    @classmethod
+    def from_line(cls, line: str) -> Self:
+        """The trajectory of one line. Raises `ValueError` where it is none of this schema."""
+        row = json.loads(line)
+        if not isinstance(row, dict) or row.get("schema") != SCHEMA:
+            raise ValueError(f"not a line of {SCHEMA}")
+        try:
+            return cls(**row)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+
+class TrajectoryLog:
+    """A file that trajectories are appended to, each safe on disk before `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def append(self, trajectory: Trajectory) -> None:
+        """Write one line and flush it to the disk."""
+        self._file.write(trajectory.to_line() + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def read_trajectories(path: Path) -> Iterator[Trajectory]:
+    """The trajectories of a file, in order; a line cut off by a crash at the end is left out.
+
+    Raises `ValueError` where another line is no trajectory.
+    """
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.endswith("\n"):
+                return
+            yield Trajectory.from_line(line)
