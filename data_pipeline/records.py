@@ -10,6 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from art_e.inbox.mail import Mailbox
+
+# In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
+LARGEST_MESSAGE = 50_000_000
+
 
 class RawMessage(NamedTuple):
     """One message as its source stores it.
@@ -37,13 +42,6 @@ class MailFields(NamedTuple):
     bcc: Sequence[str]
     date: dt.datetime | None
     body: str
-
-
-class Mailbox(NamedTuple):
-    """One address as a mail names it. `address` is lower case; `name` may be empty."""
-
-    address: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,10 +151,10 @@ class Inbox:
         found = self._execute(
             "SELECT email_id FROM (SELECT email_id, 0 AS preference FROM emails"
             " WHERE message_id = ? UNION ALL SELECT email_id, 1 FROM aliases"
-            " WHERE message_id = ?) ORDER BY preference LIMIT 1",
+            " WHERE message_id = ?) ORDER BY preference, email_id",
             [wanted, wanted],
-        ).fetchone()
-        return int(found[0]) if found is not None and self._holds(found[0]) else None
+        ).fetchall()
+        return next((email_id for (email_id,) in found if self._holds(email_id)), None)
 
     def _holds(self, email_id: int) -> bool:
         position = int(np.searchsorted(self._ids, email_id))

@@ -76,13 +76,13 @@ LIMIT max_results;
 CREATE MACRO read_inbox(inbox, wanted_id, as_of := NULL) AS TABLE
 SELECT e.message_id, e.sent_at, e.from_address, e.from_name,
     e.to_recipients, e.cc_recipients, e.bcc_recipients, e.subject, e.body
-FROM emails AS e
-WHERE e.email_id = (
-        SELECT email_id FROM (
-            SELECT email_id, 0 AS preference FROM emails WHERE message_id = wanted_id
-            UNION ALL SELECT email_id, 1 FROM aliases WHERE message_id = wanted_id)
-        ORDER BY preference LIMIT 1)
-    AND e.email_id IN (
+FROM (
+        SELECT email_id, 0 AS preference FROM emails WHERE message_id = wanted_id
+        UNION ALL SELECT email_id, 1 FROM aliases WHERE message_id = wanted_id
+    ) JOIN emails AS e USING (email_id)
+WHERE email_id IN (
         SELECT email_id FROM parties
         WHERE address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox)))
-    AND (as_of IS NULL OR e.sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY);
+    AND (as_of IS NULL OR e.sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY)
+ORDER BY preference, email_id
+LIMIT 1;

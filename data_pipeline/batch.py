@@ -1,0 +1,240 @@
+"""What one worker does with a batch of messages: parse, filter, tokenise.
+
+The result is Arrow tables, cheap to send between processes and to load into
+DuckDB. Row numbers and term numbers are the batch's own; `build.py` makes them
+the file's. Knows nothing of the database.
+"""
+
+import hashlib
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from art_e.inbox.schema import SUBJECT_WEIGHT
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
+from data_pipeline.parse import from_fields, parse_message
+from data_pipeline.records import MailFields, ParsedEmail, RawMessage, Rejected
+
+# Numbers of the roles in `Batch.recipients`: the smaller, the stronger.
+ROLES = ("to", "cc", "bcc")
+
+DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is left out of the inbox. None: nothing is.
+
+    `any_id`: mails of the same sender, subject and body are copies whatever
+    their message ids; else only where the ids are the same as well.
+    """
+
+    max_body_chars: int | None = None
+    max_recipients: int | None = None
+    any_id: bool = False
+
+
+class StoredMail(NamedTuple):
+    """A mail of the inbox file that is being added to."""
+
+    email: ParsedEmail
+    any_id: bool
+    owners: tuple[str, ...]
+
+
+class Job(NamedTuple):
+    """A batch as it goes to a worker. `owner` owns every mail of it, besides its parties."""
+
+    items: Sequence[RawMessage | MailFields | StoredMail]
+    rules: Rules
+    owner: str | None
+
+
+class Batch(NamedTuple):
+    """A batch as it comes back.
+
+    mails: row, message_id, sent_at, subject, from_address, from_name, body, length,
+    source, content_digest, any_id. recipients: row, address, name, role, position.
+    owners: row, address. postings: row, term, frequency, with `term` an index into
+    `stems`. words: word, term (of subjects and bodies, not of senders' names).
+    skipped: source, stage, reason, detail.
+    """
+
+    mails: pa.Table
+    recipients: pa.Table
+    owners: pa.Table
+    postings: pa.Table
+    stems: list[str]
+    words: pa.Table
+    skipped: list[tuple[str, str, str, str]]
+
+
+class _Kept(NamedTuple):
+    email: ParsedEmail
+    any_id: bool
+    owners: tuple[str, ...]
+
+
+def process(job: Job) -> Batch:
+    """Parse, filter and tokenise one batch. Never raises for what a mail contains."""
+    kept: list[_Kept] = []
+    skipped: list[tuple[str, str, str, str]] = []
+    owners = () if job.owner is None else (job.owner,)
+    for item in job.items:
+        if isinstance(item, StoredMail):
+            kept.append(_Kept(*item))
+            continue
+        email = parse_message(item) if isinstance(item, RawMessage) else from_fields(item)
+        if isinstance(email, Rejected):
+            skipped.append((email.source, "quarantined", email.reason, email.detail))
+        elif (why := _filtered(email, job.rules)) is not None:
+            skipped.append((email.source, "filtered", *why))
+        else:
+            kept.append(_Kept(email, job.rules.any_id, owners))
+    return _tables(kept, skipped)
+
+
+def content_digest(email: ParsedEmail) -> bytes:
+    """What makes two mails copies: sender, subject and body, white space aside."""
+    text = "\0".join((email.sender.address, email.subject, email.body))
+    collapsed = " ".join(text.split())
+    return hashlib.blake2b(collapsed.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def variant_message_id(message_id: str, digest: str) -> str:
+    """The id of a mail whose own id another mail, with other content, has taken.
+
+    `digest` is the content digest in hexadecimal.
+    """
+    return f"<{digest[:12]}+{message_id.strip('<>')}>"
+
+
+def header_message_id(message_id: str, digest: str) -> str:
+    """The id that the mail itself has: the reverse of `variant_message_id`."""
+    match = re.fullmatch(rf"<{digest[:12]}\+(.*)>", message_id)
+    return message_id if match is None else f"<{match[1]}>"
+
+
+def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
+    if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
+        return "long-body", f"{len(email.body)} characters, {rules.max_body_chars} allowed"
+    recipients = len(email.to) + len(email.cc) + len(email.bcc)
+    if rules.max_recipients is not None and recipients > rules.max_recipients:
+        return "many-recipients", f"{recipients} recipients, {rules.max_recipients} allowed"
+    return None
+
+
+def _tables(kept: list[_Kept], skipped: list[tuple[str, str, str, str]]) -> Batch:
+    emails = [each.email for each in kept]
+    postings, lengths, stem_list, word_table = _index(emails)
+    digests = [content_digest(email) for email in emails]
+    mails = pa.table(
+        {
+            "row": pa.array(range(len(emails)), pa.int32()),
+            "message_id": pa.array(
+                header_message_id(email.message_id, digest.hex())
+                for email, digest in zip(emails, digests, strict=True)
+            ),
+            "sent_at": pa.array([email.sent_at for email in emails], pa.timestamp("us")),
+            "subject": pa.array([email.subject for email in emails], pa.string()),
+            "from_address": pa.array([email.sender.address for email in emails], pa.string()),
+            "from_name": pa.array([email.sender.name for email in emails], pa.string()),
+            "body": pa.array([email.body for email in emails], pa.string()),
+            "length": pa.array(lengths, pa.int32()),
+            "source": pa.array([email.source for email in emails], pa.string()),
+            "content_digest": pa.array(digests, pa.binary()),
+            "any_id": pa.array([each.any_id for each in kept], pa.bool_()),
+        }
+    )
+    recipients = [
+        (row, mailbox.address, mailbox.name, role, position)
+        for row, email in enumerate(emails)
+        for role, listed in enumerate((email.to, email.cc, email.bcc))
+        for position, mailbox in enumerate(listed)
+    ]
+    owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
+    return Batch(
+        mails,
+        _table(
+            recipients,
+            [
+                ("row", pa.int32()),
+                ("address", pa.string()),
+                ("name", pa.string()),
+                ("role", pa.int8()),
+                ("position", pa.int32()),
+            ],
+        ),
+        _table(owners, [("row", pa.int32()), ("address", pa.string())]),
+        postings,
+        stem_list,
+        word_table,
+        skipped,
+    )
+
+
+def _table(rows: Sequence[tuple[object, ...]], columns: list[tuple[str, pa.DataType]]) -> pa.Table:
+    by_column = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+    return pa.table(
+        {
+            name: pa.array(values, kind)
+            for (name, kind), values in zip(columns, by_column, strict=True)
+        }
+    )
+
+
+def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, list[int], list[str], pa.Table]:
+    """Postings, indexed words of each mail, stems, and the words of subjects and bodies."""
+    vocabulary: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    word_ids: list[int] = []
+    rows: list[int] = []
+    lengths = [0] * len(emails)
+
+    def add(row: int, text: str, times: int = 1) -> None:
+        found = [word for word in words(text) if len(word) <= MAX_WORD_CHARS]
+        numbers = list(map(vocabulary.__getitem__, found)) * times
+        word_ids.extend(numbers)
+        rows.extend(itertools.repeat(row, len(numbers)))
+        lengths[row] += len(numbers)
+
+    for row, email in enumerate(emails):
+        add(row, email.subject, SUBJECT_WEIGHT)
+        add(row, email.body)
+    content_words = len(vocabulary)
+    for row, email in enumerate(emails):
+        add(row, sender_text(email.sender.name, email.sender.address))
+
+    surfaces = list(vocabulary)
+    stem_numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    stem_of = np.fromiter(
+        map(stem_numbers.__getitem__, stems(surfaces)), dtype=np.int64, count=len(surfaces)
+    )
+    stem_count = max(len(stem_numbers), 1)
+    keys = np.asarray(rows, dtype=np.int64) * stem_count
+    keys += stem_of[np.asarray(word_ids, dtype=np.int64)]
+    pairs, frequency = np.unique(keys, return_counts=True)
+    postings = pa.table(
+        {
+            "row": (pairs // stem_count).astype(np.int32),
+            "term": (pairs % stem_count).astype(np.int32),
+            "frequency": frequency.astype(np.int32),
+        }
+    )
+    word_table = pa.table(
+        {
+            "word": pa.array(surfaces[:content_words], pa.string()),
+            "term": stem_of[:content_words].astype(np.int32),
+        }
+    )
+    return postings, lengths, list(stem_numbers), word_table
+
+
+def sender_text(name: str, address: str) -> str:
+    """What is indexed of a sender: the name, or else the address up to the "@"."""
+    return name or address.partition("@")[0]

@@ -1,0 +1,195 @@
+"""The inbox file being made: batches in, one complete file out.
+
+Batches go into a staging database on disk; `finish` merges the copies
+(merge.sql), fills the file (load.sql), marks it complete and moves it into
+place with one rename. Until then nothing stands at the file's own path, and
+whatever stood there is untouched. Knows nothing of mail formats.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Self
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, words
+from data_pipeline.batch import Batch, sender_text
+
+# Enough to sort the postings of 500,000 mails; beyond it DuckDB uses the disk.
+MEMORY_LIMIT = "1500MB"
+
+# A lookup decompresses whole row groups: DuckDB's own 122,880 rows made reading ten
+# mails of the Enron archive take 19 ms, these 9 ms, for a file 15 % larger.
+ROW_GROUP_SIZE = 4096
+
+_SQL = Path(__file__).parent
+
+
+class InboxBuild:
+    """A build in a folder of its own beside the file; used as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # A build that was killed leaves its folder; the caller holds the file's lock.
+        for stale in path.parent.glob(f".{path.name}.*.partial"):
+            shutil.rmtree(stale)
+        self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        self._new_file = self._folder / "inbox.duckdb"
+        self._connection = duckdb.connect(
+            config={
+                "memory_limit": MEMORY_LIMIT,
+                "temp_directory": str(self._folder / "spill"),
+                "autoinstall_known_extensions": False,
+            }
+        )
+        self._run(f"ATTACH {_quoted(self._folder / 'staging.duckdb')} AS staging")
+        self._run_file("staging.sql")
+        # One transaction: a commit a batch would write everything twice, log and table.
+        self._run("BEGIN")
+        self._rows = 0
+        self._terms: dict[str, int] = {}
+        self._words: dict[str, int] = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        shutil.rmtree(self._folder)
+
+    def add(self, batch: Batch) -> None:
+        """Take one worker's tables in; their rows and terms get the build's numbers."""
+        offset = self._rows
+        self._rows += batch.mails.num_rows
+        self._insert("mails", batch.mails, offset)
+        self._insert("recipients", batch.recipients, offset)
+        self._insert("owners", batch.owners, offset)
+        terms = self._term_ids(batch.stems)
+        postings = batch.postings.set_column(
+            1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
+        )
+        self._insert("postings", postings, offset)
+        word_terms = terms[batch.words["term"].to_numpy()].tolist()
+        self._words.update(zip(batch.words["word"].to_pylist(), word_terms, strict=True))
+        if batch.skipped:
+            columns = list(zip(*batch.skipped, strict=True))
+            names = ["source", "stage", "reason", "detail"]
+            self._insert("skipped", pa.table(dict(zip(names, columns, strict=True))), None)
+
+    def carry_over(self, old: Path) -> None:
+        """Take over what the file being added to knows of mail that it does not store."""
+        self._run("COMMIT")
+        self._run(f"ATTACH {_quoted(old)} AS old (READ_ONLY)")
+        self._run("BEGIN")
+        self._run(
+            "INSERT INTO staging.old_aliases SELECT a.message_id, content_digest"
+            " FROM old.aliases AS a JOIN old.emails USING (email_id)"
+        )
+        self._run("INSERT INTO staging.skipped FROM old.skipped")
+
+    def finish(self, read: int, old_duplicates: int) -> dict[str, Any]:
+        """Merge, write, mark complete and move into place; the counts, as they stand in the file.
+
+        `read` counts every message that the file stands for, `old_duplicates` those
+        that were dropped before this run.
+        """
+        self._run("COMMIT")
+        self._run(f"ATTACH {_quoted(self._new_file)} AS inbox (ROW_GROUP_SIZE {ROW_GROUP_SIZE})")
+        self._run_file("merge.sql")
+        self._run("USE inbox")
+        self._run(tables_sql())
+        self._add_vocabulary()
+        self._run_file("load.sql")
+        self._run(macros_sql())
+        counts = self._counts(read, old_duplicates)
+        self._run(
+            "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?)",
+            [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)],
+        )
+        self._run("CHECKPOINT inbox")
+        self._run("INSERT INTO meta VALUES ('complete', 'true')")
+        self._run("CHECKPOINT inbox")
+        self._run("USE memory")
+        self._run("DETACH inbox")
+        self._move_into_place()
+        return counts
+
+    def _add_vocabulary(self) -> None:
+        """Number the words that only stored senders' names bring, and stage all words and stems."""
+        senders = self._run(
+            "SELECT DISTINCT from_name, from_address FROM staging.mails"
+            " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
+        ).fetchall()
+        surfaces = sorted({word for sender in senders for word in words(sender_text(*sender))})
+        surfaces = [word for word in surfaces if len(word) <= MAX_WORD_CHARS]
+        numbers = self._term_ids(stems(surfaces)).tolist()
+        self._words.update(zip(surfaces, numbers, strict=True))
+        for table, key, terms in (("words", "word", self._words), ("stems", "stem", self._terms)):
+            rows = pa.table({"term": pa.array(terms.values(), pa.int32()), key: list(terms)})
+            self._insert(table, rows, None)
+
+    def _counts(self, read: int, old_duplicates: int) -> dict[str, Any]:
+        copies, stored = self._number("SELECT count(*) FROM members"), self._rows_of("emails")
+        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}}
+        for stage, reason, count in self._run(
+            "SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL"
+        ).fetchall():
+            skipped[stage][reason] = count
+        duplicates = old_duplicates + copies - stored
+        counts = {"read": read, "stored": stored, "duplicates": duplicates, **skipped}
+        accounted = stored + duplicates + sum(sum(each.values()) for each in skipped.values())
+        if accounted != read:
+            raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
+        return {**counts, "inboxes": self._rows_of("addresses")}
+
+    def _move_into_place(self) -> None:
+        descriptor = os.open(self._new_file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._new_file.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _insert(self, table: str, rows: pa.Table, offset: int | None) -> None:
+        if offset is not None and offset:
+            shifted = np.add(rows["row"].to_numpy(), offset, dtype=np.int32)
+            rows = rows.set_column(0, "row", pa.array(shifted))
+        self._connection.register("incoming", rows)
+        self._run(f"INSERT INTO staging.{table} BY NAME SELECT * FROM incoming")
+        self._connection.unregister("incoming")
+
+    def _term_ids(self, batch_stems: list[str]) -> "np.ndarray[Any, np.dtype[np.int32]]":
+        terms = self._terms
+        return np.fromiter(
+            (terms.setdefault(stem, len(terms)) for stem in batch_stems),
+            dtype=np.int32,
+            count=len(batch_stems),
+        )
+
+    def _rows_of(self, table: str) -> int:
+        return self._number(f"SELECT count(*) FROM inbox.{table}")
+
+    def _number(self, sql: str) -> int:
+        row = self._run(sql).fetchone()
+        return int(row[0]) if row else 0
+
+    def _run_file(self, name: str) -> None:
+        self._run((_SQL / name).read_text(encoding="utf-8"))
+
+    def _run(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
+        return self._connection.execute(sql, parameters)
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,64 @@
+-- Fill the inbox file from the merged copies, each table in the order in which it is searched.
+INSERT INTO inbox.emails
+WITH listed AS (
+    SELECT email_id,
+        list({'address': address, 'name': name} ORDER BY position) FILTER (role = 0) AS to_list,
+        list({'address': address, 'name': name} ORDER BY position) FILTER (role = 1) AS cc_list,
+        list({'address': address, 'name': name} ORDER BY position) FILTER (role = 2) AS bcc_list
+    FROM recipients GROUP BY email_id
+)
+SELECT k.email_id, k.message_id, m.sent_at, m.subject, m.from_address, m.from_name,
+    coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
+    m.body, m.length, m.source, m.content_digest,
+    -- one copy that may stand under any id makes the mail one
+    EXISTS (SELECT 1 FROM copies AS c JOIN members AS x USING (row) WHERE x.kept = k.row AND c.any_id)
+FROM kept AS k JOIN staging.mails AS m USING (row) LEFT JOIN listed USING (email_id)
+ORDER BY k.email_id;
+
+-- An id may stand for several mails where senders reuse ids; reading prefers the mail whose own it is.
+INSERT INTO inbox.aliases
+SELECT c.message_id, k.email_id
+FROM copies AS c JOIN members AS m USING (row) JOIN kept AS k ON k.row = m.kept
+WHERE c.message_id <> (SELECT message_id FROM staging.mails WHERE row = m.kept)
+UNION
+SELECT a.message_id, k.email_id
+FROM staging.old_aliases AS a
+    JOIN copies AS c ON c.content_digest = a.content_digest AND c.id_group = ''
+    JOIN members AS m USING (row) JOIN kept AS k ON k.row = m.kept
+WHERE a.message_id <> (SELECT message_id FROM staging.mails WHERE row = m.kept)
+ORDER BY ALL;
+
+CREATE TEMP TABLE roles AS
+SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE from_address <> ''
+UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM recipients
+UNION ALL SELECT email_id, address, 'owner' FROM owners;
+
+INSERT INTO inbox.addresses
+WITH named AS (
+    SELECT from_address AS address, lower(from_name) AS name FROM inbox.emails
+    UNION SELECT address, lower(name) FROM recipients
+),
+names AS (SELECT address, string_agg(name, ' | ' ORDER BY name) AS names FROM named WHERE name <> '' GROUP BY address)
+SELECT row_number() OVER (ORDER BY address) - 1, address, coalesce(names, ''), emails
+FROM (SELECT address, count(DISTINCT email_id) AS emails FROM roles GROUP BY address) LEFT JOIN names USING (address)
+ORDER BY address;
+
+INSERT INTO inbox.parties
+SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
+FROM roles JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
+
+-- Terms are numbered by stem; those of dropped copies alone (a sender's other name) are left out.
+CREATE TEMP TABLE numbered AS
+SELECT term, stem, CAST(row_number() OVER (ORDER BY stem) - 1 AS INTEGER) AS term_id
+FROM staging.stems
+WHERE term IN (SELECT term FROM staging.postings WHERE row IN (SELECT row FROM kept));
+
+INSERT INTO inbox.terms
+SELECT DISTINCT word, term_id, stem FROM staging.words JOIN numbered USING (term) ORDER BY word;
+
+INSERT INTO inbox.postings
+SELECT n.term_id, k.email_id, p.frequency
+FROM staging.postings AS p JOIN kept AS k USING (row) JOIN numbered AS n USING (term)
+ORDER BY n.term_id, k.email_id;
+
+INSERT INTO inbox.skipped SELECT source, stage, reason, detail FROM staging.skipped ORDER BY ALL;

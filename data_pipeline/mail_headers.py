@@ -1,0 +1,233 @@
+"""The header block of a message: mended where it is broken, read by `email`, decoded.
+
+    bytes -> split_message -> header block + body bytes
+    header block, body -> parse_message_tree -> email's Message -> headers_of -> Headers
+
+Knows nothing of bodies, addresses or dates.
+"""
+
+import binascii
+import functools
+import re
+from collections.abc import Iterable
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import compat32
+from typing import NamedTuple
+
+from data_pipeline.mail_text import decode_bytes, one_line, scrub
+
+# Longer values are cut: 880 recipients with names take 60,000 characters.
+LONGEST_VALUE = 1_000_000
+
+_NAME = rb"[!-9;-~]+[ \t]*:"
+# A line that is neither a header nor indented (the block's end is no line). Names start
+# with a letter here: "9:40 to 10:00" is the rest of a subject, not the header "9".
+_STRAY_LINE = re.compile(rb"\n(?![A-Za-z][!-9;-~]*[ \t]*:|[ \t]|\Z)")
+# The line at which `email` ends the headers.
+_ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")
+_FIRST_HEADER = re.compile(rb"(?:From [^\n]*\n)?" + _NAME)
+_NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)
+# Headers that no paragraph of text looks like; one of them, not seen before, after
+# a stray line proves that the header block goes on.
+_WELL_KNOWN = frozenset(
+    b"""from to cc bcc subject date message-id mime-version content-type
+    content-transfer-encoding content-disposition received return-path reply-to sender
+    in-reply-to references delivered-to x-from x-to x-cc x-bcc x-folder x-origin x-filename
+    x-mailer x-priority x-gmail-labels""".split()
+)
+# `email` takes quadratic time for the parameters of these headers.
+_ENDLESS_PARAMETERS = re.compile(
+    rb"^content-(?:type|disposition)[ \t]*:(?:[^\n]|\n[ \t]){20000}", re.IGNORECASE | re.MULTILINE
+)
+_LONGEST_TYPE = 20_000
+
+_FOLD = re.compile(r"\r?\n[ \t]*|\r")
+# One encoded word; its text may hold a stray "?" or blanks, as broken mailers write them.
+_WORD = re.compile(r"=\?([^?\s]{1,60})\?([bBqQ])\?((?:[^?\r\n]|\?(?!=)){0,600})\?=")
+_BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{1,60}\?[bBqQ]\?)")
+
+_PARSER = BytesParser(policy=compat32)
+
+
+class SplitMessage(NamedTuple):
+    """A message cut at its first blank line; `block` has LF line ends and is mended."""
+
+    block: bytes
+    body: bytes
+
+
+class PartType(NamedTuple):
+    """What a Content-Type header says: `kind` is "text/plain" and the like, in lower case."""
+
+    kind: str
+    charset: str
+
+    @property
+    def is_container(self) -> bool:
+        """Whether parts (or a message) may stand inside."""
+        return self.kind.startswith(("multipart/", "message/"))
+
+
+class Headers:
+    """Header fields by lower-case name, in the order of the message.
+
+    Takes (name, value) pairs as `email` gives them: values may be folded and
+    hold bytes over 127 as surrogates. What `first` and `every` return is one
+    line each and free of surrogates and NUL; encoded words are not decoded.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, items: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in items:
+            self._values.setdefault(name.lower(), []).append(value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def first(self, name: str) -> str:
+        """The first value of `name` (lower case), "" if there is none."""
+        values = self._values.get(name)
+        return _readable(values[0]) if values else ""
+
+    def every(self, name: str) -> list[str]:
+        """All values of `name` (lower case)."""
+        return [_readable(value) for value in self._values.get(name, ())]
+
+
+def split_message(data: bytes) -> SplitMessage:
+    """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
+    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    if b"\n" not in data and b"\r" in data:
+        data = data.replace(b"\r", b"\n")  # the line ends of an old Macintosh
+    ends = [end for end in (data.find(b"\n\n"), data.find(b"\n\r\n")) if end >= 0]
+    end = min(ends, default=len(data))
+    block = (data[:end] + b"\n").replace(b"\r\n", b"\n").replace(b"\r", b" ")
+    body = data[end + 1 :]
+    body = body[2:] if body.startswith(b"\r\n") else body[1:]
+    stray = _STRAY_LINE.search(block)
+    if stray is None:
+        return SplitMessage(block, body)
+    if not _FIRST_HEADER.match(block):
+        return SplitMessage(b"", data)
+    mended = _fold_stray_lines(block, stray.start())
+    ending = _ENDING_LINE.search(mended)
+    if ending is None:
+        return SplitMessage(mended, body)
+    cut = ending.start() + 1
+    return SplitMessage(mended[:cut], mended[cut:] + b"\n" + body)
+
+
+def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
+    """Indent stray lines that well-known headers follow, so that they continue a header.
+
+    Only a header that did not occur before counts: a body that starts without a
+    blank line and quotes "From:" and "Subject:" of another mail isn't misread.
+    """
+    seen = {name.lower() for name in _NAME_OF.findall(block, 0, first_stray + 1)}
+    fresh_ends = [
+        match.start()
+        for match in _NAME_OF.finditer(block, first_stray + 1)
+        if (name := match[1].lower()) in _WELL_KNOWN and name not in seen
+    ]
+    if not fresh_ends:
+        return block
+    last = fresh_ends[-1]
+    return _STRAY_LINE.sub(b"\n ", block[:last]) + block[last:]
+
+
+def part_type(part: "Message[str, str]") -> PartType:
+    """The type and charset of a message or MIME part that `email` has parsed."""
+    declared = part.get("content-type")
+    if declared is None:
+        return PartType(part.get_default_type(), "")
+    return _declared_type(str(declared))
+
+
+@functools.lru_cache(maxsize=1024)
+def _declared_type(value: str) -> PartType:
+    part: Message[str, str] = Message()
+    part["Content-Type"] = _readable(value[:_LONGEST_TYPE])
+    kind = one_line(part.get_content_type())
+    try:
+        charset = part.get_param("charset", "")
+    except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
+        return PartType(kind, "")
+    return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset))
+
+
+def headers_of(part: "Message[str, str]") -> Headers:
+    """The fields of a message or MIME part that `email` has parsed."""
+    return Headers((name, value) for name, value in part.raw_items())
+
+
+def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
+    """The message as `email` sees it: its MIME tree, or its headers and a payload.
+
+    Only containers are parsed as a whole; nested too deeply for `email`, they
+    are read as the text they are written in, as are those with parameters
+    that would keep it busy for minutes.
+    """
+    tree = _PARSER.parsebytes(message.block, headersonly=True)
+    is_container = part_type(tree).is_container
+    data = message.block + b"\n" + message.body if is_container else message.block
+    if _ENDLESS_PARAMETERS.search(data):
+        del tree["content-type"], tree["content-disposition"]
+    elif is_container:
+        try:
+            return _PARSER.parsebytes(data)
+        except RecursionError:
+            del tree["content-type"]
+    tree.set_payload(message.body.decode("ascii", "surrogateescape"))
+    return tree
+
+
+def _readable(value: str) -> str:
+    """A raw header value on one line: unfolded, bytes over 127 decoded."""
+    value = value[:LONGEST_VALUE]
+    if "\n" in value or "\r" in value:
+        value = _FOLD.sub(" ", value)
+    if not value.isascii():
+        try:
+            value = decode_bytes(value.encode("ascii", "surrogateescape"))
+        except UnicodeEncodeError:  # text already, not bytes in disguise
+            value = scrub(value)
+    return value.replace("\0", "").strip()
+
+
+def decode_words(value: str) -> str:
+    """`value` with its RFC 2047 encoded words decoded, on one clean line.
+
+    Never fails, where `email.header.decode_header` does: words that can't be
+    decoded stay as they are, unknown charsets are guessed. Neighbouring words
+    of one charset are joined as bytes first, since mailers cut characters in two.
+    """
+    if "=?" not in value:
+        return one_line(value)
+    value = _BETWEEN_WORDS.sub("", value)
+    pieces: list[str] = []
+    pending, charset, end = b"", "", 0
+    for match in _WORD.finditer(value):
+        data = _word_bytes(match[2], match[3])
+        if data is None:
+            continue
+        word_charset = match[1].partition("*")[0]  # RFC 2231 allows "charset*language"
+        if match.start() != end or word_charset.lower() != charset.lower():
+            pieces += [decode_bytes(pending, charset), value[end : match.start()]]
+            pending = b""
+        pending, charset, end = pending + data, word_charset, match.end()
+    pieces += [decode_bytes(pending, charset), value[end:]]
+    return one_line("".join(pieces))
+
+
+def _word_bytes(encoding: str, text: str) -> bytes | None:
+    """The bytes of an encoded word; None where base64 is beyond repair."""
+    raw = text.encode("utf-8", "replace")
+    if encoding in "qQ":
+        return binascii.a2b_qp(raw, header=True)
+    try:
+        return binascii.a2b_base64(raw + b"=" * (-len(raw.rstrip(b"=")) % 4))
+    except binascii.Error:
+        return None

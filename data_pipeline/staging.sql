@@ -1,0 +1,12 @@
+-- What the workers made, as it came: every copy of every mail, row by row.
+CREATE TABLE staging.mails (
+    row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, subject VARCHAR, from_address VARCHAR,
+    from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, any_id BOOLEAN);
+CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
+CREATE TABLE staging.owners (row INTEGER, address VARCHAR);
+CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);
+CREATE TABLE staging.words (word VARCHAR, term INTEGER);
+CREATE TABLE staging.stems (term INTEGER, stem VARCHAR);
+CREATE TABLE staging.skipped (source VARCHAR, stage VARCHAR, reason VARCHAR, detail VARCHAR);
+-- Message ids that the file being added to knows as dropped copies.
+CREATE TABLE staging.old_aliases (message_id VARCHAR, content_digest BLOB);

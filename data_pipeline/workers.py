@@ -1,0 +1,61 @@
+"""Batches worked on by all cores, their results in order.
+
+Workers are spawned, not forked (the parent runs DuckDB's threads), and import
+this module and `batch.py` only: nothing here may import the database.
+"""
+
+import itertools
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+
+from data_pipeline.batch import Batch, Job, process
+
+# Batches under way for each worker: one being worked on, one waiting.
+QUEUED = 2
+# Fewer messages than this are parsed sooner than workers start (about 0.7 s).
+WORTH_WORKERS = 1200
+
+
+def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
+    """Every job with its batch, in order; small ingests don't pay for starting workers."""
+    first: list[Job] = []
+    while sum(len(job.items) for job in first) < WORTH_WORKERS:
+        job = next(jobs, None)
+        if job is None:
+            yield from ((each, process(each)) for each in first)
+            return
+        first.append(job)
+    workers = os.cpu_count() or 1
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    under_way: deque[tuple[Job, Future[Batch]]] = deque()
+    try:
+        for job in itertools.chain(first, jobs):
+            under_way.append((job, pool.submit(process, job)))
+            if len(under_way) >= workers * QUEUED:
+                done, future = under_way.popleft()
+                yield done, future.result()
+        while under_way:
+            done, future = under_way.popleft()
+            yield done, future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end when it is killed (its queue would wait for ever)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,248 @@
+"""Ingest: nothing lost, nothing counted twice, the same inbox in any order."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from data_pipeline import workers
+from data_pipeline.batch import Rules
+from data_pipeline.records import RawMessage
+from tests.mails import contents, date_header, make_inbox, raw
+
+ANY_ID = Rules(any_id=True)
+
+
+def test_the_sums_balance_and_every_reason_is_listed(tmp_path: Path) -> None:
+    messages = [
+        raw("<1@t>"),
+        raw("<2@t>", subject="Long", body="word " * 200),
+        raw("<3@t>", subject="Many", to=", ".join(f"p{n}@test.example" for n in range(9))),
+        raw("<4@t>"),
+        RawMessage("mail/empty", b""),
+    ]
+    db = tmp_path / "inbox.duckdb"
+    report = make_inbox(db, messages, Rules(max_body_chars=500, max_recipients=5, any_id=True))
+    counts = report.counts
+    assert counts == {
+        "read": 5,
+        "stored": 1,
+        "duplicates": 1,
+        "filtered": {"long-body": 1, "many-recipients": 1},
+        "quarantined": {"empty": 1},
+        "inboxes": 2,
+    }
+    with InboxFile(db) as file:
+        assert file.counts == counts
+        skipped = file.execute("SELECT source, stage, reason FROM skipped").fetchall()
+    assert skipped == [
+        ("mail/<2@t>", "filtered", "long-body"),
+        ("mail/<3@t>", "filtered", "many-recipients"),
+        ("mail/empty", "quarantined", "empty"),
+    ]
+
+
+def test_a_copy_leaves_its_id_and_its_recipients(tmp_path: Path) -> None:
+    later = raw("<a@t>", to="bob@test.example", date=date_header(7))
+    earlier = raw("<z@t>", to="cleo@test.example", cc="Bob B <bob@test.example>")
+    db = tmp_path / "inbox.duckdb"
+    make_inbox(db, [later, earlier], ANY_ID)
+    with InboxFile(db) as file:
+        for address in ("bob@test.example", "cleo@test.example", "ann@test.example"):
+            mail = file.open_inbox(address).read("<a@t>")
+            assert mail is not None, address
+            assert mail.message_id == "<z@t>"
+        mail = file.open_inbox("ann@test.example").read("<z@t>")
+        assert mail is not None
+        # Bob keeps the stronger role and the name that one of the copies knows.
+        assert [str(each) for each in mail.to] == ["Bob B <bob@test.example>", "cleo@test.example"]
+        assert mail.cc == ()
+
+
+def test_ones_own_mail_is_a_copy_only_under_the_same_id(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    report = make_inbox(db, [raw("<1@t>"), raw("<2@t>"), raw("<1@t>")])
+    assert (report.counts["stored"], report.counts["duplicates"]) == (2, 1)
+
+
+def test_other_content_under_a_taken_id_is_stored_under_its_own(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    first, second = raw("<1@t>", body="One."), raw("<1@t>", body="Two.", date=date_header(8))
+    make_inbox(db, [second, first])
+    with InboxFile(db) as file:
+        bodies = dict(file.execute("SELECT body, message_id FROM emails").fetchall())
+    assert bodies["One."] == "<1@t>"
+    assert bodies["Two."].endswith("+1@t>")
+
+
+def test_owner_has_all_mail_of_the_import(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    make_inbox(db, [raw("<1@t>", to="list@lists.example")], owner="me@test.example")
+    with InboxFile(db) as file:
+        assert file.owners() == ["me@test.example"]
+        assert file.open_inbox("me@test.example").read("<1@t>") is not None
+
+
+def test_mail_without_a_date_is_in_no_dated_inbox(tmp_path: Path) -> None:
+    import datetime as dt
+
+    db = tmp_path / "inbox.duckdb"
+    make_inbox(db, [raw("<1@t>", date=None), raw("<2@t>", subject="Other")])
+    with InboxFile(db) as file:
+        assert file.open_inbox("bob@test.example").read("<1@t>") is not None
+        assert file.open_inbox("bob@test.example", dt.date(2100, 1, 1)).read("<1@t>") is None
+
+
+# Few values each, so that copies, taken ids and shared recipients come up all the time.
+_mails = st.lists(
+    st.builds(
+        lambda number, body, day, to, cc, name: raw(
+            f"<{number}@t>",
+            body=f"Body {body}.",
+            sender=f"{name} <ann@test.example>",
+            to=", ".join(f"{each}@test.example" for each in to),
+            cc=", ".join(f"{each} Person <{each}@test.example>" for each in cc) or None,
+            date=date_header(day),
+        ),
+        st.integers(1, 4),
+        st.integers(1, 2),
+        st.integers(6, 8),
+        st.lists(st.sampled_from("bcde"), min_size=1, max_size=3, unique=True),
+        st.lists(st.sampled_from("bcde"), max_size=2, unique=True),
+        st.sampled_from(["", "Ann Alder", "A. Alder"]),
+    ),
+    min_size=2,
+    max_size=9,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(messages=_mails, data=st.data(), any_id=st.booleans())
+def test_any_order_and_any_split_give_the_same_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    messages: list[RawMessage],
+    data: st.DataObject,
+    any_id: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("order")
+    rules = Rules(any_id=any_id)
+    make_inbox(folder / "one.duckdb", messages, rules)
+    shuffled = data.draw(st.permutations(messages))
+    cut = data.draw(st.integers(1, len(messages) - 1))
+    make_inbox(folder / "two.duckdb", shuffled[:cut], rules)
+    make_inbox(folder / "two.duckdb", shuffled[cut:], rules, append=True)
+    assert contents(folder / "two.duckdb") == contents(folder / "one.duckdb")
+
+
+@settings(max_examples=8, deadline=None)
+@given(enron=_mails, own=_mails)
+def test_sources_of_both_kinds_of_rules_add_up_in_either_order(
+    tmp_path_factory: pytest.TempPathFactory, enron: list[RawMessage], own: list[RawMessage]
+) -> None:
+    folder = tmp_path_factory.mktemp("kinds")
+    for name, first, second in (
+        ("one", (enron, ANY_ID), (own, Rules())),
+        ("two", (own, Rules()), (enron, ANY_ID)),
+    ):
+        make_inbox(folder / f"{name}.duckdb", *first)
+        make_inbox(folder / f"{name}.duckdb", *second, append=True)
+    assert contents(folder / "one.duckdb") == contents(folder / "two.duckdb")
+
+
+def test_workers_give_what_one_process_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [
+        raw(f"<{n}@t>", subject=f"Subject {n % 700}", body=f"Body of {n % 900}.")
+        for n in range(1500)
+    ]
+    make_inbox(tmp_path / "workers.duckdb", messages, ANY_ID)
+    monkeypatch.setattr(workers, "WORTH_WORKERS", 10_000)
+    make_inbox(tmp_path / "single.duckdb", messages, ANY_ID)
+    assert contents(tmp_path / "workers.duckdb") == contents(tmp_path / "single.duckdb")
+
+
+def test_an_empty_source_is_an_error_and_leaves_the_file(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    make_inbox(db, [raw()])
+    before = contents(db)
+    with pytest.raises(UserError, match="no message found"):
+        make_inbox(db, [])
+    assert contents(db) == before
+    assert list(tmp_path.glob(".*.partial")) == []
+
+
+_SLOW_INGEST = """
+import sys, time
+from pathlib import Path
+from tests.mails import make_inbox, raw
+
+def endless():
+    number = 0
+    while True:
+        number += 1
+        yield raw(f"<{number}@new>")
+        if number == 2000:
+            print("under way", flush=True)
+
+if __name__ == "__main__":
+    make_inbox(Path(sys.argv[1]), endless())
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_ingest_leaves_the_old_inbox_and_no_process(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    db = tmp_path / "inbox.duckdb"
+    make_inbox(db, [raw("<old@t>")])
+    before = contents(db)
+    script = tmp_path / "slow.py"
+    script.write_text(_SLOW_INGEST)
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(db)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": root},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"under way\n"
+    process.send_signal(how)
+    process.wait(timeout=30)
+    process.stdout.close()
+    assert process.returncode != 0
+    assert contents(db) == before
+    # The workers see that their parent is gone; nothing of its process group is left.
+    for _ in range(100):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("workers outlived the ingest")
+    # A later ingest clears away what the killed one left, and is not locked out.
+    make_inbox(db, [raw("<new@t>", subject="New")])
+    assert [row[1] for row in contents(db)["emails"]] == ["<new@t>"]
+    assert list(tmp_path.glob(".*.partial")) == []
+
+
+def test_two_ingests_of_one_file_do_not_mix(tmp_path: Path) -> None:
+    import filelock
+
+    db = tmp_path / "inbox.duckdb"
+    with (
+        filelock.FileLock(f"{db}.lock"),
+        pytest.raises(UserError, match="another ingest is writing"),
+    ):
+        make_inbox(db, [raw()])
