@@ -1,0 +1,62 @@
+"""A set of questions put to a model, judged, and measured.
+
+One episode a question over the inbox file's mail up to the question's
+`query_date`; each trajectory is on disk, with its verdict, before the next
+question starts.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.policies.base import Policy
+from art_e.question import Question
+from art_e.runs import Run
+from evals.judge import OfflineJudge
+from evals.metrics import Scored, model_metrics
+
+
+def run_benchmark(
+    questions: Sequence[Question],
+    policies: Sequence[Policy],
+    inbox_file: InboxFile,
+    judge: OfflineJudge,
+    run: Run,
+    *,
+    max_turns: int,
+    on_scored: Callable[[Scored], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Ask every policy every question; the metrics, which `run` then holds too.
+
+    The form is `{"judge", "models": {name: figures}}`. Raises `UserError` where a
+    question has no gold answer, or an inbox that the file does not hold.
+    """
+    unlabelled = [each.id for each in questions if each.answerable is None]
+    if unlabelled:
+        raise UserError(f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}")
+    models: dict[str, Any] = {}
+    with run.log() as log:
+        for policy in policies:
+            scored = []
+            for question in questions:
+                inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
+                episode = Episode(inbox, question, max_turns=max_turns)
+                trajectory = asyncio.run(run_episode(episode, policy, run.id))
+                if trajectory.error is None:
+                    verdict = judge.judge(question, trajectory.final_answer)
+                    trajectory = dataclasses.replace(
+                        trajectory, verdict=dataclasses.asdict(verdict)
+                    )
+                log.append(trajectory)
+                scored.append(Scored(question, trajectory))
+                on_scored(scored[-1])
+            models[policy.model] = model_metrics(scored)
+    metrics = {"judge": judge.name, "models": models}
+    run.write_json("metrics.json", metrics)
+    run.finish()
+    return metrics

@@ -1,0 +1,175 @@
+"""What counts as declining to answer, and what only looks like it."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.abstention import is_abstention
+
+ABSTENTIONS = [
+    "",
+    "   \n",
+    "...",
+    "?",
+    "I don't know",
+    "I don't know.",
+    "I dont know",
+    "I do not know",
+    "I don’t know!",
+    "i DON`T know",
+    "don't know",
+    "Dunno.",
+    "idk",
+    "Unknown.",
+    "The answer is unknown.",
+    "Answer: unknown",
+    "I'm not sure",
+    "I am not entirely sure about that.",
+    "Not sure.",
+    "No idea",
+    "I have no idea.",
+    "no answer found",
+    "No answer.",
+    "I couldn't find that in the inbox",
+    "I could not find it.",
+    "I was unable to find any information about this.",
+    "I was not able to determine when the move is.",
+    "Sorry, I don't know the answer.",
+    "I'm sorry, but I don't know.",
+    "I apologize, but I could not find the answer in your emails.",
+    "Unfortunately, I do not know.",
+    "The emails do not say",
+    "The e-mails don't say when the move is.",
+    "None of the emails mention the budget.",
+    "Your inbox does not contain that information.",
+    "not specified",
+    "It is not specified in the emails.",
+    "The date of the meeting is not mentioned in the emails.",
+    "The price was not stated.",
+    "N/A",
+    "n/a.",
+    "N.A.",
+    "null",
+    "I don't know based on the emails I could find.",
+    "Based on the emails I could find, I don't know.",
+    "Based on the emails I don't know",
+    "I don't know when Ann's move is targeted.",
+    "I do not know who will lead the new group, sorry.",
+    "I searched the inbox, but I could not find the answer.",
+    "There is no information about this in the emails.",
+    "No information was found.",
+    "I don't have enough information to answer.",
+    "I don't know. The emails I read do not mention it.",
+    "I don't know; no relevant emails were found.",
+    "I cannot tell from the emails.",
+    "It cannot be determined from the available emails.",
+    "That information is not available in the inbox.",
+    "I found nothing about the trip.",
+    "Well, I really don't know.",
+    "I couldn't find anything about the printer.",
+    "I could not find the flight number in the emails.",
+    '"I don\'t know"',
+    "*I don't know*",
+]  # fmt: skip
+
+ANSWERS = [
+    "I don't know John's flight, but the meeting is on May 3.",
+    "Kim said she does not know when the move is.",
+    "Kim does not know.",
+    "Unknown Pleasures LLC",
+    "The Unknown Soldier memorial",
+    "May 3",
+    "No.",
+    "Yes",
+    "No, she did not confirm.",
+    "None",
+    "0",
+    "Nobody",
+    "Nothing was approved.",
+    "It is not approved yet.",
+    "Not before May 4.",
+    "I don't know. It might be May 3.",
+    "I'm not sure, May 3?",
+    "I'm not sure but I think it's Kim.",
+    "I am not sure about the room. The time is 3 pm.",
+    "I don't know why you ask: it is EB3001.",
+    "Sorry, the meeting is cancelled.",
+    "Sorry, the answer is Kim Ward.",
+    "I could not find a hotel in Houston.",
+    "I do not have a car.",
+    "You said you don't know.",
+    "He told you that he was not sure.",
+    "The caller is John Unknown.",
+    "Send it to unknown@example.com",
+    "IDK Consulting",
+    "Kim is not available.",
+    "Not available until June",
+    "To be determined.",
+    "TBD",
+    "I know: May 3.",
+    "I don't know about that, $5,000 sounds right",
+    "The emails say March 3.",
+    "The emails do not agree: one says March 3, the other March 4.",
+    "No information security training is needed.",
+    "No mail was sent to Bob.",
+    "No results until Friday.",
+    "The sender is unknown to Kim, who deleted it.",
+    "The missing invoice was found in the mail room.",
+    "Unknown: Pleasures LLC",
+    "Nasdaq: NA",
+    "You could not find your badge.",
+    "I asked whether he knows; he does not know.",
+    "They were unable to find a room, therefore the meeting is on Monday.",
+    "The answer is 42, I don't know why.",
+    "7",
+    "日本語の答え",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", [None, *ABSTENTIONS])
+def test_declines(answer: str | None) -> None:
+    assert is_abstention(answer)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_is_an_answer(answer: str) -> None:
+    assert not is_abstention(answer)
+
+
+@given(
+    st.sampled_from([(text, True) for text in ABSTENTIONS] + [(text, False) for text in ANSWERS]),
+    st.sampled_from([str, str.upper, str.lower, str.swapcase]),
+    st.sampled_from(["'", "’", "`", "ʼ", ""]),
+    st.sampled_from([" ", "  ", "\t", "\u00a0 "]),
+    st.sampled_from(["", ".", "!", "...", " ?", "\n", '"', " :-)"]),
+    st.sampled_from(["", " ", "\n", '"', "- ", "**", "("]),
+)
+def test_spelling_never_changes_the_verdict(
+    case: tuple[str, bool], recase: object, apostrophe: str, space: str, end: str, start: str
+) -> None:
+    text, declined = case
+    assert callable(recase)
+    varied = re.sub(r"['’`]", apostrophe, str(recase(text))).replace(" ", space)
+    assert is_abstention(start + varied + end) is declined
+
+
+@given(st.text())
+def test_any_text_gets_a_verdict(text: str) -> None:
+    assert is_abstention(text) in (True, False)
+
+
+@given(st.sampled_from(ABSTENTIONS), st.sampled_from(["Kim Ward", "$400", "room EB12", "Monday"]))
+def test_an_answer_after_an_abstention_is_an_answer(declined: str, content: str) -> None:
+    assert not is_abstention(f"{declined}. It is {content}.")
+
+
+@pytest.mark.parametrize(
+    "unit", ["i do not know ", "the ", "a", ".", ", ", "the emails ", "not ", "'", "\ufdfa"]
+)
+def test_hostile_length_is_answered_quickly(unit: str) -> None:
+    started = time.perf_counter()
+    is_abstention(unit * (100_000 // len(unit)))
+    assert time.perf_counter() - started < 2

@@ -1,0 +1,170 @@
+"""Values in text: every spelling of one value is the same value, and another one is not."""
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evals.dates import PartialDate, conflict, find_dates, states
+from evals.normalise import MAX_CHARS, Amount, TimeOfDay, clean, find_values, same_value
+
+
+def kinds(text: str) -> list[str]:
+    return [value.kind for value in find_values(clean(text))]
+
+
+def same(one: str, other: str) -> bool:
+    gold, answer = find_values(clean(one)), find_values(clean(other))
+    assert gold and answer, (gold, answer)
+    return len(gold) == len(answer) and all(map(same_value, gold, answer))
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["$12,400", "12.4k", "USD 12,400.00", "12,400 dollars", "$12.4k", "US$ 12400"],
+        ["$3.2 million", "$3.2M", "$3.2MM", "3,200,000 dollars"],
+        ["5.5 cents", "$0.055"],
+        ["20%", "20 percent", "twenty percent", "20 pct"],
+        ["twenty-five people", "25"],
+        ["two hundred and five", "205"],
+        ["a dozen", "12"],
+        ["two weeks", "14 days", "2-week"],
+        ["18 months", "18-month"],
+        ["1,400 MW", "1400 megawatts"],
+        ["(713) 555-0148", "713.555.0148", "+1 713 555 0148", "713-555-0148"],
+        ["Kim.Ward@Example.com", "kim.ward@example.com."],
+        ["room EB49C1", "eb49c1", "EB-49C1"],
+        ["invoice #20391", "Invoice no. 20391", "#20391"],
+        ["3:30 p.m.", "15:30", "3:30pm", "3.30 PM", "3:30"],
+        ["noon", "12:00 pm"],
+        ["3-4 pm", "15:00 to 16:00"],
+    ],
+)
+def test_spellings_of_one_value(spellings: list[str]) -> None:
+    for one in spellings:
+        for other in spellings:
+            assert same(one, other), (one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("$12,400", "12,400 euros"),
+        ("$12,400", "$12,401"),
+        ("20%", "$20"),
+        ("3 days", "3 weeks"),
+        ("3:30 am", "3:30 pm"),
+        ("3 pm CST", "3 pm EST"),
+        ("713-555-0148", "713-555-0149"),
+        ("713-555-0148", "x50148"),
+        ("EB49C1", "EB49C2"),
+        ("a@example.com", "b@example.com"),
+        ("10 MW", "10 miles"),
+    ],
+)
+def test_different_values(one: str, other: str) -> None:
+    assert not same(one, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It may be that we march on", []),
+        ("24/7 support", ["number", "number"]),
+        ("We sat in the sun", []),
+        ("the 3rd floor", ["ordinal"]),
+        ("May 7, at 4:00 p.m. at 1400 Smith", ["date", "time", "number"]),
+        ("May 7 and 10 people", ["date", "number"]),
+        ("$110k base plus a $20k bonus", ["money", "money"]),
+        ("14,000 to 15,000 MW", ["measure", "measure"]),
+        ("1 or 2 weeks", ["duration", "duration"]),
+        ("flight AA1234 at 7:45", ["code", "time"]),
+        ("in 2001, 2000 employees", ["date", "number"]),
+        ("HX-48213", ["code"]),
+    ],
+)
+def test_kinds_found(text: str, found: list[str]) -> None:
+    assert kinds(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "dates"),
+    [
+        ("End of Feb is still the date", [PartialDate(month=2, part="end")]),
+        ("early March 2001", [PartialDate(2001, 3, part="start")]),
+        ("Friday, April 27, 3:30", [PartialDate(month=4, day=27, weekday=4)]),
+        ("April 27 (Friday)", [PartialDate(month=4, day=27, weekday=4)]),
+        ("27/4/2001", [PartialDate(2001, 4, 27)]),
+        ("May 14-18", [PartialDate(month=5, day=14), PartialDate(month=5, day=18)]),
+        ("14 to 18 May", [PartialDate(month=5, day=14), PartialDate(month=5, day=18)]),
+        ("May 3, 4 or 5", [PartialDate(month=5, day=day) for day in (3, 4, 5)]),
+        ("next week", [PartialDate(relative="next week")]),
+        ("Q3 2001", [PartialDate(2001, part="q3")]),
+        ("on the 27th", [PartialDate(day=27)]),
+        ("45/99", []),
+    ],
+)
+def test_dates_found(text: str, dates: list[PartialDate]) -> None:
+    assert [found.date for found in find_dates(text)] == dates
+
+
+def test_a_date_must_say_all_and_nothing_narrower() -> None:
+    april = PartialDate(month=4, day=27)
+    assert states(april, PartialDate(2001, 4, 27))
+    assert not states(april, PartialDate(2001, 4))
+    assert not states(PartialDate(2001, 4), PartialDate(2001, 4, 27))
+    assert states(PartialDate(month=2, part="end"), PartialDate(2001, 2, 28))
+    assert not states(PartialDate(month=2, part="end"), PartialDate(2001, 2, 20))
+
+
+def test_unstated_years_come_from_the_question() -> None:
+    near = dt.date(2001, 5, 10)
+    april = PartialDate(month=4, day=27)
+    assert not conflict(april, PartialDate(2001, 4, 27), near)
+    assert conflict(april, PartialDate(2000, 4, 27), near)
+    assert conflict(april, PartialDate(month=4, day=27, weekday=0), near)  # it was a Friday
+    assert not conflict(april, PartialDate(weekday=4), near)
+
+
+@given(st.dates(dt.date(1985, 1, 1), dt.date(2035, 12, 31)))
+def test_every_day_in_every_spelling(day: dt.date) -> None:
+    whole = PartialDate(day.year, day.month, day.day)
+    for text in (
+        day.isoformat(),
+        f"{day:%B} {day.day}, {day.year}",
+        f"{day:%A}, {day:%b}. {day.day}, {day.year}",
+        f"the {day.day}th of {day:%B} {day.year}",
+        f"{day.day} {day:%b} {day.year}",
+        f"{day:%m/%d/%Y}",
+        f"{day.month}/{day.day}/{day.year} ({day:%a})",
+        f"{day:%B} {day.day} {day.year}".upper(),
+    ):
+        (found,) = find_dates(text)
+        assert states(whole, found.date), text
+        assert found.date.weekday in (None, day.weekday())
+
+
+@given(st.integers(0, 23), st.integers(0, 59))
+def test_every_minute_in_both_clocks(hour: int, minute: int) -> None:
+    half = "p.m." if hour >= 12 else "a.m."
+    (value,) = find_values(f"{hour % 12 or 12}:{minute:02} {half}")
+    assert value.key == TimeOfDay(hour * 60 + minute, False, "", False)
+    assert same(f"{hour:02}:{minute:02}", f"{hour % 12 or 12}:{minute:02} {half}")
+
+
+@given(st.decimals(Decimal("0.01"), Decimal(10**9), places=2))
+def test_every_amount_of_money(number: Decimal) -> None:
+    for text in (f"${number:,}", f"USD {number}", f"{number:,} dollars"):
+        (value,) = find_values(text)
+        assert value.key == Amount(number.normalize(), "usd")
+
+
+@given(st.text())
+def test_any_text_is_cleaned_and_read(text: str) -> None:
+    cleaned = clean(text)
+    assert len(cleaned) <= MAX_CHARS
+    for value in find_values(cleaned):
+        assert 0 <= value.start < value.end <= len(cleaned)
