@@ -42,6 +42,14 @@ class InboxBuild:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True)
+        try:
+            self._open()
+        except BaseException:  # Ctrl-C too: no folder is left behind
+            shutil.rmtree(self._folder)
+            raise
+        return self
+
+    def _open(self) -> None:
         self._new_file = self._folder / "inbox.duckdb"
         self._connection = duckdb.connect(
             config={
@@ -57,7 +65,6 @@ class InboxBuild:
         self._rows = 0
         self._terms: dict[str, int] = {}
         self._words: dict[str, int] = {}
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()

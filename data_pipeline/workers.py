@@ -37,7 +37,7 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
     under_way: deque[tuple[Job, Future[Batch]]] = deque()
     try:
         for job in itertools.chain(first, jobs):
-            under_way.append((job, pool.submit(process, job)))
+            under_way.append((job, _submit(pool, job)))
             if len(under_way) >= workers * QUEUED:
                 done, future = under_way.popleft()
                 yield done, future.result()
@@ -46,6 +46,15 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
             yield done, future.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[Batch]:
+    """Submit `job`; workers that start here inherit that Ctrl-C is held back."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(process, job)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_worker() -> None:

@@ -1,0 +1,216 @@
+"""`inboxes`, `search` and `read`: looking into an inbox file without a model."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from art_e.cli.clean import one_line
+from art_e.cli.options import (
+    AsOfOption,
+    DbOption,
+    InboxOption,
+    JsonOption,
+    chosen_address,
+    chosen_db,
+    db_argument,
+    example,
+    parse_day,
+)
+from art_e.cli.output import console, note, plural, print_json, text
+from art_e.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from art_e.inbox.mail import Email, Hit, Mailbox
+
+# A mail to 880 people is not read for their names; --json has them all.
+MAX_RECIPIENTS_SHOWN = 30
+
+app = typer.Typer()
+
+
+@app.command(epilog=example("art-e inboxes", "art-e inboxes --limit 5 --json"))
+def inboxes(
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many.")] = 20,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the inboxes of the file, the one with most mail first."""
+    from art_e.inbox.file import InboxFile
+
+    with InboxFile(chosen_db(db)) as file:
+        listed = file.inboxes(limit)
+        total = int(file.counts["inboxes"])
+    if as_json:
+        print_json({"total": total, "inboxes": [each._asdict() for each in listed]})
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("address", overflow="fold")
+    for heading in ("emails", "sent", "received"):
+        table.add_column(heading, justify="right")
+    for each in listed:
+        counts = (f"{count:,}" for count in (each.emails, each.sent, each.received))
+        table.add_row(text(one_line(each.address)), *counts)
+    console().print(table)
+    if total > len(listed):
+        note(f"{total - len(listed):,} more; --limit {total} shows all")
+
+
+@app.command(
+    epilog=example(
+        "art-e search portland move --inbox tim.belden@enron.com --before 2001-01-01",
+        "art-e search --from shari --inbox tim.belden@enron.com --limit 3 --json",
+    )
+)
+def search(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORDS...", help="Words to look for.")
+    ] = None,
+    inbox: InboxOption = None,
+    sender: Annotated[
+        str | None, typer.Option("--from", metavar="WHO", help="Part of the sender's address.")
+    ] = None,
+    recipient: Annotated[
+        str | None, typer.Option("--to", metavar="WHO", help="Part of a recipient's address.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="DATE", help="YYYY-MM-DD, included.")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="DATE", help="YYYY-MM-DD, excluded.")
+    ] = None,
+    as_of: AsOfOption = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many.")] = 10,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search one inbox, best match first; with a filter alone, newest first."""
+    sent_after, sent_before = parse_day(after, "--after"), parse_day(before, "--before")
+    today = parse_day(as_of, "--as-of")
+    if sent_after and sent_before and sent_after >= sent_before:
+        raise UserError(f"--after {after} is not before --before {before}: swap them")
+    wanted = words or []
+    if not (wanted or sender or recipient or sent_after or sent_before):
+        raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
+
+    from art_e.inbox.file import InboxFile
+    from art_e.inbox.tokenizer import search_words
+
+    searched = search_words(wanted)
+    if wanted and not searched:
+        raise UserError("the search words hold no letter or digit: give words to look for")
+    with InboxFile(chosen_db(db)) as file:
+        opened = file.open_inbox(chosen_address(file, inbox, db), today)
+        hits = opened.search(
+            wanted,
+            from_addr=sender,
+            to_addr=recipient,
+            sent_after=sent_after,
+            sent_before=sent_before,
+            max_results=limit,
+        )
+    if as_json:
+        print_json([hit.to_json() for hit in hits])
+    elif hits:
+        screen = console()
+        for number, hit in enumerate(hits, start=1):
+            screen.print(_shown_hit(number, hit, searched), soft_wrap=True)
+    else:
+        note(f"no mail of {plural(len(opened), 'mail')} matches; try other words or fewer filters")
+
+
+@app.command(
+    epilog=example(
+        "art-e read 18249430.1075853404722.JavaMail.evans@thyme --inbox tim.belden@enron.com"
+    )
+)
+def read(
+    message_id: Annotated[
+        str, typer.Argument(metavar="MESSAGE_ID", help="As search shows it, < and > not needed.")
+    ],
+    inbox: InboxOption = None,
+    as_of: AsOfOption = None,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one mail of an inbox in full."""
+    today = parse_day(as_of, "--as-of")
+
+    from art_e.inbox.file import InboxFile
+
+    with InboxFile(chosen_db(db)) as file:
+        address = chosen_address(file, inbox, db)
+        email = file.open_inbox(address, today).read(message_id)
+    if email is None:
+        until = "" if as_of is None else f" up to {as_of}"
+        raise UserError(
+            f"no mail {message_id} in the inbox of {address}{until};"
+            f" art-e search WORDS --inbox {address}{db_argument(db)} shows message ids"
+        )
+    if as_json:
+        print_json(email.to_json())
+    else:
+        console().print(shown_email(email), soft_wrap=True)
+
+
+def shown_email(email: "Email") -> "Text":
+    """A mail as a person reads it: header lines, an empty line, the body."""
+    from art_e.inbox.mail import format_date
+
+    lines = [
+        ("Date", format_date(email.date)),
+        ("From", str(email.sender)),
+        ("To", _listed(email.to)),
+        ("Cc", _listed(email.cc)),
+        ("Bcc", _listed(email.bcc)),
+        ("Message-ID", email.message_id),
+    ]
+    header = [
+        part
+        for name, value in lines
+        if value
+        for part in ((f"{name}: ", "dim"), f"{one_line(value)}\n")
+    ]
+    subject = one_line(email.subject) or "(no subject)"
+    return text(*header, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
+
+
+def _listed(recipients: "Iterable[Mailbox]") -> str:
+    shown = [str(each) for each in recipients]
+    if len(shown) > MAX_RECIPIENTS_SHOWN:
+        more = len(shown) - MAX_RECIPIENTS_SHOWN
+        shown[MAX_RECIPIENTS_SHOWN:] = [f"and {more} more (--json shows all)"]
+    return ", ".join(shown)
+
+
+def _shown_hit(number: int, hit: "Hit", searched: list[str]) -> "Text":
+    from art_e.inbox.mail import format_date
+
+    indent = " " * 4
+    lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
+    shown = text(
+        f"{number:>2}. {format_date(hit.date)[:10]}  ",
+        (one_line(str(hit.sender)) or "(no sender)", "cyan"),
+        "  ",
+        (one_line(hit.subject) or "(no subject)", "bold"),
+        f"\n{indent}",
+    )
+    if hit.snippet:
+        shown.append_text(_highlighted(one_line(hit.snippet), searched)).append(f"\n{indent}")
+    return shown.append_text(text((f"{one_line(hit.message_id)}{lacks}", "dim")))
+
+
+def _highlighted(snippet: str, searched: list[str]) -> "Text":
+    from art_e.inbox.tokenizer import fold, stems
+
+    shown = text(snippet)
+    wanted = set(stems(searched))
+    for match in re.finditer(r"[^\W_]+", snippet):
+        if stems([fold(match.group())])[0] in wanted:
+            shown.stylize("bold yellow", match.start(), match.end())
+    return shown

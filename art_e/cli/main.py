@@ -1,0 +1,162 @@
+"""The `art-e` command: its groups, and how it ends.
+
+    art-e COMMAND [OPTIONS]        python -m art_e COMMAND [OPTIONS]
+
+Exit codes: 0 done, 1 our fault, 2 a user's error, 130 interrupted, 141 the
+reader of our output went away. An error is one line on stderr. Commands import
+what is heavy when they run: `art-e --help` is as quick as typer itself.
+"""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from art_e import __version__
+from art_e.cli import ask, demo, doctor, ingest, mail, runs
+from art_e.cli.interrupt import interrupted, listening
+from art_e.cli.options import example
+from art_e.cli.output import note, print_line, tolerate_any_character
+from art_e.errors import UserError
+
+OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
+
+# What the user can mend when the operating system refuses something.
+_MENDABLE = {
+    errno.EACCES: "check its permissions, or name another place",
+    errno.EPERM: "check its permissions, or name another place",
+    errno.EROFS: "name a place that can be written to",
+    errno.ENOSPC: "free some space, or name another place",
+    errno.EDQUOT: "free some space, or name another place",
+    errno.ENOTDIR: "name another place",
+    errno.EEXIST: "name another place",
+    errno.ENAMETOOLONG: "name a shorter one",
+}
+
+
+class Commands(TyperGroup):
+    """The commands, ending as the module says. `eval` is imported when it is asked for."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name."""
+        if cmd_name == "eval" and cmd_name not in self.commands:
+            from art_e.cli import eval as evaluation
+
+            self.commands["eval"] = typer.main.get_group(evaluation.app)
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names in the order of the help page."""
+        return list(dict.fromkeys([*super().list_commands(ctx), "eval"]))
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line `args` and leave the process with its exit code."""
+        tolerate_any_character()
+        given = list(sys.argv[1:] if args is None else args)
+        try:
+            with listening():
+                code = super().main(
+                    given, "art-e", complete_var, False, windows_expand_args, **extra
+                )
+            if code == INTERRUPTED:
+                note("interrupted; the inbox is as it was")
+        except TyperException as error:
+            code = USER_ERROR
+            note(f"Error: {_usage_error(error, self._help_command(given))}")
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command; every way in which it can fail ends here."""
+        try:
+            super().invoke(ctx)
+            sys.stdout.flush()
+        except UserError as error:
+            _fail(f"Error: {error}", USER_ERROR)
+        except BrokenPipeError:
+            # What is still buffered has nowhere to go; the interpreter flushes it at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(READER_GONE) from None
+        except (typer.Exit, TyperException):
+            raise
+        except OSError as error:
+            if error.errno in _MENDABLE:
+                what = f"{error.filename or 'the file'}: {error.strerror}"
+                _fail(f"Error: {what}; {_MENDABLE[error.errno]}", USER_ERROR)
+            _our_fault(error)
+        except Exception as error:  # noqa: BLE001 - the last line of defence
+            if interrupted():
+                raise typer.Exit(INTERRUPTED) from None
+            _our_fault(error)
+
+    def _help_command(self, args: list[str]) -> str:
+        named = [arg for arg in args[:1] if arg in self.commands]
+        return " ".join(["art-e", *named, "--help"])
+
+
+def _fail(line: str, code: int) -> NoReturn:
+    note(line)
+    raise typer.Exit(code)
+
+
+def _our_fault(error: Exception) -> NoReturn:
+    if os.environ.get("ART_E_DEBUG"):
+        traceback.print_exception(error)
+    how = "ART_E_DEBUG=1 shows the traceback; please report it"
+    _fail(f"Error: internal error: {type(error).__name__}: {error} ({how})", OUR_FAULT)
+
+
+def _usage_error(error: TyperException, help_command: str) -> str:
+    message = error.format_message()
+    return f"{message}{'' if message.endswith(('.', '?', ')')) else '.'} See: {help_command}"
+
+
+app = typer.Typer(
+    name="art-e",
+    cls=Commands,
+    help="Ask an inbox a question: search it, read it, answer with sources.",
+    epilog=example(
+        "art-e demo",
+        "art-e ingest ~/mail.mbox --owner me@example.com",
+        'art-e ask "When does the lease end?"',
+    ),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+)
+
+
+@app.callback()
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Ask an inbox a question: search it, read it, answer with sources."""
+    if version:
+        print_line(f"art-e {__version__}")
+    elif context.invoked_subcommand is None:
+        print_line(context.get_help())
+
+
+for group in (demo.app, ingest.app, mail.app, ask.app):
+    app.add_typer(group)
+app.add_typer(runs.app, name="runs")
+app.add_typer(doctor.app)
+
+
+def run() -> None:
+    """The entry point of the `art-e` script."""
+    app()

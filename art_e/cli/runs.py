@@ -1,0 +1,221 @@
+"""`runs list` and `runs show`: what was run, and what happened in it.
+
+A run may have been killed at any moment; what is left of it is shown, and what
+can't be read is said. Knows nothing of how runs are made.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from art_e.cli.clean import one_line
+from art_e.cli.options import JsonOption, example
+from art_e.cli.output import console, note, plural, print_json, text
+from art_e.cli.trace import shown_turn, turns
+from art_e.errors import UserError
+
+if TYPE_CHECKING:
+    from art_e.runs import Run
+    from art_e.trajectory import Trajectory
+
+QUESTION_WIDTH = 60
+
+app = typer.Typer(help="List the runs that were made, and show what happened in them.")
+
+
+class Record(NamedTuple):
+    """What can be read of a run; `broken` says what can't."""
+
+    run: "Run"
+    config: dict[str, Any]
+    trajectories: "list[Trajectory]"
+    broken: str | None
+
+    @property
+    def state(self) -> str:
+        """How the run ended, in a word."""
+        if self.broken is not None:
+            return f"broken: {self.broken}"
+        return "complete" if self.run.complete else "incomplete"
+
+    @property
+    def model(self) -> str:
+        """The model or models that were asked."""
+        models = self.config.get("models", self.config.get("model", "unknown"))
+        return ", ".join(map(str, models)) if isinstance(models, list) else str(models)
+
+    def to_json(self) -> dict[str, Any]:
+        """The run in a list of runs."""
+        return {
+            "run": self.run.id,
+            "folder": str(self.run.folder),
+            "name": self.config.get("name"),
+            "model": self.model,
+            "started_at": self.config.get("started_at"),
+            "episodes": len(self.trajectories),
+            "complete": self.run.complete,
+            "broken": self.broken,
+        }
+
+
+@app.command("list", epilog=example("art-e runs list", "art-e runs list --limit 5 --json"))
+def list_all(
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs, the newest first."""
+    from art_e.home import runs_folder
+    from art_e.runs import list_runs
+
+    found = list_runs(runs_folder())
+    records = [read_run(run) for run in found[:limit]]
+    if as_json:
+        print_json([record.to_json() for record in records])
+        return
+    if not records:
+        note(f"no runs in {runs_folder()} yet; art-e ask makes one")
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("run", "what", "model", "episodes", "state"):
+        table.add_column(
+            heading, overflow="fold", justify="right" if heading == "episodes" else "left"
+        )
+    for record in records:
+        cells = (record.run.id, str(record.config.get("name", "unknown")), record.model)
+        row = [*cells, f"{len(record.trajectories):,}", record.state]
+        table.add_row(*(text(one_line(cell)) for cell in row))
+    console().print(table)
+    if len(found) > limit:
+        note(f"{len(found) - limit:,} more; --limit {len(found)} shows all")
+
+
+@app.command(
+    epilog=example(
+        "art-e runs show 20260101-120000-ask", "art-e runs show 20260101-120000-ask --episode 3f9c"
+    )
+)
+def show(
+    name: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its folder.")],
+    episode: Annotated[
+        str | None,
+        typer.Option("--episode", metavar="ID", help="Full trace of one, by the start of its id."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run's configuration and its episodes, or one episode in full."""
+    from art_e.home import runs_folder
+    from art_e.runs import find_run
+
+    record = read_run(find_run(name, runs_folder()))
+    if record.broken is not None:
+        note(f"this run is broken: {record.broken}; what can be read of it is shown")
+    if episode is not None:
+        _show_episode(_chosen(record, episode), as_json)
+    elif as_json:
+        episodes = [_facts(each) for each in record.trajectories]
+        print_json({**record.to_json(), "config": record.config, "episodes": episodes})
+    else:
+        _show_record(record)
+
+
+def read_run(run: "Run") -> Record:
+    """What can be read of a run."""
+    from art_e.trajectory import read_trajectories
+
+    broken = None
+    config: dict[str, Any] = {}
+    trajectories: list[Trajectory] = []
+    try:
+        config = run.config
+        if not isinstance(config, dict):
+            config, broken = {}, "config.json holds no JSON object"
+    except (OSError, ValueError) as error:
+        broken = f"config.json can't be read ({error})"
+    try:
+        for trajectory in read_trajectories(run.trajectories):
+            trajectories.append(trajectory)  # noqa: PERF402 - what was read before an error counts
+    except FileNotFoundError:
+        if run.complete:
+            broken = broken or "trajectories.jsonl is missing"
+    except (OSError, ValueError) as error:
+        broken = broken or f"line {len(trajectories) + 1} of trajectories.jsonl ({error})"
+    return Record(run, config, trajectories, broken)
+
+
+def _question(trajectory: "Trajectory") -> str:
+    asked = (each.get("content") for each in trajectory.messages if each.get("role") == "user")
+    return str(next(asked, ""))
+
+
+def _facts(trajectory: "Trajectory") -> dict[str, Any]:
+    return {
+        "episode_id": trajectory.episode_id,
+        "question_id": trajectory.question_id,
+        "question": _question(trajectory),
+        "inbox_address": trajectory.inbox_address,
+        "answer": trajectory.final_answer,
+        "abstained": trajectory.rubric.get("abstained"),
+        "sources": trajectory.sources,
+        "turns": trajectory.rubric.get("turns"),
+        "verdict": trajectory.verdict,
+        "error": trajectory.error,
+    }
+
+
+def _chosen(record: Record, start: str) -> "Trajectory":
+    found = [each for each in record.trajectories if each.episode_id.startswith(start)]
+    if len(found) == 1 and start:
+        return found[0]
+    what = f"{len(found)} episodes start" if found else "no episode starts"
+    raise UserError(f"{what} with {start!r}; art-e runs show {record.run.id} lists them")
+
+
+def _show_record(record: Record) -> None:
+    screen = console()
+    screen.print(text((record.run.id, "bold"), f"  {one_line(record.state)}"), soft_wrap=True)
+    for key, value in record.config.items():
+        shown = value if isinstance(value, str) else _compact(value)
+        screen.print(text((f"  {key}: ", "dim"), one_line(shown)), soft_wrap=True)
+    screen.print(text(f"{plural(len(record.trajectories), 'episode')}"))
+    for trajectory in record.trajectories:
+        asked = text(one_line(_question(trajectory)))
+        asked.truncate(QUESTION_WIDTH, overflow="ellipsis", pad=True)
+        line = text((f"  {one_line(trajectory.episode_id)[:8]}  ", "cyan")).append_text(asked)
+        turn_count = plural(int(trajectory.rubric.get("turns", 0)), "turn")
+        line.append_text(text(f"  {turn_count:>8}  ", (_answer(trajectory), "bold")))
+        screen.print(line, soft_wrap=True)
+
+
+def _answer(trajectory: "Trajectory") -> str:
+    from art_e.cli.ask import why_no_answer
+
+    without = why_no_answer(trajectory)
+    given = one_line(trajectory.final_answer or "")
+    return given if without is None else f"no answer: {without}"
+
+
+def _show_episode(trajectory: "Trajectory", as_json: bool) -> None:
+    import dataclasses
+
+    if as_json:
+        print_json(dataclasses.asdict(trajectory))
+        return
+    screen = console()
+    screen.print(text((one_line(_question(trajectory)), "bold")), soft_wrap=True)
+    as_of = f", up to {trajectory.as_of}" if trajectory.as_of else ""
+    about = f"{trajectory.inbox_address}{as_of}, {trajectory.model}, {trajectory.episode_id}\n"
+    screen.print(text((about, "dim")), soft_wrap=True)
+    for number, (message, observations) in enumerate(turns(trajectory.messages), start=1):
+        screen.print(shown_turn(number, message, observations), soft_wrap=True)
+    screen.print()
+    screen.print(text((_answer(trajectory), "bold")), soft_wrap=True)
+    for message_id in trajectory.sources:
+        screen.print(text((f"  {one_line(message_id)}", "dim")), soft_wrap=True)
+
+
+def _compact(value: Any) -> str:
+    from art_e.message import compact_json
+
+    return compact_json(value)

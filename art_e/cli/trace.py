@@ -1,0 +1,150 @@
+"""A trajectory made readable at a glance: each tool call and what came back.
+
+Takes chat messages as an episode makes them and trajectories keep them. Knows
+nothing of inboxes and models; what a model or a mail wrote is untrusted, and
+may be no JSON at all.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from art_e.cli.clean import clean, one_line
+from art_e.cli.output import plural, text
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from art_e.message import ChatMessage
+
+BODY_LINES, BODY_WIDTH = 8, 110
+SENDER_WIDTH, SUBJECT_WIDTH = 34, 60
+ARGUMENT_CHARS = 200
+_INDENT = " " * 9
+
+
+def turns(messages: "Sequence[ChatMessage]") -> "Iterator[tuple[ChatMessage, list[ChatMessage]]]":
+    """The model's messages of a conversation, each with what the tools answered."""
+    said: ChatMessage | None = None
+    answers: list[ChatMessage] = []
+    for message in messages:
+        if message.get("role") == "assistant":
+            if said is not None:
+                yield said, answers
+            said, answers = message, []
+        elif said is not None:
+            answers.append(message)
+    if said is not None:
+        yield said, answers
+
+
+def shown_turn(
+    number: int, message: "ChatMessage", observations: "Sequence[ChatMessage]"
+) -> "Text":
+    """One turn, without a line end: its calls, each with its result below it."""
+    lines: list[Text] = []
+    calls = message.get("tool_calls") or []
+    content = one_line(message.get("content") or "")
+    if content or not calls:
+        said = content[: 2 * ARGUMENT_CHARS] or "(nothing)"
+        lines.append(text(("says     ", "bold"), said))
+    for index, call in enumerate(calls):
+        lines.append(_call(call["function"]["name"], call["function"]["arguments"]))
+        if index < len(observations):
+            lines += _result(observations[index])
+    if not calls:
+        lines += [line for each in observations for line in _result(each)]
+    lines[0] = text((f"{number:>2}  ", "dim")).append_text(lines[0])
+    lines[1:] = [text("    ").append_text(line) for line in lines[1:]]
+    return text("\n").join(lines)
+
+
+def _call(name: str, arguments: str) -> "Text":
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        given = None
+    if name == "search_emails" and isinstance(given, dict):
+        return text(("search   ", "bold cyan"), *_search(given))
+    if name == "read_email" and isinstance(given, dict):
+        return text(("read     ", "bold cyan"), _short(given.get("message_id")))
+    if name == "return_final_answer" and isinstance(given, dict):
+        answer, sources = given.get("answer"), given.get("sources")
+        shown = "(no answer)" if answer is None else one_line(str(answer))
+        cited = ", ".join(_short(each) for each in sources) if isinstance(sources, list) else ""
+        return text(("answer   ", "bold green"), shown, (f"  from {cited}" if cited else "", "dim"))
+    return text((f"{_short(name)}  ", "bold red"), _short(arguments))
+
+
+def _search(given: dict[str, Any]) -> Iterator[str | tuple[str, str]]:
+    keywords = given.get("keywords")
+    words = keywords if isinstance(keywords, list) else [keywords]
+    yield f'"{_short(" ".join(str(word) for word in words if word is not None))}"'
+    for name, shown in (
+        ("from_addr", "from"),
+        ("to_addr", "to"),
+        ("sent_after", "after"),
+        ("sent_before", "before"),
+    ):
+        if given.get(name) is not None:
+            yield (f"  {shown} {_short(given[name])}", "dim")
+
+
+def _result(observation: "ChatMessage") -> "Iterator[Text]":
+    content = str(observation.get("content") or "")
+    try:
+        found, end = json.JSONDecoder().raw_decode(content)
+    except (ValueError, RecursionError):
+        yield text(_INDENT, (_short(content), "dim"))
+        return
+    if isinstance(found, dict):
+        if isinstance(found.get("hits"), list):
+            yield from _hits(found["hits"])
+        if "body" in found:
+            yield from _mail(found)
+        if "error" in found:
+            yield text(_INDENT, (_short(found["error"]), "red"))
+        if "note" in found:
+            yield text(_INDENT, (_short(found["note"]), "dim"))
+    # The episode's word on the last turn comes behind the tool's answer.
+    if end < len(content):
+        yield from _result({"content": content[end:].strip()})
+
+
+def _hits(hits: list[Any]) -> "Iterator[Text]":
+    rows = [hit for hit in hits if isinstance(hit, dict)]
+    width = max((len(_short(hit.get("message_id"))) for hit in rows), default=0)
+    for hit in rows:
+        sender = text((_short(hit.get("from")) or "(no sender)", "cyan"))
+        sender.truncate(SENDER_WIDTH, overflow="ellipsis", pad=True)
+        subject = text(_short(hit.get("subject")) or "(no subject)")
+        subject.truncate(SUBJECT_WIDTH, overflow="ellipsis")
+        handle = f"{_short(hit.get('message_id')):<{width}}"
+        yield (
+            text(_INDENT, (handle, "bold"), f"  {_short(hit.get('date'))[:10]:<10}  ")
+            .append_text(sender)
+            .append("  ")
+            .append_text(subject)
+        )
+
+
+def _mail(mail: dict[str, Any]) -> "Iterator[Text]":
+    date, sender = _short(mail.get("date"))[:10], _short(mail.get("from"))
+    yield text(
+        f"{_INDENT}{date}  ",
+        (f"{sender or '(no sender)'}  ", "cyan"),
+        _short(mail.get("subject")) or "(no subject)",
+    )
+    lines = [line.rstrip() for line in clean(str(mail.get("body", ""))).split("\n") if line.strip()]
+    for line in lines[:BODY_LINES]:
+        shown = text((line.expandtabs(4), "dim"))
+        shown.truncate(BODY_WIDTH, overflow="ellipsis")
+        yield text(_INDENT, ("| ", "dim")).append_text(shown)
+    if len(lines) > BODY_LINES:
+        more = plural(len(lines) - BODY_LINES, "more line")
+        yield text(_INDENT, (f"| ({more})", "dim"))
+
+
+def _short(value: object) -> str:
+    shown = "" if value is None else one_line(str(value))
+    return shown if len(shown) <= ARGUMENT_CHARS else f"{shown[:ARGUMENT_CHARS]}..."

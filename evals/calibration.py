@@ -1,0 +1,141 @@
+"""Where the offline policy's numbers come from: its sentence weights and its threshold.
+
+    art-e ingest synthetic:5000 --db world.duckdb
+    python -m evals.calibration --db world.duckdb --questions world.questions.jsonl
+
+The weights are fitted on the training questions (a softmax over the sentences
+read; the right ones, by the offline judge and of a gold mail, should win), the
+threshold is chosen on the validation questions (right answers minus wrong
+ones). It prints both, to be put into `art_e/policies/fit.py` and `offline.py`;
+the test split is not touched.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.policies.fit import WEIGHTS
+from art_e.policies.offline import OfflinePolicy, all_candidates
+from art_e.question import Question, load_questions
+from evals.judge import OfflineJudge
+
+# Keeps weights of features that hardly occur near 0.
+L2 = 0.01
+
+Matrix = npt.NDArray[np.float64]
+
+
+class Example(NamedTuple):
+    """One question: a row of features and whether it is right for each sentence read."""
+
+    features: Matrix
+    right: npt.NDArray[np.bool_]
+
+
+class Threshold(NamedTuple):
+    """The score from which to answer, and what that gives on the questions it is from."""
+
+    score: float
+    right: int
+    wrong: int
+
+
+def examples(inbox_file: InboxFile, questions: Sequence[Question]) -> list[Example]:
+    """Read for every question what the policy reads, and judge every sentence of it."""
+    judge = OfflineJudge()
+    policy = OfflinePolicy(abstain_below=float("inf"))
+    found = []
+    for question in questions:
+        inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
+        episode = Episode(inbox, question)
+        trajectory = asyncio.run(run_episode(episode, policy, "calibration"))
+        gold = {inbox.canonical_id(each) for each in question.message_ids}
+        sentences = all_candidates(trajectory.messages)
+        right = [
+            question.answerable is True
+            and trajectory.handles[each.handle] in gold
+            and judge.judge(question, each.text).correct
+            for each in sentences
+        ]
+        if sentences:
+            rows = [[each.features[name] for name in WEIGHTS] for each in sentences]
+            found.append(Example(np.asarray(rows), np.asarray(right, dtype=np.bool_)))
+    return found
+
+
+def fit_weights(found: Sequence[Example]) -> Matrix:
+    """The weights, in the order of `WEIGHTS`, under which right sentences win most likely."""
+    useful = [each for each in found if each.right.any() and not each.right.all()]
+    if not useful:
+        raise UserError("no training question has both right and wrong sentences to learn from")
+
+    def loss(weights: Matrix) -> tuple[float, Matrix]:
+        total, gradient = L2 * float(weights @ weights), 2 * L2 * weights
+        for each in useful:
+            scores = each.features @ weights
+            share = np.exp(scores - scores.max())
+            share /= share.sum()
+            won = float(share[each.right].sum())
+            total -= float(np.log(won)) / len(useful)
+            pull = share * (1 - each.right / won)
+            gradient = gradient + each.features.T @ pull / len(useful)
+        return total, gradient
+
+    fitted: Matrix = minimize(loss, np.zeros(len(WEIGHTS)), jac=True, method="L-BFGS-B").x
+    return fitted
+
+
+def choose_threshold(found: Sequence[Example], weights: Matrix) -> Threshold:
+    """The score of the best sentence from which right answers minus wrong ones are most."""
+    best = []
+    for each in found:
+        scores = each.features @ weights
+        first = int(np.argmax(scores))
+        best.append((float(scores[first]), bool(each.right[first])))
+    options = [
+        Threshold(
+            score,
+            sum(right for other, right in best if other >= score),
+            sum(not right for other, right in best if other >= score),
+        )
+        for score, _ in best
+    ]
+    return max(options, key=lambda each: (each.right - each.wrong, each.score))
+
+
+def main() -> None:
+    """Fit, choose, print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--db", type=Path, required=True)
+    parser.add_argument("--questions", required=True)
+    arguments = parser.parse_args()
+    with InboxFile(arguments.db) as inbox_file:
+        train = examples(inbox_file, load_questions(arguments.questions, "train"))
+        weights = np.round(fit_weights(train), 2)
+        validation = examples(inbox_file, load_questions(arguments.questions, "validation"))
+    threshold = choose_threshold(validation, weights)
+    for name, weight in zip(WEIGHTS, weights, strict=True):
+        sys.stdout.write(f'    "{name}": {weight},\n')
+    sys.stdout.write(
+        f"ABSTAIN_BELOW = {threshold.score:.2f}: {threshold.right} right, {threshold.wrong} wrong"
+        f" of {len(validation)} validation questions\n"
+    )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as problem:
+        sys.stderr.write(f"Error: {problem}\n")
+        sys.exit(2)

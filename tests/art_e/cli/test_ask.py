@@ -1,0 +1,212 @@
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from art_e.message import AssistantMessage, ChatMessage, ToolCall
+from art_e.policies.base import PolicyError, PolicyStep, Usage
+from art_e.trajectory import read_trajectories
+from tests.art_e.cli.conftest import (
+    ANN,
+    HOSTILE,
+    HOSTILE_ID,
+    LEASE_ID,
+    Run,
+    assert_safe,
+    json_of,
+    the_error,
+)
+
+QUESTION = "When does the warehouse lease end?"
+KEYS = [
+    "question", "inbox_address", "as_of", "answer", "abstained", "sources", "turns", "seconds",
+    "cost_usd", "model", "trajectory",
+]  # fmt: skip
+
+
+class ScriptedPolicy:
+    """Makes the calls it was given, one a turn; then fails as a provider does."""
+
+    model = "scripted"
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, *calls: tuple[str, dict[str, Any]], cost_usd: float | None = 0.002) -> None:
+        self._calls = list(calls)
+        self._cost_usd = cost_usd
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        if not self._calls:
+            raise PolicyError("provider", "the provider is down")
+        name, arguments = self._calls.pop(0)
+        call = ToolCall(f"call-{len(self._calls)}", name, json.dumps(arguments))
+        return PolicyStep(AssistantMessage(tool_calls=(call,)), Usage(10, 0, 2), self._cost_usd)
+
+
+SEARCH = ("search_emails", {"keywords": ["warehouse", "lease"]})
+READ = ("read_email", {"message_id": "m1"})
+ANSWER = ("return_final_answer", {"answer": "March 31, 2002", "sources": [LEASE_ID]})
+DONT_KNOW = ("return_final_answer", {"answer": "I don't know.", "sources": []})
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(*calls: tuple[str, dict[str, Any]], **options: Any) -> None:
+        policy = ScriptedPolicy(*calls, **options)
+        monkeypatch.setattr("art_e.policies.choose.choose_policy", lambda _: policy)
+
+    return use
+
+
+def test_json_has_the_answer_its_sources_and_the_trajectory(
+    art_e: Run, db: Path, scripted: Any, home: Path
+) -> None:
+    scripted(SEARCH, READ, ANSWER)
+    result = art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--json")
+    answer = json_of(result)
+    assert list(answer) == KEYS
+    assert answer["question"] == QUESTION
+    assert (answer["inbox_address"], answer["as_of"]) == (ANN, "2001-02-28")
+    assert (answer["answer"], answer["abstained"]) == ("March 31, 2002", False)
+    assert answer["sources"] == [
+        {
+            "message_id": LEASE_ID,
+            "date": "2001-02-01T09:00Z",
+            "from": "Bob Berg <bob@harbor.example>",
+            "subject": "Warehouse lease",
+        }
+    ]
+    assert (answer["turns"], answer["model"]) == (3, "scripted")
+    assert answer["cost_usd"] == pytest.approx(0.006)
+    path = Path(answer["trajectory"])
+    assert path.parent.parent == home / "runs"
+    assert (path.parent / "COMPLETE").exists()
+    [trajectory] = read_trajectories(path)
+    assert (trajectory.final_answer, trajectory.sources) == ("March 31, 2002", [LEASE_ID])
+
+
+def test_people_see_the_answer_and_its_sources(art_e: Run, db: Path, scripted: Any) -> None:
+    scripted(SEARCH, READ, ANSWER)
+    result = art_e("ask", QUESTION, "--inbox", ANN, "--db", db)
+    answer, source, took = result.stdout.splitlines()
+    assert answer == "March 31, 2002"
+    assert source.split()[0] == "2001-02-01" and source.endswith(f"Warehouse lease  {LEASE_ID}")
+    assert took.startswith("3 turns, ") and took.endswith("$0.0060, scripted")
+
+
+def test_trace_shows_each_turn(art_e: Run, db: Path, scripted: Any) -> None:
+    scripted(SEARCH, READ, ANSWER)
+    shown = art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--trace").stdout
+    expected = (
+        ' 1  search   "warehouse lease"', "m1  2001-0", " 2  read     m1", "| ",
+        f" 3  answer   March 31, 2002  from {LEASE_ID}",
+    )  # fmt: skip
+    positions = [shown.index(each) for each in expected]
+    assert positions == sorted(positions)
+
+
+def test_trace_leaves_stdout_to_the_json(art_e: Run, db: Path, scripted: Any) -> None:
+    scripted(SEARCH, READ, ANSWER)
+    result = art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--trace", "--json")
+    assert json_of(result)["turns"] == 3
+    assert ' 1  search   "warehouse lease"' in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("calls", "options", "abstained", "words"),
+    [
+        ([SEARCH, DONT_KNOW], [], True, "no answer: the model found none"),
+        ([SEARCH, READ, READ], ["--max-turns", "2"], False, "no answer: out of turns (2)"),
+        ([("send_money", {})] * 3, [], False, "no answer: too many wrong calls"),
+    ],
+)
+def test_no_answer_is_said_plainly_and_is_no_failure(
+    art_e: Run,
+    db: Path,
+    scripted: Any,
+    calls: list[tuple[str, dict[str, Any]]],
+    options: list[str],
+    abstained: bool,
+    words: str,
+) -> None:
+    scripted(*calls)
+    shown = art_e("ask", QUESTION, "--inbox", ANN, "--db", db, *options)
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith(words)
+    scripted(*calls)
+    answer = json_of(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, *options, "--json"))
+    assert answer["abstained"] is abstained
+    assert answer["sources"] == []
+    assert abstained or answer["answer"] is None
+
+
+def test_a_failing_model_is_our_fault_and_is_kept(art_e: Run, db: Path, scripted: Any) -> None:
+    scripted(SEARCH, cost_usd=None)
+    result = art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--json")
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert (answer["answer"], answer["cost_usd"]) == (None, None)
+    assert result.stderr == "Error: provider: the provider is down; try again\n"
+    [trajectory] = read_trajectories(Path(answer["trajectory"]))
+    assert trajectory.error is not None
+
+
+def test_out_names_the_run(art_e: Run, db: Path, scripted: Any, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    scripted(ANSWER)
+    answer = json_of(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--out", out, "--json"))
+    assert answer["trajectory"] == str(out / "trajectories.jsonl")
+    scripted(ANSWER)
+    assert "--out" in the_error(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--out", out))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["", "--inbox", ANN], ["question is empty"]),
+        ([" ? ", "--inbox", ANN], ["question is empty"]),
+        ([QUESTION, "--inbox", ANN, "--as-of", "2001-2-3"], ["--as-of", "YYYY-MM-DD"]),
+        ([QUESTION, "--inbox", ANN, "--model", "gpt-17"], ["gpt-17", "offline"]),
+        ([QUESTION, "--inbox", "an@harbor.example"], [ANN]),
+        ([QUESTION], ["--inbox"]),
+    ],
+)
+def test_user_errors_are_one_line_with_the_fix(
+    art_e: Run, db: Path, home: Path, args: list[str], words: list[str]
+) -> None:
+    error = the_error(art_e("ask", *args, "--db", db))
+    for word in words:
+        assert word in error
+    assert not home.exists()
+
+
+def test_a_missing_file_says_how_to_make_one(art_e: Run) -> None:
+    assert "art-e ingest SOURCE" in the_error(art_e("ask", QUESTION, "--inbox", ANN))
+
+
+@pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
+def test_hostile_mail_and_answers_are_only_text(
+    art_e: Run, db: Path, scripted: Any, json_flag: list[str]
+) -> None:
+    scripted(
+        ("search_emails", {"keywords": ["zebra", HOSTILE]}),
+        ("read_email", {"message_id": "m1"}),
+        ("read_email", {"message_id": HOSTILE}),
+        (HOSTILE, {}),
+        ("return_final_answer", {"answer": f"7781 {HOSTILE}", "sources": [HOSTILE_ID, HOSTILE]}),
+    )
+    result = art_e("ask", "Which code?", "--inbox", ANN, "--db", db, "--trace", *json_flag)
+    assert result.exit_code == 0
+    assert "7781" in result.stdout and "[bold]red[/bold]" in result.stdout
+    assert_safe(result.stdout)
+    assert_safe(result.stderr)
+
+
+def test_the_offline_policy_answers_end_to_end(art_e: Run, db: Path) -> None:
+    result = art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--json")
+    answer = json_of(result)
+    assert "March 31, 2002" in answer["answer"]
+    assert [each["message_id"] for each in answer["sources"]] == [LEASE_ID]
+    assert (answer["model"], answer["cost_usd"]) == ("offline", 0.0)
+    [line] = result.stderr.splitlines()
+    assert "floor" in line and "--model" in line

@@ -1,0 +1,86 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.art_e.cli.conftest import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
+
+QUESTION = "When does the warehouse lease end?"
+
+
+@pytest.fixture
+def asked(art_e: Run, db: Path) -> dict[str, Any]:
+    """One finished run of the offline policy, as `ask --json` told of it."""
+    answer: dict[str, Any] = json_of(
+        art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--json")
+    )
+    return answer
+
+
+def test_without_runs_there_is_a_word_on_stderr(art_e: Run) -> None:
+    result = art_e("runs", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "art-e ask" in result.stderr
+    assert json_of(art_e("runs", "list", "--json")) == []
+
+
+def test_list_and_show_tell_what_was_run(art_e: Run, asked: dict[str, Any]) -> None:
+    folder = Path(asked["trajectory"]).parent
+    [listed] = json_of(art_e("runs", "list", "--json"))
+    assert listed["run"] == folder.name
+    assert (listed["name"], listed["model"]) == ("ask", "offline")
+    assert (listed["episodes"], listed["complete"], listed["broken"]) == (1, True, None)
+    assert folder.name in art_e("runs", "list").stdout
+    shown = json_of(art_e("runs", "show", folder.name, "--json"))
+    [episode] = shown["episodes"]
+    assert (episode["question"], episode["answer"]) == (QUESTION, asked["answer"])
+    assert shown["config"]["question"] == QUESTION
+    text = art_e("runs", "show", folder).stdout
+    assert "model: offline" in text and asked["answer"] in text
+
+
+def test_show_episode_gives_the_full_trace(art_e: Run, asked: dict[str, Any]) -> None:
+    name = Path(asked["trajectory"]).parent.name
+    [episode] = json_of(art_e("runs", "show", name, "--json"))["episodes"]
+    start = episode["episode_id"][:6]
+    shown = art_e("runs", "show", name, "--episode", start).stdout
+    assert shown.startswith(QUESTION)
+    assert " 1  search" in shown and "read     m1" in shown and LEASE_ID in shown
+    whole = json_of(art_e("runs", "show", name, "--episode", start, "--json"))
+    assert whole["episode_id"] == episode["episode_id"]
+    assert whole["messages"][1] == {"role": "user", "content": QUESTION}
+
+
+@pytest.mark.parametrize("start", ["zz", ""])
+def test_an_unknown_episode_or_run_is_a_user_error(
+    art_e: Run, asked: dict[str, Any], start: str
+) -> None:
+    name = Path(asked["trajectory"]).parent.name
+    assert f"art-e runs show {name}" in the_error(art_e("runs", "show", name, "--episode", start))
+    assert "art-e runs list" in the_error(art_e("runs", "show", "nothing"))
+
+
+def test_a_killed_run_shows_what_is_left(art_e: Run, asked: dict[str, Any]) -> None:
+    path = Path(asked["trajectory"])
+    (path.parent / "COMPLETE").unlink()
+    path.write_text(path.read_text() + '{"schema": "art-e/traj')
+    [listed] = json_of(art_e("runs", "list", "--json"))
+    assert (listed["episodes"], listed["complete"], listed["broken"]) == (1, False, None)
+    assert "incomplete" in art_e("runs", "list").stdout
+
+
+def test_broken_runs_are_said_to_be_broken(art_e: Run, asked: dict[str, Any], home: Path) -> None:
+    path = Path(asked["trajectory"])
+    path.write_text(path.read_text() + f"not json {HOSTILE}\n")
+    garbled = home / "runs" / "garbled"
+    garbled.mkdir()
+    (garbled / "config.json").write_text("{")
+    listed = {each["run"]: each for each in json_of(art_e("runs", "list", "--json"))}
+    assert "line 2" in listed[path.parent.name]["broken"]
+    assert listed[path.parent.name]["episodes"] == 1
+    assert "config.json" in listed["garbled"]["broken"]
+    result = art_e("runs", "list")
+    assert result.exit_code == 0 and result.stdout.count("broken: ") == 2
+    shown = art_e("runs", "show", path.parent.name)
+    assert asked["answer"] in shown.stdout and "broken" in shown.stderr
+    assert_safe(result.stdout + shown.output)

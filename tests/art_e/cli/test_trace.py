@@ -1,0 +1,111 @@
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.cli.trace import BODY_LINES, shown_turn, turns
+from art_e.message import AssistantMessage, ToolCall
+from tests.art_e.cli.conftest import HOSTILE, assert_safe
+
+
+def called(name: str, arguments: Any) -> dict[str, Any]:
+    call = ToolCall("c1", name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+    return AssistantMessage(tool_calls=(call,)).to_chat()
+
+
+def observed(value: Any) -> list[dict[str, Any]]:
+    return [{"role": "tool", "tool_call_id": "c1", "content": json.dumps(value)}]
+
+
+def test_a_search_shows_its_words_filters_and_hits() -> None:
+    message = called(
+        "search_emails",
+        {"keywords": ["shari move", "portland"], "from_addr": "bob", "sent_after": "2000-01-01"},
+    )
+    hits = [
+        {"message_id": "m1", "date": "2000-12-14", "from": "Bob", "subject": "One", "snippet": "x"},
+        {"message_id": "m10", "date": "2000-12-15", "from": "A" * 90, "subject": "Two"},
+    ]
+    first, *rows = shown_turn(3, message, observed({"hits": hits})).plain.split("\n")
+    assert first == ' 3  search   "shari move portland"  from bob  after 2000-01-01'
+    assert [row.split()[0:2] for row in rows] == [["m1", "2000-12-14"], ["m10", "2000-12-15"]]
+    assert rows[0].index("One") == rows[1].index("Two")
+
+
+def test_a_read_shows_the_header_and_the_first_lines() -> None:
+    body = "\n\n".join(f"line {number}" for number in range(BODY_LINES + 3))
+    mail = {"message_id": "m1", "date": "2000-12-14T10:00Z", "from": "Bob", "subject": "S"}
+    shown = shown_turn(
+        1, called("read_email", {"message_id": "m1"}), observed(mail | {"body": body})
+    )
+    lines = shown.plain.split("\n")
+    assert lines[0] == " 1  read     m1"
+    assert lines[1].split() == ["2000-12-14", "Bob", "S"]
+    assert lines[2].strip() == "| line 0"
+    assert lines[-1].strip() == "| (3 more lines)"
+    assert len(lines) == 2 + BODY_LINES + 1
+
+
+def test_an_answer_an_error_and_a_note_are_shown() -> None:
+    answer = called("return_final_answer", {"answer": "In May.", "sources": ["m1", "m2"]})
+    assert (
+        shown_turn(1, answer, observed({"done": True})).plain == " 1  answer   In May.  from m1, m2"
+    )
+    unknown = shown_turn(2, called("send_money", "{}"), observed({"error": "there is no tool"}))
+    assert "send_money" in unknown.plain and "there is no tool" in unknown.plain
+    [late] = observed({"hits": [], "note": "no mail matches"})
+    late["content"] += '\n{"note":"one turn left"}'
+    shown = shown_turn(9, called("search_emails", {"keywords": ["x"]}), [late]).plain
+    assert "no mail matches" in shown and "one turn left" in shown
+    silent = AssistantMessage("I think").to_chat()
+    assert "I think" in shown_turn(1, silent, observed({"error": "no tool was called"})).plain
+
+
+def test_hostile_text_is_only_text() -> None:
+    mail = dict.fromkeys(("message_id", "date", "from", "subject", "body"), HOSTILE)
+    for message, observation in (
+        (called("read_email", {"message_id": HOSTILE}), mail),
+        (called("search_emails", {"keywords": [HOSTILE]}), {"hits": [mail], "note": HOSTILE}),
+        (called(HOSTILE, HOSTILE), {"error": HOSTILE}),
+        (called("return_final_answer", {"answer": HOSTILE, "sources": [HOSTILE]}), {"done": True}),
+        (AssistantMessage(HOSTILE).to_chat(), {"error": HOSTILE}),
+    ):
+        shown = shown_turn(1, message, observed(observation))
+        assert_safe(shown.plain)
+        assert "[bold]red[/bold]" in shown.plain
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["hits", "body", "error", "note", "keywords", "answer", "sources", "from"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["search_emails", "read_email", "return_final_answer", "other", ""])
+
+
+@given(NAMES, JSON | st.text(max_size=20), JSON, st.text(max_size=5))
+def test_whatever_a_model_writes_can_be_shown(
+    name: str, arguments: Any, observation: Any, behind: str
+) -> None:
+    [answer] = observed(observation)
+    answer["content"] += behind
+    assert_safe(shown_turn(1, called(name, arguments), [answer]).plain)
+
+
+def test_turns_pairs_messages_with_their_answers() -> None:
+    system, user = {"role": "system", "content": "s"}, {"role": "user", "content": "q"}
+    one, two = called("read_email", {}), called("return_final_answer", {})
+    first, second = observed({"a": 1}), observed({"b": 2})
+    conversation = [system, user, one, *first, *first, two, *second]
+    assert list(turns(conversation)) == [(one, first * 2), (two, second)]
+    assert list(turns([system, user])) == []
