@@ -36,9 +36,15 @@ def run_benchmark(
     The form is `{"judge", "models": {name: figures}}`. Raises `UserError` where a
     question has no gold answer, or an inbox that the file does not hold.
     """
-    unlabelled = [each.id for each in questions if each.answerable is None]
+    unlabelled = [
+        each.id
+        for each in questions
+        if each.answerable is None or (each.answerable and each.answer is None)
+    ]
     if unlabelled:
         raise UserError(f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}")
+    for address in dict.fromkeys(each.inbox_address for each in questions):
+        inbox_file.open_inbox(address)
     models: dict[str, Any] = {}
     with run.log() as log:
         for policy in policies:
@@ -47,7 +53,8 @@ def run_benchmark(
                 inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
                 episode = Episode(inbox, question, max_turns=max_turns)
                 trajectory = asyncio.run(run_episode(episode, policy, run.id))
-                if trajectory.error is None:
+                # Out of turns or lost, an episode has neither answered nor abstained.
+                if episode.rubric.answered or episode.rubric.abstained:
                     verdict = judge.judge(question, trajectory.final_answer)
                     trajectory = dataclasses.replace(
                         trajectory, verdict=dataclasses.asdict(verdict)

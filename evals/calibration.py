@@ -1,13 +1,15 @@
 """Where the offline policy's numbers come from: its sentence weights and its threshold.
 
-    art-e ingest synthetic:5000 --db world.duckdb
-    python -m evals.calibration --db world.duckdb --questions world.questions.jsonl
+    for seed in 1 2 3; do art-e ingest synthetic:5000,seed=$seed --db world$seed.duckdb; done
+    python -m evals.calibration world1.duckdb world2.duckdb world3.duckdb
 
-The weights are fitted on the training questions (a softmax over the sentences
-read; the right ones, by the offline judge and of a gold mail, should win), the
-threshold is chosen on the validation questions (right answers minus wrong
-ones). It prints both, to be put into `art_e/policies/fit.py` and `offline.py`;
-the test split is not touched.
+The weights are fitted on the worlds' training questions (a softmax over the
+sentences read; the right ones, by the offline judge and of a gold mail, should
+win). The threshold is the score from which the best sentence is more likely right
+than not, by a logistic regression on the validation questions: below it, answering
+would cost more than abstaining does. It prints both, to be put into `art_e/policies/fit.py` and
+`offline.py`. Results are reported on the test questions of the default seed,
+whose world has no part in this.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.policies.fit import WEIGHTS
-from art_e.policies.offline import OfflinePolicy, all_candidates
+from art_e.policies.offline import OfflinePolicy, all_candidates, is_to_be_counted
 from art_e.question import Question, load_questions
 from evals.judge import OfflineJudge
 
@@ -60,6 +62,8 @@ def examples(inbox_file: InboxFile, questions: Sequence[Question]) -> list[Examp
         inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
         episode = Episode(inbox, question)
         trajectory = asyncio.run(run_episode(episode, policy, "calibration"))
+        if is_to_be_counted(trajectory.messages):
+            continue  # not answered with a sentence
         gold = {inbox.canonical_id(each) for each in question.message_ids}
         sentences = all_candidates(trajectory.messages)
         right = [
@@ -97,33 +101,37 @@ def fit_weights(found: Sequence[Example]) -> Matrix:
 
 
 def choose_threshold(found: Sequence[Example], weights: Matrix) -> Threshold:
-    """The score of the best sentence from which right answers minus wrong ones are most."""
-    best = []
-    for each in found:
-        scores = each.features @ weights
-        first = int(np.argmax(scores))
-        best.append((float(scores[first]), bool(each.right[first])))
-    options = [
-        Threshold(
-            score,
-            sum(right for other, right in best if other >= score),
-            sum(not right for other, right in best if other >= score),
-        )
-        for score, _ in best
-    ]
-    return max(options, key=lambda each: (each.right - each.wrong, each.score))
+    """The score at which the best sentence is as likely right as wrong (Platt scaling)."""
+    firsts = [int(np.argmax(each.features @ weights)) for each in found]
+    best = np.asarray(
+        [each.features[first] @ weights for each, first in zip(found, firsts, strict=True)]
+    )
+    right = np.asarray([each.right[first] for each, first in zip(found, firsts, strict=True)])
+
+    def loss(line: Matrix) -> float:
+        log_odds = line[0] + line[1] * (best - best.mean())
+        return float(np.mean(np.logaddexp(0, log_odds) - right * log_odds))
+
+    intercept, slope = minimize(loss, np.zeros(2), method="Nelder-Mead").x
+    if slope <= 0:
+        raise UserError("a higher score does not make an answer likelier: more worlds are needed")
+    score = float(best.mean() - intercept / slope)
+    answered = best >= score
+    return Threshold(score, int(right[answered].sum()), int((~right[answered]).sum()))
 
 
 def main() -> None:
     """Fit, choose, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--db", type=Path, required=True)
-    parser.add_argument("--questions", required=True)
-    arguments = parser.parse_args()
-    with InboxFile(arguments.db) as inbox_file:
-        train = examples(inbox_file, load_questions(arguments.questions, "train"))
-        weights = np.round(fit_weights(train), 2)
-        validation = examples(inbox_file, load_questions(arguments.questions, "validation"))
+    parser.add_argument("worlds", type=Path, nargs="+", metavar="WORLD.duckdb")
+    train: list[Example] = []
+    validation: list[Example] = []
+    for world in parser.parse_args().worlds:
+        questions = str(world.with_suffix(".questions.jsonl"))
+        with InboxFile(world) as inbox_file:
+            train += examples(inbox_file, load_questions(questions, "train"))
+            validation += examples(inbox_file, load_questions(questions, "validation"))
+    weights = np.round(fit_weights(train), 2)
     threshold = choose_threshold(validation, weights)
     for name, weight in zip(WEIGHTS, weights, strict=True):
         sys.stdout.write(f'    "{name}": {weight},\n')

@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """An episode with its question; the trajectory has its verdict unless it failed."""
+    """An episode with its question; the trajectory has a verdict if it answered or abstained."""
 
     question: Question
     trajectory: Trajectory
@@ -53,6 +53,7 @@ def model_metrics(scored: Sequence[Scored]) -> dict[str, Any]:
     seconds = [each.trajectory.seconds["total"] for each in scored]
     costs = [each.trajectory.cost_usd for each in scored]
     known = [cost for cost in costs if cost is not None]
+    cost = _mean(known) if len(known) == len(costs) else None
     found = [each["found_gold"] for each in facts if each["found_gold"] is not None]
     read = [each["read_gold"] for each in facts if each["read_gold"] is not None]
     cited = [each["sources_correct"] for each in facts if each["sources_correct"] is not None]
@@ -66,7 +67,7 @@ def model_metrics(scored: Sequence[Scored]) -> dict[str, Any]:
         "turns": _mean(each["turns"] for each in facts),
         "turns_when_correct": _mean(s.trajectory.rubric["turns"] for s in answerable if s.correct),
         "effort": _mean(each["effort"] for each in facts),
-        "cost_per_1000_usd": 1000 * sum(known) / len(known) if len(known) == len(costs) else None,
+        "cost_per_1000_usd": None if cost is None else 1000 * cost,
         "latency_p50_s": float(np.percentile(seconds, 50)) if seconds else None,
         "latency_p95_s": float(np.percentile(seconds, 95)) if seconds else None,
         "errors": sum(each.trajectory.error is not None for each in scored),

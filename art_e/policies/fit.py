@@ -18,16 +18,16 @@ from art_e.policies.sentences import Sentence, Value, split_sentences, states
 # names, whether the value asked for is stated, place among the hits, age.
 WEIGHTS: dict[str, float] = {
     "own": 1.65,
-    "near": 1.7,
-    "mail": 1.27,
-    "names": 0.96,
-    "stated": 1.62,
-    "not_stated": -1.62,
-    "rank": -1.02,
-    "newest": 2.33,
-    "quoted": -0.3,
-    "question": -0.5,
-    "short": -1.89,
+    "near": 1.44,
+    "mail": 1.12,
+    "names": 1.19,
+    "stated": 1.56,
+    "not_stated": -1.56,
+    "rank": -1.19,
+    "newest": 2.2,
+    "quoted": -0.12,
+    "question": -0.53,
+    "short": -1.93,
 }
 
 _SHORT_WORDS = 4
@@ -89,7 +89,8 @@ def asked_value(question: str) -> Value | None:
 def name_stems(question: str) -> frozenset[str]:
     """Stems of the names and numbers in `question`: what an answer's mail must be about."""
     found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
-    return frozenset(stems([word for match in found for word in words(match.group())]))
+    named = [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
+    return frozenset(stems(named))
 
 
 def candidates(question: str, mails: list[ReadMail]) -> list[Candidate]:

@@ -19,12 +19,14 @@ from art_e.tools import MAX_RESULTS
 
 NOTHING = "I don't know"
 
-# Score below which it abstains: where right answers minus wrong ones are most on the
-# synthetic validation questions, by `python -m evals.calibration`.
-ABSTAIN_BELOW = 7.38
+# Score below which it abstains, because the answer is likelier wrong than right: set on
+# the synthetic validation questions by `python -m evals.calibration`.
+ABSTAIN_BELOW = 7.09
 
-# "How many" is the number of hits that hold all its names, if no more than these: of the
-# 84 synthetic training questions of this kind, 2 to 4 such hits were right 34 times in 48.
+# "How many" is the number of hits that hold all its names, where these are enough to tell
+# what is counted from the rest, and the hits are few. Of the 84 synthetic training
+# questions of this kind that rule answers 29, 24 of them right.
+NAMES_TO_COUNT = 3
 COUNTED = range(2, 5)
 
 # Mails read in one turn, and turns of reading.
@@ -61,15 +63,17 @@ class OfflinePolicy:
             return _calls(
                 turn, [("read_email", {"message_id": each}) for each in unread[:READ_AT_ONCE]]
             )
-        counted = _counted(messages)
-        if counted:
-            answer = {"answer": str(len(counted)), "sources": counted}
-            return _calls(turn, [("return_final_answer", answer)])
+        return _final(turn, *self._answer(messages))
+
+    def _answer(self, messages: list[ChatMessage]) -> tuple[str, list[str]]:
+        """The answer and its sources."""
+        if is_to_be_counted(messages):
+            counted = _counted(messages)
+            return (str(len(counted)), counted) if counted else (NOTHING, [])
         best = best_candidate(messages)
         if best is None or best.score < self._abstain_below:
-            return _calls(turn, [("return_final_answer", {"answer": NOTHING, "sources": []})])
-        answer = {"answer": best.text, "sources": [best.handle]}
-        return _calls(turn, [("return_final_answer", answer)])
+            return NOTHING, []
+        return best.text, [best.handle]
 
 
 def best_candidate(messages: list[ChatMessage]) -> Candidate | None:
@@ -90,27 +94,31 @@ def all_candidates(messages: list[ChatMessage]) -> list[Candidate]:
     return candidates(_question(messages), mails)
 
 
-def _counted(messages: list[ChatMessage]) -> list[str]:
-    """The hits to count for a "how many"; none where it asks for something else.
-
-    A number beside the thing asked for ("12 people") is an answer to be found, not counted.
-    """
-    question = _question(messages)
-    asked = re.search(r"\bhow (?:often|many times|many (\w+))", question.lower())
+def is_to_be_counted(messages: list[ChatMessage]) -> bool:
+    """Whether the question asks how many there are, and no mail read says so ("12 people")."""
+    asked = re.search(r"\bhow (?:often|many times|many (\w+))", _question(messages).lower())
     if asked is None:
+        return False
+    thing = stems([asked[1] or "times"])[0]
+    for each in _observations(messages):
+        said = words(each.get("body", ""))
+        if any(
+            word.isdigit() and stem == thing
+            for word, stem in zip(said, stems(said[1:]), strict=False)
+        ):
+            return False
+    return True
+
+
+def _counted(messages: list[ChatMessage]) -> list[str]:
+    """The hits to count; none where the question's names don't tell them from the rest."""
+    names = name_stems(_question(messages))
+    if len(names) < NAMES_TO_COUNT:
         return []
-    if asked[1]:
-        thing = stems([asked[1]])[0]
-        for each in _observations(messages):
-            near = words(each.get("body", ""))
-            numbered = zip(near, stems(near[1:]), strict=False)
-            if any(word.isdigit() and stem == thing for word, stem in numbered):
-                return []
-    names = name_stems(question)
     held = [
         hit["message_id"]
         for hit in _hits(messages)
-        if names and names.isdisjoint(stems(list(hit.get("missing", ()))))
+        if names.isdisjoint(stems(list(hit.get("missing", ()))))
     ]
     return held if len(held) in COUNTED else []
 
@@ -126,6 +134,10 @@ def _observations(messages: list[ChatMessage]) -> list[dict[str, Any]]:
 
 def _hits(messages: list[ChatMessage]) -> list[dict[str, Any]]:
     return [hit for each in _observations(messages) for hit in each.get("hits", [])]
+
+
+def _final(turn: int, answer: str, sources: list[str]) -> AssistantMessage:
+    return _calls(turn, [("return_final_answer", {"answer": answer, "sources": sources})])
 
 
 def _calls(turn: int, calls: list[tuple[str, dict[str, Any]]]) -> AssistantMessage:
