@@ -50,9 +50,10 @@ class Episode:
         self.rubric = Rubric(
             max_turns=max_turns,
             answerable=question.answerable,
-            num_gold_sources=len(question.message_ids) if question.answerable else None,
         )
         self._gold = self._canonical_gold()
+        if question.answerable:
+            self.rubric.num_gold_sources = len(self._gold)
         self._found: set[str] = set()
         self._read: set[str] = set()
         self._wrong_messages = 0
@@ -139,10 +140,10 @@ class Episode:
     def _end(self, answer: ReturnFinalAnswer | None) -> None:
         rubric = self.rubric
         if answer is not None:
-            cited = list(dict.fromkeys(map(self.tools.resolve, answer.sources)))
-            rubric.num_sources = len(cited)
-            mails = [self.tools.inbox.canonical_id(each) for each in cited]
-            self.sources = tuple(dict.fromkeys(each for each in mails if each is not None))
+            cited = dict.fromkeys(map(self.tools.resolve, answer.sources))
+            mails = {each: self.tools.inbox.canonical_id(each) for each in cited}
+            rubric.num_sources = len({mail or each for each, mail in mails.items()})
+            self.sources = tuple(dict.fromkeys(mail for mail in mails.values() if mail))
             rubric.abstained = is_abstention(answer.answer)
             rubric.answered = not rubric.abstained
             self.final_answer = answer.answer
@@ -157,6 +158,8 @@ class Episode:
         self.done = True
 
     def _canonical_gold(self) -> frozenset[str]:
+        if self.question.answerable is False:
+            return frozenset()
         inbox = self.tools.inbox
         return frozenset(inbox.canonical_id(each) or each for each in self.question.message_ids)
 

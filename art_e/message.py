@@ -26,17 +26,24 @@ class AssistantMessage:
 
     def to_chat(self) -> ChatMessage:
         """The message as it goes back into the conversation."""
-        message: ChatMessage = {"role": "assistant", "content": self.content}
-        if self.tool_calls:
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": call.arguments},
-                }
-                for call in self.tool_calls
-            ]
-        return message
+        content = encodable(self.content or "")
+        if not self.tool_calls:
+            return {"role": "assistant", "content": content}
+        calls = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": encodable(call.name), "arguments": encodable(call.arguments)},
+            }
+            for call in self.tool_calls
+        ]
+        # No text is null beside calls, and "" without: other forms are refused.
+        return {"role": "assistant", "content": content or None, "tool_calls": calls}
+
+
+def encodable(text: str) -> str:
+    """`text` with "?" for each lone surrogate, which a model's JSON may hold and UTF-8 can't."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def compact_json(value: Any) -> str:

@@ -8,11 +8,13 @@ ours. Knows nothing of inboxes, models or judges.
 import dataclasses
 import datetime as dt
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from art_e.abstention import is_abstention
 from art_e.errors import UserError
 
 Kind = Literal["lookup", "latest-update", "multi-mail", "count", "unanswerable"]
@@ -21,6 +23,8 @@ Split = Literal["train", "validation", "test"]
 
 KINDS: tuple[Kind, ...] = ("lookup", "latest-update", "multi-mail", "count", "unanswerable")
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 # The data set's own numbers are ids too.
 _PYDANTIC_CONFIG = {"coerce_numbers_to_str": True, "extra": "ignore"}
@@ -63,19 +67,24 @@ def load_questions(source: str, split: Split | None = None) -> list[Question]:
     """The questions of a golden-set folder, a bare JSONL file or a hub data set.
 
     A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one
-    `questions.jsonl`. With `split`, only the rows of that split are given.
-    Raises `UserError`, naming the row, where one is no question.
+    `questions.jsonl`; rows that name no split are of the one that their file, or
+    their part of the hub data set, is named for. With `split`, only the rows of
+    that split are given. Raises `UserError`, naming the row, where one is no question.
     """
     path = Path(source)
     if path.is_dir():
-        names = [path / f"{name}.jsonl" for name in (*SPLITS, "questions")]
-        files = [name for name in names if name.is_file()]
+        files = [file for name in SPLITS if (file := path / f"{name}.jsonl").is_file()]
+        files = files or [file for file in [path / "questions.jsonl"] if file.is_file()]
         if not files:
             raise UserError(f"{path} holds no train, validation, test or questions.jsonl")
-        questions = [each for file in files for each in _questions(_json_lines(file), str(file))]
+        questions = [
+            each
+            for file in files
+            for each in _questions(_of_split(_json_lines(file), file.stem), str(file))
+        ]
     elif path.is_file():
         questions = list(_questions(_json_lines(path), str(path)))
-    elif source.count("/") == 1 and not source.startswith((".", "/")):
+    elif _HUB_ID.fullmatch(source) and path.suffix != ".jsonl":
         questions = list(_questions(_hub_rows(source, split), source))
     else:
         raise UserError(f"no questions at {source}: give a JSONL file, a folder or a hub id")
@@ -92,23 +101,37 @@ def _questions(rows: Iterable[Any], source: str) -> Iterator[Question]:
     for number, row in enumerate(rows, start=1):
         try:
             question = adapter.validate_python(row)
+            json.dumps(question.to_row(), ensure_ascii=False).encode()
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "row"
             raise UserError(f"{source}, row {number}: {where}: {first['msg']}") from None
-        if question.answerable is None and question.answer is not None:
-            question = dataclasses.replace(question, answerable=bool(question.answer))
+        except UnicodeEncodeError:
+            raise UserError(f"{source}, row {number}: a text has a lone surrogate") from None
+        if question.answerable is None and question.kind == "unanswerable":
+            question = dataclasses.replace(question, answerable=False)
+        elif question.answerable is None and question.answer is not None:
+            # A gold answer that abstains ("I don't know") is none.
+            answerable = not is_abstention(question.answer)
+            question = dataclasses.replace(question, answerable=answerable)
         yield question
 
 
+def _of_split(rows: Iterable[Any], name: str) -> Iterator[Any]:
+    for row in rows:
+        unnamed = name in SPLITS and isinstance(row, dict) and row.get("split") is None
+        yield {**row, "split": name} if unnamed else row
+
+
 def _json_lines(path: Path) -> Iterator[Any]:
-    with path.open(encoding="utf-8") as lines:
+    # Bytes, so that a line of another encoding is an error of that line.
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}, line {number} is not JSON: {error}") from None
 
 
@@ -118,7 +141,9 @@ def _hub_rows(hub_id: str, split: Split | None) -> Iterator[Any]:
     try:
         parts = datasets.load_dataset(hub_id)
     except Exception as error:  # noqa: BLE001 - the hub's clients raise many kinds
-        raise UserError(f"can't load {hub_id} from the hub: {error}") from None
+        # Their messages may be of many lines.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"can't load {hub_id} from the hub: {reason[:300]}") from None
     for name, rows in parts.items():
         if split is None or name == split:
-            yield from ({"split": name, **row} for row in rows)
+            yield from _of_split(rows, name)

@@ -72,7 +72,10 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UserError(f"{out} is there already; name a new folder with --out")
         folder = out
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"can't make {out}: {error.strerror}; name another --out") from None
     else:
         folder = _new_folder(parent, name)
     run = Run(folder)

@@ -10,16 +10,29 @@ import json
 import re
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
-from art_e.message import ToolCall, compact_json
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words
+from art_e.message import ToolCall, compact_json, encodable
 
 MAX_RESULTS = 10
 # A mail of more characters is cut when it is shown: about 2,000 tokens.
 MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
+# Longer subjects and names are cut when they are shown.
+MAX_LINE_CHARS = 300
+# Words of one search, further ones are left out: a search takes time and memory for each.
+MAX_WORDS = 50
+MAX_FILTER_CHARS = 320
 
 
 def _day(value: object) -> object:
@@ -28,7 +41,15 @@ def _day(value: object) -> object:
     raise ValueError("a date is written YYYY-MM-DD")
 
 
+def _filter(text: str | None) -> str | None:
+    if text is not None and len(text) > MAX_FILTER_CHARS:
+        raise ValueError(f"an address or name has at most {MAX_FILTER_CHARS} characters")
+    return text
+
+
 Day = Annotated[dt.date | None, BeforeValidator(_day)]
+Text = Annotated[str, AfterValidator(encodable)]
+Filter = Annotated[Text | None, AfterValidator(_filter)]
 
 
 class _Arguments(BaseModel):
@@ -38,9 +59,9 @@ class _Arguments(BaseModel):
 class SearchEmails(_Arguments):
     """Search the inbox by keywords, best match first. Fewer matching words are accepted."""
 
-    keywords: list[str] = Field(description="words to look for, the telling ones")
-    from_addr: str | None = Field(None, description="sender: an address, or part of it or a name")
-    to_addr: str | None = Field(None, description="recipient (To, Cc, Bcc), likewise")
+    keywords: list[Text] = Field(description="words to look for, the telling ones")
+    from_addr: Filter = Field(None, description="sender: an address, or part of it or a name")
+    to_addr: Filter = Field(None, description="recipient (To, Cc, Bcc), likewise")
     sent_after: Day = Field(None, description="YYYY-MM-DD, that day included")
     sent_before: Day = Field(None, description="YYYY-MM-DD, that day excluded")
     max_results: int = Field(MAX_RESULTS, description="1 to 10")
@@ -49,14 +70,14 @@ class SearchEmails(_Arguments):
 class ReadEmail(_Arguments):
     """Read one mail in full."""
 
-    message_id: str = Field(description="as a search gave it")
+    message_id: Text = Field(description="as a search gave it")
 
 
 class ReturnFinalAnswer(_Arguments):
     """Give the final answer. Say "I don't know" where the mail does not tell."""
 
-    answer: str | None = Field(description='short and complete, or "I don\'t know"')
-    sources: list[str] = Field(description="message ids of the mails that hold the answer")
+    answer: Text | None = Field(description='short and complete, or "I don\'t know"')
+    sources: list[Text] = Field(description="message ids of the mails that hold the answer")
 
 
 ARGUMENTS: dict[str, type[_Arguments]] = {
@@ -115,7 +136,7 @@ def parse_call(call: ToolCall) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, each['loc']))[:80]}: {each['msg']}" for each in error.errors()[:5]
-        )
+        ).replace("Value error, ", "")
         raise CallError("bad_argument_calls", f"{call.name}: {problems}") from None
     assert isinstance(checked, SearchEmails | ReadEmail | ReturnFinalAnswer)
     return checked
@@ -137,8 +158,9 @@ class Tools:
     def search(self, arguments: SearchEmails) -> Observation:
         """Run one search."""
         wanted = min(max(arguments.max_results, 1), MAX_RESULTS)
+        words = search_words(arguments.keywords)
         hits = self.inbox.search(
-            arguments.keywords,
+            [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
             from_addr=arguments.from_addr,
             to_addr=arguments.to_addr,
             sent_after=arguments.sent_after,
@@ -146,10 +168,15 @@ class Tools:
             max_results=wanted,
         )
         observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
+        notes = []
         if wanted != arguments.max_results:
-            observation["note"] = f"max_results is 1 to {MAX_RESULTS}; {wanted} was used"
-        elif not hits:
-            observation["note"] = "no mail matches; try other words or fewer filters"
+            notes.append(f"max_results is 1 to {MAX_RESULTS}; {wanted} was used")
+        if len(words) > MAX_WORDS:
+            notes.append(f"only the first {MAX_WORDS} words were searched for")
+        if not hits:
+            notes.append("no mail matches; try other words or fewer filters")
+        if notes:
+            observation["note"] = ". ".join(notes)
         return Observation(compact_json(observation), tuple(hit.message_id for hit in hits))
 
     def read(self, arguments: ReadEmail) -> Observation | None:
@@ -176,8 +203,8 @@ class Tools:
         shown = {
             "message_id": self._name(hit.message_id),
             "date": format_date(hit.date)[:10],
-            "from": str(hit.sender),
-            "subject": hit.subject,
+            "from": _cut(str(hit.sender)),
+            "subject": _cut(hit.subject),
             "snippet": hit.snippet,
             "missing": list(hit.missing),
         }
@@ -191,21 +218,25 @@ class Tools:
         shown = {
             "message_id": self._name(email.message_id),
             "date": format_date(email.date),
-            "from": str(email.sender),
+            "from": _cut(str(email.sender)),
             "to": _listed(email.to),
             "cc": _listed(email.cc),
             "bcc": _listed(email.bcc),
-            "subject": email.subject,
+            "subject": _cut(email.subject),
             "body": body,
         }
         return {key: value for key, value in shown.items() if value != []}
 
 
 def _listed(recipients: tuple[Mailbox, ...]) -> list[str]:
-    shown = [str(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
+    shown = [_cut(str(mailbox)) for mailbox in recipients[:MAX_RECIPIENTS]]
     if len(recipients) > MAX_RECIPIENTS:
         shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
     return shown
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]} [cut]"
 
 
 def _without_titles(schema: Any) -> Any:

@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from art_e.message import ChatMessage, compact_json
 
 SCHEMA = "art-e/trajectory/1"
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,14 @@ class Trajectory:
 
 
 class TrajectoryLog:
-    """A file that trajectories are appended to, each safe on disk before `append` returns."""
+    """A file that trajectories are appended to, each safe on disk before `append` returns.
+
+    One process at a time may have it open: a line that a crash cut off is taken away first.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file: IO[str] = path.open("a", encoding="utf-8")
+        self._file = path.open("ab")
+        _cut_torn_line(path)
 
     def __enter__(self) -> Self:
         return self
@@ -77,7 +82,8 @@ class TrajectoryLog:
 
     def append(self, trajectory: Trajectory) -> None:
         """Write one line and flush it to the disk."""
-        self._file.write(trajectory.to_line() + "\n")
+        # A lone surrogate becomes the JSON escape that it may have come from.
+        self._file.write(trajectory.to_line().encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -87,8 +93,24 @@ def read_trajectories(path: Path) -> Iterator[Trajectory]:
 
     Raises `ValueError` where another line is no trajectory.
     """
-    with path.open(encoding="utf-8") as lines:
+    # Bytes: the end of a torn line may be half a character.
+    with path.open("rb") as lines:
         for line in lines:
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 return
-            yield Trajectory.from_line(line)
+            yield Trajectory.from_line(line.decode("utf-8"))
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Take away what a crash left of a line, or the next one would be lost with it."""
+    with path.open("rb+") as file:
+        whole = file.seek(0, os.SEEK_END)
+        while whole > 0:
+            start = max(0, whole - _BLOCK)
+            file.seek(start)
+            end = file.read(whole - start).rfind(b"\n")
+            if end >= 0:
+                whole = start + end + 1
+                break
+            whole = start
+        file.truncate(whole)

@@ -95,16 +95,16 @@ class InboxBuild:
         self._run(f"ATTACH {_quoted(old)} AS old (READ_ONLY)")
         self._run("BEGIN")
         self._run(
-            "INSERT INTO staging.old_aliases SELECT a.message_id, content_digest"
+            "INSERT INTO staging.old_copies"
+            " SELECT a.message_id, content_digest, any_id, a.source"
             " FROM old.aliases AS a JOIN old.emails USING (email_id)"
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")
 
-    def finish(self, read: int, old_duplicates: int) -> dict[str, Any]:
+    def finish(self, read: int) -> dict[str, Any]:
         """Merge, write, mark complete and move into place; the counts, as they stand in the file.
 
-        `read` counts every message that the file stands for, `old_duplicates` those
-        that were dropped before this run.
+        `read` counts every message that the file stands for.
         """
         self._run("COMMIT")
         self._run(f"ATTACH {_quoted(self._new_file)} AS inbox (ROW_GROUP_SIZE {ROW_GROUP_SIZE})")
@@ -114,7 +114,7 @@ class InboxBuild:
         self._add_vocabulary()
         self._run_file("load.sql")
         self._run(macros_sql())
-        counts = self._counts(read, old_duplicates)
+        counts = self._counts(read)
         self._run(
             "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?)",
             [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)],
@@ -141,14 +141,13 @@ class InboxBuild:
             rows = pa.table({"term": pa.array(terms.values(), pa.int32()), key: list(terms)})
             self._insert(table, rows, None)
 
-    def _counts(self, read: int, old_duplicates: int) -> dict[str, Any]:
-        copies, stored = self._number("SELECT count(*) FROM members"), self._rows_of("emails")
+    def _counts(self, read: int) -> dict[str, Any]:
+        stored, duplicates = self._rows_of("emails"), self._rows_of("aliases")
         skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}}
         for stage, reason, count in self._run(
             "SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL"
         ).fetchall():
             skipped[stage][reason] = count
-        duplicates = old_duplicates + copies - stored
         counts = {"read": read, "stored": stored, "duplicates": duplicates, **skipped}
         accounted = stored + duplicates + sum(sum(each.values()) for each in skipped.values())
         if accounted != read:
@@ -185,10 +184,7 @@ class InboxBuild:
         )
 
     def _rows_of(self, table: str) -> int:
-        return self._number(f"SELECT count(*) FROM inbox.{table}")
-
-    def _number(self, sql: str) -> int:
-        row = self._run(sql).fetchone()
+        row = self._run(f"SELECT count(*) FROM inbox.{table}").fetchone()
         return int(row[0]) if row else 0
 
     def _run_file(self, name: str) -> None:

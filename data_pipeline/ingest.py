@@ -96,7 +96,7 @@ def _ingest(
     started: float,
 ) -> IngestReport:
     old = InboxFile(db) if append and db.exists() else None
-    old_counts = {"read": 0, "stored": 0, "duplicates": 0} if old is None else old.counts
+    old_counts = {"read": 0, "stored": 0} if old is None else old.counts
     read = 0
     with InboxBuild(db) as build:
         jobs: Iterator[Job] = _jobs(sources, owner, limit)
@@ -111,7 +111,7 @@ def _ingest(
             old.close()
         if read == 0:
             raise UserError("no message found in the source; is it the right path or --format?")
-        counts = build.finish(read + old_counts["read"], old_counts["duplicates"])
+        counts = build.finish(read + old_counts["read"])
     return IngestReport(
         db=db,
         counts=counts,

@@ -15,17 +15,17 @@ SELECT k.email_id, k.message_id, m.sent_at, m.subject, m.from_address, m.from_na
 FROM kept AS k JOIN staging.mails AS m USING (row) LEFT JOIN listed USING (email_id)
 ORDER BY k.email_id;
 
--- An id may stand for several mails where senders reuse ids; reading prefers the mail whose own it is.
 INSERT INTO inbox.aliases
-SELECT c.message_id, k.email_id
+SELECT c.message_id, k.email_id, copy.source
 FROM copies AS c JOIN members AS m USING (row) JOIN kept AS k ON k.row = m.kept
-WHERE c.message_id <> (SELECT message_id FROM staging.mails WHERE row = m.kept)
-UNION
-SELECT a.message_id, k.email_id
-FROM staging.old_aliases AS a
-    JOIN copies AS c ON c.content_digest = a.content_digest AND c.id_group = ''
-    JOIN members AS m USING (row) JOIN kept AS k ON k.row = m.kept
-WHERE a.message_id <> (SELECT message_id FROM staging.mails WHERE row = m.kept)
+    JOIN staging.mails AS copy USING (row)
+WHERE c.row <> m.kept
+UNION ALL
+SELECT o.message_id, k.email_id, o.source
+FROM old_copies AS o
+    JOIN (SELECT DISTINCT content_digest, id_group, kept FROM copies JOIN members USING (row)) AS g
+        USING (content_digest, id_group)
+    JOIN kept AS k ON k.row = g.kept
 ORDER BY ALL;
 
 CREATE TEMP TABLE roles AS

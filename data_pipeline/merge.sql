@@ -5,12 +5,16 @@
 -- Copies under any id join by content; others need the same id as well, or the id of one of the former.
 CREATE TEMP TABLE known_ids AS
 SELECT DISTINCT content_digest, message_id FROM staging.mails WHERE any_id
-UNION SELECT content_digest, message_id FROM staging.old_aliases;
+UNION SELECT content_digest, message_id FROM staging.old_copies WHERE any_id;
 
 CREATE TEMP TABLE copies AS
 SELECT m.row, m.content_digest, m.message_id, m.any_id,
     CASE WHEN m.any_id OR k.message_id IS NOT NULL THEN '' ELSE m.message_id END AS id_group
 FROM staging.mails AS m LEFT JOIN known_ids AS k USING (content_digest, message_id);
+
+CREATE TEMP TABLE old_copies AS
+SELECT c.*, CASE WHEN c.any_id OR k.message_id IS NOT NULL THEN '' ELSE c.message_id END AS id_group
+FROM staging.old_copies AS c LEFT JOIN known_ids AS k USING (content_digest, message_id);
 
 -- The kept copy: the earliest, then the smallest message id; the rest decides between equal ids.
 CREATE TEMP TABLE members AS
@@ -41,23 +45,28 @@ SELECT row, message_id,
     CAST(row_number() OVER (ORDER BY sent_at NULLS LAST, message_id) - 1 AS INTEGER) AS email_id
 FROM named;
 
--- Recipients of all copies: the strongest role, the longest name. The header's order stays
--- where the kept copy names them all; else they are sorted by address.
+-- Recipients of all copies: the strongest role, the longest name. They stay in the header's order
+-- where all copies name the same ones in the same order; else they are sorted by address.
 CREATE TEMP TABLE recipients AS
 WITH multiple AS (SELECT kept FROM members GROUP BY kept HAVING count(*) > 1),
-merged AS (
-    SELECT m.kept, r.address, min(r.role) AS role, first(r.name ORDER BY length(r.name) DESC, r.name) AS name
-    FROM members AS m JOIN multiple USING (kept) JOIN staging.recipients AS r ON r.row = m.row
-    GROUP BY m.kept, r.address
+listed AS (
+    SELECT m.row, m.kept, string_agg(r.role || r.address, ' ' ORDER BY r.role, r.position) AS list
+    FROM members AS m JOIN multiple USING (kept) LEFT JOIN staging.recipients AS r USING (row)
+    GROUP BY ALL
 ),
-placed AS (
-    SELECT m.*, r.position FROM merged AS m
-    LEFT JOIN staging.recipients AS r ON r.row = m.kept AND r.address = m.address AND r.role = m.role
+agreed AS (
+    SELECT kept FROM listed GROUP BY kept HAVING count(DISTINCT coalesce(list, '')) = 1
+),
+merged AS (
+    SELECT m.kept, r.address, min(r.role) AS role,
+        first(r.name ORDER BY length(r.name) DESC, r.name) AS name, min(r.position) AS position
+    FROM members AS m JOIN multiple USING (kept) JOIN staging.recipients AS r USING (row)
+    GROUP BY m.kept, r.address
 )
-SELECT k.email_id, p.address, p.role, p.name,
-    CASE WHEN count(*) FILTER (position IS NULL) OVER (PARTITION BY p.kept) = 0 THEN position
-        ELSE row_number() OVER (PARTITION BY p.kept ORDER BY p.address) END AS position
-FROM placed AS p JOIN kept AS k ON k.row = p.kept
+SELECT k.email_id, m.address, m.role, m.name,
+    CASE WHEN m.kept IN (SELECT kept FROM agreed) THEN position
+        ELSE row_number() OVER (PARTITION BY m.kept ORDER BY m.address) END AS position
+FROM merged AS m JOIN kept AS k ON k.row = m.kept
 UNION ALL
 SELECT k.email_id, r.address, r.role, r.name, r.position
 FROM staging.recipients AS r JOIN kept AS k USING (row)

@@ -8,5 +8,5 @@ CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);
 CREATE TABLE staging.words (word VARCHAR, term INTEGER);
 CREATE TABLE staging.stems (term INTEGER, stem VARCHAR);
 CREATE TABLE staging.skipped (source VARCHAR, stage VARCHAR, reason VARCHAR, detail VARCHAR);
--- Message ids that the file being added to knows as dropped copies.
-CREATE TABLE staging.old_aliases (message_id VARCHAR, content_digest BLOB);
+-- Copies that were dropped before, from the file being added to.
+CREATE TABLE staging.old_copies (message_id VARCHAR, content_digest BLOB, any_id BOOLEAN, source VARCHAR);

@@ -37,13 +37,15 @@ class InboxFile:
         rebuild = f"art-e ingest SOURCE --db {path}"
         if not path.is_file():
             raise UserError(f"no inbox file at {path}; make one with: {rebuild}")
+        # A database of its own with the file attached: `duckdb.connect(path)` would hand
+        # out the file as it was when anyone in this process opened it first.
+        self._connection = duckdb.connect(config={"autoinstall_known_extensions": False})
         try:
-            self._connection = duckdb.connect(
-                str(path),
-                read_only=True,
-                config={"enable_external_access": False, "autoinstall_known_extensions": False},
-            )
+            quoted = str(path).replace("'", "''")
+            self._connection.execute(f"ATTACH '{quoted}' AS inbox (TYPE duckdb, READ_ONLY)")
+            self._connection.execute("SET enable_external_access = false")
         except duckdb.Error as error:
+            self._connection.close()
             first_line = str(error).splitlines()[0]
             raise UserError(
                 f"{path} can't be opened as an inbox ({first_line}); rebuild it with: {rebuild}"
@@ -72,13 +74,21 @@ class InboxFile:
         self._connection.close()
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
-        """Run one statement on this thread's own cursor."""
+        """Run one statement on this thread's own cursor.
+
+        In a string parameter, what is no Unicode (a lone surrogate) becomes "?".
+        """
         cursor: duckdb.DuckDBPyConnection | None = getattr(self._local, "cursor", None)
         if cursor is None:
             with self._lock:
                 cursor = self._connection.cursor()
+            cursor.execute("USE inbox")
             self._local.cursor = cursor
-        return cursor.execute(sql, parameters)
+        cleaned = [
+            each.encode("utf-8", "replace").decode() if isinstance(each, str) else each
+            for each in parameters or ()
+        ]
+        return cursor.execute(sql, cleaned)
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -96,7 +106,7 @@ class InboxFile:
             "SELECT address_id FROM addresses WHERE address = ?", [wanted]
         ).fetchone()
         if row is None:
-            raise UserError(f"no inbox {wanted!r} in {self.path}{self._suggestion(wanted)}")
+            raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{self._suggestion(wanted)}")
         return Inbox(self.execute, row[0], wanted, as_of)
 
     def owners(self) -> list[str]:

@@ -83,8 +83,8 @@ class Inbox:
         A keyword of several words counts as its words; a mail needs one of them.
         With no keywords every mail that passes the filters matches, newest first.
         `from_addr` and `to_addr` (To, Cc and Bcc) match without regard to case where
-        every part of them occurs in the address or its names. `sent_after` is
-        inclusive, `sent_before` exclusive.
+        every part of them occurs in the address or its names; blank ones filter nothing.
+        `sent_after` is inclusive, `sent_before` exclusive.
         """
         by_stem: dict[str, list[str]] = {}
         term_ids = {}
@@ -161,14 +161,15 @@ class Inbox:
         return position < len(self._ids) and int(self._ids[position]) == email_id
 
     def _look_up(self, searched: list[str]) -> dict[str, tuple[int, str] | None]:
-        """Term id and stem of each word; None where no mail of the file has the word."""
+        """Term id and stem of each word; None where no mail of the file has a form of it."""
         unknown = [word for word in searched if word not in self._terms]
-        if unknown:
-            rows = self._execute(
-                "SELECT word, term_id, stem FROM terms WHERE word IN (SELECT unnest(?))", [unknown]
-            ).fetchall()
-            found = {word: (term_id, stem) for word, term_id, stem in rows}
-            self._terms.update({word: found.get(word) for word in unknown})
+        # `look_up` finds those that occur, too, but takes longer to plan.
+        for source in ("terms WHERE word IN (SELECT unnest(?))", "look_up(?)"):
+            if unknown:
+                rows = self._execute(f"SELECT word, term_id, stem FROM {source}", [unknown])
+                self._terms.update({row[0]: (row[1], row[2]) for row in rows.fetchall()})
+                unknown = [word for word in unknown if word not in self._terms]
+        self._terms.update(dict.fromkeys(unknown))
         return {word: self._terms[word] for word in searched}
 
     def _score(
@@ -211,7 +212,8 @@ class Inbox:
         holding = len(positions)
         idf = math.log(1 + (len(self._ids) - holding + 0.5) / (holding + 0.5))
         saturated = (frequency * (K1 + 1)) / (frequency + self._damping[positions])
-        return np.floor(POINTS * idf * saturated + 0.5).astype(np.int64)
+        # A match is worth at least one point, however common the word and long the mail.
+        return np.maximum(np.floor(POINTS * idf * saturated + 0.5), 1).astype(np.int64)
 
     def _allowed(
         self,
@@ -225,9 +227,9 @@ class Inbox:
             allowed &= (self._sent >= _epoch(sent_after)) & (self._sent != _UNDATED)
         if sent_before is not None:
             allowed &= self._sent < _epoch(sent_before)
-        if from_addr is not None:
+        if from_addr is not None and from_addr.strip():
             allowed &= self._matching_address(from_addr, ["from"])
-        if to_addr is not None:
+        if to_addr is not None and to_addr.strip():
             allowed &= self._matching_address(to_addr, _RECIPIENT_ROLES)
         return allowed
 

@@ -18,8 +18,8 @@ CREATE TABLE emails (
     any_id BOOLEAN NOT NULL            -- copies under other message ids were duplicates of it
 );
 
--- Message ids of dropped copies.
-CREATE TABLE aliases (message_id VARCHAR NOT NULL, email_id INTEGER NOT NULL);
+-- Dropped copies: their message ids, the mail that stands for them, and where they were read.
+CREATE TABLE aliases (message_id VARCHAR NOT NULL, email_id INTEGER NOT NULL, source VARCHAR NOT NULL);
 
 CREATE TABLE addresses (
     address_id INTEGER NOT NULL,

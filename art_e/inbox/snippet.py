@@ -12,14 +12,30 @@ SNIPPET_CHARS = 200
 SEARCHED_CHARS = 50_000
 
 
+class _CharacterFolds(dict[int, str]):
+    """Each character without accents, where that is one character: positions stay the same."""
+
+    def __missing__(self, code: int) -> str:
+        folded = fold(chr(code))
+        self[code] = folded if len(folded) == 1 else chr(code)
+        return self[code]
+
+
+_FOLDED = _CharacterFolds()
+
+
 class SnippetFinder:
     """Cuts snippets for one search: the stretch with the most distinct wanted stems."""
 
     def __init__(self, wanted: Iterable[str]) -> None:
         self._wanted = frozenset(wanted)
-        # A Snowball stem differs from the start of its words in the last letter
-        # at most ("happi" of "happy"), so words can be looked for by that start.
-        starts = {re.escape(stem[:-1] if len(stem) > 3 else stem) for stem in self._wanted}
+        # A Snowball stem differs from the start of its words in the last letter at most
+        # ("happi" of "happy", "age" of "aging"), so words can be looked for by that start.
+        # ("dying" and its like are exceptions, and not shown.)
+        starts = {
+            re.escape(stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem)
+            for stem in self._wanted
+        }
         pattern = rf"(?<![^\W_])(?:{'|'.join(sorted(starts))})[^\W_]*"
         self._pattern = re.compile(pattern, re.IGNORECASE) if starts else None
 
@@ -37,9 +53,12 @@ class SnippetFinder:
     def _best_start(self, body: str) -> int:
         if self._pattern is None:
             return 0
+        text = body[:SEARCHED_CHARS]
+        if not text.isascii():
+            text = text.translate(_FOLDED)
         found = [
-            (match.start(), stems([fold(match.group())])[0])
-            for match in self._pattern.finditer(body, 0, SEARCHED_CHARS)
+            (match.start(), stems([match.group().lower()])[0])
+            for match in self._pattern.finditer(text)
         ]
         found = [(position, stem) for position, stem in found if stem in self._wanted]
         best, best_count, first = 0, 0, 0

@@ -5,9 +5,8 @@ import datetime as dt
 import gzip
 import io
 import lzma
-import re
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from art_e.errors import UserError
-from data_pipeline.parse import from_fields, parse_message
 from data_pipeline.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawMessage
 from data_pipeline.sources import mbox, synthetic
 from data_pipeline.sources.detect import Format, detect
 from data_pipeline.sources.open import open_source
+from tests.formats import (
+    WRITERS,
+    archive_writer,
+    parsed,
+    write_csv,
+    write_enron,
+    write_maildir,
+    write_mbox,
+)
 
 COUNT = 30
 
@@ -61,15 +68,6 @@ def made_mail(number: int) -> bytes:
 MAILS = [made_mail(number) for number in range(COUNT)]
 
 
-def parsed(items: Iterator[RawMessage | MailFields]) -> list[ParsedEmail]:
-    emails = []
-    for item in items:
-        email = from_fields(item) if isinstance(item, MailFields) else parse_message(item)
-        assert isinstance(email, ParsedEmail), email
-        emails.append(email)
-    return emails
-
-
 def content(emails: Sequence[ParsedEmail]) -> list[tuple[object, ...]]:
     """What every format carries of each mail, in an order of its own."""
     return sorted(
@@ -82,99 +80,10 @@ def content(emails: Sequence[ParsedEmail]) -> list[tuple[object, ...]]:
 EXPECTED = content(parsed(iter([RawMessage("x", mail) for mail in MAILS])))
 
 
-def write_enron(folder: Path) -> Path:
-    for number, mail in enumerate(MAILS):
-        place = folder / "maildir" / f"owner-{number % 3}" / "inbox"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number}.").write_bytes(mail)
-    return folder / "maildir"
-
-
-def write_archive(folder: Path, name: str) -> Path:
-    write_enron(folder)
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as file:
-        file.add(folder / "maildir", "./maildir")
-    data = packed.getvalue()
-    compressed = {".gz": gzip.compress(data), ".xz": lzma.compress(data), ".tar": data}
-    archive = folder / name
-    archive.write_bytes(compressed[archive.suffix])
-    return archive
-
-
-def write_mbox(folder: Path) -> Path:
-    file = folder / "All mail.mbox"
-    quoted = [re.sub(rb"^(>*From )", rb">\1", mail, flags=re.MULTILINE) for mail in MAILS]
-    from_line = b"From 16%d@xxx Mon Apr 03 12:00:00 +0000 2017\n"
-    pieces = [from_line % number + mail + b"\n\n" for number, mail in enumerate(quoted)]
-    file.write_bytes(b"".join(pieces))
-    return file
-
-
-def write_maildir(folder: Path) -> Path:
-    root = folder / "Mail"
-    for number, mail in enumerate(MAILS):
-        sub = [root, root / ".Sent", root / "Lists" / "cats"][number % 3]
-        for name in ("cur", "new", "tmp"):
-            (sub / name).mkdir(parents=True, exist_ok=True)
-        name = f"cur/{number}.host:2,RS" if number % 2 else f"new/{number}.host"
-        (sub / name).write_bytes(mail)
-    (root / "tmp" / "half").write_bytes(b"From: half@written")
-    (root / "dovecot-uidlist").write_bytes(b"3 V1")
-    return root
-
-
-def write_eml(folder: Path) -> Path:
-    root = folder / "saved"
-    (root / "2001").mkdir(parents=True)
-    for number, mail in enumerate(MAILS):
-        place = root / "2001" if number % 2 else root
-        (place / f"{number}.{'eml' if number % 3 else 'EML'}").write_bytes(mail)
-    (root / "notes.txt").write_text("not mail")
-    return root
-
-
-def write_csv(folder: Path) -> Path:
-    file = folder / "emails.csv"
-    with file.open("w", encoding="utf-8", newline="") as text:
-        rows = csv.writer(text)
-        rows.writerow(["file", "message"])
-        rows.writerows([f"owner/inbox/{n}.", mail.decode()] for n, mail in enumerate(MAILS))
-    return file
-
-
-def write_parquet(folder: Path) -> Path:
-    rows = []
-    for number, email in enumerate(parsed(iter([RawMessage("x", mail) for mail in MAILS]))):
-        row = {role: [box.address for box in getattr(email, role)] for role in ("to", "cc", "bcc")}
-        row["bcc"] = row["bcc"] or None  # type: ignore[assignment]
-        rows.append({
-            "message_id": email.message_id, "subject": email.subject, "from": email.sender.address,
-            **row, "date": email.sent_at, "body": email.body, "file_name": f"owner/{number}.",
-        })  # fmt: skip
-    (folder / "data").mkdir()
-    for part, chosen in enumerate((rows[: COUNT // 2], rows[COUNT // 2 :])):
-        pq.write_table(pa.Table.from_pylist(chosen), folder / "data" / f"part-{part}.parquet")
-    return folder / "data"
-
-
-WRITERS: dict[str, tuple[Format, Callable[[Path], Path]]] = {
-    "enron": ("enron", write_enron),
-    "tar": ("enron", lambda folder: write_archive(folder, "mail.tar")),
-    "tar.gz": ("enron", lambda folder: write_archive(folder, "mail.tar.gz")),
-    "tar.xz": ("enron", lambda folder: write_archive(folder, "mail.tar.xz")),
-    "mbox": ("mbox", write_mbox),
-    "maildir": ("maildir", write_maildir),
-    "eml": ("eml", write_eml),
-    "csv": ("csv", write_csv),
-    "parquet": ("hf", write_parquet),
-}
-
-
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_same_mails_from_every_format(name: str, tmp_path: Path) -> None:
     expected_format, write = WRITERS[name]
-    path = write(tmp_path)
+    path = write(tmp_path, MAILS)
     found = detect(str(path))
     assert found == expected_format
     emails = parsed(open_source(str(path), found))
@@ -185,7 +94,7 @@ def test_the_same_mails_from_every_format(name: str, tmp_path: Path) -> None:
 
 
 def test_enron_sources_are_the_same_from_folder_owner_and_archive(tmp_path: Path) -> None:
-    archive = write_archive(tmp_path, "mail.tar.xz")
+    archive = archive_writer("mail.tar.xz")(tmp_path, MAILS)
 
     def sources(path: Path) -> list[str]:
         return sorted(item.source for item in open_source(str(path), "enron"))
@@ -200,7 +109,7 @@ def test_enron_sources_are_the_same_from_folder_owner_and_archive(tmp_path: Path
 def test_enron_files_that_are_no_mail_do_not_vanish_and_links_are_not_followed(
     tmp_path: Path,
 ) -> None:
-    root = write_enron(tmp_path)
+    root = write_enron(tmp_path, MAILS)
     (root / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
     (root / "loop").symlink_to(root)
     (root / "owner-0" / "link.").symlink_to(root / "owner-0" / "inbox" / "0.")
@@ -216,7 +125,7 @@ def test_enron_files_that_are_no_mail_do_not_vanish_and_links_are_not_followed(
 
 @pytest.mark.parametrize("name", ["mail.tar.xz", "mail.tar.gz", "mail.tar"])
 def test_a_cut_archive_is_a_user_error(name: str, tmp_path: Path) -> None:
-    archive = write_archive(tmp_path, name)
+    archive = archive_writer(name)(tmp_path, MAILS)
     data = archive.read_bytes()
     archive.write_bytes(data[: len(data) * 2 // 3])
     with pytest.raises(UserError, match=r"damaged or cut off .* again") as caught:
@@ -269,14 +178,14 @@ def test_mbox_of_any_layout(tmp_path: Path) -> None:
 def test_compressed_mbox_and_csv(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     for write, expected in ((write_mbox, "mbox"), (write_csv, "csv")):
         packed = tmp_path / "packed"
-        packed.write_bytes(compress(write(tmp_path).read_bytes()))
+        packed.write_bytes(compress(write(tmp_path, MAILS).read_bytes()))
         found = detect(str(packed))
         assert found == expected
         assert content(parsed(open_source(str(packed), found))) == EXPECTED
 
 
 def test_maildir_sources_have_no_flags(tmp_path: Path) -> None:
-    sources = {item.source for item in open_source(str(write_maildir(tmp_path)), "maildir")}
+    sources = {item.source for item in open_source(str(write_maildir(tmp_path, MAILS)), "maildir")}
     assert {"new/0.host", ".Sent/cur/1.host", "Lists/cats/cur/5.host"} <= sources
 
 

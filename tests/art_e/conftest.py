@@ -1,0 +1,29 @@
+"""The small inbox file, opened once, and episodes over it."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from art_e.episode import Episode
+from art_e.inbox.file import InboxFile
+from tests import episodes
+from tests.episodes import QUESTION, Start
+
+
+@pytest.fixture(scope="session")
+def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
+    with episodes.write_inbox(tmp_path_factory.mktemp("bob") / "inbox.duckdb") as file:
+        yield file
+
+
+@pytest.fixture(scope="session")
+def start(inbox_file: InboxFile) -> Start:
+    inbox = inbox_file.open_inbox(episodes.BOB, QUESTION.query_date)
+
+    def begin(max_turns: int = 10, handles: bool = True, **fields: Any) -> Episode:
+        question = dataclasses.replace(QUESTION, **fields)
+        return Episode(inbox, question, max_turns=max_turns, handles=handles)
+
+    return begin

@@ -1,0 +1,154 @@
+"""Opening an inbox file: what is refused and how, its inboxes, owners and counts."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile, InboxSummary
+from tests.mails import make_inbox, message_ids, raw
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """A file of three mails: two from Ann, one to a list that was imported for Me."""
+    path = tmp_path / "inbox.duckdb"
+    make_inbox(
+        path,
+        [
+            raw("<1@t>", to="bob@test.example, ann@test.example"),
+            raw("<2@t>", subject="Two", to="bob@test.example", cc="Cleo <cleo@test.example>"),
+            raw("<3@t>", subject="Three", sender="bob@test.example", to="list@test.example"),
+        ],
+    )
+    make_inbox(path, [raw("<4@t>", subject="Four")], owner="me@test.example", append=True)
+    return path
+
+
+def change(statement: str) -> Callable[[Path], None]:
+    """What changes a file by one statement."""
+
+    def run(path: Path) -> None:
+        with duckdb.connect(str(path)) as connection:
+            connection.execute(statement)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (Path.unlink, "no inbox file"),
+        (lambda path: (path.unlink(), path.mkdir()), "no inbox file"),
+        (lambda path: path.write_bytes(b"mail " * 5_000), "can't be opened"),
+        (lambda path: path.write_bytes(b""), "can't be opened"),
+        (lambda path: path.write_bytes(path.read_bytes()[:9_000]), "can't be opened"),
+        (change("DELETE FROM meta WHERE key = 'complete'"), "not a complete inbox file"),
+        (change("UPDATE meta SET value = '0' WHERE key = 'schema_version'"), "of this version"),
+        (change("UPDATE meta SET value = 'none/0' WHERE key = 'tokenizer'"), "of this version"),
+        (change("DROP TABLE meta"), "not a complete inbox file"),
+    ],
+    ids=[
+        *("missing", "folder", "garbage", "empty", "cut"),
+        *("incomplete", "other-version", "other-tokenizer", "no-meta"),
+    ],
+)
+def test_what_is_no_whole_inbox_file_is_refused(
+    db: Path, spoil: Callable[[Path], object], why: str
+) -> None:
+    spoil(db)
+    with pytest.raises(UserError, match=why) as caught:
+        InboxFile(db)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(f"with: art-e ingest SOURCE --db {db}")
+
+
+def test_a_refused_file_is_let_go_of(db: Path) -> None:
+    change("DELETE FROM meta WHERE key = 'complete'")(db)
+    with pytest.raises(UserError):
+        InboxFile(db)
+    change("INSERT INTO meta VALUES ('complete', 'true')")(db)
+    with InboxFile(db) as file:
+        assert len(file.inboxes()) == 5
+
+
+def test_a_path_with_a_quote_is_a_path(tmp_path: Path) -> None:
+    db = tmp_path / "ann's; mail.duckdb"
+    make_inbox(db, [raw()])
+    with InboxFile(db) as file:
+        assert len(file.open_inbox("bob@test.example")) == 1
+
+
+def test_inboxes_are_counted_by_role(db: Path) -> None:
+    with InboxFile(db) as file:
+        assert file.inboxes() == [
+            InboxSummary("bob@test.example", emails=4, sent=1, received=3),
+            InboxSummary("ann@test.example", emails=3, sent=3, received=1),
+            InboxSummary("cleo@test.example", emails=1, sent=0, received=1),
+            InboxSummary("list@test.example", emails=1, sent=0, received=1),
+            InboxSummary("me@test.example", emails=1, sent=0, received=0),
+        ]
+        assert [each.address for each in file.inboxes(limit=2)] == [
+            "bob@test.example",
+            "ann@test.example",
+        ]
+        for summary in file.inboxes():
+            assert len(file.open_inbox(summary.address)) == summary.emails
+
+
+def test_owners_are_those_of_imports(db: Path) -> None:
+    with InboxFile(db) as file:
+        assert file.owners() == ["me@test.example"]
+        assert message_ids(file.open_inbox("me@test.example").search([])) == ["<4@t>"]
+
+
+def test_counts_are_those_of_ingest(db: Path) -> None:
+    with InboxFile(db) as file:
+        counts = file.counts
+    assert (counts["read"], counts["stored"], counts["inboxes"]) == (4, 4, 5)
+
+
+def test_an_address_is_found_in_any_case(db: Path) -> None:
+    with InboxFile(db) as file:
+        inbox = file.open_inbox("  Bob@TEST.example ")
+        assert inbox.address == "bob@test.example"
+        assert len(inbox) == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "nearest"),
+    [
+        ("bop@test.example", "bob@test.example"),
+        ("cleo@test.exmaple", "cleo@test.example"),
+        ("list", "list@test.example"),
+    ],
+)
+def test_an_unknown_address_suggests_the_nearest(db: Path, asked: str, nearest: str) -> None:
+    with InboxFile(db) as file, pytest.raises(UserError) as caught:
+        file.open_inbox(asked)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert f"no inbox '{asked}'" in message
+    assert re.search(rf"nearest: {re.escape(nearest)}", message)
+    assert "art-e inboxes" in message
+
+
+@pytest.mark.parametrize("asked", ["", "\ud800", "x" * 100_000, "a\nb", "\x1b[31m", "'; --"])
+def test_an_absurd_address_is_one_line(db: Path, asked: str) -> None:
+    with InboxFile(db) as file, pytest.raises(UserError) as caught:
+        file.open_inbox(asked)
+    assert not re.search(r"[\n\x1b\ud800]", str(caught.value))
+    assert len(str(caught.value)) < 1_000
+
+
+def test_a_closed_file_is_closed(db: Path) -> None:
+    with InboxFile(db) as file:
+        inbox = file.open_inbox("bob@test.example")
+    with pytest.raises(duckdb.Error):
+        inbox.search(["two"])
+    with pytest.raises(duckdb.Error):
+        file.open_inbox("bob@test.example")

@@ -1,0 +1,212 @@
+"""No leak: mail of another inbox or after `as_of` is found by nothing, on no path."""
+
+import datetime as dt
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from art_e.inbox.file import InboxFile
+from data_pipeline.batch import Rules
+from data_pipeline.parse import parse_message
+from data_pipeline.records import ParsedEmail, RawMessage
+from data_pipeline.synthetic.world import WorldConfig, messages
+from tests.mails import make_inbox, message_ids, plain_connection, raw
+from tests.queries import Material, Query, material, random_query, run, run_sql
+
+MAILS = 300
+OWNER = "archive@keeper.example"
+NO_LIMIT = 10_000
+
+
+class Sent(NamedTuple):
+    """What is known of a mail without looking into the inbox file."""
+
+    ids: frozenset[str]
+    parties: frozenset[str]
+    sent_at: dt.datetime | None
+
+
+class Leaky(NamedTuple):
+    """An inbox file, opened, and what was put into it."""
+
+    db: Path
+    file: InboxFile
+    mails: list[Sent]
+    made_of: Material
+
+
+def copy_of(message: RawMessage, number: int) -> RawMessage:
+    """The same content under another id, sent to another address as well."""
+    head, _, rest = message.data.partition(b"\n")
+    data = head + b"\n" + rest
+    lines = data.split(b"\n")
+    changed = [
+        b"Message-ID: <copy%d@test>" % number if line.lower().startswith(b"message-id:") else line
+        for line in lines
+    ]
+    changed.insert(0, b"Bcc: copied%d@test.example" % (number % 3))
+    return RawMessage(f"copy/{number}", b"\n".join(changed))
+
+
+@pytest.fixture(scope="module")
+def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
+    """Mails of many people, copies under other ids, and some that only their importer owns."""
+    db = tmp_path_factory.mktemp("isolation") / "inbox.duckdb"
+    originals = list(islice(messages(WorldConfig(size=1000, seed=5)), MAILS))
+    copies = {
+        number: copy_of(each, number) for number, each in enumerate(originals) if number % 7 == 0
+    }
+    undated = [raw(f"<undated{n}@t>", date=None, subject=f"Undated {n}") for n in range(3)]
+    owned = [raw(f"<list{n}@t>", to="list@test.example", subject=f"List {n}") for n in range(5)]
+    rules = Rules(any_id=True)
+    make_inbox(db, [*originals, *copies.values(), *undated], rules)
+    make_inbox(db, owned, rules, owner=OWNER, append=True)
+
+    def sent(message: RawMessage, copy: RawMessage | None, *owners: str) -> Sent:
+        mail = parse_message(message)
+        assert isinstance(mail, ParsedEmail)
+        ids, parties = {mail.message_id}, {mail.sender.address, *owners}
+        parties.update(box.address for box in (*mail.to, *mail.cc, *mail.bcc))
+        if copy is not None:
+            other = parse_message(copy)
+            assert isinstance(other, ParsedEmail)
+            ids.add(other.message_id)
+            parties.update(box.address for box in other.bcc)
+        return Sent(frozenset(ids), frozenset(parties), mail.sent_at)
+
+    mails = [sent(each, copies.get(number)) for number, each in enumerate(originals)]
+    mails += [sent(each, None) for each in undated] + [sent(each, None, OWNER) for each in owned]
+    with InboxFile(db) as file:
+        yield Leaky(db, file, mails, material(file))
+
+
+@pytest.fixture(scope="module")
+def shell(leaky: Leaky) -> Iterator[duckdb.DuckDBPyConnection]:
+    with plain_connection(leaky.db) as connection:
+        yield connection
+
+
+def is_visible(mail: Sent, address: str, as_of: dt.date | None) -> bool:
+    if address not in mail.parties:
+        return False
+    return as_of is None or (mail.sent_at is not None and mail.sent_at.date() <= as_of)
+
+
+def test_the_copies_are_stored_as_aliases(leaky: Leaky) -> None:
+    counts = leaky.file.counts
+    assert counts["stored"] == len(leaky.mails)
+    assert counts["duplicates"] == -(-MAILS // 7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_nothing_of_another_inbox_or_the_future_is_found(
+    leaky: Leaky, shell: duckdb.DuckDBPyConnection, data: st.DataObject
+) -> None:
+    owners = [OWNER, "list@test.example", "copied1@test.example", *leaky.made_of.addresses]
+    address = data.draw(st.sampled_from(owners))
+    as_of = data.draw(st.none() | st.sampled_from(leaky.made_of.days))
+    visible = [mail.ids for mail in leaky.mails if is_visible(mail, address, as_of)]
+    inbox = leaky.file.open_inbox(address, as_of)
+
+    everything = message_ids(inbox.search([], max_results=NO_LIMIT))
+    assert len(everything) == len(inbox) == len(visible)
+    assert all(any(each in ids for ids in visible) for each in everything)
+
+    drawn = random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
+    for query in (drawn._replace(max_results=NO_LIMIT), Query([], max_results=NO_LIMIT)):
+        assert set(message_ids(run(inbox, query))) <= set(everything)
+        assert set(message_ids(run_sql(shell, address, as_of, query))) <= set(everything)
+
+    for mail in data.draw(st.lists(st.sampled_from(leaky.mails), min_size=1, max_size=5)):
+        seen = mail.ids in visible
+        for message_id in mail.ids:
+            read = inbox.read(message_id)
+            canonical = inbox.canonical_id(message_id)
+            rows = shell.execute(
+                "FROM read_inbox(?, ?, as_of := ?)", [address, message_id, as_of]
+            ).fetchall()
+            if seen:
+                assert read is not None
+                assert {read.message_id, canonical, rows[0][0]} == {read.message_id}
+                assert read.message_id in mail.ids
+            else:
+                assert (read, canonical, rows) == (None, None, [])
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_foreign_mails_own_words_do_not_find_it(leaky: Leaky, data: st.DataObject) -> None:
+    address = data.draw(st.sampled_from(leaky.made_of.addresses))
+    foreign = [mail for mail in leaky.mails if address not in mail.parties]
+    mail = data.draw(st.sampled_from(foreign))
+    holder = leaky.file.open_inbox(sorted(mail.parties)[0]).read(min(mail.ids))
+    assert holder is not None
+    inbox = leaky.file.open_inbox(address)
+    query = Query([holder.subject, holder.body], max_results=NO_LIMIT)
+    sender, recipient = holder.sender.address, holder.to[0].address
+    for each in (query, query._replace(from_addr=sender, to_addr=recipient)):
+        assert mail.ids.isdisjoint(message_ids(run(inbox, each)))
+
+
+def test_ranking_does_not_depend_on_what_is_not_visible(leaky: Leaky, tmp_path: Path) -> None:
+    # The same inbox from a file that holds nothing else: same hits, snippets and scores.
+    address, as_of = leaky.made_of.addresses[1], leaky.made_of.days[12]
+    own = [mail.ids for mail in leaky.mails if is_visible(mail, address, as_of)]
+    assert 5 < len(own) < len(leaky.mails) / 2
+    chosen = [
+        message
+        for message in islice(messages(WorldConfig(size=1000, seed=5)), MAILS)
+        if isinstance(mail := parse_message(message), ParsedEmail)
+        and any(mail.message_id in ids for ids in own)
+    ]
+    make_inbox(tmp_path / "own.duckdb", chosen, Rules(any_id=True))
+    with InboxFile(tmp_path / "own.duckdb") as alone:
+        words = material(alone).words
+        for start in range(0, 60, 3):
+            keywords = words[start : start + 3]
+            expected = alone.open_inbox(address).search(keywords)
+            assert leaky.file.open_inbox(address, as_of).search(keywords) == expected
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_text('{secret}')",
+        "SELECT * FROM '{secret}'",
+        "ATTACH '{other}' AS other",
+        "COPY (SELECT 1) TO '{other}'",
+        "COPY emails TO '{other}'",
+        "SELECT * FROM glob('{folder}/*')",
+        "SET enable_external_access = true",
+        "INSTALL fts",
+    ],
+)
+def test_an_opened_file_reaches_no_other(leaky: Leaky, tmp_path: Path, statement: str) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("secret\n1\n")
+    places = {"secret": secret, "other": tmp_path / "other.db", "folder": tmp_path}
+    with pytest.raises(duckdb.Error, match=r"Permission Error|Cannot enable"):
+        leaky.file.execute(statement.format(**places)).fetchall()
+    assert list(tmp_path.iterdir()) == [secret]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM emails",
+        "INSERT INTO meta VALUES ('a', 'b')",
+        "UPDATE parties SET address_id = 0",
+        "CREATE TABLE mine (i INTEGER)",
+        "DROP MACRO TABLE search_inbox",
+    ],
+)
+def test_an_opened_file_is_read_only(leaky: Leaky, statement: str) -> None:
+    with pytest.raises(duckdb.InvalidInputException, match="read-only"):
+        leaky.file.execute(statement)

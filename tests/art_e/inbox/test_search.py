@@ -1,0 +1,246 @@
+"""Search as a user sees it: what is found, in which order, and how it is shown."""
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.snippet import SNIPPET_CHARS, SnippetFinder
+from art_e.inbox.tokenizer import stems, words
+from tests.mails import date_header, make_inbox, message_ids, raw
+
+BOB = "bob@test.example"
+FILLER = "The weather here stays dry and nobody minds. " * 30
+
+MAILS = [
+    raw(
+        "<move@t>",
+        subject="Your move to Portland",
+        body="Movers come in February.",
+        sender="Cleo Cole <cleo@far.example>",
+        date=date_header(6),
+    ),
+    raw("<rain@t>", body="It rains in Portland, Portland, Portland.", date=date_header(7)),
+    raw(
+        "<budget@t>",
+        subject="Budget",
+        body=FILLER + "The budget is 4,200 euros, moved to Q3. " + FILLER,
+        to='"Berg, Bob" <bob@test.example>, Dana Dahl <dana@test.example>',
+        cc="Émile Zola <emile@zola.example>",
+        date=date_header(8),
+    ),
+    raw("<cafe@t>", subject="Lunch", body="See you at the Café Élysée.", date=date_header(9, 23)),
+    raw("<who@t>", subject="The Who", body="We are here.", date=date_header(10, 0)),
+    raw("<again@t>", subject="Lunch", body="Lunch, then.", date=date_header(11)),
+    raw("<again2@t>", subject="Lunch", body="Lunch, then!", date=date_header(12)),
+    raw("<undated@t>", subject="Someday", body="Whenever.", date=None),
+    raw("<cleo@t>", subject="Portland", body="Portland.", to="cleo@far.example"),
+]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
+    db = tmp_path_factory.mktemp("search") / "inbox.duckdb"
+    make_inbox(db, MAILS)
+    with InboxFile(db) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def inbox(file: InboxFile) -> Inbox:
+    return file.open_inbox(BOB)
+
+
+def day(number: int) -> dt.date:
+    return dt.date(2020, 1, number)
+
+
+def test_more_matching_keywords_come_first(inbox: Inbox) -> None:
+    hits = inbox.search(["portland", "move", "february"])
+    assert message_ids(hits) == ["<move@t>", "<rain@t>", "<budget@t>"]
+    assert [hit.missing for hit in hits] == [(), ("move", "february"), ("portland", "february")]
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+@pytest.mark.parametrize("keyword", ["move", "moved", "MOVE", "Mové", "move?"])
+def test_forms_cases_and_accents_of_a_word_are_one(inbox: Inbox, keyword: str) -> None:
+    assert set(message_ids(inbox.search([keyword]))) == {"<move@t>", "<budget@t>"}
+
+
+@pytest.mark.parametrize("keyword", ["cafe", "CAFÉ", "elysee", "cafe\u0301"])
+def test_accents_are_not_needed(inbox: Inbox, keyword: str) -> None:
+    assert message_ids(inbox.search([keyword])) == ["<cafe@t>"]
+
+
+def test_subjects_count_more_than_bodies(tmp_path_factory: pytest.TempPathFactory) -> None:
+    db = tmp_path_factory.mktemp("subject") / "inbox.duckdb"
+    in_subject = raw("<s@t>", subject="Lease talk", body="Please call me")
+    in_body = raw("<b@t>", subject="Please call", body="Lease talk me", date=date_header(9))
+    make_inbox(db, [in_subject, in_body])
+    with InboxFile(db) as file:
+        assert message_ids(file.open_inbox(BOB).search(["lease"])) == ["<s@t>", "<b@t>"]
+
+
+def test_senders_names_are_found(inbox: Inbox) -> None:
+    assert message_ids(inbox.search(["Cleo"])) == ["<move@t>"]
+
+
+def test_newest_first_among_equals(inbox: Inbox) -> None:
+    hits = inbox.search(["lunch", "then"])
+    assert message_ids(hits)[:2] == ["<again2@t>", "<again@t>"]
+    assert hits[0].score == hits[1].score
+
+
+def test_no_keywords_give_all_newest_first(inbox: Inbox) -> None:
+    hits = inbox.search([])
+    in_order = [*"undated again2 again who cafe budget rain move".split()]
+    assert message_ids(hits) == [f"<{name}@t>" for name in in_order]
+    assert {hit.score for hit in hits} == {0.0}
+    assert message_ids(inbox.search(["?!", ""])) == message_ids(hits)
+
+
+def test_a_keyword_of_several_words_counts_as_its_words(inbox: Inbox) -> None:
+    assert inbox.search(["move to portland"]) == inbox.search(["move", "portland"])
+    assert inbox.search(["move", "moved"])[0].missing == ()
+
+
+def test_stop_words_matter_only_alone(inbox: Inbox) -> None:
+    assert inbox.search(["what is the", "budget"]) == inbox.search(["budget"])
+    assert message_ids(inbox.search(["The Who"]))[0] == "<who@t>"
+
+
+def test_unknown_words_are_missing_and_alone_find_nothing(inbox: Inbox) -> None:
+    (hit,) = inbox.search(["budget", "xylophone"])
+    assert hit.missing == ("xylophone",)
+    assert hit.score < inbox.search(["budget"])[0].score
+    assert inbox.search(["xylophone"]) == []
+
+
+def test_numbers_are_words(inbox: Inbox) -> None:
+    assert message_ids(inbox.search(["4,200"])) == ["<budget@t>"]
+    assert message_ids(inbox.search(["Q3"])) == ["<budget@t>"]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        *("cleo", "COLE", "cole cleo", "far.example", "cleo@far.example", "<cleo@far.example>"),
+        *("Someone Else <CLEO@far.example>", '"Cole, Cleo"', " cleo "),
+    ],
+)
+def test_the_sender_by_any_part(inbox: Inbox, wanted: str) -> None:
+    assert message_ids(inbox.search([], from_addr=wanted)) == ["<move@t>"]
+
+
+@pytest.mark.parametrize("wanted", ["dana", "Dahl", "zola", "Émile Zola", "emile@zola.example"])
+def test_recipients_by_any_part_in_to_and_cc(inbox: Inbox, wanted: str) -> None:
+    assert message_ids(inbox.search([], to_addr=wanted)) == ["<budget@t>"]
+    assert inbox.search([], from_addr=wanted) == []
+
+
+@pytest.mark.parametrize("wanted", ["dana cole", "nobody", "%", "_", "<>", "' OR 1=1 --", "\ud800"])
+def test_a_filter_that_fits_nobody_finds_nothing(inbox: Inbox, wanted: str) -> None:
+    assert inbox.search([], from_addr=wanted) == inbox.search([], to_addr=wanted) == []
+
+
+def test_a_blank_filter_filters_nothing(inbox: Inbox) -> None:
+    assert inbox.search([], from_addr="", to_addr="  ") == inbox.search([])
+
+
+def test_dates_from_inclusive_to_exclusive(inbox: Inbox) -> None:
+    between = inbox.search([], sent_after=day(9), sent_before=day(10))
+    assert message_ids(between) == ["<cafe@t>"]
+    assert message_ids(inbox.search([], sent_after=day(12))) == ["<again2@t>"]
+    assert message_ids(inbox.search([], sent_before=day(7))) == ["<move@t>"]
+    assert len(inbox.search([], sent_after=dt.date.min, sent_before=dt.date.max)) == 7
+    assert inbox.search([], sent_after=day(9), sent_before=day(9)) == []
+
+
+def test_filters_and_keywords_together(inbox: Inbox) -> None:
+    hits = inbox.search(["portland"], from_addr="cleo", sent_before=day(7))
+    assert message_ids(hits) == ["<move@t>"]
+
+
+def test_max_results_keeps_the_best(inbox: Inbox) -> None:
+    every = inbox.search(["portland", "move", "lunch"], max_results=100)
+    assert len(every) > 3
+    assert inbox.search(["portland", "move", "lunch"], max_results=2) == every[:2]
+
+
+def test_as_of_includes_its_day(file: InboxFile) -> None:
+    assert message_ids(file.open_inbox(BOB, day(9)).search([]))[0] == "<cafe@t>"
+    assert len(file.open_inbox(BOB, day(9))) == 4
+    assert file.open_inbox(BOB, day(5)).search(["portland"]) == []
+    assert file.open_inbox(BOB, day(5)).search([]) == []
+    assert len(file.open_inbox(BOB, dt.date.min)) == 0
+    assert len(file.open_inbox(BOB, dt.date.max)) == 7
+
+
+def test_a_hit_shows_its_mail(inbox: Inbox) -> None:
+    (hit,) = inbox.search(["february"])
+    assert hit.to_json() == {
+        "message_id": "<move@t>",
+        "date": "2020-01-06T09:00Z",
+        "from": "Cleo Cole <cleo@far.example>",
+        "subject": "Your move to Portland",
+        "snippet": "Movers come in February.",
+        "missing": [],
+        "score": round(hit.score, 6),
+    }
+
+
+def test_reading_by_id_with_and_without_brackets(inbox: Inbox) -> None:
+    mail = inbox.read("<budget@t>")
+    assert mail is not None
+    assert inbox.read(" budget@t ") == mail
+    assert [str(each) for each in mail.cc] == ["Émile Zola <emile@zola.example>"]
+    assert mail.body.count("4,200") == 1
+    assert inbox.canonical_id("budget@t") == "<budget@t>"
+    for other in ("<none@t>", "", "<>", "\ud800", "<cleo@t>"):
+        assert inbox.read(other) is None
+        assert inbox.canonical_id(other) is None
+
+
+def test_the_snippet_shows_the_matching_stretch(inbox: Inbox) -> None:
+    (hit,) = inbox.search(["euros", "4200", "budget"])
+    assert "The budget is 4,200 euros" in hit.snippet
+    assert hit.snippet.startswith("...")
+    assert hit.snippet.endswith("...")
+
+
+def test_the_snippet_prefers_the_stretch_with_most_words() -> None:
+    body = "Rent. " + FILLER + "The rent of the barn is due. " + FILLER
+    assert "rent of the barn" in SnippetFinder(stems(["rent", "barn"])).cut(body)
+
+
+@pytest.mark.parametrize("word", ["Élan", "NAÏVE", "aging", "happy", "Zürich", "moving", "2001"])
+def test_the_snippet_finds_every_form_of_a_word(word: str) -> None:
+    body = FILLER + f"Then comes {word} at last. " + FILLER
+    assert f"comes {word} at" in SnippetFinder(stems(words(word))).cut(body)
+
+
+@given(
+    body=st.text(st.sampled_from("ab é\n.\u0301界"), max_size=900), wanted=st.sampled_from("abé")
+)
+def test_snippets_are_short_lines_of_the_body(body: str, wanted: str) -> None:
+    snippet = SnippetFinder(words(wanted)).cut(body)
+    assert len(snippet) <= 2 * SNIPPET_CHARS + 6
+    assert "\n" not in snippet
+    line = " ".join(body.split())
+    assert snippet.removeprefix("...").removesuffix("...") in line
+    if len(body) <= SNIPPET_CHARS:
+        assert snippet == line
+
+
+@pytest.mark.parametrize("unit", ["x ", "x", "pay x due ", ".", "e\u0301", "\n", "é x "])
+def test_a_huge_hostile_body_is_quick(unit: str) -> None:
+    body = unit * (4_000_000 // len(unit))
+    started = time.perf_counter()
+    snippet = SnippetFinder(["x", "pay", "due"]).cut(body)
+    assert time.perf_counter() - started < 1
+    assert len(snippet) <= 2 * SNIPPET_CHARS + 6

@@ -1,0 +1,128 @@
+"""The file's own SQL macros give what `Inbox` gives: ids, order, scores, missing words."""
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from art_e.inbox.file import InboxFile
+from art_e.inbox.mail import Email, Mailbox
+from art_e.question import load_questions
+from data_pipeline import workers
+from tests.conftest import RealInbox
+from tests.mails import make_inbox, plain_connection, raw
+from tests.queries import Material, Query, as_row, material, random_query, run, run_sql
+
+
+@pytest.fixture(scope="module")
+def made_of(world: InboxFile) -> Material:
+    return material(world)
+
+
+@pytest.fixture(scope="module")
+def shell(world_db: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with plain_connection(world_db) as connection:
+        yield connection
+
+
+def queries(made_of: Material) -> st.SearchStrategy[Query]:
+    person = st.none() | st.none() | st.sampled_from(made_of.people)
+    day = st.none() | st.sampled_from(made_of.days)
+    return st.builds(
+        Query,
+        keywords=st.lists(st.sampled_from(made_of.words), max_size=6),
+        from_addr=person,
+        to_addr=person,
+        sent_after=day,
+        sent_before=day,
+        max_results=st.sampled_from([1, 10, 1000]),
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_search_is_the_same_in_sql(
+    world: InboxFile, shell: duckdb.DuckDBPyConnection, made_of: Material, data: st.DataObject
+) -> None:
+    address = data.draw(st.sampled_from(made_of.addresses))
+    as_of = data.draw(st.none() | st.sampled_from(made_of.days))
+    query = data.draw(queries(made_of))
+    hits = run(world.open_inbox(address, as_of), query)
+    assert [as_row(hit) for hit in hits] == run_sql(shell, address, as_of, query)
+
+
+def test_the_queries_of_these_tests_find_mail(world: InboxFile, made_of: Material) -> None:
+    rng = Random(1)
+    found = [
+        run(world.open_inbox(rng.choice(made_of.addresses)), random_query(rng, made_of))
+        for _ in range(100)
+    ]
+    assert 30 <= sum(bool(hits) for hits in found) < 100
+
+
+def as_email(row: tuple[Any, ...]) -> Email:
+    """A row of `read_inbox` in the form of `Inbox.read`."""
+    to, cc, bcc = (
+        tuple(Mailbox(each["address"], each["name"]) for each in recipients)
+        for recipients in row[4:7]
+    )
+    return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_read_is_the_same_in_sql(
+    world: InboxFile, shell: duckdb.DuckDBPyConnection, made_of: Material, data: st.DataObject
+) -> None:
+    address = data.draw(st.sampled_from(made_of.addresses))
+    as_of = data.draw(st.none() | st.sampled_from(made_of.days))
+    own = [hit.message_id for hit in world.open_inbox(address).search([], max_results=1000)]
+    message_id = data.draw(st.sampled_from([*own[:20], "<none@test>", ""]))
+    wanted = data.draw(st.sampled_from([message_id, message_id.strip("<>"), f" {message_id} "]))
+    rows = shell.execute(
+        "SELECT * FROM read_inbox(?, ?, as_of := ?)", [address, wanted, as_of]
+    ).fetchall()
+    read = world.open_inbox(address, as_of).read(wanted)
+    assert [as_email(row) for row in rows] == ([] if read is None else [read])
+
+
+def test_a_word_of_every_mail_still_finds_a_very_long_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its score rounds to nothing; that is not the same as lacking the word.
+    monkeypatch.setattr(workers, "WORTH_WORKERS", 10_000)
+    db = tmp_path / "inbox.duckdb"
+    short = [
+        raw(f"<{n}@t>", subject="", body=f"budget {n}", sender="a@t.example") for n in range(1700)
+    ]
+    make_inbox(db, [*short, raw("<long@t>", subject="", body="budget " + "word " * 30_000)])
+    with InboxFile(db) as file, plain_connection(db) as connection:
+        query = Query(["budget"], from_addr="ann@test.example")
+        hits = run(file.open_inbox("bob@test.example"), query)
+        assert [hit.message_id for hit in hits] == ["<long@t>"]
+        assert [as_row(hit) for hit in hits] == run_sql(connection, "bob@test.example", None, query)
+
+
+def test_on_real_mail(real_inbox: RealInbox) -> None:
+    rng = Random(2)
+    with InboxFile(real_inbox.db) as file, plain_connection(real_inbox.db) as connection:
+        made_of = material(file)
+        asked = [
+            (each.inbox_address, each.query_date, Query(each.question.split()))
+            for each in load_questions(str(real_inbox.folder / "questions.jsonl"))
+        ]
+        searched: list[tuple[str, dt.date | None, Query]] = rng.sample(asked, 50)
+        searched += [
+            (rng.choice(made_of.addresses), rng.choice(made_of.days), random_query(rng, made_of))
+            for _ in range(50)
+        ]
+        for address, as_of, query in searched:
+            hits = run(file.open_inbox(address, as_of), query)
+            expected = run_sql(connection, address, as_of, query)
+            assert [as_row(hit) for hit in hits] == expected, query

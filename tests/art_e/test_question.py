@@ -1,0 +1,214 @@
+"""Loading question sets: files, folders and the hub; what is refused, and in what words."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from art_e.errors import UserError
+from art_e.question import KINDS, SPLITS, Difficulty, Question, load_questions
+
+# The columns of the public data set, and values of its types.
+PUBLIC: dict[str, Any] = {
+    "id": 17,
+    "question": "When does the lease end?",
+    "answer": "On May 3.",
+    "message_ids": ["<1@t>", "<2@t>"],
+    "how_realistic": 0.7,
+    "inbox_address": "bob@test.example",
+    "query_date": "2020-01-31",
+}
+QUESTION = Question(
+    id="17",
+    question="When does the lease end?",
+    inbox_address="bob@test.example",
+    query_date=dt.date(2020, 1, 31),
+    answer="On May 3.",
+    message_ids=("<1@t>", "<2@t>"),
+    how_realistic=0.7,
+    answerable=True,
+)
+
+
+def write(path: Path, *rows: Any) -> str:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def refused(source: str, **options: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        load_questions(source, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_loads_a_bare_file_of_the_public_form(tmp_path: Path) -> None:
+    source = write(tmp_path / "q.jsonl", PUBLIC, "", {**PUBLIC, "id": "x", "batch": {"new": [1]}})
+    assert load_questions(source) == [QUESTION, Question(**{**as_fields(QUESTION), "id": "x"})]
+
+
+def as_fields(question: Question) -> dict[str, Any]:
+    return {name: getattr(question, name) for name in Question.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    ("fields", "answerable"),
+    [
+        ({}, True),
+        ({"answer": None}, None),
+        ({"answer": ""}, False),
+        ({"answer": "I don't know."}, False),
+        ({"answer": None, "kind": "unanswerable"}, False),
+        ({"kind": "unanswerable"}, False),
+        ({"answer": "", "answerable": True}, True),
+        ({"answerable": False}, False),
+    ],
+)
+def test_tells_whether_a_question_has_an_answer(
+    tmp_path: Path, fields: dict[str, Any], answerable: bool | None
+) -> None:
+    source = write(tmp_path / "q.jsonl", {**PUBLIC, **fields})
+    assert load_questions(source)[0].answerable is answerable
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({key: value for key, value in PUBLIC.items() if key != "question"}, "question"),
+        ({key: value for key, value in PUBLIC.items() if key != "inbox_address"}, "inbox_address"),
+        ({**PUBLIC, "id": None}, "id"),
+        ({**PUBLIC, "question": ["a", "b"]}, "question"),
+        ({**PUBLIC, "message_ids": "<1@t>"}, "message_ids"),
+        ({**PUBLIC, "message_ids": [{}]}, "message_ids.0"),
+        ({**PUBLIC, "query_date": "last week"}, "query_date"),
+        ({**PUBLIC, "query_date": "2020-02-31"}, "query_date"),
+        ({**PUBLIC, "how_realistic": "very"}, "how_realistic"),
+        ({**PUBLIC, "kind": "riddle"}, "kind"),
+        ({**PUBLIC, "difficulty": 3}, "difficulty"),
+        ({**PUBLIC, "answerable": "perhaps"}, "answerable"),
+        ({**PUBLIC, "split": "dev"}, "split"),
+        ({**PUBLIC, "provenance": "me"}, "provenance"),
+        ({**PUBLIC, "answer": "\ud800"}, "surrogate"),
+        (["not", "an", "object"], "row"),
+        ("null", "row"),
+    ],
+)
+def test_refuses_a_bad_row_by_its_number_and_field(tmp_path: Path, row: Any, named: str) -> None:
+    source = write(tmp_path / "q.jsonl", PUBLIC, row, PUBLIC)
+    message = refused(source)
+    assert f"{source}, row 2: " in message
+    assert named in message.partition("row 2: ")[2] or named == "row"
+
+
+@pytest.mark.parametrize(
+    "line", ['{"id": 1', "[" * 100_000, "'id': 1", b"\xff\xfe".decode("latin-1")]
+)
+def test_refuses_a_line_that_is_not_json(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(json.dumps(PUBLIC).encode() + b"\n" + line.encode("latin-1") + b"\n")
+    assert f"{path}, line 2 is not JSON" in refused(str(path))
+
+
+def test_loads_a_folder_of_splits(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", {**PUBLIC, "id": 1}, {**PUBLIC, "id": 2, "split": None})
+    write(tmp_path / "test.jsonl", {**PUBLIC, "id": 3, "split": "test"})
+    write(tmp_path / "questions.jsonl", {**PUBLIC, "id": 4})
+    folder = str(tmp_path)
+    assert [(each.id, each.split) for each in load_questions(folder)] == [
+        ("1", "train"),
+        ("2", "train"),
+        ("3", "test"),
+    ]
+    assert [each.id for each in load_questions(folder, "test")] == ["3"]
+    assert "validation" in refused(folder, split="validation")
+
+
+def test_loads_a_folder_of_one_file(tmp_path: Path) -> None:
+    write(tmp_path / "questions.jsonl", {**PUBLIC, "split": "test"}, PUBLIC)
+    assert [each.split for each in load_questions(str(tmp_path))] == ["test", None]
+    assert len(load_questions(str(tmp_path), "test")) == 1
+
+
+def test_refuses_what_holds_no_questions(tmp_path: Path) -> None:
+    assert "questions.jsonl" in refused(str(tmp_path))
+    assert "no question" in refused(write(tmp_path / "empty.jsonl"))
+    assert "JSONL file, a folder or a hub id" in refused(str(tmp_path / "missing.jsonl"))
+
+
+@pytest.mark.parametrize("source", ["missing", "sets/missing.jsonl", "./sets", "~/sets", "a/b/c"])
+def test_a_mistyped_path_is_not_looked_for_on_the_hub(
+    source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets, "load_dataset", lambda _: pytest.fail("asked the hub"))
+    assert source in refused(source)
+
+
+def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {
+        "train": datasets.Dataset.from_list([{**PUBLIC, "id": 1}, {**PUBLIC, "id": 2}]),
+        "test": datasets.Dataset.from_list([{**PUBLIC, "id": 3, "split": None}]),
+        "spare": datasets.Dataset.from_list([{**PUBLIC, "id": 4}]),
+    }
+    asked = []
+
+    def load(hub_id: str) -> dict[str, Any]:
+        asked.append(hub_id)
+        return parts
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    questions = load_questions("someone/some.questions")
+    assert asked == ["someone/some.questions"]
+    assert [(each.id, each.split) for each in questions] == [
+        ("1", "train"),
+        ("2", "train"),
+        ("3", "test"),
+        ("4", None),
+    ]
+    assert questions[0].message_ids == QUESTION.message_ids
+    assert [each.id for each in load_questions("someone/some.questions", "test")] == ["3"]
+
+
+def test_a_hub_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise ConnectionError("no route\nto host\n" + "x" * 10_000)
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    message = refused("someone/questions")
+    assert message.startswith("can't load someone/questions from the hub: no route to host")
+    assert len(message) < 500
+
+
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_difficulties = st.sampled_from([None, *Difficulty.__args__])  # type: ignore[attr-defined]
+_questions = st.builds(
+    Question,
+    id=_texts,
+    question=_texts,
+    inbox_address=_texts,
+    query_date=st.none() | st.dates(),
+    answer=st.none() | _texts,
+    message_ids=st.lists(_texts, max_size=3).map(tuple),
+    how_realistic=st.none() | st.floats(0, 1),
+    kind=st.sampled_from([None, *KINDS]),
+    difficulty=_difficulties,
+    answerable=st.booleans(),
+    split=st.sampled_from([None, *SPLITS]),
+    provenance=st.dictionaries(_texts, _texts | st.integers(), max_size=2),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_questions, min_size=1, max_size=4))
+def test_rows_load_as_they_were(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    path = tmp_path_factory.mktemp("round") / "q.jsonl"
+    ascii_or_not = (
+        json.dumps(each.to_row(), ensure_ascii=i % 2 == 0) for i, each in enumerate(rows)
+    )
+    assert load_questions(write(path, *ascii_or_not)) == rows

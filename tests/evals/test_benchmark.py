@@ -1,0 +1,213 @@
+"""A scripted policy put to a small inbox: every figure is known beforehand."""
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.message import AssistantMessage, ChatMessage
+from art_e.policies.base import PolicyError, PolicyStep, Usage
+from art_e.question import Kind, Question
+from art_e.runs import Run, start_run
+from art_e.trajectory import read_trajectories
+from evals.benchmark import run_benchmark
+from evals.judge import OfflineJudge
+from evals.metrics import Scored
+from tests import episodes
+from tests.episodes import CREW, LEASE, PRICE, answer, message, read, search
+
+TALK = AssistantMessage("Hm.")
+DOWN = PolicyError("provider", "503")
+
+
+def question(number: str, text: str, gold: str | None, *ids: str, kind: Kind) -> Question:
+    return Question(
+        number,
+        text,
+        episodes.BOB,
+        dt.date(2020, 1, 31),
+        gold,
+        ids,
+        kind=kind,
+        answerable=gold is not None,
+    )
+
+
+# Each question with what the policy says to it.
+CASES: list[tuple[Question, list[AssistantMessage | Exception]]] = [
+    (
+        question("right", "When does the lease end?", "May 3", LEASE, kind="lookup"),
+        [message(search("lease")), message(read("m1")), message(answer("On May 3.", "m1"))],
+    ),
+    (
+        question("wrong", "What does the crane cost?", "$4,000", PRICE, kind="lookup"),
+        [message(search("crane")), message(answer("$9,000", PRICE))],
+    ),
+    (
+        question("abstained", "How many are in the crew?", "2", CREW, kind="count"),
+        [message(answer("I don't know."))],
+    ),
+    (
+        question("failed", "When does the lease stop?", "May 3", LEASE, kind="lookup"),
+        [message(search("lease")), DOWN],
+    ),
+    (
+        question("lost", "Who is the crew?", "Dora and Emil", CREW, PRICE, kind="multi-mail"),
+        [TALK, TALK, TALK],
+    ),
+    (
+        question("right to abstain", "Where is the zeppelin?", None, kind="unanswerable"),
+        [message(answer(None))],
+    ),
+    (
+        question("made up", "Who flies the zeppelin?", None, kind="unanswerable"),
+        [message(search("zeppelin"), answer("Dora", "m1"))],
+    ),
+    (
+        question("out of turns", "What does the zeppelin cost?", None, kind="unanswerable"),
+        [message(search("zeppelin"))] * 4,
+    ),
+]
+QUESTIONS = [each for each, _ in CASES]
+
+
+class Rehearsed:
+    """Says what `CASES` has for the question, at a price a turn."""
+
+    settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
+
+    def __init__(self, model: str, price: float | None) -> None:
+        self.model = model
+        self._price = price
+        self._script = {each.question: script for each, script in CASES}
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        turn = sum(each["role"] == "assistant" for each in messages)
+        step = self._script[messages[1]["content"]][turn]
+        if isinstance(step, Exception):
+            raise step
+        return PolicyStep(step, Usage(10, 0, 1), self._price)
+
+
+@pytest.fixture(scope="module")
+def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
+    with episodes.write_inbox(tmp_path_factory.mktemp("benchmark") / "inbox.duckdb") as file:
+        yield file
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return start_run("eval", {}, tmp_path)
+
+
+def ask(
+    inbox_file: InboxFile, run: Run, questions: list[Question], *policies: Rehearsed, **options: Any
+) -> dict[str, Any]:
+    return run_benchmark(
+        questions, policies, inbox_file, OfflineJudge(), run, max_turns=4, **options
+    )
+
+
+def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> None:
+    scored: list[Scored] = []
+    policy = Rehearsed("rehearsed", 0.01)
+    metrics = ask(inbox_file, run, QUESTIONS, policy, on_scored=scored.append)
+    figures = metrics["models"]["rehearsed"]
+
+    def share(name: str, of: dict[str, Any] = figures) -> tuple[int, int]:
+        return round((of[name]["value"] or 0) * of[name]["n"]), of[name]["n"]
+
+    assert metrics["judge"] == OfflineJudge().name
+    assert figures["n"] == 8
+    assert share("accuracy") == (1, 5)
+    assert share("unanswerable_accuracy") == (1, 3)
+    assert share("hallucination") == (2, 8)
+    assert share("abstention") == (2, 8)
+    assert share("found_gold") == (3, 5)
+    assert share("read_gold") == (1, 5)
+    assert share("sources_correct") == (2, 5)
+    assert figures["turns"] == (3 + 2 + 1 + 1 + 3 + 1 + 1 + 4) / 8
+    assert figures["effort"] == (3 + 2 + 1 + 1 + 3 + 1 + 2 + 4) / 8
+    assert figures["turns_when_correct"] == 3
+    assert figures["cost_per_1000_usd"] == pytest.approx(1000 * 0.16 / 8)
+    assert figures["errors"] == 1
+    by_kind = figures["by_kind"]
+    assert list(by_kind) == ["lookup", "multi-mail", "count", "unanswerable"]
+    assert share("accuracy", by_kind["lookup"]) == (1, 3)
+    assert share("accuracy", by_kind["multi-mail"]) == (0, 1)
+    assert share("abstention", by_kind["count"]) == (1, 1)
+    assert share("hallucination", by_kind["unanswerable"]) == (1, 3)
+    assert [each.question for each in scored] == QUESTIONS
+    assert [each.correct for each in scored].count(True) == 2
+
+
+def test_the_run_holds_all_of_it(inbox_file: InboxFile, run: Run) -> None:
+    metrics = ask(inbox_file, run, QUESTIONS, Rehearsed("rehearsed", 0.01))
+    assert json.loads((run.folder / "metrics.json").read_text("utf-8")) == metrics
+    assert run.complete
+    trajectories = {each.question_id: each for each in read_trajectories(run.trajectories)}
+    assert list(trajectories) == [each.id for each in QUESTIONS]
+    assert all(each.run_id == run.id for each in trajectories.values())
+    verdicts = {name: each.verdict for name, each in trajectories.items()}
+    judged = {name: verdict["correct"] for name, verdict in verdicts.items() if verdict}
+    # Neither answered nor abstained: there is nothing to judge.
+    assert judged == {
+        "right": True,
+        "wrong": False,
+        "abstained": False,
+        "right to abstain": True,
+        "made up": False,
+    }
+    assert trajectories["failed"].error == {"kind": "provider", "message": "503"}
+    assert trajectories["right"].as_of == "2020-01-31"
+
+
+def test_a_trajectory_is_on_disk_before_the_next_question(inbox_file: InboxFile, run: Run) -> None:
+    on_disk: list[int] = []
+    ask(
+        inbox_file,
+        run,
+        QUESTIONS,
+        Rehearsed("rehearsed", None),
+        on_scored=lambda _: on_disk.append(len(list(read_trajectories(run.trajectories)))),
+    )
+    assert on_disk == list(range(1, 9))
+
+
+def test_models_are_measured_apart(inbox_file: InboxFile, run: Run) -> None:
+    metrics = ask(
+        inbox_file, run, QUESTIONS[:3], Rehearsed("priced", 0.5), Rehearsed("unpriced", None)
+    )
+    assert list(metrics["models"]) == ["priced", "unpriced"]
+    assert metrics["models"]["priced"]["cost_per_1000_usd"] == pytest.approx(1000)
+    assert metrics["models"]["unpriced"]["cost_per_1000_usd"] is None
+    models = [each.model for each in read_trajectories(run.trajectories)]
+    assert models == ["priced"] * 3 + ["unpriced"] * 3
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Question("own", "Why?", episodes.BOB),
+        Question("own", "Why?", episodes.BOB, answerable=True),
+    ],
+)
+def test_a_question_without_an_answer_is_refused_first(
+    inbox_file: InboxFile, run: Run, bad: Question
+) -> None:
+    with pytest.raises(UserError, match="1 questions have no answer, such as 'own'"):
+        ask(inbox_file, run, [*QUESTIONS, bad], Rehearsed("rehearsed", None))
+    assert not run.trajectories.exists()
+    assert not run.complete
+
+
+def test_an_inbox_that_is_not_there_is_refused_first(inbox_file: InboxFile, run: Run) -> None:
+    bad = Question("q", "Why?", "bop@test.example", answer="So.", answerable=True)
+    with pytest.raises(UserError, match=episodes.BOB):
+        ask(inbox_file, run, [*QUESTIONS, bad], Rehearsed("rehearsed", None))
+    assert not run.trajectories.exists()

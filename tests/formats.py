@@ -1,0 +1,133 @@
+"""The same mails written in every format that can be read."""
+
+import csv
+import gzip
+import io
+import lzma
+import re
+import tarfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_pipeline.parse import from_fields, parse_message
+from data_pipeline.records import MailFields, ParsedEmail, RawMessage
+from data_pipeline.sources.detect import Format
+
+Write = Callable[[Path, Sequence[bytes]], Path]
+
+
+def parsed(items: Iterable[RawMessage | MailFields]) -> list[ParsedEmail]:
+    """The mails of messages all of which can be stored."""
+    emails = []
+    for item in items:
+        email = from_fields(item) if isinstance(item, MailFields) else parse_message(item)
+        assert isinstance(email, ParsedEmail), email
+        emails.append(email)
+    return emails
+
+
+def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:
+    """Enron's tree, of three owners."""
+    for number, mail in enumerate(mails):
+        place = folder / "maildir" / f"owner-{number % 3}" / "inbox"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number}.").write_bytes(mail)
+    return folder / "maildir"
+
+
+def archive_writer(name: str) -> Write:
+    """What packs an Enron tree into the archive `name`."""
+
+    def write_archive(folder: Path, mails: Sequence[bytes]) -> Path:
+        write_enron(folder, mails)
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as file:
+            file.add(folder / "maildir", "./maildir")
+        data = packed.getvalue()
+        compressed = {".gz": gzip.compress(data), ".xz": lzma.compress(data), ".tar": data}
+        archive = folder / name
+        archive.write_bytes(compressed[archive.suffix])
+        return archive
+
+    return write_archive
+
+
+def write_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
+    """One file as Gmail Takeout writes it, with From_ lines in bodies quoted."""
+    file = folder / "All mail.mbox"
+    quoted = [re.sub(rb"^(>*From )", rb">\1", mail, flags=re.MULTILINE) for mail in mails]
+    from_line = b"From 16%d@xxx Mon Apr 03 12:00:00 +0000 2017\n"
+    pieces = [from_line % number + mail + b"\n\n" for number, mail in enumerate(quoted)]
+    file.write_bytes(b"".join(pieces))
+    return file
+
+
+def write_maildir(folder: Path, mails: Sequence[bytes]) -> Path:
+    """A Maildir with subfolders of both layouts, flags, and files that are no mail."""
+    root = folder / "Mail"
+    for number, mail in enumerate(mails):
+        sub = [root, root / ".Sent", root / "Lists" / "cats"][number % 3]
+        for name in ("cur", "new", "tmp"):
+            (sub / name).mkdir(parents=True, exist_ok=True)
+        name = f"cur/{number}.host:2,RS" if number % 2 else f"new/{number}.host"
+        (sub / name).write_bytes(mail)
+    (root / "tmp" / "half").write_bytes(b"From: half@written")
+    (root / "dovecot-uidlist").write_bytes(b"3 V1")
+    return root
+
+
+def write_eml(folder: Path, mails: Sequence[bytes]) -> Path:
+    """A folder of .eml files with a subfolder, and a file that is no mail."""
+    root = folder / "saved"
+    (root / "2001").mkdir(parents=True)
+    for number, mail in enumerate(mails):
+        place = root / "2001" if number % 2 else root
+        (place / f"{number}.{'eml' if number % 3 else 'EML'}").write_bytes(mail)
+    (root / "notes.txt").write_text("not mail")
+    return root
+
+
+def write_csv(folder: Path, mails: Sequence[bytes]) -> Path:
+    """Kaggle's CSV."""
+    file = folder / "emails.csv"
+    with file.open("w", encoding="utf-8", errors="surrogateescape", newline="") as text:
+        rows = csv.writer(text)
+        rows.writerow(["file", "message"])
+        rows.writerows(
+            [f"owner/inbox/{number}.", mail.decode("utf-8", "surrogateescape")]
+            for number, mail in enumerate(mails)
+        )
+    return file
+
+
+def write_parquet(folder: Path, mails: Sequence[bytes]) -> Path:
+    """Two Parquet files of the shape of `corbt/enron-emails`: addresses without names."""
+    rows = []
+    for number, email in enumerate(parsed(RawMessage("x", mail) for mail in mails)):
+        row = {role: [box.address for box in getattr(email, role)] for role in ("to", "cc", "bcc")}
+        row["bcc"] = row["bcc"] or None  # type: ignore[assignment]
+        rows.append({
+            "message_id": email.message_id, "subject": email.subject, "from": email.sender.address,
+            **row, "date": email.sent_at, "body": email.body, "file_name": f"owner/{number}.",
+        })  # fmt: skip
+    (folder / "data").mkdir()
+    half = len(rows) // 2
+    for part, chosen in enumerate((rows[:half], rows[half:])):
+        pq.write_table(pa.Table.from_pylist(chosen), folder / "data" / f"part-{part}.parquet")
+    return folder / "data"
+
+
+WRITERS: dict[str, tuple[Format, Write]] = {
+    "enron": ("enron", write_enron),
+    "tar": ("enron", archive_writer("mail.tar")),
+    "tar.gz": ("enron", archive_writer("mail.tar.gz")),
+    "tar.xz": ("enron", archive_writer("mail.tar.xz")),
+    "mbox": ("mbox", write_mbox),
+    "maildir": ("maildir", write_maildir),
+    "eml": ("eml", write_eml),
+    "csv": ("csv", write_csv),
+    "parquet": ("hf", write_parquet),
+}
