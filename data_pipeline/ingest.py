@@ -74,6 +74,7 @@ def ingest(
     another ingest is writing the same file.
     """
     started = time.perf_counter()
+    owner = None if owner is None else owner.strip().lower()
     db.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(f"{db}.lock")
     try:

@@ -18,15 +18,15 @@ from art_e.policies.sentences import Sentence, Value, split_sentences, states
 # names, whether the value asked for is stated, place among the hits, age.
 WEIGHTS: dict[str, float] = {
     "own": 1.65,
-    "near": 1.44,
-    "mail": 1.12,
-    "names": 1.19,
+    "near": 1.42,
+    "mail": 1.09,
+    "names": 1.17,
     "stated": 1.56,
     "not_stated": -1.56,
-    "rank": -1.19,
-    "newest": 2.2,
-    "quoted": -0.12,
-    "question": -0.53,
+    "rank": -1.16,
+    "newest": 2.21,
+    "quoted": -0.13,
+    "question": -0.52,
     "short": -1.93,
 }
 
