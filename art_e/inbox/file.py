@@ -9,6 +9,7 @@ the network is off. Knows nothing of models; `Inbox` does the searching.
 import datetime as dt
 import json
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +18,12 @@ import duckdb
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.schema import SCHEMA_VERSION
+from art_e.inbox.slice import Slice
 from art_e.inbox.tokenizer import TOKENIZER
+from art_e.inbox.vocabulary import Vocabulary
+
+# Mail of addresses searched before that is kept in memory; the least recently used goes first.
+CACHE_BYTES = 512_000_000
 
 
 class InboxSummary(NamedTuple):
@@ -51,6 +57,8 @@ class InboxFile:
                 f"{path} can't be opened as an inbox ({first_line}); rebuild it with: {rebuild}"
             ) from None
         self._local = threading.local()
+        self._vocabulary = Vocabulary(self.execute)
+        self._slices: OrderedDict[int, Slice] = OrderedDict()
         self._lock = threading.Lock()
         try:
             self.meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
@@ -107,7 +115,24 @@ class InboxFile:
         ).fetchone()
         if row is None:
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{self._suggestion(wanted)}")
-        return Inbox(self.execute, row[0], wanted, as_of)
+        return Inbox(self.execute, self._slice(row[0]), self._vocabulary, wanted, as_of)
+
+    def _slice(self, address_id: int) -> Slice:
+        """The address's mail, shared by all its open inboxes while it is among the last used."""
+        with self._lock:
+            mail = self._slices.pop(address_id, None)
+        # Read outside the lock; two threads that come at once both read, and one is kept.
+        mail = mail or Slice(self.execute, address_id)
+        with self._lock:
+            mail = self._slices.setdefault(address_id, mail)
+            while len(self._slices) > 1 and self.cached_bytes > CACHE_BYTES:
+                self._slices.popitem(last=False)
+        return mail
+
+    @property
+    def cached_bytes(self) -> int:
+        """About what the shared mail in memory takes; inboxes still open may hold more."""
+        return sum(mail.nbytes for mail in self._slices.values())
 
     def owners(self) -> list[str]:
         """Addresses that mail was imported for (`--owner`)."""

@@ -1,7 +1,8 @@
 """The piece of a mail that shows why it was found. Knows nothing of ranking or storage."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from art_e.inbox.tokenizer import fold, stems
 
@@ -10,6 +11,9 @@ SNIPPET_CHARS = 200
 # A snippet is looked for in this much of a body: enough for any mail people write,
 # and a bound on what a hostile one costs.
 SEARCHED_CHARS = 50_000
+
+
+_WORD = re.compile(r"[^\W_]+")
 
 
 class _CharacterFolds(dict[int, str]):
@@ -28,16 +32,7 @@ class SnippetFinder:
     """Cuts snippets for one search: the stretch with the most distinct wanted stems."""
 
     def __init__(self, wanted: Iterable[str]) -> None:
-        self._wanted = frozenset(wanted)
-        # A Snowball stem differs from the start of its words in the last letter at most
-        # ("happi" of "happy", "age" of "aging"), so words can be looked for by that start.
-        # ("dying" and its like are exceptions, and not shown.)
-        starts = {
-            re.escape(stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem)
-            for stem in self._wanted
-        }
-        pattern = rf"(?<![^\W_])(?:{'|'.join(sorted(starts))})[^\W_]*"
-        self._pattern = re.compile(pattern, re.IGNORECASE) if starts else None
+        self._stems = frozenset(wanted)
 
     def cut(self, body: str) -> str:
         """At most about `SNIPPET_CHARS` characters of `body` on one line, "..." where cut."""
@@ -51,16 +46,13 @@ class SnippetFinder:
         return f"{'...' if start else ''}{text}{'...' if end < len(body) else ''}"
 
     def _best_start(self, body: str) -> int:
-        if self._pattern is None:
+        if len(body) <= SNIPPET_CHARS or not self._stems:
             return 0
         text = body[:SEARCHED_CHARS]
-        if not text.isascii():
-            text = text.translate(_FOLDED)
-        found = [
-            (match.start(), stems([match.group().lower()])[0])
-            for match in self._pattern.finditer(text)
-        ]
-        found = [(position, stem) for position, stem in found if stem in self._wanted]
+        text = text.lower() if text.isascii() else text.translate(_FOLDED)
+        found = sorted(
+            (position, stem) for stem in self._stems for position in _occurrences(text, stem)
+        )
         best, best_count, first = 0, 0, 0
         for last, (position, _) in enumerate(found):
             while position - found[first][0] > SNIPPET_CHARS * 2 // 3:
@@ -68,5 +60,27 @@ class SnippetFinder:
             count = len({stem for _, stem in found[first : last + 1]})
             if count > best_count:
                 best, best_count = found[first][0], count
-        # A little of what stands before the first word, and all of a short body.
-        return 0 if len(body) <= SNIPPET_CHARS else max(0, best - SNIPPET_CHARS // 6)
+        # A little of what stands before the first word.
+        return max(0, best - SNIPPET_CHARS // 6)
+
+
+def _occurrences(text: str, stem: str) -> Iterator[int]:
+    """Where words of this stem begin in folded `text`.
+
+    A Snowball stem differs from the start of its words in the last letter at most
+    ("happi" of "happy", "age" of "aging"); "dying" and its like are exceptions, and
+    not found.
+    """
+    start = stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem
+    position = text.find(start)
+    while position >= 0:
+        if position == 0 or not text[position - 1].isalnum():
+            word = _WORD.match(text, position)
+            if word and _stem(word.group()) == stem:
+                yield position
+        position = text.find(start, position + len(start))
+
+
+@lru_cache(65_536)
+def _stem(word: str) -> str:
+    return stems([word])[0]

@@ -1,0 +1,200 @@
+"""All mail of one address, in memory: what every opened `Inbox` over it shares.
+
+A mail's *position* is its place in the slice, oldest first. The first search
+reads from the file what it needs; with the second the whole slice is read, so
+that a single search on the command line stays cheap and the ten-thousandth of
+a training run runs no SQL. May be used from several threads. Knows nothing of
+ranking and of `as_of`.
+"""
+
+import datetime as dt
+import re
+import threading
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from art_e.inbox.mail import Mailbox
+from art_e.inbox.types import Execute, Mask, Numbers
+
+# `Slice.sent` of a mail without a known date; it sorts last.
+UNDATED = np.iinfo(np.int64).max
+
+SEARCHES_IN_SQL = 1
+
+# Masks of address filters that are kept.
+FILTERS_KEPT = 128
+
+# Python's own bytes for the strings and the tuple of one mail, beside their characters.
+_BYTES_A_ROW = 500
+
+_BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
+_BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
+
+_ROW = "message_id, sent_at, from_address, from_name, subject, body"
+
+
+class Postings(NamedTuple):
+    """Where a term occurs: positions, ascending, and how often in each."""
+
+    positions: Numbers
+    frequency: Numbers
+
+
+class Row(NamedTuple):
+    """What a search shows of a mail."""
+
+    message_id: str
+    date: dt.datetime | None
+    sender: Mailbox
+    subject: str
+    body: str
+
+
+class Slice:
+    """The mail that one address sent or received. `nbytes` is about what it holds in memory."""
+
+    def __init__(self, execute: Execute, address_id: int) -> None:
+        self._execute = execute
+        self._address_id = address_id
+        mail = execute(
+            f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent"
+            f" FROM emails WHERE {self._mine} ORDER BY email_id",
+            None,
+        ).fetchnumpy()
+        self.ids: Numbers = np.asarray(mail["email_id"], dtype=np.int64)
+        self.length: Numbers = np.asarray(mail["length"], dtype=np.int64)
+        self.sent: Numbers = np.asarray(mail["sent"], dtype=np.int64)
+        self.nbytes = self.ids.nbytes * 3
+        self.matching = lru_cache(FILTERS_KEPT)(self._matching)
+        self._lock = threading.Lock()
+        self._searches = 0
+        self._rows: list[Row] | None = None
+        self._terms: Numbers = np.empty(0, dtype=np.int64)
+        self._all: Postings = Postings(self._terms, self._terms)
+        self._parties: tuple[Numbers, Mask, Numbers, list[str]] | None = None
+
+    @property
+    def _mine(self) -> str:
+        return (
+            f"email_id IN (SELECT email_id FROM parties WHERE address_id = {int(self._address_id)})"
+        )
+
+    def position(self, email_id: int) -> int | None:
+        """Where the mail is in the slice; None: it is not in it."""
+        position = int(np.searchsorted(self.ids, email_id))
+        inside = position < len(self.ids) and int(self.ids[position]) == email_id
+        return position if inside else None
+
+    def begin_search(self) -> None:
+        """Count a search; the second reads the whole slice."""
+        if self._rows is None:
+            self._searches += 1
+            if self._searches > SEARCHES_IN_SQL:
+                self._read_all()
+
+    def postings(self, term_ids: list[int]) -> list[Postings]:
+        """Where each term occurs in this slice."""
+        if self._rows is None:
+            return self._postings_by_sql(term_ids)
+        wanted = np.asarray(term_ids, dtype=np.int64)
+        starts = np.searchsorted(self._terms, wanted, side="left")
+        ends = np.searchsorted(self._terms, wanted, side="right")
+        return [
+            Postings(self._all.positions[start:end], self._all.frequency[start:end])
+            for start, end in zip(starts, ends, strict=True)
+        ]
+
+    def rows(self, positions: Numbers) -> list[Row]:
+        """The mails at these positions, in their order."""
+        if self._rows is not None:
+            return [self._rows[position] for position in positions]
+        if not len(positions):
+            return []
+        ids = self.ids[positions].tolist()
+        found = self._execute(
+            f"SELECT email_id, {_ROW} FROM emails WHERE email_id IN ({', '.join(map(str, ids))})",
+            None,
+        ).fetchall()
+        by_id = {row[0]: _row(row[1:]) for row in found}
+        return [by_id[each] for each in ids]
+
+    def _postings_by_sql(self, term_ids: list[int]) -> list[Postings]:
+        if not term_ids:
+            return []
+        found = self._execute(
+            "SELECT term_id, email_id, frequency FROM postings"
+            f" WHERE term_id IN ({', '.join(str(int(each)) for each in term_ids)})"
+            " ORDER BY email_id",
+            None,
+        ).fetchnumpy()
+        terms, emails = np.asarray(found["term_id"]), np.asarray(found["email_id"])
+        frequency = np.asarray(found["frequency"], dtype=np.int64)
+        positions = np.searchsorted(self.ids, emails)
+        inside = positions < len(self.ids)
+        inside[inside] = self.ids[positions[inside]] == emails[inside]
+        chosen = [inside & (terms == term_id) for term_id in term_ids]
+        return [Postings(positions[each], frequency[each]) for each in chosen]
+
+    def _read_all(self) -> None:
+        with self._lock:
+            if self._rows is not None:
+                return
+            found = self._execute(
+                "SELECT term_id, email_id, frequency FROM postings"
+                f" WHERE {self._mine} ORDER BY term_id, email_id",
+                None,
+            ).fetchnumpy()
+            positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
+            self._terms = np.asarray(found["term_id"], dtype=np.int64)
+            self._all = Postings(positions, np.asarray(found["frequency"], dtype=np.int64))
+            rows = self._execute(
+                f"SELECT {_ROW} FROM emails WHERE {self._mine} ORDER BY email_id", None
+            ).fetchall()
+            self.nbytes += 3 * self._terms.nbytes + sum(
+                len(row[-1]) + len(row[-2]) + _BYTES_A_ROW for row in rows
+            )
+            self._rows = [_row(row) for row in rows]  # last: it says that all is read
+
+    def _matching(self, wanted: str, role: Literal["from", "to"]) -> Mask:
+        """Which mails have a sender, or a recipient (To, Cc, Bcc), that the filter matches.
+
+        The rule is that of the macro `address_matches`.
+        """
+        bracketed = _BRACKETED.search(wanted.lower())
+        parts = _BETWEEN_PARTS.split(bracketed[1] if bracketed else wanted.lower())
+        parts = [part for part in parts if part]
+        positions, is_sender, places, addresses = self._read_parties()
+        fits = np.asarray(
+            [bool(parts) and all(part in each for part in parts) for each in addresses], np.bool_
+        )
+        mask = np.zeros(len(self.ids), dtype=np.bool_)
+        if len(addresses):
+            mask[positions[fits[places] & (is_sender == (role == "from"))]] = True
+        return mask
+
+    def _read_parties(self) -> tuple[Numbers, Mask, Numbers, list[str]]:
+        """Position, whether the sender, and place in the list of addresses, of every party."""
+        if self._parties is None:
+            found = self._execute(
+                "SELECT email_id, role = 'from' AS is_sender, address_id FROM parties"
+                f" WHERE role <> 'owner' AND {self._mine}",
+                None,
+            ).fetchnumpy()
+            address_ids, places = np.unique(np.asarray(found["address_id"]), return_inverse=True)
+            listed = ", ".join(map(str, address_ids.tolist())) or "NULL"
+            rows = self._execute(
+                "SELECT address || ' ' || names FROM addresses"
+                f" WHERE address_id IN ({listed}) ORDER BY address_id",
+                None,
+            ).fetchall()
+            positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
+            is_sender = np.asarray(found["is_sender"], dtype=np.bool_)
+            self._parties = positions, is_sender, places, [each for (each,) in rows]
+        return self._parties
+
+
+def _row(row: tuple[Any, ...]) -> Row:
+    message_id, date, address, name, subject, body = row
+    return Row(message_id, date, Mailbox(address, name), subject, body)
