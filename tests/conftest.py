@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest import IngestReport, Source, ingest
@@ -12,6 +13,10 @@ from data_pipeline.rules import default_rules
 from data_pipeline.sources.open import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.mails import make_inbox, real_data
+
+# How long a thing takes is for the benchmarks, not for tests on a busy machine.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 class RealInbox(NamedTuple):

@@ -108,13 +108,13 @@ class Inbox:
 
     def read(self, message_id: str) -> Email | None:
         """The mail with this id, or of which it is a dropped copy; None: not in this inbox."""
-        email_id = self._email_id(message_id)
-        if email_id is None:
+        position = self._position(message_id)
+        if position is None:
             return None
         row = self._execute(
             "SELECT message_id, sent_at, from_address, from_name, to_recipients, cc_recipients,"
             " bcc_recipients, subject, body FROM emails WHERE email_id = ?",
-            [email_id],
+            [int(self._mail.ids[position])],
         ).fetchone()
         if row is None:
             return None
@@ -126,29 +126,17 @@ class Inbox:
 
     def canonical_id(self, message_id: str) -> str | None:
         """The id under which this inbox stores the mail; None: it is not in this inbox."""
-        email_id = self._email_id(message_id)
-        if email_id is None:
+        position = self._position(message_id)
+        if position is None:
             return None
-        row = self._execute(
-            "SELECT message_id FROM emails WHERE email_id = ?", [email_id]
-        ).fetchone()
-        return None if row is None else str(row[0])
+        return self._mail.rows(np.asarray([position]))[0].message_id
 
-    def _email_id(self, message_id: str) -> int | None:
+    def _position(self, message_id: str) -> int | None:
         wanted = message_id.strip()
         if not wanted.startswith("<"):
             wanted = f"<{wanted}>"
-        found = self._execute(
-            "SELECT email_id FROM (SELECT email_id, 0 AS preference FROM emails"
-            " WHERE message_id = ? UNION ALL SELECT email_id, 1 FROM aliases"
-            " WHERE message_id = ?) ORDER BY preference, email_id",
-            [wanted, wanted],
-        ).fetchall()
-        return next((email_id for (email_id,) in found if self._holds(email_id)), None)
-
-    def _holds(self, email_id: int) -> bool:
-        position = self._mail.position(email_id)
-        return position is not None and position < self._size
+        found = self._mail.positions_of(wanted)
+        return next((position for position in found if position < self._size), None)
 
     def _scored(self, term_ids: list[int]) -> dict[int, tuple[Numbers, Numbers]]:
         """Positions in this inbox and points there, of each term."""

@@ -73,6 +73,7 @@ class Slice:
         self._rows: list[Row] | None = None
         self._terms: Numbers = np.empty(0, dtype=np.int64)
         self._all: Postings = Postings(self._terms, self._terms)
+        self._by_message_id: dict[str, list[int]] = {}
         self._parties: tuple[Numbers, Mask, Numbers, list[str]] | None = None
 
     @property
@@ -81,11 +82,22 @@ class Slice:
             f"email_id IN (SELECT email_id FROM parties WHERE address_id = {int(self._address_id)})"
         )
 
-    def position(self, email_id: int) -> int | None:
-        """Where the mail is in the slice; None: it is not in it."""
-        position = int(np.searchsorted(self.ids, email_id))
-        inside = position < len(self.ids) and int(self.ids[position]) == email_id
-        return position if inside else None
+    def positions_of(self, message_id: str) -> list[int]:
+        """Where the mails are that have this id: first its own, then those it is a copy of."""
+        if self._rows is not None:
+            return self._by_message_id.get(message_id, [])
+        found = self._execute(
+            "SELECT email_id FROM (SELECT email_id, 0 AS preference FROM emails"
+            " WHERE message_id = ? UNION ALL SELECT email_id, 1 FROM aliases"
+            " WHERE message_id = ?) ORDER BY preference, email_id",
+            [message_id, message_id],
+        ).fetchall()
+        positions = [int(np.searchsorted(self.ids, email_id)) for (email_id,) in found]
+        return [
+            position
+            for position, (email_id,) in zip(positions, found, strict=True)
+            if position < len(self.ids) and int(self.ids[position]) == email_id
+        ]
 
     def begin_search(self) -> None:
         """Count a search; the second reads the whole slice."""
@@ -152,10 +164,23 @@ class Slice:
             rows = self._execute(
                 f"SELECT {_ROW} FROM emails WHERE {self._mine} ORDER BY email_id", None
             ).fetchall()
+            self._by_message_id = self._read_message_ids(rows)
             self.nbytes += 3 * self._terms.nbytes + sum(
                 len(row[-1]) + len(row[-2]) + _BYTES_A_ROW for row in rows
             )
             self._rows = [_row(row) for row in rows]  # last: it says that all is read
+
+    def _read_message_ids(self, rows: list[tuple[Any, ...]]) -> dict[str, list[int]]:
+        found = {row[0]: [position] for position, row in enumerate(rows)}
+        aliases = self._execute(
+            f"SELECT DISTINCT message_id, email_id FROM aliases WHERE {self._mine}"
+            " ORDER BY email_id",
+            None,
+        ).fetchall()
+        for message_id, email_id in aliases:
+            position = int(np.searchsorted(self.ids, email_id))
+            found.setdefault(message_id, []).append(position)
+        return found
 
     def _matching(self, wanted: str, role: Literal["from", "to"]) -> Mask:
         """Which mails have a sender, or a recipient (To, Cc, Bcc), that the filter matches.
