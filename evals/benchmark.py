@@ -21,6 +21,19 @@ from evals.judge import OfflineJudge
 from evals.metrics import Scored, model_metrics
 
 
+def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
+    """Raise `UserError` where a question has no gold answer, or an inbox that the file lacks."""
+    unlabelled = [
+        each.id
+        for each in questions
+        if each.answerable is None or (each.answerable and each.answer is None)
+    ]
+    if unlabelled:
+        raise UserError(f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}")
+    for address in dict.fromkeys(each.inbox_address for each in questions):
+        inbox_file.open_inbox(address)
+
+
 def run_benchmark(
     questions: Sequence[Question],
     policies: Sequence[Policy],
@@ -33,18 +46,9 @@ def run_benchmark(
 ) -> dict[str, Any]:
     """Ask every policy every question; the metrics, which `run` then holds too.
 
-    The form is `{"judge", "models": {name: figures}}`. Raises `UserError` where a
-    question has no gold answer, or an inbox that the file does not hold.
+    The form is `{"judge", "models": {name: figures}}`. The questions are those that
+    `check_questions` lets pass.
     """
-    unlabelled = [
-        each.id
-        for each in questions
-        if each.answerable is None or (each.answerable and each.answer is None)
-    ]
-    if unlabelled:
-        raise UserError(f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}")
-    for address in dict.fromkeys(each.inbox_address for each in questions):
-        inbox_file.open_inbox(address)
     models: dict[str, Any] = {}
     with run.log() as log:
         for policy in policies:

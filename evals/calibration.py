@@ -101,12 +101,20 @@ def fit_weights(found: Sequence[Example]) -> Matrix:
 
 
 def choose_threshold(found: Sequence[Example], weights: Matrix) -> Threshold:
-    """The score at which the best sentence is as likely right as wrong (Platt scaling)."""
+    """The score at which the best sentence is as likely right as wrong (Platt scaling).
+
+    Raises `UserError` where the questions can't tell.
+    """
     firsts = [int(np.argmax(each.features @ weights)) for each in found]
     best = np.asarray(
         [each.features[first] @ weights for each, first in zip(found, firsts, strict=True)]
     )
     right = np.asarray([each.right[first] for each, first in zip(found, firsts, strict=True)])
+    if right.all() or not right.any():
+        raise UserError(
+            "the best sentences are not right for some validation questions and wrong for"
+            " others: more worlds are needed"
+        )
 
     def loss(line: Matrix) -> float:
         log_odds = line[0] + line[1] * (best - best.mean())

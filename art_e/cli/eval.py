@@ -42,15 +42,16 @@ def run(
     from art_e.policies.choose import choose_policy
     from art_e.question import SPLITS, load_questions
     from art_e.runs import start_run
-    from evals.benchmark import run_benchmark
+    from evals.benchmark import check_questions, run_benchmark
     from evals.judge import OfflineJudge
 
     chosen_split = next((each for each in SPLITS if each == split), None)
     if split is not None and chosen_split is None:
         raise UserError(f"no split {split!r}; there are {', '.join(SPLITS)}")
-    policies = [choose_policy(model) for model in models]
+    policies = [choose_policy(model) for model in dict.fromkeys(models)]
     asked = load_questions(questions, chosen_split)[:limit]
     with InboxFile(chosen_db(db)) as inbox_file:
+        check_questions(asked, inbox_file)
         config = {
             "models": models,
             "questions": questions,

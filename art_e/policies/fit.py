@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from art_e.inbox.mail import format_date
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
 from art_e.policies.sentences import Sentence, Value, split_sentences, states
 
@@ -31,6 +32,9 @@ WEIGHTS: dict[str, float] = {
 }
 
 _SHORT_WORDS = 4
+
+# The date of a mail that has none, as observations spell it.
+UNDATED = format_date(None)
 
 # Words about the question, not about what is asked for.
 _IDLE = STOP_WORDS | set(
@@ -94,11 +98,17 @@ def name_stems(question: str) -> frozenset[str]:
 
 
 def candidates(question: str, mails: list[ReadMail]) -> list[Candidate]:
-    """Every sentence of `mails` with its score, in reading order."""
+    """Every sentence of `mails` with its score, in reading order.
+
+    None where `question` has no words: everything would fit it.
+    """
     wanted = frozenset(stems(informative_words(question)))
+    if not wanted:
+        return []
     names = name_stems(question) & wanted
     value = asked_value(question)
-    dates = sorted({mail.date for mail in mails})
+    # A mail without a date is not taken for a new one.
+    dates = sorted({mail.date for mail in mails}, key=lambda date: (date != UNDATED, date))
     found = []
     for mail in mails:
         frame = _held(f"{mail.subject} {mail.sender}", wanted)
@@ -132,9 +142,11 @@ def _states(sentence: Sentence, value: Value | None, question: str) -> bool | No
     if value is None:
         return None
     text = sentence.text
-    # What the question says itself is not what it asks for.
+    # What the question says itself is not what it asks for; as a part of another word or
+    # number it is something else.
     for name in re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question):
-        text = text.replace(name, " ")
+        whole = rf"(?<![\w$€£])(?<!\d[,.:/-]){re.escape(name)}(?!\w|[,.:/-]\d)"
+        text = re.sub(whole, " ", text)
     return states(text, value)
 
 

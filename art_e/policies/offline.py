@@ -59,7 +59,7 @@ class OfflinePolicy:
                 turn, [("search_emails", {"keywords": keywords, "max_results": MAX_RESULTS})]
             )
         unread = [hit["message_id"] for hit in _hits(messages)][READ_AT_ONCE * (turn - 1) :]
-        if turn <= READING_TURNS and unread:
+        if turn <= READING_TURNS and unread and not _is_last_turn(messages):
             return _calls(
                 turn, [("read_email", {"message_id": each}) for each in unread[:READ_AT_ONCE]]
             )
@@ -125,6 +125,11 @@ def _counted(messages: list[ChatMessage]) -> list[str]:
 
 def _question(messages: list[ChatMessage]) -> str:
     return str(next(each["content"] for each in messages if each["role"] == "user"))
+
+
+def _is_last_turn(messages: list[ChatMessage]) -> bool:
+    """Whether the episode says so: in a line below the JSON, where no mail's text can stand."""
+    return "\n" in messages[-1]["content"]
 
 
 def _observations(messages: list[ChatMessage]) -> list[dict[str, Any]]:

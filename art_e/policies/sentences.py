@@ -39,7 +39,9 @@ _PATTERNS: dict[Value, re.Pattern[str]] = {
     ),
     "contact": re.compile(r"[\w.+-]+@[\w-]+\.\w|\(?\b\d{3}\)?[ .-]+\d{3}[ .-]\d{4}\b|\bx\d{4,5}\b"),
     "person": re.compile(r"\b[A-Z][\w'’-]+(?: [A-Z]\.?)? [A-Z][\w'’-]+|(?<=[\w,] )[A-Z][a-z]+\b"),
-    "code": re.compile(r"#\s?\d|\b(?=\w*\d)(?=\w*[A-Z])[A-Z\d][\w-]{2,}\b|\b\d[\d-]{4,}\b"),
+    "code": re.compile(
+        r"#\s?\d|\b(?=\w*\d)(?=\w*[A-Z])[A-Z\d][\w-]{2,}\b|\b\d[\d-]{4,}\b|\b[A-Z]{1,6}-\d{2,}\b"
+    ),
     "place": re.compile(
         r"\b(?:in|at|to|from|room|near|floor)\s+(?:the\s+)?(?:[A-Z]|\d)|\b[Rr]oom\s+\w+|\b[A-Z]{2,}\d+"
     ),
@@ -70,7 +72,9 @@ def split_sentences(body: str) -> list[Sentence]:
     """The sentences of `body` in order; list items and short lines stand for themselves."""
     found: list[Sentence] = []
     paragraph: list[str] = []
-    depth = depth_below = 0
+    depth = 0
+    # For each mark of quoted mail above ("Original Message"), the ">" before it.
+    marks: list[int] = []
 
     def close() -> None:
         if paragraph:
@@ -81,10 +85,14 @@ def split_sentences(body: str) -> list[Sentence]:
     for raw in body[:MAX_CHARS].splitlines():
         quote = _QUOTE.match(raw)
         line = raw[quote.end() :] if quote else raw
-        level = depth_below + (quote.group().count(">") if quote else 0)
+        quotes = quote.group().count(">") if quote else 0
+        if line.strip():
+            # What is quoted less than a mark does not stand below it.
+            marks = [each for each in marks if each <= quotes]
+        level = len(marks) + quotes
         framed = _FRAME.match(line)
         if framed and ("original message" in line.lower() or "forwarded" in line.lower()):
-            depth_below += 1
+            marks.append(quotes)
         if level != depth or framed or not line.strip() or _BULLET.match(line):
             close()
             depth = level

@@ -15,7 +15,7 @@ from art_e.policies.base import PolicyError, PolicyStep, Usage
 from art_e.question import Kind, Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import read_trajectories
-from evals.benchmark import run_benchmark
+from evals.benchmark import check_questions, run_benchmark
 from evals.judge import OfflineJudge
 from evals.metrics import Scored
 from tests import episodes
@@ -197,17 +197,16 @@ def test_models_are_measured_apart(inbox_file: InboxFile, run: Run) -> None:
         Question("own", "Why?", episodes.BOB, answerable=True),
     ],
 )
-def test_a_question_without_an_answer_is_refused_first(
-    inbox_file: InboxFile, run: Run, bad: Question
-) -> None:
+def test_a_question_without_an_answer_is_refused(inbox_file: InboxFile, bad: Question) -> None:
     with pytest.raises(UserError, match="1 questions have no answer, such as 'own'"):
-        ask(inbox_file, run, [*QUESTIONS, bad], Rehearsed("rehearsed", None))
-    assert not run.trajectories.exists()
-    assert not run.complete
+        check_questions([*QUESTIONS, bad], inbox_file)
 
 
-def test_an_inbox_that_is_not_there_is_refused_first(inbox_file: InboxFile, run: Run) -> None:
+def test_an_inbox_that_is_not_there_is_refused(inbox_file: InboxFile) -> None:
     bad = Question("q", "Why?", "bop@test.example", answer="So.", answerable=True)
     with pytest.raises(UserError, match=episodes.BOB):
-        ask(inbox_file, run, [*QUESTIONS, bad], Rehearsed("rehearsed", None))
-    assert not run.trajectories.exists()
+        check_questions([*QUESTIONS, bad], inbox_file)
+
+
+def test_questions_that_can_be_asked_pass(inbox_file: InboxFile) -> None:
+    check_questions(QUESTIONS, inbox_file)

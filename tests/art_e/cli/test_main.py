@@ -10,7 +10,7 @@ from tests.art_e.cli.conftest import ANN, Run, the_error
 
 COMMANDS = [
     ["demo"], ["ingest"], ["inboxes"], ["search"], ["read"], ["ask"], ["runs", "list"],
-    ["runs", "show"], ["doctor"],
+    ["runs", "show"], ["doctor"], ["eval", "run"],
 ]  # fmt: skip
 HEAVY = (
     "duckdb",
