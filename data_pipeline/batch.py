@@ -7,14 +7,15 @@ the file's. Knows nothing of the database.
 
 import hashlib
 import itertools
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
@@ -25,6 +26,11 @@ from data_pipeline.records import MailFields, ParsedEmail, RawMessage, Rejected
 ROLES = ("to", "cc", "bcc")
 
 DIGEST_BYTES = 16
+
+# What `words` makes of each ASCII character: itself in lower case, or a gap between words.
+_SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
+
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,8 @@ def variant_message_id(message_id: str, digest: str) -> str:
 
 def header_message_id(message_id: str, digest: str) -> str:
     """The id that the mail itself has: the reverse of `variant_message_id`."""
-    match = re.fullmatch(rf"<{digest[:12]}\+(.*)>", message_id)
-    return message_id if match is None else f"<{match[1]}>"
+    prefix = f"<{digest[:12]}+"
+    return "<" + message_id[len(prefix) :] if message_id.startswith(prefix) else message_id
 
 
 def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
@@ -152,26 +158,16 @@ def _tables(kept: list[_Kept], skipped: list[tuple[str, str, str, str]]) -> Batc
             "any_id": pa.array([each.any_id for each in kept], pa.bool_()),
         }
     )
-    recipients = [
-        (row, mailbox.address, mailbox.name, role, position)
-        for row, email in enumerate(emails)
-        for role, listed in enumerate((email.to, email.cc, email.bcc))
-        for position, mailbox in enumerate(listed)
-    ]
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
     return Batch(
         mails,
-        _table(
-            recipients,
-            [
-                ("row", pa.int32()),
-                ("address", pa.string()),
-                ("name", pa.string()),
-                ("role", pa.int8()),
-                ("position", pa.int32()),
-            ],
+        _recipients(emails),
+        pa.table(
+            {
+                "row": pa.array([row for row, _ in owners], pa.int32()),
+                "address": pa.array([owner for _, owner in owners], pa.string()),
+            }
         ),
-        _table(owners, [("row", pa.int32()), ("address", pa.string())]),
         postings,
         stem_list,
         word_table,
@@ -179,45 +175,54 @@ def _tables(kept: list[_Kept], skipped: list[tuple[str, str, str, str]]) -> Batc
     )
 
 
-def _table(rows: Sequence[tuple[object, ...]], columns: list[tuple[str, pa.DataType]]) -> pa.Table:
-    by_column = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
+def _recipients(emails: list[ParsedEmail]) -> pa.Table:
+    lists = [listed for email in emails for listed in (email.to, email.cc, email.bcc)]
+    sizes = np.fromiter(map(len, lists), dtype=np.int32, count=len(lists))
+    list_numbers = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)
+    starts = np.cumsum(sizes) - sizes
+    mailboxes = list(itertools.chain.from_iterable(lists))
     return pa.table(
         {
-            name: pa.array(values, kind)
-            for (name, kind), values in zip(columns, by_column, strict=True)
+            "row": list_numbers // len(ROLES),
+            "address": pa.array([mailbox.address for mailbox in mailboxes], pa.string()),
+            "name": pa.array([mailbox.name for mailbox in mailboxes], pa.string()),
+            "role": (list_numbers % len(ROLES)).astype(np.int8),
+            "position": (np.arange(len(mailboxes)) - starts[list_numbers]).astype(np.int32),
         }
     )
 
 
-def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, list[int], list[str], pa.Table]:
+def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.Table]:
     """Postings, indexed words of each mail, stems, and the words of subjects and bodies."""
-    vocabulary: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-    word_ids: list[int] = []
-    rows: list[int] = []
-    lengths = [0] * len(emails)
+    texts = [text for email in emails for text in (email.subject, email.body)]
+    texts += [sender_text(email.sender.name, email.sender.address) for email in emails]
+    numbers = np.arange(len(emails))
+    row_of_text = np.concatenate((np.repeat(numbers, 2), numbers))
+    times_of_text = np.ones(len(texts), dtype=np.int64)
+    times_of_text[: 2 * len(emails) : 2] = SUBJECT_WEIGHT
 
-    def add(row: int, text: str, times: int = 1) -> None:
-        found = [word for word in words(text) if len(word) <= MAX_WORD_CHARS]
-        numbers = list(map(vocabulary.__getitem__, found)) * times
-        word_ids.extend(numbers)
-        rows.extend(itertools.repeat(row, len(numbers)))
-        lengths[row] += len(numbers)
+    found = pc.ascii_split_whitespace(pa.array(map(_spaced, texts), pa.large_string()))
+    words_of_text = np.diff(found.offsets.to_numpy())
+    encoded = found.flatten().dictionary_encode()
+    word_ids = encoded.indices.to_numpy()
+    # Arrow finds an empty word around leading and trailing blanks.
+    all_surfaces = encoded.dictionary.to_pylist()
+    is_word = np.fromiter((0 < len(word) <= MAX_WORD_CHARS for word in all_surfaces), dtype=bool)
+    surfaces = list(itertools.compress(all_surfaces, is_word))
+    in_content = word_ids[: words_of_text[: 2 * len(emails)].sum()].max(initial=-1) + 1
+    content_words = int(is_word[:in_content].sum())
 
-    for row, email in enumerate(emails):
-        add(row, email.subject, SUBJECT_WEIGHT)
-        add(row, email.body)
-    content_words = len(vocabulary)
-    for row, email in enumerate(emails):
-        add(row, sender_text(email.sender.name, email.sender.address))
-
-    surfaces = list(vocabulary)
     stem_numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
     stem_of = np.fromiter(
         map(stem_numbers.__getitem__, stems(surfaces)), dtype=np.int64, count=len(surfaces)
     )
+    stem_of_all = np.zeros(len(all_surfaces), dtype=np.int64)
+    stem_of_all[is_word] = stem_of
     stem_count = max(len(stem_numbers), 1)
-    keys = np.asarray(rows, dtype=np.int64) * stem_count
-    keys += stem_of[np.asarray(word_ids, dtype=np.int64)]
+    times = np.repeat(times_of_text, words_of_text)
+    times *= is_word[word_ids]
+    rows = np.repeat(np.repeat(row_of_text, words_of_text), times)
+    keys = rows * stem_count + np.repeat(stem_of_all[word_ids], times)
     pairs, frequency = np.unique(keys, return_counts=True)
     postings = pa.table(
         {
@@ -232,7 +237,13 @@ def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, list[int], list[str], p
             "term": stem_of[:content_words].astype(np.int32),
         }
     )
+    lengths = np.bincount(rows, minlength=len(emails))
     return postings, lengths, list(stem_numbers), word_table
+
+
+def _spaced(text: str) -> str:
+    """The words of `text` with white space around them, and nothing else."""
+    return text.translate(_SPACED) if text.isascii() else " ".join(words(text))
 
 
 def sender_text(name: str, address: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from art_e.inbox.mail import Mailbox
 from data_pipeline.mail_headers import decode_words
-from data_pipeline.mail_text import one_line
+from data_pipeline.mail_text import cached_if_short, one_line
 
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
 _BARE_ITEM = re.compile(rf"\s*({_PLAIN})\s*")
@@ -60,15 +60,20 @@ def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
 
     `directory_name` (Enron's X-From) gives the name where From has none.
     """
+    sender = _first_mailbox(value)
+    if sender.name or not directory_name:
+        return sender
+    return Mailbox(sender.address, readable_name(directory_name))
+
+
+@cached_if_short
+def _first_mailbox(value: str) -> Mailbox:
     named = _SENDER.fullmatch(value)
     if named and '"' not in named[1]:
         first = [_mailbox(named[1], named[2])]
     else:
         first = mailboxes([value])[:1]
-    sender = first[0] if first else Mailbox("", _clean_name(value.partition("<")[0] or value))
-    if sender.name or not directory_name:
-        return sender
-    return Mailbox(sender.address, readable_name(directory_name))
+    return first[0] if first else Mailbox("", _clean_name(value.partition("<")[0] or value))
 
 
 def recipients(to: Iterable[Mailbox], cc: Iterable[Mailbox], bcc: Iterable[Mailbox]) -> Recipients:
@@ -85,6 +90,7 @@ def recipients(to: Iterable[Mailbox], cc: Iterable[Mailbox], bcc: Iterable[Mailb
     return Recipients(*roles)
 
 
+@cached_if_short
 def readable_name(directory_name: str) -> str:
     """The name in an X-From header: without address, directory path and quotes."""
     name = decode_words(directory_name).partition("<")[0][:_LONGEST_NAME]
@@ -96,17 +102,27 @@ def readable_name(directory_name: str) -> str:
 
 def _simple_list(value: str) -> list[Mailbox]:
     """A list that needs no grammar: `a@x, b@y` or `Name <a@x>, ...`; [] if it isn't one."""
-    if _NEEDS_GRAMMAR.search(value):
-        return []
     found: list[Mailbox] = []
     for item in value.split(","):
-        if bare := _BARE_ITEM.fullmatch(item):
-            found.append(_mailbox("", bare[1]))
-        elif named := _NAMED_ITEM.fullmatch(item):
-            found.append(_mailbox(named[1], named[2]))
-        elif "@" in item:
+        boxes = _simple_item(item)
+        if boxes is None:
             return []
-    return [box for box in found if box.address]
+        found += boxes
+    return found
+
+
+@cached_if_short
+def _simple_item(item: str) -> tuple[Mailbox, ...] | None:
+    """The mailbox of an entry of a list, if it has one; None where it needs the grammar."""
+    if _NEEDS_GRAMMAR.search(item):
+        return None
+    if bare := _BARE_ITEM.fullmatch(item):
+        box = _mailbox("", bare[1])
+    elif named := _NAMED_ITEM.fullmatch(item):
+        box = _mailbox(named[1], named[2])
+    else:
+        return None if "@" in item else ()
+    return (box,) if box.address else ()
 
 
 def _grammar_list(value: str) -> list[Mailbox]:

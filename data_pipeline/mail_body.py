@@ -15,7 +15,6 @@ from data_pipeline.mail_text import decode_bytes, tidy, without_stray_quoted_pri
 DEEPEST_PART = 20
 
 _LONGEST_NAME = 200
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 Part: TypeAlias = "Message[str, str]"
 
@@ -36,6 +35,12 @@ def message_body(message: Part) -> str:
     content = _leaf(message, kind) if _is_text(message, kind) else _content(message, kind, 0)
     tail = ["\n".join(content.attachments)] if content.attachments else []
     return "\n\n".join(content.texts + tail).strip("\n")
+
+
+def leaf_text(data: bytes, kind: PartType) -> str:
+    """The readable text of a part's bytes, its transfer encoding undone."""
+    text = decode_bytes(data, kind.charset)
+    return tidy(html_to_text(text)) if kind.is_html else plain_text(text)
 
 
 def plain_text(text: str) -> str:
@@ -71,8 +76,7 @@ def _joined(part: Part, kind: PartType, depth: int) -> Content:
 def _leaf(part: Part, kind: PartType) -> Content:
     """The text of a text part. A multipart that has no parts is read as text, too."""
     data = part.get_payload(decode=True)
-    text = decode_bytes(data if isinstance(data, bytes) else b"", kind.charset)
-    text = tidy(html_to_text(text)) if kind.kind in _HTML_TYPES else plain_text(text)
+    text = leaf_text(data if isinstance(data, bytes) else b"", kind)
     return Content([text] if text else [], [])
 
 
@@ -95,7 +99,7 @@ def _best_alternative(contents: Sequence[tuple[PartType, Content]]) -> list[str]
         if kind.kind == "text/plain":
             return texts
     for kind, texts in with_text:
-        if kind.kind in _HTML_TYPES or kind.is_container:
+        if kind.is_html or kind.is_container:
             return texts
     return with_text[0][1] if with_text else []
 
@@ -106,9 +110,7 @@ def _children(part: Part) -> list[Part]:
 
 
 def _is_text(part: Part, kind: PartType) -> bool:
-    # A multipart without a boundary comes from the parser as one text.
-    readable = kind.kind.startswith(("text/", "multipart/")) or kind.kind in _HTML_TYPES
-    return readable and not part.is_multipart()
+    return kind.is_text and not part.is_multipart()
 
 
 def _is_attachment(part: Part) -> bool:

@@ -41,6 +41,7 @@ _ENDLESS_PARAMETERS = re.compile(
     rb"^content-(?:type|disposition)[ \t]*:(?:[^\n]|\n[ \t]){20000}", re.IGNORECASE | re.MULTILINE
 )
 _LONGEST_TYPE = 20_000
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 _FOLD = re.compile(r"\r?\n[ \t]*|\r")
 # One encoded word; its text may hold a stray "?" or blanks, as broken mailers write them.
@@ -68,6 +69,17 @@ class PartType(NamedTuple):
         """Whether parts (or a message) may stand inside."""
         return self.kind.startswith(("multipart/", "message/"))
 
+    @property
+    def is_html(self) -> bool:
+        """Whether it is HTML or XHTML."""
+        return self.kind in _HTML_TYPES
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is read as text, unless it has parts."""
+        # A multipart without a boundary comes from the parser as one text.
+        return self.kind.startswith(("text/", "multipart/")) or self.is_html
+
 
 class Headers:
     """Header fields by lower-case name, in the order of the message.
@@ -80,44 +92,66 @@ class Headers:
     __slots__ = ("_values",)
 
     def __init__(self, items: Iterable[tuple[str, str]]) -> None:
-        self._values: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for name, value in items:
-            self._values.setdefault(name.lower(), []).append(value)
+            values.setdefault(name.lower(), []).append(value)
+        self._values = values
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
     def first(self, name: str) -> str:
         """The first value of `name` (lower case), "" if there is none."""
+        return _readable(self.raw(name))
+
+    def raw(self, name: str) -> str:
+        """The first value of `name` (lower case) as the message has it, "" if there is none."""
         values = self._values.get(name)
-        return _readable(values[0]) if values else ""
+        return values[0] if values else ""
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
         return [_readable(value) for value in self._values.get(name, ())]
 
 
+def cut(data: bytes) -> SplitMessage:
+    """`data` cut at its first blank line (LF or CRLF), its header block not mended."""
+    data = _trimmed(data)
+    end = data.find(b"\n\n")
+    crlf_end = data.find(b"\n\r\n", 0, len(data) if end < 0 else end + 1)
+    if crlf_end >= 0:
+        end = crlf_end
+    if end < 0:
+        end = len(data)
+    block = data[:end] + b"\n"
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+    body = data[end + 1 :]
+    return SplitMessage(block, body[2:] if body.startswith(b"\r\n") else body[1:])
+
+
 def split_message(data: bytes) -> SplitMessage:
     """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
-    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-    if b"\n" not in data and b"\r" in data:
-        data = data.replace(b"\r", b"\n")  # the line ends of an old Macintosh
-    ends = [end for end in (data.find(b"\n\n"), data.find(b"\n\r\n")) if end >= 0]
-    end = min(ends, default=len(data))
-    block = (data[:end] + b"\n").replace(b"\r\n", b"\n").replace(b"\r", b" ")
-    body = data[end + 1 :]
-    body = body[2:] if body.startswith(b"\r\n") else body[1:]
+    block, body = cut(data)
     stray = _STRAY_LINE.search(block)
     if stray is None:
         return SplitMessage(block, body)
     if not _FIRST_HEADER.match(block):
-        return SplitMessage(b"", data)
+        return SplitMessage(b"", _trimmed(data))
     mended = _fold_stray_lines(block, stray.start())
     ending = _ENDING_LINE.search(mended)
     if ending is None:
         return SplitMessage(mended, body)
-    cut = ending.start() + 1
-    return SplitMessage(mended[:cut], mended[cut:] + b"\n" + body)
+    cut_at = ending.start() + 1
+    return SplitMessage(mended[:cut_at], mended[cut_at:] + b"\n" + body)
+
+
+def _trimmed(data: bytes) -> bytes:
+    """`data` without byte order mark and blank lines before, with line ends that have LF."""
+    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    if b"\n" not in data and b"\r" in data:
+        data = data.replace(b"\r", b"\n")  # the line ends of an old Macintosh
+    return data
 
 
 def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
@@ -143,11 +177,12 @@ def part_type(part: "Message[str, str]") -> PartType:
     declared = part.get("content-type")
     if declared is None:
         return PartType(part.get_default_type(), "")
-    return _declared_type(str(declared))
+    return declared_type(str(declared))
 
 
 @functools.lru_cache(maxsize=1024)
-def _declared_type(value: str) -> PartType:
+def declared_type(value: str) -> PartType:
+    """What the value of a Content-Type header says."""
     part: Message[str, str] = Message()
     part["Content-Type"] = _readable(value[:_LONGEST_TYPE])
     kind = one_line(part.get_content_type())
@@ -160,7 +195,7 @@ def _declared_type(value: str) -> PartType:
 
 def headers_of(part: "Message[str, str]") -> Headers:
     """The fields of a message or MIME part that `email` has parsed."""
-    return Headers((name, value) for name, value in part.raw_items())
+    return Headers(part.raw_items())
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":

@@ -7,6 +7,8 @@ any bytes in, a string without NUL characters and lone surrogates out.
 import codecs
 import functools
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 # Labels that prove nothing: every mailer of a Western system writes them on
 # whatever it sends, so 8-bit text under them is read as UTF-8 where it is valid
@@ -16,6 +18,8 @@ _UNPROVEN = frozenset({"ascii", "iso8859-1", "cp1252"})
 _ESCAPED_SEVEN_BIT = re.compile(r"iso2022|hz|utf-7")
 # Codecs of Python that are no charset of any mail (and "decode" escapes or domains).
 _NO_CHARSET = frozenset({"unicode-escape", "raw-unicode-escape", "idna", "punycode", "undefined"})
+_CACHED_RESULTS = 8192
+_LONGEST_CACHED = 400  # characters
 _CHARSET_NAME = re.compile(r"[A-Za-z0-9][\w.:+-]{0,39}", re.ASCII)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -27,6 +31,20 @@ _SURE_ESCAPE = re.compile(r"=3D|=20$", re.MULTILINE)
 # What encoders must escape: "=", white space at a line's end, bytes over 127. Other
 # hexadecimal digits after "=" are taken for what they mostly are, parts of URLs.
 _ESCAPES = re.compile(r"=\n|(?:=(?:3D|20|09|[89A-F][0-9A-F]))+")
+
+
+_T = TypeVar("_T")
+
+
+def cached_if_short(function: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Remember what a function makes of short strings; hostile long ones don't fill the memory."""
+    cached = functools.lru_cache(maxsize=_CACHED_RESULTS)(function)
+
+    @functools.wraps(function)
+    def call(text: str) -> _T:
+        return cached(text) if len(text) <= _LONGEST_CACHED else function(text)
+
+    return call
 
 
 @functools.lru_cache(maxsize=1024)
@@ -76,7 +94,9 @@ def scrub(text: str) -> str:
 
 def one_line(text: str) -> str:
     """`text` without control characters, each run of white space one space."""
-    return " ".join(scrub(_CONTROL.sub("", text)).split())
+    if not (text.isascii() and text.isprintable()):
+        text = scrub(_CONTROL.sub("", text))
+    return " ".join(text.split())
 
 
 def tidy(text: str) -> str:

@@ -1,6 +1,7 @@
 """A message made into what the inbox stores: raw bytes in, `ParsedEmail` or `Rejected` out.
 
-    RawMessage -> split_message -> headers, body text -> compose -> ParsedEmail
+    RawMessage -> plain_message, else message_by_email -> headers, body text
+               -> compose -> ParsedEmail
 
 Never an exception: mail is hostile, and what can't be read is rejected with its
 reason. Knows nothing of where messages come from, of filters and of the database.
@@ -26,12 +27,14 @@ from data_pipeline.mail_headers import (
     parse_message_tree,
     split_message,
 )
+from data_pipeline.mail_plain import PlainMessage, plain_message
 from data_pipeline.mail_text import one_line, scrub
 from data_pipeline.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawMessage, Rejected
 
 LONGEST_MESSAGE_ID = 998  # characters, the longest line of RFC 5322
 
 _ESSENTIAL = ("from", "to", "date", "message-id", "subject")
+_USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{LONGEST_MESSAGE_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
 _LONGEST_DETAIL = 200
 
@@ -95,11 +98,16 @@ def _parse_message(raw: RawMessage) -> ParsedEmail | Rejected:
         return Rejected(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
     if not raw.data or raw.data.isspace():
         return Rejected(source, "empty", f"{len(raw.data):,} bytes")
-    tree = parse_message_tree(split_message(raw.data))
-    headers = headers_of(tree)
+    headers, body = plain_message(raw.data) or message_by_email(raw.data)
     if not any(name in headers for name in _ESSENTIAL):
         return Rejected(source, "not-mail", "no From, To, Date, Message-ID or Subject")
-    return compose(source, headers, message_body(tree), raw.envelope_date)
+    return compose(source, headers, body, raw.envelope_date)
+
+
+def message_by_email(data: bytes) -> PlainMessage:
+    """The header fields and the readable body of any message, by the standard library."""
+    tree = parse_message_tree(split_message(data))
+    return PlainMessage(headers_of(tree), message_body(tree))
 
 
 def _from_fields(fields: MailFields) -> ParsedEmail | Rejected:
@@ -141,6 +149,8 @@ def _email(
 
 def _clean_message_id(value: str) -> str:
     """The id in its angle brackets and without white space; "" where there is none to use."""
+    if _USUAL_ID.fullmatch(value):
+        return value
     value = "".join(one_line(value).split())
     bracketed = _BRACKETED.search(value)
     inner = bracketed[1] if bracketed else value.replace("<", "").replace(">", "")
