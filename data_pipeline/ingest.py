@@ -24,7 +24,7 @@ from data_pipeline.build import InboxBuild
 from data_pipeline.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.workers import processed
 
-BATCH_MESSAGES = 400
+BATCH_MESSAGES = 1000
 BATCH_BYTES = 4_000_000
 
 Item = RawMessage | MailFields | StoredMail

@@ -1,130 +1,283 @@
-"""Search in an open inbox against the same search in SQL, in one run.
+"""Search in an open inbox against the reference design, interleaved in one process.
 
-    python -m tests.benchmarks.search [--size 5000] [--queries 200]
+    python -m tests.benchmarks.search [--size 5000]... [--archive PATH] [--queries 200]
 
-Makes a synthetic inbox, draws seeded queries of one to four words of its own
-mail, half of them with a date filter, and times `Inbox.search` (NumPy) and the
-file's `search_inbox` macro (plain SQL) turn by turn. Both must give the same
-mails before either is timed.
+Both hold the same mails and get the same seeded queries. Results are compared
+before anything is timed: `Inbox.search` with the file's SQL macro (same ids in
+the same order), and both with the reference (same set of mails for a word that
+has one form only; every mail of an AND query). Times are medians over rounds,
+each with an inbox opened anew and queries of its own, so that no word is searched
+for twice; memory is that of processes of their own.
 """
 
-import argparse
-import datetime as dt
 import random
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from data_pipeline.batch import Rules
-from data_pipeline.ingest import IngestReport, Source, ingest
-from data_pipeline.synthetic.world import WorldConfig, messages
+from tests.benchmarks.measure import median_of, summary
+from tests.benchmarks.memory import measure_memory
+from tests.benchmarks.options import parse_options, worlds_of
+from tests.benchmarks.queries import (
+    MEDIUM,
+    InboxQuery,
+    InboxSize,
+    draw_queries,
+    inbox_near,
+    largest_inboxes,
+    plain_words,
+    unequal_inboxes,
+)
+from tests.benchmarks.reference import ReferenceHit, ReferenceInbox
+from tests.benchmarks.report import print_search
+from tests.benchmarks.worlds import World
+from tests.queries import Query, run
 
-SEED = 0
+THREADS = 8
+LARGE = 15_000
+WARM_UP = 20
+OPENINGS = 5
+# More than any inbox holds: both give every mail that matches.
+ALL = 1_000_000
+
+SIDES = ("ours", "reference")
+
+Search = Callable[[InboxQuery], object]
 
 
-class Query(NamedTuple):
-    """What is searched for, in one inbox."""
+class SideTimes(NamedTuple):
+    """One side's milliseconds, query by query, and its searches a second by eight threads."""
 
-    keywords: list[str]
-    sent_after: dt.date | None
+    first: list[float]
+    again: list[float]
+    rate: float
 
 
-def draw_queries(inbox_file: InboxFile, address: str, count: int) -> list[Query]:
-    """Seeded queries of 1 to 4 words of middling frequency, half with a date filter."""
-    rows = inbox_file.execute(
-        """
-        SELECT any_value(word) FROM terms JOIN postings USING (term_id)
-        WHERE email_id IN (SELECT email_id FROM parties JOIN addresses USING (address_id)
-            WHERE address = ?)
-        GROUP BY term_id HAVING count(DISTINCT email_id) BETWEEN 3 AND 100 ORDER BY 1
-        """,
-        [address],
-    ).fetchall()
-    words = [word for (word,) in rows]
-    draw = random.Random(SEED)
-    first_day = dt.date(2019, 1, 1)
-    return [
-        Query(
-            draw.sample(words, draw.randint(1, 4)),
-            first_day + dt.timedelta(days=draw.randrange(300)) if number % 2 else None,
+class Round(NamedTuple):
+    """The queries of one round and both sides' times."""
+
+    queries: Sequence[InboxQuery]
+    sides: dict[str, SideTimes]
+
+
+def benchmark(
+    world: World, queries: int = 200, rounds: int = 3, compared: int = 100
+) -> dict[str, Any]:
+    """Compare, then time; the result is what `print_search` shows."""
+    with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
+        chosen = unequal_inboxes(inbox_file)
+        addresses = [inbox.address for inbox in chosen]
+        agreement = compare(inbox_file, reference, addresses, compared)
+        timed = [
+            _round(world, reference, draw_queries(inbox_file, reference, addresses, queries, seed))
+            for seed in range(1, rounds + 1)
+        ]
+        opening = [
+            time_opening(
+                world.db, inbox, draw_queries(inbox_file, reference, [inbox.address], 1)[0]
+            )
+            for inbox in _opened_inboxes(inbox_file)
+        ]
+        many = [inbox.address for inbox in largest_inboxes(inbox_file, 20)]
+        memory = measure_memory(
+            world, draw_queries(inbox_file, reference, many, queries), addresses[:1], many
         )
-        for number in range(count)
-    ]
+    result: dict[str, Any] = {"benchmark": "search", **world.facts()}
+    result["inboxes"] = [inbox._asdict() for inbox in chosen]
+    result["agreement"] = agreement
+    result.update(_summarised(timed, chosen))
+    return {**result, "opening": opening, "memory": memory}
 
 
-def by_sql(inbox_file: InboxFile, address: str, query: Query) -> list[str]:
-    """The message ids that the macro finds."""
+def compare(
+    inbox_file: InboxFile, reference: ReferenceInbox, addresses: Sequence[str], count: int
+) -> dict[str, int]:
+    """How many queries were compared, and the hits that both sides gave for the first kind.
+
+    Raises `AssertionError` where two ways disagree.
+    """
+    inboxes = {address: inbox_file.open_inbox(address) for address in addresses}
+    counts = {"macro": 0, "same_set": 0, "contains": 0, "ours_hits": 0, "reference_hits": 0}
+    drawn = draw_queries(inbox_file, reference, addresses, count)
+    for address, query in drawn:
+        ranked = by_inbox(inboxes[address], query)
+        if ranked != by_macro(inbox_file, address, query):
+            raise AssertionError(f"the hot path and search_inbox disagree on {query} in {address}")
+        counts["macro"] += 1
+        counts["ours_hits"] += len(ranked)
+        counts["reference_hits"] += len(by_reference(reference, address, query))
+        everything = run(inboxes[address], query._replace(max_results=ALL))
+        whole = {hit.message_id for hit in everything if not hit.missing}
+        lacking = reference_ids(reference, address, query._replace(max_results=ALL)) - whole
+        if lacking:
+            raise AssertionError(f"ours lacks {sorted(lacking)[:3]} for {query} in {address}")
+        counts["contains"] += 1
+    filters = [query for _, query in drawn]
+    for address in addresses:
+        for word in plain_words(inbox_file, reference, address, count // len(addresses)):
+            dated = random.Random(word).choice(filters)
+            query = Query([word], None, None, dated.sent_after, dated.sent_before, max_results=ALL)
+            ours = set(by_inbox(inboxes[address], query))
+            theirs = reference_ids(reference, address, query)
+            if ours != theirs:
+                differing = sorted(ours ^ theirs)[:3]
+                raise AssertionError(f"{query} in {address}: only one finds {differing}")
+            counts["same_set"] += 1
+    return counts
+
+
+def by_inbox(inbox: Inbox, query: Query) -> list[str]:
+    """The message ids that an opened inbox finds, best first."""
+    return [hit.message_id for hit in run(inbox, query)]
+
+
+def by_macro(inbox_file: InboxFile, address: str, query: Query) -> list[str]:
+    """The message ids that the file's SQL macro finds, best first."""
     rows = inbox_file.execute(
-        "SELECT message_id FROM search_inbox(?, ?, sent_after := ?::DATE)",
-        [address, query.keywords, query.sent_after],
+        "SELECT message_id FROM search_inbox(?, ?, from_addr := ?, to_addr := ?,"
+        " sent_after := ?::DATE, sent_before := ?::DATE, max_results := ?)",
+        [address, *query],
     ).fetchall()
     return [message_id for (message_id,) in rows]
 
 
-def by_inbox(inbox: Inbox, query: Query) -> list[str]:
-    """The message ids that the opened inbox finds."""
-    return [hit.message_id for hit in inbox.search(query.keywords, sent_after=query.sent_after)]
+def by_reference(reference: ReferenceInbox, address: str, query: Query) -> list[ReferenceHit]:
+    """What the reference finds, newest first."""
+    return reference.search(
+        address,
+        query.keywords,
+        from_addr=query.from_addr,
+        to_addr=query.to_addr,
+        sent_after=query.sent_after,
+        sent_before=query.sent_before,
+        max_results=query.max_results,
+    )
 
 
-def compare(inbox_file: InboxFile, address: str, count: int) -> dict[str, list[float]]:
-    """Milliseconds of each query by each way, warm, taken turn by turn."""
-    queries = draw_queries(inbox_file, address, count)
-    inbox = inbox_file.open_inbox(address)
-    ways: dict[str, Callable[[Query], Any]] = {
-        "open inbox (NumPy)": lambda query: by_inbox(inbox, query),
-        "search_inbox (SQL)": lambda query: by_sql(inbox_file, address, query),
-    }
-    for query in queries:
-        if by_inbox(inbox, query) != by_sql(inbox_file, address, query):
-            sys.exit(f"the two ways disagree on {query}")
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for query in queries:
-        for name, search in ways.items():
+def reference_ids(reference: ReferenceInbox, address: str, query: Query) -> set[str]:
+    """The message ids that the reference finds."""
+    return {hit.message_id for hit in by_reference(reference, address, query)}
+
+
+def time_opening(db: Path, inbox: InboxSize, asked: InboxQuery) -> dict[str, Any]:
+    """Milliseconds to open an inbox in a file opened anew, and of its first search; medians."""
+    taken = []
+    for _ in range(OPENINGS):
+        started = time.perf_counter()
+        with InboxFile(db) as inbox_file:
+            file_opened = time.perf_counter()
+            opened = inbox_file.open_inbox(inbox.address)
+            inbox_opened = time.perf_counter()
+            run(opened, asked.query)
+            searched = time.perf_counter()
+        taken.append(
+            {
+                "file_ms": 1000 * (file_opened - started),
+                "inbox_ms": 1000 * (inbox_opened - file_opened),
+                "first_search_ms": 1000 * (searched - inbox_opened),
+            }
+        )
+    return {**inbox._asdict(), **median_of(taken)}
+
+
+def _opened_inboxes(inbox_file: InboxFile) -> list[InboxSize]:
+    return list(dict.fromkeys([inbox_near(inbox_file, MEDIUM), inbox_near(inbox_file, LARGE)]))
+
+
+def _round(world: World, reference: ReferenceInbox, drawn: Sequence[InboxQuery]) -> Round:
+    """Both sides turn by turn, each query once and once again, then by eight threads."""
+    with InboxFile(world.db) as inbox_file:
+        inboxes = {
+            address: inbox_file.open_inbox(address)
+            for address in dict.fromkeys(each.address for each in drawn)
+        }
+
+        def ours(asked: InboxQuery) -> object:
+            return run(inboxes[asked.address], asked.query)
+
+        def theirs(asked: InboxQuery) -> object:
+            return by_reference(reference, asked.address, asked.query)
+
+        sides: dict[str, Search] = {"ours": ours, "reference": theirs}
+        for asked in drawn[:WARM_UP]:
+            ours(asked)
+            theirs(asked)
+        queries = drawn[WARM_UP:] or drawn
+        first, again = _turn_by_turn(sides, queries), _turn_by_turn(sides, queries)
+        return Round(
+            queries,
+            {
+                side: SideTimes(first[side], again[side], _rate(search, drawn))
+                for side, search in sides.items()
+            },
+        )
+
+
+def _turn_by_turn(
+    sides: dict[str, Search], queries: Sequence[InboxQuery]
+) -> dict[str, list[float]]:
+    """Milliseconds of each query by each side; who goes first alternates."""
+    times: dict[str, list[float]] = {side: [] for side in sides}
+    order = list(sides.items())
+    for asked in queries:
+        for side, search in order:
             started = time.perf_counter()
-            search(query)
-            times[name].append(1000 * (time.perf_counter() - started))
+            search(asked)
+            times[side].append(1000 * (time.perf_counter() - started))
+        order.reverse()
     return times
 
 
-def show(report: IngestReport, mails: int, times: dict[str, list[float]]) -> None:
-    """Print the rates and the two ways side by side."""
-    console = Console()
-    console.print(
-        f"ingest: {report.counts['read']} mails in {report.seconds:.1f} s,"
-        f" {report.counts['read'] / report.seconds:.0f} mails/s"
-    )
-    table = Table(title=f"search in an inbox of {mails} mails, ms")
-    for heading in ("", "n", "p50", "p95", "mean"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, values in times.items():
-        p95 = statistics.quantiles(values, n=20)[-1]
-        figures = (statistics.median(values), p95, statistics.mean(values))
-        table.add_row(name, str(len(values)), *(f"{each:.2f}" for each in figures))
-    console.print(table)
+def _rate(search: Search, queries: Sequence[InboxQuery]) -> float:
+    """Queries a second by eight threads, each with the whole list from its own start."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(search, queries[: 4 * THREADS]))  # threads and their connections
+        started = time.perf_counter()
+        done = sum(1 for _ in pool.map(search, [*queries, *queries]))
+        return done / (time.perf_counter() - started)
+
+
+def _summarised(rounds: Sequence[Round], inboxes: Sequence[InboxSize]) -> dict[str, Any]:
+    """Medians over the rounds, the ratios' too; by inbox, all rounds' times together."""
+    result: dict[str, Any] = {}
+    for side in SIDES:
+        times = [each.sides[side] for each in rounds]
+        result[side] = {
+            "ms": median_of([summary(each.first) for each in times]),
+            "again_ms": median_of([summary(each.again) for each in times]),
+            "threads_per_second": statistics.median(each.rate for each in times),
+            "by_inbox_ms": [
+                summary(
+                    [
+                        milliseconds
+                        for each in rounds
+                        for asked, milliseconds in zip(
+                            each.queries, each.sides[side].first, strict=True
+                        )
+                        if asked.address == inbox.address
+                    ]
+                )
+                for inbox in inboxes
+            ],
+        }
+    firsts = [[summary(each.sides[side].first) for side in SIDES] for each in rounds]
+    ratios = [{key: theirs[key] / ours[key] for key in ours} for ours, theirs in firsts]
+    rates = [each.sides["ours"].rate / each.sides["reference"].rate for each in rounds]
+    result["ratios"] = {**median_of(ratios), "throughput": statistics.median(rates)}
+    del result["ratios"]["n"]
+    return result
 
 
 def main() -> None:
-    """Make the inbox, compare, print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--size", type=int, default=5000, help="mails of the synthetic inbox")
-    parser.add_argument("--queries", type=int, default=200)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        db = Path(folder) / "world.duckdb"
-        report = ingest([Source(messages(WorldConfig(size=arguments.size)), Rules())], db)
-        with InboxFile(db) as inbox_file:
-            largest = inbox_file.inboxes(limit=1)[0]
-            times = compare(inbox_file, largest.address, arguments.queries)
-    show(report, largest.emails, times)
+    """Run for every size and archive asked for, print."""
+    options = parse_options(__doc__)
+    for world in worlds_of(options):
+        print_search(benchmark(world, options.queries, options.rounds, options.compared))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,174 @@
+"""What an episode costs besides its model: milliseconds a turn with a scripted policy.
+
+    python -m tests.benchmarks.episode [--size 5000] [--archive PATH]
+
+One policy answers in its first message; one searches and reads in turn before
+it does. The time spent in the inbox is shown apart, so that the rest is the
+episode's own: checks, observations, rubric, trajectory. Also what a rollout pays
+before its first turn: opening the largest inbox up to a date.
+"""
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email, Hit
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.policies.base import PolicyStep, Usage
+from art_e.question import Question
+from tests.benchmarks.measure import summary
+from tests.benchmarks.options import parse_options, worlds_of
+from tests.benchmarks.queries import draw_queries, largest_inboxes
+from tests.benchmarks.reference import ReferenceInbox
+from tests.benchmarks.report import print_episode
+from tests.benchmarks.worlds import World
+from tests.queries import Query
+
+EPISODES = 200
+SEARCHES = 4
+
+T = TypeVar("T")
+
+
+class ScriptedPolicy:
+    """Sends its messages one by one, at once."""
+
+    model = "scripted"
+
+    def __init__(self, script: Sequence[AssistantMessage]) -> None:
+        self._script = iter(script)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Nothing is sampled."""
+        return {}
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The next message of the script."""
+        return PolicyStep(next(self._script), Usage(), 0.0)
+
+
+class _TimedInbox:
+    """An opened inbox that adds up the seconds spent in it."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self.address, self.as_of = inbox.address, inbox.as_of
+        self.seconds = 0.0
+
+    def search(self, *arguments: Any, **options: Any) -> list[Hit]:
+        return self._timed(lambda: self._inbox.search(*arguments, **options))
+
+    def read(self, message_id: str) -> Email | None:
+        return self._timed(lambda: self._inbox.read(message_id))
+
+    def canonical_id(self, message_id: str) -> str | None:
+        return self._timed(lambda: self._inbox.canonical_id(message_id))
+
+    def _timed(self, work: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+def benchmark(world: World, episodes: int = EPISODES) -> dict[str, Any]:
+    """Both policies in the largest inbox; the result is what `print_episode` shows."""
+    with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
+        largest = largest_inboxes(inbox_file, 1)[0]
+        drawn = draw_queries(inbox_file, reference, [largest.address], episodes * SEARCHES)
+        queries = [asked.query for asked in drawn]
+        inbox = inbox_file.open_inbox(largest.address)
+        searching = [
+            _search_and_read(queries[at : at + SEARCHES]) for at in range(0, len(queries), SEARCHES)
+        ]
+        scripts = {"answer at once": [[_answer()]] * episodes, "search and read": searching}
+        policies = {
+            name: asyncio.run(_run_all(inbox, each, name)) for name, each in scripts.items()
+        }
+        days = inbox_file.execute(
+            "SELECT quantile_disc(sent_at, [0.5, 0.75, 1.0]) FROM emails"
+        ).fetchone()
+        assert days is not None
+        opening = [_opening_ms(inbox_file, largest.address, each.date()) for each in days[0] * 3]
+    return {
+        "benchmark": "episode",
+        "world": world.name,
+        "mails": world.mails,
+        "inbox": largest._asdict(),
+        "policies": policies,
+        "open_inbox_ms": summary(opening),
+    }
+
+
+async def _run_all(
+    inbox: Inbox, scripts: Sequence[Sequence[AssistantMessage]], name: str
+) -> dict[str, Any]:
+    totals: list[float] = []
+    own: list[float] = []
+    turns = 0
+    for number, script in enumerate(scripts):
+        timed = _TimedInbox(inbox)
+        question = Question(f"{name}-{number}", "What is this about?", inbox.address)
+        started = time.perf_counter()
+        episode = Episode(cast(Inbox, timed), question)
+        trajectory = await run_episode(episode, ScriptedPolicy(script), "benchmark")
+        elapsed = time.perf_counter() - started
+        if trajectory.error is not None or episode.rubric.turns != len(script):
+            raise AssertionError(f"the episode went astray: {trajectory.rubric}")
+        turns += len(script)
+        totals.append(1000 * elapsed / len(script))
+        own.append(1000 * (elapsed - timed.seconds) / len(script))
+    return {
+        "episodes": len(totals),
+        "turns": turns,
+        "ms_a_turn": summary(totals),
+        "own_ms_a_turn": summary(own),
+    }
+
+
+def _search_and_read(queries: Sequence[Query]) -> list[AssistantMessage]:
+    script = []
+    for number, query in enumerate(queries, start=1):
+        script.append(_call("search_emails", {"keywords": query.keywords, **_days(query)}))
+        script.append(_call("read_email", {"message_id": f"m{number}"}))
+    return [*script, _answer()]
+
+
+def _days(query: Query) -> dict[str, str]:
+    days: dict[str, dt.date | None] = {
+        "sent_after": query.sent_after,
+        "sent_before": query.sent_before,
+    }
+    return {name: day.isoformat() for name, day in days.items() if day is not None}
+
+
+def _answer() -> AssistantMessage:
+    return _call("return_final_answer", {"answer": "on Monday", "sources": []})
+
+
+def _call(name: str, arguments: dict[str, Any]) -> AssistantMessage:
+    return AssistantMessage(tool_calls=(ToolCall(f"call_{name}", name, compact_json(arguments)),))
+
+
+def _opening_ms(inbox_file: InboxFile, address: str, as_of: dt.date) -> float:
+    started = time.perf_counter()
+    inbox_file.open_inbox(address, as_of)
+    return 1000 * (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Run for every world asked for, print."""
+    for world in worlds_of(parse_options(__doc__)):
+        print_episode(benchmark(world))
+
+
+if __name__ == "__main__":
+    main()

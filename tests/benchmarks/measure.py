@@ -1,0 +1,154 @@
+"""What every benchmark measures with: summaries of times, whole processes, machine facts.
+
+Knows nothing of what is measured.
+"""
+
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+
+MB = 1024 * 1024
+_PROC = Path("/proc")
+
+
+class ProcessCost(NamedTuple):
+    """What a whole process took.
+
+    `peak_mb` is the resident memory of it and its children together, looked at 50
+    times a second (`ru_maxrss` would count this process's own, which it began with);
+    0 on a system without /proc.
+    """
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_mb: float
+    stdout: str
+
+
+def summary(milliseconds: Sequence[float]) -> dict[str, float]:
+    """Count, p50, p95 and mean."""
+    return {
+        "n": len(milliseconds),
+        "p50": float(np.percentile(milliseconds, 50)),
+        "p95": float(np.percentile(milliseconds, 95)),
+        "mean": statistics.fmean(milliseconds),
+    }
+
+
+def median_of(tables: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Key by key, the median over several rounds."""
+    return {key: statistics.median(table[key] for table in tables) for key in tables[0]}
+
+
+def rss_mb(pid: int | str = "self") -> float:
+    """The resident memory of a process; 0 where it is gone or the system has no /proc."""
+    try:
+        pages = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0.0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / MB
+
+
+def run_process(command: list[str], environment: dict[str, str] | None = None) -> ProcessCost:
+    """Run `command` to its end. Raises `RuntimeError`, with its stderr, where it fails."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        started = time.perf_counter()
+        process = subprocess.Popen(  # waited for by wait4, which alone gives its usage
+            command, stdout=out, stderr=err, env={**os.environ, **(environment or {})}
+        )
+        watch = _MemoryWatch(process.pid)
+        watch.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        watch.stop()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if process.returncode:
+            told = err.read().decode("utf-8", "replace")
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {told}")
+        return ProcessCost(
+            wall,
+            usage.ru_utime + usage.ru_stime,
+            watch.peak_mb,
+            out.read().decode("utf-8", "replace"),
+        )
+
+
+def machine_facts() -> dict[str, Any]:
+    """What the figures depend on besides the code."""
+    model = platform.processor()
+    cpuinfo = _PROC / "cpuinfo"
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+        named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        model = named[0] if named else model
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / MB / 1024
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "duckdb": duckdb.__version__,
+        "sqlite": sqlite3.sqlite_version,
+        "numpy": np.__version__,
+        "load_average": round(os.getloadavg()[0], 2),
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str:
+    """The checkout's commit, with a mark where files differ from it; "" where there is no git."""
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return told.stdout.strip()
+
+
+class _MemoryWatch(threading.Thread):
+    """Adds up the memory of a process and its children 50 times a second."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.peak_mb = 0.0
+        self._pid = pid
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(0.02):
+            self.peak_mb = max(self.peak_mb, sum(map(rss_mb, _tree(self._pid))))
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
+def _tree(pid: int) -> list[int]:
+    """A process and all its descendants that are there; they may end while this looks."""
+    found = [pid]
+    for parent in found:
+        try:
+            for task in (_PROC / str(parent) / "task").iterdir():
+                found += map(int, (task / "children").read_text(encoding="ascii").split())
+        except OSError:
+            continue
+    return found

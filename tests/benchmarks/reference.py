@@ -1,0 +1,273 @@
+"""The reference design, written from its facts: what ours is measured against.
+
+    python -m tests.benchmarks.reference SOURCE DB [--format enron]
+
+mail-parser for parsing; SQLite tables `emails` and `recipients`, filled row by
+row in one transaction; indexes and an FTS5 table (external content) over
+subject and body, made at the end; search = FTS5 match of quoted keywords, AND
+the inbox test, newest first, with a snippet. Its filters: bodies over 5,000
+characters, more than 30 recipients, copies by subject, body and sender (the
+first is kept). It reads an archive with our reader, which is faster than its own.
+"""
+
+import argparse
+import datetime as dt
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import mailparser
+
+from data_pipeline.records import MailFields, RawMessage
+from data_pipeline.sources.detect import Format
+from data_pipeline.sources.open import open_source
+
+MAX_BODY_CHARS = 5_000
+MAX_RECIPIENTS = 30
+
+_TABLES = """
+PRAGMA synchronous = OFF;
+PRAGMA journal_mode = MEMORY;
+CREATE TABLE emails (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id TEXT UNIQUE,
+    subject TEXT,
+    from_address TEXT,
+    date TEXT,
+    body TEXT,
+    file TEXT
+);
+CREATE TABLE recipients (
+    email_id INTEGER,
+    address TEXT,
+    type TEXT,
+    FOREIGN KEY (email_id) REFERENCES emails(id) ON DELETE CASCADE
+);
+"""
+
+_INDEXES = """
+CREATE INDEX emails_from ON emails(from_address);
+CREATE INDEX emails_date ON emails(date);
+CREATE INDEX emails_message_id ON emails(message_id);
+CREATE INDEX recipients_address ON recipients(address);
+CREATE INDEX recipients_type ON recipients(type);
+CREATE INDEX recipients_email_id ON recipients(email_id);
+CREATE INDEX recipients_address_email ON recipients(address, email_id);
+CREATE VIRTUAL TABLE emails_fts USING fts5(subject, body, content='emails', content_rowid='id');
+INSERT INTO emails_fts (rowid, subject, body) SELECT id, subject, body FROM emails;
+"""
+
+_INBOX = """(e.from_address = ? OR EXISTS (
+    SELECT 1 FROM recipients AS r WHERE r.address = ? AND r.email_id = e.id))"""
+_TO = "EXISTS (SELECT 1 FROM recipients AS r_to WHERE r_to.address = ? AND r_to.email_id = e.id)"
+
+
+class ReferenceMail(NamedTuple):
+    """A mail as the reference stores it; `recipients` are pairs of address and type."""
+
+    message_id: str
+    subject: str
+    from_address: str
+    date: str | None
+    body: str
+    file: str
+    recipients: list[tuple[str, str]]
+
+
+class BuildCost(NamedTuple):
+    """Seconds by the wall clock: rows into the tables (with whatever makes them), indexes."""
+
+    mails: int
+    rows_seconds: float
+    index_seconds: float
+
+
+class ReferenceHit(NamedTuple):
+    """A search result of the reference."""
+
+    message_id: str
+    snippet: str
+
+
+class ReferenceInbox:
+    """A reference file opened for searching; each thread has a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._opened:
+            connection.close()
+
+    def search(
+        self,
+        address: str,
+        keywords: list[str],
+        *,
+        from_addr: str | None = None,
+        to_addr: str | None = None,
+        sent_after: dt.date | None = None,
+        sent_before: dt.date | None = None,
+        max_results: int = 10,
+    ) -> list[ReferenceHit]:
+        """Mails of one address that hold all keywords as phrases, newest first."""
+        quoted = " ".join('"{}"'.format(word.replace('"', '""')) for word in keywords)
+        conditions = ["emails_fts MATCH ?", _INBOX]
+        parameters: list[Any] = [quoted, address, address]
+        for condition, value in (
+            ("e.from_address = ?", from_addr),
+            (_TO, to_addr),
+            ("e.date >= ?", sent_after and f"{sent_after} 00:00:00"),
+            ("e.date < ?", sent_before and f"{sent_before} 00:00:00"),
+        ):
+            if value is not None:
+                conditions.append(condition)
+                parameters.append(value)
+        sql = f"""
+            SELECT e.message_id, snippet(emails_fts, -1, '<b>', '</b>', ' ... ', 15)
+            FROM emails AS e JOIN emails_fts ON e.id = emails_fts.rowid
+            WHERE {" AND ".join(conditions)} ORDER BY e.date DESC LIMIT ?
+        """
+        rows = self._connection().execute(sql, [*parameters, max_results]).fetchall()
+        return [ReferenceHit(*row) for row in rows]
+
+    def mails_with(self, words: Iterable[str]) -> dict[str, int]:
+        """In how many mails of the file each word occurs (0: left out)."""
+        connection = self._connection()
+        connection.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary"
+            " USING fts5vocab('main', 'emails_fts', 'row')"
+        )
+        found = {}
+        for word in words:
+            row = connection.execute(
+                "SELECT doc FROM temp.vocabulary WHERE term = ?", [word]
+            ).fetchone()
+            if row is not None:
+                found[word] = int(row[0])
+        return found
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            uri = f"{self.path.resolve().as_uri()}?mode=ro"
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            self._local.connection = connection
+            self._opened.append(connection)
+        return connection
+
+
+def build(path: Path, mails: Iterable[ReferenceMail]) -> BuildCost:
+    """Write a reference file: rows one by one in one transaction, indexes at the end."""
+    path.unlink(missing_ok=True)
+    connection = sqlite3.connect(path)
+    try:
+        started = time.perf_counter()
+        connection.executescript(_TABLES)
+        stored = 0
+        for mail in mails:
+            cursor = connection.execute(
+                "INSERT OR IGNORE INTO emails"
+                " (message_id, subject, from_address, date, body, file) VALUES (?, ?, ?, ?, ?, ?)",
+                mail[:6],
+            )
+            if not cursor.rowcount:
+                continue
+            stored += 1
+            connection.executemany(
+                "INSERT INTO recipients VALUES (?, ?, ?)",
+                [(cursor.lastrowid, *recipient) for recipient in mail.recipients],
+            )
+        connection.commit()
+        loaded = time.perf_counter()
+        connection.executescript(_INDEXES)
+        connection.commit()
+        return BuildCost(stored, loaded - started, time.perf_counter() - loaded)
+    finally:
+        connection.close()
+
+
+def parse(message: RawMessage) -> ReferenceMail | None:
+    """The mail by mail-parser; None where it makes nothing of it."""
+    try:
+        mail = mailparser.parse_from_bytes(message.data)
+        sender = mail.from_[0][1] if mail.from_ else ""
+        date = mail.date
+        recipients = [
+            (address.lower(), kind)
+            for kind, listed in (("to", mail.to), ("cc", mail.cc), ("bcc", mail.bcc))
+            for _, address in listed
+            if address
+        ]
+        return ReferenceMail(
+            message_id=mail.message_id or message.source,
+            subject=mail.subject,
+            from_address=sender.lower(),
+            date=date.strftime("%Y-%m-%d %H:%M:%S") if date else None,
+            body="\n".join(mail.text_plain),
+            file=message.source,
+            recipients=recipients,
+        )
+    except Exception:  # noqa: BLE001 - as the reference: what its parser can't read is left out
+        return None
+
+
+class Filtered:
+    """The mails that the reference keeps of `messages`; counts them, and the parser's seconds."""
+
+    def __init__(self, messages: Iterable[RawMessage | MailFields]) -> None:
+        self._messages = messages
+        self.read = 0
+        self.parse_seconds = 0.0
+
+    def __iter__(self) -> Iterator[ReferenceMail]:
+        seen: set[tuple[str, str, str]] = set()
+        for message in self._messages:
+            assert isinstance(message, RawMessage)
+            self.read += 1
+            started = time.perf_counter()
+            mail = parse(message)
+            self.parse_seconds += time.perf_counter() - started
+            if mail is None or len(mail.body) > MAX_BODY_CHARS:
+                continue
+            key = (mail.subject, mail.body, mail.from_address)
+            if len(mail.recipients) <= MAX_RECIPIENTS and key not in seen:
+                seen.add(key)
+                yield mail
+
+
+def main() -> None:
+    """Ingest a source as the reference does; print what it took as one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("source")
+    parser.add_argument("db", type=Path)
+    parser.add_argument("--format", default="enron")
+    arguments = parser.parse_args()
+    chosen: Format = arguments.format
+    started = time.perf_counter()
+    mails = Filtered(open_source(arguments.source, chosen))
+    cost = build(arguments.db, mails)
+    facts = {
+        "read": mails.read,
+        "stored": cost.mails,
+        "seconds": time.perf_counter() - started,
+        "stages": {
+            "parse": mails.parse_seconds,
+            "read and load": cost.rows_seconds - mails.parse_seconds,
+            "index": cost.index_seconds,
+        },
+    }
+    print(json.dumps(facts))
+
+
+if __name__ == "__main__":
+    main()
