@@ -8,6 +8,7 @@ nothing of turns, questions or gold; the episode counts what happens here.
 import datetime as dt
 import json
 import re
+from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
@@ -103,18 +104,26 @@ class Observation(NamedTuple):
 
 
 def schemas() -> list[dict[str, Any]]:
-    """The tools in the form of the OpenAI API."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": name,
-                "description": model.__doc__,
-                "parameters": _without_titles(model.model_json_schema()),
-            },
-        }
-        for name, model in ARGUMENTS.items()
-    ]
+    """The tools in the form of the OpenAI API, a new list each time."""
+    parsed: list[dict[str, Any]] = json.loads(_schemas())
+    return parsed
+
+
+@cache
+def _schemas() -> str:
+    return compact_json(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "description": model.__doc__,
+                    "parameters": _without_titles(model.model_json_schema()),
+                },
+            }
+            for name, model in ARGUMENTS.items()
+        ]
+    )
 
 
 def parse_call(call: ToolCall) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
