@@ -29,6 +29,8 @@ from art_e.inbox.vocabulary import Vocabulary
 # addition can't change a sum, here or in SQL.
 POINTS = 1e6
 
+_NONE: Numbers = np.empty(0, dtype=np.int64)
+
 
 class Inbox:
     """The mail that `address` sent or received up to the end (UTC) of the day `as_of`."""
@@ -88,6 +90,7 @@ class Inbox:
         best, best_points = _largest(candidates[allowed], points[allowed], max_results)
         holding = {stem: _among(best, found[term_id][0]) for stem, term_id in term_ids.items()}
         finder = SnippetFinder(by_stem)
+        names = {stem: min(words) for stem, words in by_stem.items()}
         whole = max(2 * POINTS * len(by_stem), 1)
         return [
             Hit(
@@ -98,8 +101,8 @@ class Inbox:
                 snippet=finder.cut(row.body),
                 score=float(best_points[place]) / whole,
                 missing=tuple(
-                    min(words)
-                    for stem, words in by_stem.items()
+                    name
+                    for stem, name in names.items()
                     if stem not in holding or not holding[stem][place]
                 ),
             )
@@ -161,13 +164,17 @@ class Inbox:
         """Positions that have one of the words, and their points; with no words, every one."""
         if not wanted:
             return np.arange(self._size), np.zeros(self._size, dtype=np.int64)
-        total = np.zeros(self._size, dtype=np.int64)
-        matched = np.zeros(self._size, dtype=np.int64)
-        for positions, points in found.values():
-            total[positions] += points
-            matched[positions] += 1
-        candidates = np.flatnonzero(matched)
-        return candidates, total[candidates] * (wanted + matched[candidates])
+        # Sorting a few ascending runs is quicker than adding into an array of the whole inbox.
+        positions = np.concatenate([each for each, _ in found.values()] or [_NONE])
+        points = np.concatenate([each for _, each in found.values()] or [_NONE])
+        if not len(positions):
+            return _NONE, _NONE
+        order = np.argsort(positions, kind="stable")
+        positions = positions[order]
+        starts = np.flatnonzero(np.diff(positions, prepend=-1))
+        matched = np.diff(starts, append=len(positions))
+        total = np.add.reduceat(points[order], starts)
+        return positions[starts], total * (wanted + matched)
 
     def _allowed(
         self,

@@ -7,7 +7,9 @@ a training run runs no SQL. May be used from several threads. Knows nothing of
 ranking and of `as_of`.
 """
 
+import bisect
 import datetime as dt
+import itertools
 import re
 import threading
 from functools import lru_cache
@@ -52,6 +54,34 @@ class Row(NamedTuple):
     body: str
 
 
+class _Parties(NamedTuple):
+    """Who sent and received the mail: for every party its mail's position, whether it is the
+    sender, and its address's place; `text` has a line for each address and its names.
+    """
+
+    positions: Numbers
+    is_sender: Mask
+    places: Numbers
+    text: str
+    starts: list[int]
+
+    def addresses_with(self, parts: list[str]) -> list[int]:
+        """Places of the addresses whose line has every one of `parts`; none for no parts."""
+        found: list[int] = []
+        if not parts:
+            return found
+        rarest = max(parts, key=len)
+        at = self.text.find(rarest)
+        while at >= 0:
+            place = bisect.bisect_right(self.starts, at) - 1
+            end = self.text.index("\n", at)
+            line = self.text[self.starts[place] : end]
+            if all(part in line for part in parts):
+                found.append(place)
+            at = self.text.find(rarest, end)
+        return found
+
+
 class Slice:
     """The mail that one address sent or received. `nbytes` is about what it holds in memory."""
 
@@ -74,7 +104,7 @@ class Slice:
         self._terms: Numbers = np.empty(0, dtype=np.int64)
         self._all: Postings = Postings(self._terms, self._terms)
         self._by_message_id: dict[str, list[int]] = {}
-        self._parties: tuple[Numbers, Mask, Numbers, list[str]] | None = None
+        self._parties: _Parties | None = None
 
     @property
     def _mine(self) -> str:
@@ -190,17 +220,16 @@ class Slice:
         bracketed = _BRACKETED.search(wanted.lower())
         parts = _BETWEEN_PARTS.split(bracketed[1] if bracketed else wanted.lower())
         parts = [part for part in parts if part]
-        positions, is_sender, places, addresses = self._read_parties()
-        fits = np.asarray(
-            [bool(parts) and all(part in each for part in parts) for each in addresses], np.bool_
-        )
+        parties = self._read_parties()
+        fits = np.zeros(len(parties.starts), dtype=np.bool_)
+        fits[parties.addresses_with(parts)] = True
         mask = np.zeros(len(self.ids), dtype=np.bool_)
-        if len(addresses):
-            mask[positions[fits[places] & (is_sender == (role == "from"))]] = True
+        mask[parties.positions[fits[parties.places] & (parties.is_sender == (role == "from"))]] = (
+            True
+        )
         return mask
 
-    def _read_parties(self) -> tuple[Numbers, Mask, Numbers, list[str]]:
-        """Position, whether the sender, and place in the list of addresses, of every party."""
+    def _read_parties(self) -> _Parties:
         if self._parties is None:
             found = self._execute(
                 "SELECT email_id, role = 'from' AS is_sender, address_id FROM parties"
@@ -214,9 +243,14 @@ class Slice:
                 f" WHERE address_id IN ({listed}) ORDER BY address_id",
                 None,
             ).fetchall()
-            positions = np.searchsorted(self.ids, np.asarray(found["email_id"]))
-            is_sender = np.asarray(found["is_sender"], dtype=np.bool_)
-            self._parties = positions, is_sender, places, [each for (each,) in rows]
+            lines = [f"{line}\n" for (line,) in rows]
+            self._parties = _Parties(
+                positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
+                is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
+                places=places,
+                text="".join(lines),
+                starts=list(itertools.accumulate(map(len, lines), initial=0))[:-1],
+            )
         return self._parties
 
 
