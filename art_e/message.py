@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from art_e.text import encodable
+
 # A message as every chat API takes it: role, content, tool_calls, tool_call_id.
 ChatMessage = dict[str, Any]
 
@@ -39,11 +41,6 @@ class AssistantMessage:
         ]
         # No text is null beside calls, and "" without: other forms are refused.
         return {"role": "assistant", "content": content or None, "tool_calls": calls}
-
-
-def encodable(text: str) -> str:
-    """`text` with "?" for each lone surrogate, which a model's JSON may hold and UTF-8 can't."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def compact_json(value: Any) -> str:

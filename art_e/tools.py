@@ -23,7 +23,8 @@ from pydantic import (
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words
-from art_e.message import ToolCall, compact_json, encodable
+from art_e.message import ToolCall, compact_json
+from art_e.text import encodable
 
 MAX_RESULTS = 10
 # A mail of more characters is cut when it is shown: about 2,000 tokens.

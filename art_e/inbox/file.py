@@ -21,6 +21,7 @@ from art_e.inbox.schema import SCHEMA_VERSION
 from art_e.inbox.slice import Slice
 from art_e.inbox.tokenizer import TOKENIZER
 from art_e.inbox.vocabulary import Vocabulary
+from art_e.text import encodable
 
 # Mail of addresses searched before that is kept in memory; the least recently used goes first.
 CACHE_BYTES = 512_000_000
@@ -92,10 +93,7 @@ class InboxFile:
                 cursor = self._connection.cursor()
             cursor.execute("USE inbox")
             self._local.cursor = cursor
-        cleaned = [
-            each.encode("utf-8", "replace").decode() if isinstance(each, str) else each
-            for each in parameters or ()
-        ]
+        cleaned = [encodable(each) if isinstance(each, str) else each for each in parameters or ()]
         return cursor.execute(sql, cleaned)
 
     @property

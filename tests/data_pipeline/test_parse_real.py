@@ -42,7 +42,7 @@ def test_all_are_clean_and_complete(nasty: dict[str, ParsedEmail]) -> None:
         boxes = [email.sender, *email.to, *email.cc, *email.bcc]
         texts = [email.subject, email.body, *(text for box in boxes for text in box)]
         assert not any(re.search("[\x00\ud800-\udfff]", text) for text in texts), source
-        assert email.message_id.endswith(".JavaMail.evans@thyme>"), source
+        assert email.message_id.endswith("@thyme>"), source
         assert email.sent_at is not None, source
         assert email.body, source
         assert all("@" in box.address for box in boxes), source
