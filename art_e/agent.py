@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 
-from art_e.episode import Episode, policy_facts
+from art_e.episode import Episode
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.policies.base import Policy, PolicyError, Usage
 from art_e.tools import schemas
@@ -59,7 +59,7 @@ async def run_episode(
         inbox_address=inbox.address,
         as_of=None if inbox.as_of is None else inbox.as_of.isoformat(),
         model=policy.model,
-        policy=policy_facts(episode, policy.settings),
+        policy={**policy.settings, "prompt_hash": episode.prompt_hash},
         messages=episode.messages,
         handles=dict(episode.tools.handles),
         final_answer=episode.final_answer,

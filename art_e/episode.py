@@ -10,7 +10,6 @@ import hashlib
 from functools import cache
 from importlib import resources
 from string import Template
-from typing import Any
 
 from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
@@ -69,6 +68,8 @@ class Episode:
             },
             {"role": "user", "content": question.question},
         ]
+        if self._gold:
+            self.rubric.sources_correct = False
         self._note_gold()
 
     def step(self, message: AssistantMessage) -> list[ChatMessage]:
@@ -167,15 +168,9 @@ class Episode:
         if self._gold:
             self.rubric.found_gold = self._gold <= self._found
             self.rubric.read_gold = self._gold <= self._read
-            self.rubric.sources_correct = bool(self.rubric.sources_correct)
 
 
 @cache
 def default_prompt() -> str:
     """The system prompt's template."""
     return resources.files("art_e").joinpath("prompts/system.txt").read_text(encoding="utf-8")
-
-
-def policy_facts(episode: Episode, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a trajectory records of how its messages came about."""
-    return {**settings, "prompt_hash": episode.prompt_hash}

@@ -113,16 +113,13 @@ def content_digest(email: ParsedEmail) -> bytes:
     return hashlib.blake2b(collapsed.encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def variant_message_id(message_id: str, digest: str) -> str:
-    """The id of a mail whose own id another mail, with other content, has taken.
-
-    `digest` is the content digest in hexadecimal.
-    """
-    return f"<{digest[:12]}+{message_id.strip('<>')}>"
-
-
 def header_message_id(message_id: str, digest: str) -> str:
-    """The id that the mail itself has: the reverse of `variant_message_id`."""
+    """The id that a stored mail itself has.
+
+    It differs from the stored one where another mail with other content took the
+    id: merge.sql then puts the start of the content digest (`digest`, hexadecimal)
+    before it.
+    """
     prefix = f"<{digest[:12]}+"
     return "<" + message_id[len(prefix) :] if message_id.startswith(prefix) else message_id
 

@@ -155,17 +155,9 @@ class InboxBuild:
         return {**counts, "inboxes": self._rows_of("addresses")}
 
     def _move_into_place(self) -> None:
-        descriptor = os.open(self._new_file, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(self._new_file)
         self._new_file.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(self.path.parent)
 
     def _insert(self, table: str, rows: pa.Table, offset: int | None) -> None:
         if offset is not None and offset:
@@ -196,3 +188,12 @@ class InboxBuild:
 
 def _quoted(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
+
+
+def _sync(path: Path) -> None:
+    """Have what was written to a file, or renamed in a folder, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -7,6 +7,7 @@ its path before. Adding to a file (`append`) builds it anew from its own mail
 and the new, so that one run or several give the same inbox.
 """
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -76,30 +77,11 @@ def ingest(
     started = time.perf_counter()
     owner = None if owner is None else owner.strip().lower()
     db.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(f"{db}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise UserError(f"another ingest is writing {db}; wait for it to end") from None
-    try:
-        return _ingest(sources, db, owner, append, limit, on_progress, started)
-    finally:
-        lock.release()
-
-
-def _ingest(
-    sources: Sequence[Source],
-    db: Path,
-    owner: str | None,
-    append: bool,
-    limit: int | None,
-    on_progress: Callable[[int], None],
-    started: float,
-) -> IngestReport:
-    old = InboxFile(db) if append and db.exists() else None
-    old_counts = {"read": 0, "stored": 0} if old is None else old.counts
     read = 0
-    with InboxBuild(db) as build:
+    with _locked(db), contextlib.ExitStack() as opened:
+        old = opened.enter_context(InboxFile(db)) if append and db.exists() else None
+        old_counts = {"read": 0, "stored": 0} if old is None else old.counts
+        build = opened.enter_context(InboxBuild(db))
         jobs: Iterator[Job] = _jobs(sources, owner, limit)
         if old is not None:
             jobs = itertools.chain(_stored_jobs(old), jobs)
@@ -108,8 +90,6 @@ def _ingest(
             build.add(batch)
             read += sum(not isinstance(item, StoredMail) for item in job.items)
             on_progress(read)
-        if old is not None:
-            old.close()
         if read == 0:
             raise UserError("no message found in the source; is it the right path or --format?")
         counts = build.finish(read + old_counts["read"])
@@ -120,6 +100,19 @@ def _ingest(
         added_stored=counts["stored"] - old_counts["stored"],
         seconds=time.perf_counter() - started,
     )
+
+
+@contextlib.contextmanager
+def _locked(db: Path) -> Iterator[None]:
+    lock = filelock.FileLock(f"{db}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise UserError(f"another ingest is writing {db}; wait for it to end") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _jobs(sources: Sequence[Source], owner: str | None, limit: int | None) -> Iterator[Job]:

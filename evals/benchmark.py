@@ -17,7 +17,7 @@ from art_e.inbox.file import InboxFile
 from art_e.policies.base import Policy
 from art_e.question import Question
 from art_e.runs import Run
-from evals.judge import OfflineJudge
+from evals.judge import Judge
 from evals.metrics import Scored, model_metrics
 
 
@@ -38,7 +38,7 @@ def run_benchmark(
     questions: Sequence[Question],
     policies: Sequence[Policy],
     inbox_file: InboxFile,
-    judge: OfflineJudge,
+    judge: Judge,
     run: Run,
     *,
     max_turns: int,

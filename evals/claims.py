@@ -27,13 +27,12 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """A text taken apart. `denied` and `denied_names` are mentioned, but taken back."""
+    """A text taken apart. `denied` values are mentioned but taken back; such names are left out."""
 
     text: str
     values: tuple[Value, ...]
     denied: tuple[Value, ...]
     names: tuple[Name, ...]
-    denied_names: tuple[Name, ...]
 
 
 # What a price can be given as; a plain number only where the gold has none of the others.
@@ -117,7 +116,6 @@ def read_claims(text: str) -> Claims:
         tuple(value for value in values if not is_denied(value.start)),
         tuple(value for value in values if is_denied(value.start)),
         tuple(name for name in names if not is_denied(name.start)),
-        tuple(name for name in names if is_denied(name.start)),
     )
 
 

@@ -18,16 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from art_e.inbox.mail import Email, Hit, Mailbox
-from art_e.inbox.schema import K1, B
+from art_e.inbox.schema import K1, POINTS, B
 from art_e.inbox.slice import UNDATED, Postings, Slice
 from art_e.inbox.snippet import SnippetFinder
 from art_e.inbox.tokenizer import search_words
 from art_e.inbox.types import Execute, Mask, Numbers
 from art_e.inbox.vocabulary import Vocabulary
-
-# Points are millionths of a BM25 score, summed as whole numbers: the order of
-# addition can't change a sum, here or in SQL.
-POINTS = 1e6
 
 _NONE: Numbers = np.empty(0, dtype=np.int64)
 
@@ -49,7 +45,7 @@ class Inbox:
         self._mail = mail
         self._vocabulary = vocabulary
         # Positions are in date order, so an inbox up to a day is the slice's beginning.
-        self._size = len(mail.ids) if as_of is None else mail_before(mail, _day_after(as_of))
+        self._size = len(mail.ids) if as_of is None else mail.count_before(_day_after(as_of))
         length = mail.length[: self._size]
         mean_length = float(length.sum()) / len(length) if len(length) else 1.0
         # The part of BM25's denominator that depends on the mail alone.
@@ -186,10 +182,10 @@ class Inbox:
     ) -> Mask:
         allowed = np.ones(len(candidates), dtype=np.bool_)
         if sent_after is not None:
-            allowed &= candidates >= mail_before(self._mail, _epoch(sent_after))
+            allowed &= candidates >= self._mail.count_before(_epoch(sent_after))
             allowed &= self._mail.sent[candidates] != UNDATED
         if sent_before is not None:
-            allowed &= candidates < mail_before(self._mail, _epoch(sent_before))
+            allowed &= candidates < self._mail.count_before(_epoch(sent_before))
         if from_addr is not None and from_addr.strip():
             allowed &= self._mail.matching(from_addr, "from")[candidates]
         if to_addr is not None and to_addr.strip():
@@ -213,11 +209,6 @@ def _among(positions: Numbers, ascending: Numbers) -> Mask:
     places = np.searchsorted(ascending, positions)
     places[places == len(ascending)] = 0
     return ascending[places] == positions if len(ascending) else np.zeros(len(places), np.bool_)
-
-
-def mail_before(mail: Slice, epoch: int) -> int:
-    """How many mails of the slice were sent before this second: the position of the next."""
-    return int(np.searchsorted(mail.sent, epoch))
 
 
 def _day_after(day: dt.date) -> int:

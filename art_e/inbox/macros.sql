@@ -65,7 +65,7 @@ weights AS (
 ),
 scored AS (
     SELECT email_id,
-        sum(greatest(1, CAST(floor(1e6::DOUBLE * idf * ((frequency * ${k1_plus_1}::DOUBLE)
+        sum(greatest(1, CAST(floor(${points}::DOUBLE * idf * ((frequency * ${k1_plus_1}::DOUBLE)
             / (frequency + ${k1}::DOUBLE * (${one_minus_b}::DOUBLE + ${b}::DOUBLE * length / mean))) + 0.5::DOUBLE) AS BIGINT)))
             * ((SELECT count(*) FROM wanted) + count(*)) AS points,
         list(word) AS matched
@@ -75,7 +75,7 @@ scored AS (
     SELECT email_id, 0, [] FROM visible WHERE NOT EXISTS (SELECT 1 FROM wanted)
 )
 SELECT e.message_id, e.sent_at, e.from_address, e.from_name, e.subject,
-    CAST(points AS DOUBLE) / greatest(2e6::DOUBLE * (SELECT count(*) FROM wanted), 1) AS score,
+    CAST(points AS DOUBLE) / greatest(2 * ${points}::DOUBLE * (SELECT count(*) FROM wanted), 1) AS score,
     list_sort(list_filter((SELECT coalesce(list(word), []) FROM wanted), lambda word: NOT list_contains(matched, word))) AS missing
 FROM scored JOIN emails AS e USING (email_id)
 WHERE (from_addr IS NULL OR trim(from_addr) = '' OR email_id IN (

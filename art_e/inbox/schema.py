@@ -17,6 +17,10 @@ K1 = 1.2
 B = 0.75
 SUBJECT_WEIGHT = 2
 
+# Points are millionths of a BM25 score, summed as whole numbers: the order of
+# addition can't change a sum, in Python or in SQL.
+POINTS = 1e6
+
 
 def tables_sql() -> str:
     """The statements that create an inbox file's empty tables."""
@@ -33,6 +37,7 @@ def macros_sql() -> str:
     return Template(_read("macros.sql")).substitute(
         endings=f"[{endings}]",
         stop_words=f"[{quoted}]",
+        points=POINTS,
         k1=K1,
         k1_plus_1=K1 + 1,
         b=B,

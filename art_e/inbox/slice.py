@@ -129,6 +129,10 @@ class Slice:
             if position < len(self.ids) and int(self.ids[position]) == email_id
         ]
 
+    def count_before(self, epoch: int) -> int:
+        """How many mails were sent before this second: the position of the next."""
+        return int(np.searchsorted(self.sent, epoch))
+
     def begin_search(self) -> None:
         """Count a search; the second reads the whole slice."""
         if self._rows is None:
