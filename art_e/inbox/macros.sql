@@ -65,8 +65,8 @@ weights AS (
 ),
 scored AS (
     SELECT email_id,
-        sum(greatest(1, CAST(floor(${points}::DOUBLE * idf * ((frequency * ${k1_plus_1}::DOUBLE)
-            / (frequency + ${k1}::DOUBLE * (${one_minus_b}::DOUBLE + ${b}::DOUBLE * length / mean))) + 0.5::DOUBLE) AS BIGINT)))
+        sum(1 + CAST(floor(${points}::DOUBLE * ${k1_plus_1}::DOUBLE * idf
+            / (1 + ${k1}::DOUBLE * (${one_minus_b}::DOUBLE + ${b}::DOUBLE * length / mean) / frequency)) AS BIGINT))
             * ((SELECT count(*) FROM wanted) + count(*)) AS points,
         list(word) AS matched
     FROM found JOIN weights USING (stem)

@@ -22,8 +22,7 @@ def format_date(date: dt.datetime | None) -> str:
     return "unknown" if date is None else date.strftime("%Y-%m-%dT%H:%MZ")
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A mail that a search found. `missing` are the words that it lacks, `date` is UTC."""
 
     message_id: str

@@ -1,7 +1,7 @@
 """The piece of a mail that shows why it was found. Knows nothing of ranking or storage."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from art_e.inbox.tokenizer import fold, stems
@@ -12,6 +12,8 @@ SNIPPET_CHARS = 200
 # and a bound on what a hostile one costs.
 SEARCHED_CHARS = 50_000
 
+# Words this near to each other fit into one snippet.
+_WINDOW = SNIPPET_CHARS * 2 // 3
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -28,40 +30,59 @@ class _CharacterFolds(dict[int, str]):
 _FOLDED = _CharacterFolds()
 
 
-class SnippetFinder:
-    """Cuts snippets for one search: the stretch with the most distinct wanted stems."""
+def searchable(body: str) -> str:
+    """The part of `body` that snippets are looked for in, folded: the same positions."""
+    text = body[:SEARCHED_CHARS]
+    return text.lower() if text.isascii() else text.translate(_FOLDED)
 
-    def __init__(self, wanted: Iterable[str]) -> None:
-        self._stems = frozenset(wanted)
 
-    def cut(self, body: str) -> str:
-        """At most about `SNIPPET_CHARS` characters of `body` on one line, "..." where cut."""
-        start = self._best_start(body)
-        end = min(len(body), start + SNIPPET_CHARS)
-        while start > 0 and not body[start - 1].isspace() and end - start < 2 * SNIPPET_CHARS:
-            start -= 1
-        if end < len(body) and (space := body.rfind(" ", start + SNIPPET_CHARS // 2, end)) > 0:
-            end = space
-        text = " ".join(body[start:end].split())
-        return f"{'...' if start else ''}{text}{'...' if end < len(body) else ''}"
+def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> str:
+    """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut.
 
-    def _best_start(self, body: str) -> int:
-        if len(body) <= SNIPPET_CHARS or not self._stems:
-            return 0
-        text = body[:SEARCHED_CHARS]
-        text = text.lower() if text.isascii() else text.translate(_FOLDED)
-        found = sorted(
-            (position, stem) for stem in self._stems for position in _occurrences(text, stem)
-        )
-        best, best_count, first = 0, 0, 0
-        for last, (position, _) in enumerate(found):
-            while position - found[first][0] > SNIPPET_CHARS * 2 // 3:
-                first += 1
-            count = len({stem for _, stem in found[first : last + 1]})
-            if count > best_count:
-                best, best_count = found[first][0], count
+    It is the stretch with the most distinct stems of `wanted`. `folded` is what
+    `searchable` makes of `body`, where that is known.
+    """
+    start = 0
+    if len(body) > SNIPPET_CHARS and wanted:
         # A little of what stands before the first word.
-        return max(0, best - SNIPPET_CHARS // 6)
+        start = max(0, _best_start(folded or searchable(body), wanted) - SNIPPET_CHARS // 6)
+    end = min(len(body), start + SNIPPET_CHARS)
+    while start > 0 and not body[start - 1].isspace() and end - start < 2 * SNIPPET_CHARS:
+        start -= 1
+    if end < len(body) and (space := body.rfind(" ", start + SNIPPET_CHARS // 2, end)) > 0:
+        end = space
+    shown = " ".join(body[start:end].split())
+    return f"{'...' if start else ''}{shown}{'...' if end < len(body) else ''}"
+
+
+def _best_start(text: str, wanted: Sequence[str]) -> int:
+    if len(wanted) == 1:
+        return next(_occurrences(text, wanted[0]), 0)
+    places = [(stem, _occurrences(text, stem)) for stem in wanted]
+    found = [(first, stem) for stem, rest in places if (first := next(rest, -1)) >= 0]
+    found.sort()
+    # Often the first places of all stand close together, and then nothing is better.
+    if not found or found[-1][0] - found[0][0] <= _WINDOW:
+        return found[0][0] if found else 0
+    most = len(found)
+    found += [(place, stem) for stem, rest in places for place in rest]
+    found.sort()
+    best, best_count, start = 0, 0, 0
+    inside = dict.fromkeys(wanted, 0)
+    count = 0
+    for place, stem in found:
+        count += not inside[stem]
+        inside[stem] += 1
+        while place - found[start][0] > _WINDOW:
+            left = found[start][1]
+            inside[left] -= 1
+            count -= not inside[left]
+            start += 1
+        if count > best_count:
+            best, best_count = found[start][0], count
+            if count == most:
+                break
+    return best
 
 
 def _occurrences(text: str, stem: str) -> Iterator[int]:
@@ -74,9 +95,9 @@ def _occurrences(text: str, stem: str) -> Iterator[int]:
     start = stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem
     position = text.find(start)
     while position >= 0:
-        if position == 0 or not text[position - 1].isalnum():
+        if not position or not text[position - 1].isalnum():
             word = _WORD.match(text, position)
-            if word and _stem(word.group()) == stem:
+            if word and _stem(word[0]) == stem:
                 yield position
         position = text.find(start, position + len(start))
 

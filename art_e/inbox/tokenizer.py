@@ -90,5 +90,5 @@ def stems(surfaces: list[str]) -> list[str]:
 
 def search_words(keywords: list[str]) -> list[str]:
     """The distinct words to search for, in order, without stop words if there are others."""
-    distinct = list(dict.fromkeys(word for keyword in keywords for word in words(keyword)))
+    distinct = list(dict.fromkeys(words(" ".join(keywords))))
     return [word for word in distinct if word not in STOP_WORDS] or distinct

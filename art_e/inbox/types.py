@@ -11,4 +11,5 @@ import numpy.typing as npt
 Execute = Callable[[str, list[Any] | None], duckdb.DuckDBPyConnection]
 
 Numbers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

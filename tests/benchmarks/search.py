@@ -12,6 +12,7 @@ for twice; memory is that of processes of their own.
 
 import random
 import statistics
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,7 @@ from tests.queries import Query, run
 THREADS = 8
 LARGE = 15_000
 WARM_UP = 20
+TURN = 20
 OPENINGS = 5
 # More than any inbox holds: both give every mail that matches.
 ALL = 1_000_000
@@ -221,25 +223,42 @@ def _round(world: World, reference: ReferenceInbox, drawn: Sequence[InboxQuery])
 def _turn_by_turn(
     sides: dict[str, Search], queries: Sequence[InboxQuery]
 ) -> dict[str, list[float]]:
-    """Milliseconds of each query by each side; who goes first alternates."""
+    """Milliseconds of each query by each side; who goes first alternates.
+
+    A turn is `TURN` queries: whoever uses an inbox goes on using it. With turns of one
+    query the CPU's caches hold what the other side left there, which costs each search
+    about 0.05 ms.
+    """
     times: dict[str, list[float]] = {side: [] for side in sides}
     order = list(sides.items())
-    for asked in queries:
+    for start in range(0, len(queries), TURN):
         for side, search in order:
-            started = time.perf_counter()
-            search(asked)
-            times[side].append(1000 * (time.perf_counter() - started))
+            for asked in queries[start : start + TURN]:
+                started = time.perf_counter()
+                search(asked)
+                times[side].append(1000 * (time.perf_counter() - started))
         order.reverse()
     return times
 
 
 def _rate(search: Search, queries: Sequence[InboxQuery]) -> float:
     """Queries a second by eight threads, each with the whole list from its own start."""
+    ready = threading.Barrier(THREADS + 1)
+
+    def work(number: int) -> None:
+        start = number * len(queries) // THREADS
+        search(queries[start])  # the thread's own connection
+        ready.wait()
+        for asked in (*queries[start:], *queries[:start]):
+            search(asked)
+
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(search, queries[: 4 * THREADS]))  # threads and their connections
+        working = [pool.submit(work, number) for number in range(THREADS)]
+        ready.wait()
         started = time.perf_counter()
-        done = sum(1 for _ in pool.map(search, [*queries, *queries]))
-        return done / (time.perf_counter() - started)
+        for each in working:
+            each.result()
+        return THREADS * len(queries) / (time.perf_counter() - started)
 
 
 def _summarised(rounds: Sequence[Round], inboxes: Sequence[InboxSize]) -> dict[str, Any]:
