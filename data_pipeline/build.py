@@ -1,9 +1,10 @@
 """The inbox file being made: batches in, one complete file out.
 
-Batches go into a staging database on disk; `finish` merges the copies
-(merge.sql), fills the file (load.sql), marks it complete and moves it into
-place with one rename. Until then nothing stands at the file's own path, and
-whatever stood there is untouched. Knows nothing of mail formats.
+Batches go into a staging database in memory (beyond `MEMORY_LIMIT` DuckDB moves
+it to the disk); `deduplicate` merges the copies (merge.sql); `finish` fills the
+file (load.sql), marks it complete and moves it into place with one rename. Until
+then nothing stands at the file's own path, and whatever stood there is untouched.
+Knows nothing of mail formats.
 """
 
 import json
@@ -58,10 +59,8 @@ class InboxBuild:
                 "autoinstall_known_extensions": False,
             }
         )
-        self._run(f"ATTACH {_quoted(self._folder / 'staging.duckdb')} AS staging")
+        self._run("ATTACH ':memory:' AS staging")
         self._run_file("staging.sql")
-        # One transaction: a commit a batch would write everything twice, log and table.
-        self._run("BEGIN")
         self._rows = 0
         self._terms: dict[str, int] = {}
         self._words: dict[str, int] = {}
@@ -91,9 +90,7 @@ class InboxBuild:
 
     def carry_over(self, old: Path) -> None:
         """Take over what the file being added to knows of mail that it does not store."""
-        self._run("COMMIT")
         self._run(f"ATTACH {_quoted(old)} AS old (READ_ONLY)")
-        self._run("BEGIN")
         self._run(
             "INSERT INTO staging.old_copies"
             " SELECT a.message_id, content_digest, any_id, a.source"
@@ -101,14 +98,16 @@ class InboxBuild:
         )
         self._run("INSERT INTO staging.skipped FROM old.skipped")
 
+    def deduplicate(self) -> None:
+        """Merge the copies; nothing can be added after it."""
+        self._run_file("merge.sql")
+
     def finish(self, read: int) -> dict[str, Any]:
-        """Merge, write, mark complete and move into place; the counts, as they stand in the file.
+        """Write, mark complete and move into place; the counts, as they stand in the file.
 
         `read` counts every message that the file stands for.
         """
-        self._run("COMMIT")
         self._run(f"ATTACH {_quoted(self._new_file)} AS inbox (ROW_GROUP_SIZE {ROW_GROUP_SIZE})")
-        self._run_file("merge.sql")
         self._run("USE inbox")
         self._run(tables_sql())
         self._add_vocabulary()

@@ -25,8 +25,8 @@ from data_pipeline.build import InboxBuild
 from data_pipeline.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.workers import processed
 
-BATCH_MESSAGES = 1000
-BATCH_BYTES = 4_000_000
+BATCH_MESSAGES = 2000
+BATCH_BYTES = 8_000_000
 
 Item = RawMessage | MailFields | StoredMail
 
@@ -92,6 +92,7 @@ def ingest(
             on_progress(read)
         if read == 0:
             raise UserError("no message found in the source; is it the right path or --format?")
+        build.deduplicate()
         counts = build.finish(read + old_counts["read"])
     return IngestReport(
         db=db,
