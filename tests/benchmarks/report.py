@@ -16,6 +16,9 @@ Result = dict[str, Any]
 
 REAL_ARCHIVE = "real-archive"
 MILLISECONDS = ("p50", "p95", "mean")
+# The ratios of search are promised from this size on: the reference's cost grows with the
+# file, ours with the inbox.
+TARGET_MAILS = 250_000
 
 
 class Target(NamedTuple):
@@ -154,11 +157,12 @@ def targets(results: Sequence[Result]) -> list[Target]:
         where = result.get("world") or result.get("archive")
         if kind == "search":
             ratios = result["ratios"]
-            found += [
-                Target(f"search p50, {where}", ratios["p50"], 5, "x", True),
-                Target(f"search p95, {where}", ratios["p95"], 20, "x", True),
-                Target(f"8 threads, {where}", ratios["throughput"], 10, "x", True),
-            ]
+            if result["mails"] >= TARGET_MAILS:
+                found += [
+                    Target(f"search p50, {where}", ratios["p50"], 5, "x", True),
+                    Target(f"search p95, {where}", ratios["p95"], 20, "x", True),
+                    Target(f"8 threads, {where}", ratios["throughput"], 10, "x", True),
+                ]
             for each in result["opening"]:
                 limit = 0.15 if each["emails"] <= 2_000 else 0.6
                 # With its first search: an inbox may leave loading until then.
@@ -250,6 +254,10 @@ def plot_growth(path: Path, searched: Sequence[Result]) -> None:
                 if each["world"] == REAL_ARCHIVE:
                     axis.plot(each["mails"], value(each), "*", color=colour, markersize=12)
         axis.set(xscale="log", yscale="log", xlabel="mails in the file", title=title)
+        axis.set_xticks([each["mails"] for each in searched])
+        axis.xaxis.set_major_formatter(lambda mails, _: f"{mails / 1000:,.0f}k")
+        axis.minorticks_off()
+        axis.tick_params(axis="x", rotation=45)
         axis.grid(visible=True, which="both", alpha=0.3)
     if synthetic:
         sizes = [each["mails"] for each in synthetic]
