@@ -4,8 +4,8 @@
 
 Both are whole processes that read the same archive (`art-e ingest` and
 `tests.benchmarks.reference`), in turn, twice each. Then ours stage by stage in
-this process, on one core but for DuckDB, in CPU seconds ("index" writes the file, too). A synthetic world is
-read from a .tar of its raw messages in Enron's layout.
+this process, on one core but for DuckDB, in CPU seconds ("index" writes the file,
+too). A synthetic world is read from a .tar of its raw messages in Enron's layout.
 """
 
 import itertools
