@@ -24,17 +24,37 @@ bench: $(VENV)/dev.installed
 	$(BIN)/python -m tests.benchmarks
 
 # What is installed is what is locked, hash by hash; the project itself is linked to this checkout.
-$(VENV)/%.installed: requirements/%.txt pyproject.toml
-	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+# The locks are complete, so nothing is resolved here. torch comes without CUDA where pip finds
+# that build (2 GB less), else as the public wheel and the libraries that it asks for.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+LINK := $(INSTALL) --no-build-isolation --editable .
+NEEDS_CUDA := import importlib.metadata as m, sys; \
+	sys.exit(not (sys.platform == 'linux' and any('nvidia' in each for each in m.requires('torch'))))
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core.installed: requirements/core.txt pyproject.toml | $(VENV)/bin/python
+	$(INSTALL) --require-hashes -r requirements/core.txt
+	$(LINK)
 	touch $@
 
-COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --all-build-deps --allow-unsafe \
-	--strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+LOCKS := $(addprefix requirements/, dev.txt torch-cpu.txt torch.txt cuda.txt)
+$(VENV)/dev.installed: $(LOCKS) pyproject.toml | $(VENV)/bin/python
+	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --require-hashes -r requirements/torch-cpu.txt 2>/dev/null \
+		|| $(INSTALL) --require-hashes -r requirements/torch.txt
+	if $(BIN)/python -c "$(NEEDS_CUDA)"; then $(INSTALL) --require-hashes -r requirements/cuda.txt; fi
+	$(LINK)
+	touch $@
+
+COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: $(VENV)/dev.installed
-	$(COMPILE) -o requirements/core.txt pyproject.toml
-	$(COMPILE) --extra dev -o requirements/dev.txt pyproject.toml
+	$(COMPILE) --all-build-deps --allow-unsafe -o requirements/core.txt pyproject.toml
+	$(COMPILE) --all-build-deps --no-allow-unsafe --unsafe-package torch \
+		--extra dev --extra train -o requirements/dev.txt pyproject.toml
+	$(COMPILE) --allow-unsafe -o requirements/cuda.txt requirements/cuda.in
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
