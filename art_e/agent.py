@@ -28,6 +28,8 @@ async def run_episode(
     usage = Usage()
     cost: float | None = 0.0
     model_seconds = tools_seconds = 0.0
+    call_seconds: list[float | None] = []
+    retries = 0
     error = None
     tools = schemas()
     while not episode.done:
@@ -36,14 +38,13 @@ async def run_episode(
             step = await policy.act(episode.messages, tools)
         except PolicyError as failure:
             error = {"kind": failure.kind, "message": str(failure)}
+            retries += failure.retries
             break
         finally:
             model_seconds += time.perf_counter() - before
-        usage = Usage(
-            usage.prompt_tokens + step.usage.prompt_tokens,
-            usage.cached_prompt_tokens + step.usage.cached_prompt_tokens,
-            usage.completion_tokens + step.usage.completion_tokens,
-        )
+        usage += step.usage
+        call_seconds.append(step.seconds)
+        retries += step.retries
         cost = None if cost is None or step.cost_usd is None else cost + step.cost_usd
         episode.count_tokens(step.usage.prompt_tokens, step.usage.completion_tokens)
         before = time.perf_counter()
@@ -72,6 +73,8 @@ async def run_episode(
             "model": model_seconds,
             "tools": tools_seconds,
         },
+        call_seconds=call_seconds,
+        retries=retries,
         error=error,
         started_at=started_at.isoformat(timespec="milliseconds"),
     )

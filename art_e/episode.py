@@ -13,10 +13,18 @@ from string import Template
 
 from art_e.abstention import is_abstention
 from art_e.inbox.inbox import Inbox
-from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json
 from art_e.question import Question
 from art_e.rubric import Rubric
-from art_e.tools import CallError, ReadEmail, ReturnFinalAnswer, SearchEmails, Tools, parse_call
+from art_e.tools import (
+    CallError,
+    ReadEmail,
+    ReturnFinalAnswer,
+    SearchEmails,
+    Tools,
+    not_found,
+    parse_call,
+)
 
 DEFAULT_MAX_TURNS = 10
 # Calls of one message that are run; further ones are refused.
@@ -95,16 +103,16 @@ class Episode:
             except CallError as error:
                 if error.kind != "refused":
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
-                text = compact_json({"error": str(error)})
+                text = observation_json({"error": str(error)})
             observations.append({"role": "tool", "tool_call_id": call.id, "content": text})
         if not message.tool_calls:
             rubric.unparseable_calls += 1
-            text = compact_json({"error": "no tool was called; every message calls a tool"})
+            text = observation_json({"error": "no tool was called; every message calls a tool"})
             observations.append({"role": "user", "content": text})
         self._wrong_messages = 0 if any_right else self._wrong_messages + 1
         self._end(answer)
         if not self.done and rubric.turns == rubric.max_turns - 1:
-            note = "\n" + compact_json({"note": "one turn left: call return_final_answer now"})
+            note = "\n" + observation_json({"note": "one turn left: call return_final_answer now"})
             observations[-1]["content"] += note
         self.messages.extend(observations)
         return observations
@@ -129,14 +137,13 @@ class Episode:
             read = self.tools.read(arguments)
             if read is None:
                 self.rubric.invalid_reads += 1
-                missing = arguments.message_id[:80]
-                return compact_json({"error": f"not found in this inbox: {missing!r}"}), None
+                return observation_json({"error": not_found(arguments.message_id)}), None
             self._read.update(read.message_ids)
             self._note_gold()
             return read.text, None
         if answer is not None:
             raise CallError("refused", "the final answer was given already")
-        return compact_json({"done": True}), arguments
+        return observation_json({"done": True}), arguments
 
     def _end(self, answer: ReturnFinalAnswer | None) -> None:
         rubric = self.rubric

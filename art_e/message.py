@@ -1,6 +1,7 @@
 """Chat messages, in the form of the OpenAI API. Knows nothing of who writes them."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,10 @@ from art_e.text import encodable
 
 # A message as every chat API takes it: role, content, tool_calls, tool_call_id.
 ChatMessage = dict[str, Any]
+
+
+# What starts such a token in Qwen's and most others' vocabularies.
+_STEERING = re.compile(r"<(?=\||/?(?:tool_call|tool_response|think)>)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +51,12 @@ class AssistantMessage:
 def compact_json(value: Any) -> str:
     """`value` as JSON in as few tokens as may be, characters as they are."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def observation_json(value: Any) -> str:
+    """`value` as `compact_json` writes it, without tokens that steer the model that reads it.
+
+    A local model's tokenizer takes "<|im_start|>" in a mail for the start of a message. In
+    JSON the first character can be written as an escape, which reads the same.
+    """
+    return _STEERING.sub("\\\\u003c", compact_json(value))

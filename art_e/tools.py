@@ -8,6 +8,7 @@ nothing of turns, questions or gold; the episode counts what happens here.
 import datetime as dt
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from pydantic import (
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, search_words
-from art_e.message import ToolCall, compact_json
+from art_e.message import ToolCall, compact_json, observation_json
 from art_e.text import encodable
 
 MAX_RESULTS = 10
@@ -119,7 +120,7 @@ def _schemas() -> str:
                 "function": {
                     "name": name,
                     "description": model.__doc__,
-                    "parameters": _without_titles(model.model_json_schema()),
+                    "parameters": _shortened(model.model_json_schema()),
                 },
             }
             for name, model in ARGUMENTS.items()
@@ -127,12 +128,17 @@ def _schemas() -> str:
     )
 
 
-def parse_call(call: ToolCall) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
-    """The call's checked arguments. Raises `CallError` with words that help the model."""
-    model = ARGUMENTS.get(call.name)
-    if model is None:
-        known = ", ".join(ARGUMENTS)
+def parse_call(
+    call: ToolCall, offered: Sequence[str] = tuple(ARGUMENTS)
+) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
+    """The call's checked arguments. Raises `CallError` with words that help the model.
+
+    `offered` are the names of the tools that may be called.
+    """
+    if call.name not in offered:
+        known = ", ".join(offered)
         raise CallError("unknown_tool_calls", f"there is no tool {call.name[:80]!r}; use {known}")
+    model = ARGUMENTS[call.name]
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError) as error:
@@ -150,6 +156,11 @@ def parse_call(call: ToolCall) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
         raise CallError("bad_argument_calls", f"{call.name}: {problems}") from None
     assert isinstance(checked, SearchEmails | ReadEmail | ReturnFinalAnswer)
     return checked
+
+
+def not_found(message_id: str) -> str:
+    """What a model is told of a mail that this inbox does not have."""
+    return f"not found in this inbox: {message_id[:80]!r}"
 
 
 class Tools:
@@ -187,14 +198,14 @@ class Tools:
             notes.append("no mail matches; try other words or fewer filters")
         if notes:
             observation["note"] = ". ".join(notes)
-        return Observation(compact_json(observation), tuple(hit.message_id for hit in hits))
+        return Observation(observation_json(observation), tuple(hit.message_id for hit in hits))
 
     def read(self, arguments: ReadEmail) -> Observation | None:
         """Read one mail; None where this inbox has none of that id."""
         email = self.inbox.read(self.resolve(arguments.message_id))
         if email is None:
             return None
-        return Observation(compact_json(self._email(email)), (email.message_id,))
+        return Observation(observation_json(self._email(email)), (email.message_id,))
 
     def resolve(self, handle_or_id: str) -> str:
         """The message id that a handle stands for; anything else as it is."""
@@ -249,15 +260,18 @@ def _cut(line: str) -> str:
     return line if len(line) <= MAX_LINE_CHARS else f"{line[:MAX_LINE_CHARS]} [cut]"
 
 
-def _without_titles(schema: Any) -> Any:
-    """pydantic's titles and docstring repeat the names and cost tokens in every prompt."""
+def _shortened(schema: Any) -> Any:
+    """pydantic's titles and docstring repeat the names and cost tokens in every prompt.
+
+    So does `additionalProperties`, which some of litellm's providers are not sent.
+    """
     if isinstance(schema, dict):
         kept = {
-            key: _without_titles(value)
+            key: _shortened(value)
             for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str))
+            if key != "additionalProperties" and not (key == "title" and isinstance(value, str))
         }
         if kept.get("type") == "object":
             kept.pop("description", None)
         return kept
-    return [_without_titles(each) for each in schema] if isinstance(schema, list) else schema
+    return [_shortened(each) for each in schema] if isinstance(schema, list) else schema

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,9 +22,11 @@ _BLOCK = 1 << 20
 class Trajectory:
     """One episode. Message ids in `sources` are the stored ones; `handles` are those of the mails.
 
-    `usage` has prompt_tokens, cached_prompt_tokens and completion_tokens, `seconds`
-    has total, model and tools, `error` has kind and message. `cost_usd` is None
-    where the price is not known. `started_at` is ISO 8601 in UTC.
+    `usage` has prompt_tokens, cached_prompt_tokens, completion_tokens and
+    reasoning_tokens, `seconds` has total, model and tools, `error` has kind and message.
+    `cost_usd` is None where the price is not known. `call_seconds` has, turn by turn, how
+    long the model's call took, None where it was not called; `retries` counts the calls
+    that failed and were made again. `started_at` is ISO 8601 in UTC.
     """
 
     run_id: str
@@ -43,6 +45,8 @@ class Trajectory:
     cost_usd: float | None
     seconds: dict[str, float]
     started_at: str
+    call_seconds: list[float | None] = field(default_factory=list)
+    retries: int = 0
     error: dict[str, str] | None = None
     verdict: dict[str, Any] | None = None
     reward: dict[str, Any] | None = None

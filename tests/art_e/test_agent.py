@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,16 +63,31 @@ def test_each_episode_has_an_id_of_its_own(inbox_file: InboxFile) -> None:
 
 
 def test_usage_and_cost_are_summed(episode: Episode) -> None:
-    policy = ScriptedPolicy(SCRIPT, usage=Usage(100, 60, 7), costs=[0.01, 0.02, 0.04])
+    policy = ScriptedPolicy(SCRIPT, usage=Usage(100, 60, 7, 5), costs=[0.01, 0.02, 0.04])
     trajectory = run(episode, policy)
     assert trajectory.usage == {
         "prompt_tokens": 300,
         "cached_prompt_tokens": 180,
         "completion_tokens": 21,
+        "reasoning_tokens": 15,
     }
     assert trajectory.cost_usd == pytest.approx(0.07)
     assert trajectory.rubric["prompt_tokens"] == 300
     assert trajectory.rubric["completion_tokens"] == 21
+
+
+def test_calls_and_retries_are_told(episode: Episode) -> None:
+    class Slow(ScriptedPolicy):
+        async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+            if self.turn == 2:
+                raise PolicyError("timeout", "no answer in time", retries=4)
+            step = await super().act(messages, tools)
+            return replace(step, seconds=0.25 * self.turn, retries=self.turn)
+
+    trajectory = run(episode, Slow(SCRIPT))
+    assert trajectory.call_seconds == [0.25, 0.5]
+    assert trajectory.retries == 1 + 2 + 4
+    assert trajectory.error == {"kind": "timeout", "message": "no answer in time"}
 
 
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])

@@ -1,0 +1,209 @@
+"""What a model's tokens cost, in USD.
+
+Prices of hosted models are read from litellm's own list, which is held locally;
+the cost of a call is worked out here, because litellm's handling of cached
+tokens has been wrong. Models that one serves oneself have no list price: their
+entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
+
+    [models."hosted_vllm/Qwen2.5-14B-Instruct"]
+    gpu_usd_per_hour = 2.10
+    prompt_tokens_per_second = 9000      # measured on that GPU
+    completion_tokens_per_second = 1200
+
+    [models."openai/of-our-own"]
+    usd_per_million_prompt = 0.20
+    usd_per_million_cached_prompt = 0.05
+    usd_per_million_completion = 0.80
+
+A price that is not known is None, never 0. Knows nothing of policies and limits.
+"""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from art_e.errors import UserError
+from art_e.home import home
+from art_e.policies.base import Usage
+from art_e.policies.choose import LOCAL_PREFIX
+from art_e.policies.litellm_module import load_litellm
+
+_GPU_FIELDS = ("gpu_usd_per_hour", "prompt_tokens_per_second", "completion_tokens_per_second")
+_PLAIN_FIELDS = ("usd_per_million_prompt", "usd_per_million_completion")
+_CACHED_FIELD = "usd_per_million_cached_prompt"
+# Of litellm's list.
+_TOKEN_FIELDS = (
+    "input_cost_per_token",
+    "cache_read_input_token_cost",
+    "output_cost_per_token",
+    "output_cost_per_reasoning_token",
+)
+# As it names the prices of long prompts, such as input_cost_per_token_above_200k_tokens.
+_LONG_PROMPTS = tuple(
+    (f"_above_{thousands}k_tokens", 1000 * thousands)
+    for thousands in (100, 128, 200, 256, 272, 512)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per token of a prompt, of its cached part, and of a completion.
+
+    `reasoning` is the price of a completion's reasoning tokens where it is another.
+    `above` has, by rising number of prompt tokens, the price of the whole call where its
+    prompt is longer than that.
+    """
+
+    prompt: float
+    cached_prompt: float
+    completion: float
+    reasoning: float | None = None
+    above: tuple[tuple[int, "Price"], ...] = ()
+
+    def cost(self, usage: Usage) -> float:
+        """What a call with that usage costs, in USD."""
+        price = [self, *(each for tokens, each in self.above if usage.prompt_tokens > tokens)][-1]
+        reasoning = price.completion if price.reasoning is None else price.reasoning
+        return (
+            (usage.prompt_tokens - usage.cached_prompt_tokens) * price.prompt
+            + usage.cached_prompt_tokens * price.cached_prompt
+            + (usage.completion_tokens - usage.reasoning_tokens) * price.completion
+            + usage.reasoning_tokens * reasoning
+        )
+
+    def most(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """An upper bound of the cost in USD of a call with no more tokens than these."""
+        reached = [self, *(each for tokens, each in self.above if prompt_tokens > tokens)]
+        return max(
+            prompt_tokens * max(each.prompt, each.cached_prompt)
+            + completion_tokens * max(each.completion, each.reasoning or 0)
+            for each in reached
+        )
+
+
+def prices_file() -> Path:
+    """Where the user's own prices are; the file need not exist."""
+    return home() / "prices.toml"
+
+
+def price_of(model: str) -> Price | None:
+    """The price of the model of that litellm name; None where it is not known.
+
+    Raises `UserError` where `prices.toml` is malformed.
+    """
+    own = _own_entries(prices_file())
+    if model in own:
+        return _own_price(own[model], f'{prices_file()}: models."{model}"')
+    if model.startswith(LOCAL_PREFIX):
+        return None
+    entry = _list_entry(model)
+    return None if entry is None else _list_price(entry)
+
+
+def _own_entries(path: Path) -> Mapping[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is no TOML: {error}; mend or remove it") from None
+    except OSError as error:
+        raise UserError(f"can't read {path}: {error.strerror}; mend or remove it") from None
+    unknown = [name for name in content if name != "models"]
+    if unknown:
+        raise UserError(f'{path}: unknown table {unknown[0]!r}; entries are [models."NAME"]')
+    models = content.get("models", {})
+    if not isinstance(models, dict):
+        raise UserError(f'{path}: models is no table; entries are [models."NAME"]')
+    return models
+
+
+def _own_price(entry: Any, where: str) -> Price:
+    """The price of an entry of `prices.toml`, which `where` names in errors."""
+    forms = (_GPU_FIELDS, (*_PLAIN_FIELDS, _CACHED_FIELD))
+    both = f"either {', '.join(forms[0])}, or {', '.join(forms[1])}"
+    if not isinstance(entry, dict):
+        raise UserError(f"{where} is no table; it holds {both}")
+    unknown = [name for name in entry if not any(name in form for form in forms)]
+    if unknown:
+        raise UserError(f"{where}: unknown field {unknown[0]!r}; it holds {both}")
+    by_gpu = any(name in entry for name in _GPU_FIELDS)
+    if by_gpu and any(name in entry for name in forms[1]):
+        raise UserError(f"{where} has fields of two kinds; it holds {both}")
+    numbers: dict[str, float] = {}
+    for name in _GPU_FIELDS if by_gpu else _PLAIN_FIELDS:
+        if name not in entry:
+            raise UserError(f"{where}.{name} is missing; it holds {both}")
+    for name, value in entry.items():
+        above_zero = name.endswith("_per_second")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value < 0
+            or (above_zero and value == 0)
+        ):
+            least = "above 0" if above_zero else "of 0 or more"
+            raise UserError(f"{where}.{name} is {value!r}; write a number {least}")
+        numbers[name] = float(value)
+    if by_gpu:
+        second = numbers["gpu_usd_per_hour"] / 3600
+        prompt = second / numbers["prompt_tokens_per_second"]
+        return Price(prompt, prompt, second / numbers["completion_tokens_per_second"])
+    prompt = numbers["usd_per_million_prompt"] / 1e6
+    cached = numbers.get(_CACHED_FIELD, numbers["usd_per_million_prompt"]) / 1e6
+    return Price(prompt, cached, numbers["usd_per_million_completion"] / 1e6)
+
+
+def _list_entry(model: str) -> Mapping[str, Any] | None:
+    """The model's entry in litellm's list, where a name without its provider may stand.
+
+    Not by litellm.get_model_info, which asks an Ollama server over the network.
+    """
+    prices: Mapping[str, Mapping[str, Any]] = load_litellm().model_cost
+    if model in prices:
+        return prices[model]
+    provider, _, name = model.partition("/")
+    entry = prices.get(name)
+    if entry is None:
+        return None
+    listed = str(entry.get("litellm_provider"))
+    return entry if listed == provider or listed.startswith(f"{provider}-") else None
+
+
+def _list_price(entry: Mapping[str, Any]) -> Price | None:
+    tiers = entry.get("tiered_pricing")
+    if tiers:
+        starts = sorted(tiers, key=lambda tier: float(tier["range"][0]))
+        prices = [(int(tier["range"][0]), _rates(tier)) for tier in starts]
+        known = [(start, price) for start, price in prices if price is not None]
+        if len(known) < len(prices):
+            return None
+        (_, first), *rest = known
+        return Price(
+            first.prompt, first.cached_prompt, first.completion, first.reasoning, tuple(rest)
+        )
+    base = _rates(entry)
+    if base is None:
+        return None
+    above = [
+        (tokens, price)
+        for ending, tokens in _LONG_PROMPTS
+        if any(f"{field}{ending}" in entry for field in _TOKEN_FIELDS)
+        and (price := _rates(entry, ending)) is not None
+    ]
+    return Price(base.prompt, base.cached_prompt, base.completion, base.reasoning, tuple(above))
+
+
+def _rates(entry: Mapping[str, Any], ending: str = "") -> Price | None:
+    """The prices of those fields; None where one is missing, or 0, which nobody filled in."""
+    prompt, cached, completion, reasoning = (
+        entry.get(f"{field}{ending}", entry.get(field)) for field in _TOKEN_FIELDS
+    )
+    if not prompt or not completion:
+        return None
+    # Without a price of its own, what is cached is paid like the rest.
+    return Price(prompt, cached or prompt, completion, reasoning or None)

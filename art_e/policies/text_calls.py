@@ -1,0 +1,125 @@
+"""Tool calls for models that know none: JSON objects in the text, both ways.
+
+A call is one object `{"name": TOOL, "arguments": {...}}`; a message may hold several,
+alone, in a list, in code fences, and with prose around them. `prompts/text_calls.txt`
+tells the model so, after the system prompt. In the conversation that is sent to it,
+its earlier calls stand in that form and the tools' answers are messages of the user.
+What is no call stays text, and the episode says what is wrong with it. Trajectories
+keep the OpenAI form. Knows nothing of how a model is asked.
+"""
+
+import hashlib
+import json
+import re
+from functools import cache
+from importlib import resources
+from string import Template
+from typing import Any, NamedTuple
+
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+
+# Brackets of a text that are tried: each may be read to the end before it proves to be none.
+_MOST_TRIED = 500
+_OPENING = re.compile(r"[\[{]")
+_FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
+_decoder = json.JSONDecoder()
+
+
+class _Call(NamedTuple):
+    name: str
+    arguments: str
+
+
+@cache
+def text_calls_prompt() -> str:
+    """The template of what follows the system prompt: `$tools` stands for the schemas."""
+    return resources.files("art_e").joinpath("prompts/text_calls.txt").read_text(encoding="utf-8")
+
+
+def prompt_hash() -> str:
+    """Names the prompt in trajectories that used it."""
+    return hashlib.sha256(text_calls_prompt().encode()).hexdigest()[:16]
+
+
+def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
+    """The conversation as a model without tool calls takes it, with the tools described.
+
+    User messages in a row, such as the answers to several calls, become one.
+    """
+    schemas = "\n".join(compact_json(tool["function"]) for tool in tools)
+    told = Template(text_calls_prompt()).substitute(tools=schemas).strip()
+    sent: list[ChatMessage] = []
+    called: dict[str, str] = {}
+    for message in messages:
+        role, text = message["role"], message["content"] or ""
+        if role == "assistant":
+            calls = [_Call(**call["function"]) for call in message.get("tool_calls", ())]
+            called.update(
+                (each["id"], each["function"]["name"]) for each in message.get("tool_calls", ())
+            )
+            text = "\n".join([*([text] if text else ()), *map(_written, calls)])
+        elif role == "tool":
+            role, text = "user", f"{called[message['tool_call_id']]} answered: {text}"
+        if sent and role == "user" == sent[-1]["role"]:
+            sent[-1]["content"] += f"\n{text}"
+        else:
+            sent.append({"role": role, "content": text})
+    if sent[0]["role"] == "system":
+        told = f"{sent.pop(0)['content'].rstrip()}\n\n{told}"
+    return [{"role": "system", "content": told}, *sent]
+
+
+def parse_text(text: str, turn: int) -> AssistantMessage:
+    """The message that a model wrote as text, its calls taken out of it.
+
+    `turn` counts the model's earlier messages; ids of calls are made of it.
+    """
+    calls: list[_Call] = []
+    kept: list[str] = []
+    start = position = 0
+    for _ in range(_MOST_TRIED):
+        bracket = _OPENING.search(text, position)
+        if bracket is None:
+            break
+        try:
+            value, end = _decoder.raw_decode(text, bracket.start())
+        except (ValueError, RecursionError):
+            position = bracket.end()
+            continue
+        found = _calls_of(value)
+        if found:
+            calls += found
+            kept.append(text[start : bracket.start()])
+            start = end
+        position = end
+    if not calls:
+        return AssistantMessage(text or None)
+    prose = _FENCE.sub("", "".join([*kept, text[start:]])).strip()
+    numbered = (
+        ToolCall(f"call_{turn}_{number}", each.name, each.arguments)
+        for number, each in enumerate(calls)
+    )
+    return AssistantMessage(prose or None, tuple(numbered))
+
+
+def _calls_of(value: Any) -> list[_Call]:
+    """The calls that a JSON value is: one, several as a list, or none."""
+    if isinstance(value, list):
+        found = [_calls_of(each) for each in value if isinstance(each, dict)]
+        return [each for calls in found for each in calls] if all(found) else []
+    if not isinstance(value, dict) or "arguments" not in value:
+        return []
+    name, arguments = value.get("name"), value["arguments"]
+    if not isinstance(name, str):
+        return []
+    # Some write the arguments as the API does, as text; the episode checks either.
+    return [_Call(name, arguments if isinstance(arguments, str) else compact_json(arguments))]
+
+
+def _written(call: _Call) -> str:
+    """A call as the prompt asks for it; arguments that are no JSON stay the text they were."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    return compact_json({"name": call.name, "arguments": arguments})

@@ -1,0 +1,265 @@
+"""Loading: the weights, the adapter and the tokenizer that were saved, or a line that helps."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
+
+import torch
+from peft import LoraConfig, get_peft_model
+from tokenizers import Regex, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from art_e.errors import UserError
+from art_e.policies.checkpoint import (
+    best_device,
+    load_checkpoint,
+    load_tokenizer,
+    reloads_the_same,
+    split_adapter,
+)
+from tests import tiny_qwen
+
+# peft asks transformers by an older name.
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+WORDS = ["When does the lease end?", tiny_qwen.stock_template()]
+TEXT = "<|im_start|>user\nWhen does the lease 2001 end?\t<|im_end|>\n<tool_call>\nZürich 東"
+IDS = torch.tensor([[5, 6, 7, 8]])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of random weights."""
+    tokenizer = tiny_qwen.make_tokenizer(WORDS)
+    model = tiny_qwen.make_model(tokenizer, hidden=16)
+    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("saved") / "tiny")
+
+
+@pytest.fixture
+def copied(saved: Path, tmp_path: Path) -> Path:
+    """The same, to be spoilt."""
+    return Path(shutil.copytree(saved, tmp_path / "copied"))
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.inference_mode():
+        found = model(input_ids=IDS).logits
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+def make_adapter(base: Path, folder: Path) -> Path:
+    """A LoRA adapter whose weights change what the model says."""
+    model: Any = load_checkpoint(str(base)).model
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    adapted = get_peft_model(model, config)
+    adapted.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapter(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_adapter(saved, tmp_path_factory.mktemp("adapter") / "lora")
+
+
+def the_error(load: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as raised:
+        load()
+    line = str(raised.value)
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct", ("Qwen/Qwen2.5-14B-Instruct", None)),
+        ("Qwen/Qwen2.5-14B-Instruct+me/talk", ("Qwen/Qwen2.5-14B-Instruct", "me/talk")),
+        ("./a+./b+c", ("./a", "./b+c")),
+    ],
+)
+def test_a_name_has_an_adapter_after_the_plus(name: str, parts: tuple[str, str | None]) -> None:
+    assert split_adapter(name) == parts
+
+
+def test_folders_may_have_a_plus_in_their_names(tmp_path: Path) -> None:
+    base = tmp_path / "c++" / "model+"
+    base.mkdir(parents=True)
+    assert split_adapter(str(base)) == (str(base), None)
+    assert split_adapter(f"{base}+/c++/b") == (str(base), "/c++/b")
+
+
+def test_the_weights_are_those_saved(saved: Path) -> None:
+    checkpoint = load_checkpoint(str(saved))
+    device, dtype = best_device()
+    assert (checkpoint.device, checkpoint.dtype) == (device, dtype)
+    assert checkpoint.context == 4_096
+    tokenizer = tiny_qwen.make_tokenizer(WORDS)
+    same = tiny_qwen.make_model(tokenizer, hidden=16)
+    assert not checkpoint.model.training
+    if device == "cpu":
+        assert torch.equal(logits(checkpoint.model), logits(same))
+
+
+def test_on_a_cpu_it_is_float32(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: None)
+    checkpoint = load_checkpoint(str(saved))
+    assert (checkpoint.device, checkpoint.dtype) == ("cpu", "float32")
+    assert {each.dtype for each in checkpoint.model.parameters()} == {torch.float32}
+
+
+def test_on_an_accelerator_it_is_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: gpu)
+    assert best_device() == ("cuda", "bfloat16")
+
+
+def test_a_turn_ends_where_the_template_ends_it(copied: Path) -> None:
+    tokenizer = load_tokenizer(copied, "tiny")
+    end = tokenizer.get_vocab()[tiny_qwen.END]
+    # As base models have it: neither the model nor the tokenizer says that a turn ends.
+    for file, name in (("generation_config.json", "eos_token_id"), ("config.json", "eos_token_id")):
+        content = json.loads((copied / file).read_text())
+        content[name] = tokenizer.get_vocab()[tiny_qwen.END_OF_TEXT]
+        (copied / file).write_text(json.dumps(content))
+    stops = load_checkpoint(str(copied)).stop_ids
+    assert end in stops
+    assert tokenizer.get_vocab()[tiny_qwen.END_OF_TEXT] in stops
+
+
+class TestTokenizer:
+    def test_a_qwen2_tokenizer_is_the_same_for_us_and_for_servers(self, saved: Path) -> None:
+        made = tiny_qwen.make_tokenizer(WORDS)
+        loaded = load_tokenizer(saved, "tiny")
+        assert loaded.encode(TEXT) == made.encode(TEXT)
+        assert loaded.decode(loaded.encode(TEXT)) == TEXT
+        assert loaded.chat_template == tiny_qwen.stock_template()
+        assert reloads_the_same(saved, loaded)
+
+    def test_one_that_cuts_words_its_own_way_is_the_one_that_was_saved(self, copied: Path) -> None:
+        own = PreTrainedTokenizerFast.from_pretrained(copied)
+        own.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(r"[a-z]{2}"), behavior="isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        own.save_pretrained(copied)
+        expected = own.encode(TEXT)
+        assert load_tokenizer(copied, "tiny").encode(TEXT) == expected
+        # What servers make of it is another one, and must not go unnoticed.
+        assert AutoTokenizer.from_pretrained(copied).encode(TEXT) != expected
+        assert not reloads_the_same(copied, load_tokenizer(copied, "tiny"))
+
+
+class TestAdapter:
+    def test_it_changes_what_the_model_says(self, saved: Path, adapter: Path) -> None:
+        plain = load_checkpoint(str(saved))
+        adapted = load_checkpoint(str(saved), str(adapter))
+        assert not torch.allclose(logits(plain.model), logits(adapted.model), atol=1e-3)
+        assert adapted.stop_ids == plain.stop_ids
+        merged: Any = adapted.model
+        assert torch.allclose(logits(adapted.model), logits(merged.merge_and_unload()), atol=1e-4)
+
+    @pytest.mark.parametrize(
+        ("shape", "why"),
+        [({"hidden": 32}, "size mismatch"), ({"hidden": 16, "layers": 3}, "counterpart")],
+    )
+    def test_one_of_another_model_does_not_fit(
+        self, saved: Path, tmp_path: Path, shape: dict[str, int], why: str
+    ) -> None:
+        tokenizer = tiny_qwen.make_tokenizer(WORDS)
+        other = tiny_qwen.save(
+            tiny_qwen.make_model(tokenizer, **shape), tokenizer, tmp_path / "other"
+        )
+        misfit = make_adapter(other, tmp_path / "misfit")
+        line = the_error(lambda: load_checkpoint(str(saved), str(misfit)))
+        assert f"the adapter {misfit} does not fit" in line
+        assert why in line
+
+    def test_one_with_fewer_layers_does_not_pass_for_a_whole_one(
+        self, saved: Path, tmp_path: Path
+    ) -> None:
+        tokenizer = tiny_qwen.make_tokenizer(WORDS)
+        model = tiny_qwen.make_model(tokenizer, hidden=16, layers=1)
+        other = tiny_qwen.save(model, tokenizer, tmp_path / "other")
+        misfit = make_adapter(other, tmp_path / "misfit")
+        assert "have no counterpart" in the_error(lambda: load_checkpoint(str(saved), str(misfit)))
+
+    def test_weights_that_are_cut_off(self, saved: Path, adapter: Path, tmp_path: Path) -> None:
+        torn = Path(shutil.copytree(adapter, tmp_path / "torn"))
+        weights = torn / "adapter_model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+        assert "does not fit" in the_error(lambda: load_checkpoint(str(saved), str(torn)))
+
+    def test_a_folder_that_holds_none(self, saved: Path) -> None:
+        line = the_error(lambda: load_checkpoint(str(saved), str(saved)))
+        assert "is no adapter" in line
+        assert "adapter_config.json" in line
+
+
+class TestWhatIsWrong:
+    def test_no_folder(self, tmp_path: Path) -> None:
+        line = the_error(lambda: load_checkpoint(str(tmp_path / "nowhere")))
+        assert f"there is no folder {tmp_path / 'nowhere'}" in line
+
+    def test_a_file(self, saved: Path) -> None:
+        line = the_error(lambda: load_checkpoint(str(saved / "config.json")))
+        assert "is a file; name the folder" in line
+
+    def test_a_folder_of_other_things(self, tmp_path: Path) -> None:
+        assert "is no model" in the_error(lambda: load_checkpoint(str(tmp_path)))
+
+    def test_a_hub_id_without_a_network(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+        line = the_error(lambda: load_checkpoint("Qwen/Qwen2.5-14B-Instruct"))
+        assert "hf download Qwen/Qwen2.5-14B-Instruct" in line
+
+    def test_weights_that_are_cut_off(self, copied: Path) -> None:
+        weights = copied / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1000])
+        assert "save or download it again" in the_error(lambda: load_checkpoint(str(copied)))
+
+    @pytest.mark.parametrize("content", ["{", '{"model_type": "no-such-model"}', "[]"])
+    def test_a_config_that_is_none(self, copied: Path, content: str) -> None:
+        (copied / "config.json").write_text(content)
+        assert "can't be loaded" in the_error(lambda: load_checkpoint(str(copied)))
+
+    def test_no_tokenizer(self, copied: Path) -> None:
+        (copied / "tokenizer.json").unlink()
+        assert "has no tokenizer.json" in the_error(lambda: load_checkpoint(str(copied)))
+
+    def test_a_tokenizer_that_is_none(self, copied: Path) -> None:
+        (copied / "tokenizer.json").write_text("{}")
+        assert "tokenizer" in the_error(lambda: load_checkpoint(str(copied)))
+
+    def test_no_chat_template(self, copied: Path) -> None:
+        (copied / "chat_template.jinja").unlink()
+        assert "has no chat template" in the_error(lambda: load_checkpoint(str(copied)))
+
+    def test_a_template_that_calls_tools_in_another_form(self, copied: Path) -> None:
+        other = "{% for each in messages %}{{ each.content }}{% endfor %}"
+        (copied / "chat_template.jinja").write_text(other)
+        line = the_error(lambda: load_checkpoint(str(copied)))
+        assert "Qwen's form" in line
+        assert "hosted_vllm" in line
+
+    def test_a_template_that_is_none(self, copied: Path) -> None:
+        (copied / "chat_template.jinja").write_text("{% for")
+        assert "chat template" in the_error(lambda: load_checkpoint(str(copied)))
+
+    def test_the_extra_is_not_installed(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "peft", None)
+        line = the_error(lambda: load_checkpoint(str(saved)))
+        assert "pip install 'art-e[train]'" in line

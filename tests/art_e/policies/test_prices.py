@@ -1,0 +1,172 @@
+"""Costs against sums worked out by hand, from litellm's list and from `prices.toml`."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.errors import UserError
+from art_e.policies.base import Usage
+from art_e.policies.litellm_module import load_litellm
+from art_e.policies.prices import Price, price_of
+
+MILLION = 1_000_000
+VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of `prices.toml`, which is not there."""
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
+    return tmp_path / "prices.toml"
+
+
+def known(model: str) -> Price:
+    price = price_of(model)
+    assert price is not None
+    return price
+
+
+# USD per million tokens, as the providers publish them: prompt, cached prompt, completion.
+@pytest.mark.parametrize(
+    ("model", "prompt", "cached", "completion"),
+    [
+        ("openai/o3", 2.00, 0.50, 8.00),
+        ("o3", 2.00, 0.50, 8.00),
+        ("openai/o4-mini", 1.10, 0.275, 4.40),
+        ("openai/gpt-4.1", 2.00, 0.50, 8.00),
+        ("gemini/gemini-2.5-pro", 1.25, 0.125, 10.00),
+        ("anthropic/claude-sonnet-4-6", 3.00, 0.30, 15.00),
+    ],
+)
+def test_list_prices(model: str, prompt: float, cached: float, completion: float) -> None:
+    price = known(model)
+    for usage, expected in (
+        (Usage(100_000, 0, 0), prompt),
+        (Usage(100_000, 100_000, 0), cached),
+        (Usage(0, 0, 100_000), completion),
+    ):
+        assert price.cost(usage) == pytest.approx(expected / 10)
+
+
+def test_the_cached_part_is_paid_once_and_thoughts_are_output() -> None:
+    # 10,000 prompt tokens of which 4,000 were cached, 1,500 completion tokens, 1,000 of them
+    # thoughts: 6,000 at $2, 4,000 at $0.50 and 1,500 at $8 a million.
+    cost = known("openai/o3").cost(Usage(10_000, 4_000, 1_500, 1_000))
+    assert cost == pytest.approx(0.012 + 0.002 + 0.012)
+
+
+def test_a_long_prompt_makes_the_whole_call_dearer() -> None:
+    price = known("gemini/gemini-2.5-pro")
+    assert price.cost(Usage(200_000, 0, 1_000)) == pytest.approx(0.25 + 0.01)
+    assert price.cost(Usage(200_001, 0, 1_000)) == pytest.approx(200_001 * 2.5e-6 + 0.015)
+    assert price.cost(Usage(300_000, 100_000, 0)) == pytest.approx(0.5 + 0.025)
+
+
+def test_prices_that_are_listed_by_ranges() -> None:
+    price = known("dashscope/qwen-flash")
+    assert price.cost(Usage(100_000, 0, 1_000)) == pytest.approx(0.005 + 0.0004)
+    assert price.cost(Usage(300_000, 0, 1_000)) == pytest.approx(0.075 + 0.002)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "offline",
+        "local:Qwen/Qwen2.5-14B-Instruct",
+        VLLM,
+        "ollama_chat/qwen2.5:14b",
+        # Listed at 0, which is nobody's price.
+        "ollama/llama3",
+        "ollama_chat/llama3",
+        # Another provider's model of that name.
+        "openrouter/o3",
+        "nobody/o3",
+    ],
+)
+def test_what_is_not_known_is_not_zero(model: str) -> None:
+    assert price_of(model) is None
+
+
+def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
+    found = 0
+    for model, entry in load_litellm().model_cost.items():
+        if entry.get("mode") != "chat":
+            continue
+        price = price_of(model)
+        if price is None:
+            continue
+        found += 1
+        for tokens in (1_000, 150_000, 300_000, 600_000):
+            usage = Usage(tokens, tokens // 3, 1_000, 700)
+            assert 0 < price.cost(usage) <= price.most(tokens, 1_000) * (1 + 1e-9), model
+    assert found > 1_000
+
+
+sizes = st.integers(0, 2 * MILLION)
+
+
+@given(sizes, sizes, st.data())
+def test_a_call_within_the_bound_costs_no_more(
+    prompt: int, completion: int, data: st.DataObject
+) -> None:
+    dearer = Price(3.0, 1.0, 7.0, above=((MILLION, Price(5.0, 6.0, 2.0, reasoning=9.0)),))
+    used = data.draw(st.integers(0, prompt)), data.draw(st.integers(0, completion))
+    usage = Usage(
+        used[0], data.draw(st.integers(0, used[0])), used[1], data.draw(st.integers(0, used[1]))
+    )
+    assert 0 <= dearer.cost(usage) <= dearer.most(prompt, completion)
+
+
+def test_a_model_of_ones_own_costs_what_its_gpu_costs(own: Path) -> None:
+    own.write_text(
+        f'[models."{VLLM}"]\ngpu_usd_per_hour = 3.60\n'
+        "prompt_tokens_per_second = 10_000\ncompletion_tokens_per_second = 1000.0\n"
+    )
+    # $0.001 a second: 10,000 prompt tokens take one, 500 of the completion half of one.
+    assert known(VLLM).cost(Usage(10_000, 2_000, 500)) == pytest.approx(0.0015)
+
+
+def test_plain_prices_win_over_the_list(own: Path) -> None:
+    own.write_text(
+        '[models."openai/o3"]\nusd_per_million_prompt = 1\nusd_per_million_completion = 4\n'
+        '[models."openai/o4-mini"]\nusd_per_million_prompt = 1\n'
+        "usd_per_million_cached_prompt = 0.2\nusd_per_million_completion = 0\n"
+    )
+    assert known("openai/o3").cost(Usage(MILLION, MILLION, MILLION)) == pytest.approx(5)
+    assert known("openai/o4-mini").cost(Usage(MILLION, MILLION, MILLION)) == pytest.approx(0.2)
+    assert known("openai/gpt-4.1").cost(Usage(MILLION, 0, 0)) == pytest.approx(2)
+
+
+ENTRY = f'[models."{VLLM}"]\n'
+GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_per_second = 5\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[models\n", ["no TOML", "line 1"]),
+        ("\xff", ["no TOML"]),
+        ("models = 3\n", ["models"]),
+        ("[model]\nx = 1\n", ["unknown table 'model'", "models"]),
+        (f'models = {{"{VLLM}" = 2}}\n', [VLLM, "no table"]),
+        (ENTRY + "gpu_usd_per_hour = 2\n", [VLLM, "prompt_tokens_per_second is missing"]),
+        (ENTRY + "usd_per_million_prompt = 2\n", ["usd_per_million_completion is missing"]),
+        (ENTRY, ["is missing"]),
+        (ENTRY + GPU + "usd_per_million_prompt = 2\n", ["two kinds"]),
+        (ENTRY + GPU + "usd = 2\n", ["unknown field 'usd'"]),
+        (ENTRY + GPU.replace("= 2", '= "2"'), ["gpu_usd_per_hour is '2'", "number"]),
+        (ENTRY + GPU.replace("= 2", "= true"), ["gpu_usd_per_hour is True", "number"]),
+        (ENTRY + GPU.replace("= 2", "= -2"), ["gpu_usd_per_hour is -2", "0 or more"]),
+        (ENTRY + GPU.replace("= 2", "= nan"), ["gpu_usd_per_hour is nan", "0 or more"]),
+        (ENTRY + GPU.replace("= 10", "= 0"), ["prompt_tokens_per_second is 0", "above 0"]),
+    ],
+)
+def test_a_malformed_file_says_where(own: Path, text: str, words: list[str]) -> None:
+    own.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError) as error:
+        price_of(VLLM)
+    assert "\n" not in str(error.value)
+    for word in [str(own), *words]:
+        assert word in str(error.value)

@@ -1,0 +1,121 @@
+"""Responses kept on disk: found again for the same request only, whole or not at all."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.message import AssistantMessage, ToolCall
+from art_e.policies.base import Usage
+from art_e.policies.responses import Response, Responses, request_key
+from tests.asked import HELLO, Make, act
+from tests.episodes import search
+from tests.provider import Provider, says
+
+REQUEST: dict[str, Any] = {
+    "model": "openai/o3",
+    "temperature": 0.0,
+    "messages": [{"role": "user", "content": "When?"}],
+    "tools": [{"type": "function", "function": {"name": "read_email"}}],
+    "endpoint": None,
+}
+CALLS = (ToolCall("a", "read_email", '{"message_id": "m1"}'), ToolCall("b", "x\ud800", "\x00"))
+RESPONSE = Response(AssistantMessage("Zürich \ud800", CALLS), Usage(4, 3, 2, 1))
+KEY = request_key(REQUEST)
+
+
+@pytest.mark.parametrize("response", [RESPONSE, Response(AssistantMessage(), None)])
+def test_a_response_is_found_again_by_another_process(tmp_path: Path, response: Response) -> None:
+    Responses(tmp_path / "new" / "folder").put(KEY, response)
+    assert Responses(tmp_path / "new" / "folder").get(KEY) == response
+
+
+def test_a_key_is_that_of_the_whole_request() -> None:
+    assert request_key(dict(reversed(REQUEST.items()))) == KEY
+    others = [
+        {**REQUEST, "model": "openai/o4-mini"},
+        {**REQUEST, "temperature": 0.5},
+        {**REQUEST, "messages": []},
+        {**REQUEST, "tools": []},
+        {**REQUEST, "endpoint": "http://localhost:8000/v1"},
+        {**REQUEST, "max_tokens": 9},
+    ]
+    assert len({KEY, *map(request_key, others)}) == 7
+
+
+def test_nothing_is_found_for_another_request(tmp_path: Path) -> None:
+    responses = Responses(tmp_path)
+    responses.put(KEY, RESPONSE)
+    assert responses.get(request_key({**REQUEST, "temperature": 1.0})) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"schema": "art-e/response/9"}',
+        b'{"schema": "art-e/response/1"}',
+        b'{"schema": "art-e/response/1", "message": {"tool_calls": [{}]}, "usage": null}',
+    ],
+)
+def test_a_torn_file_is_a_miss_that_is_told_and_mended(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    responses = Responses(tmp_path)
+    responses.put(KEY, RESPONSE)
+    (file,) = tmp_path.rglob("*.json")
+    file.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert responses.get(KEY) is None
+    assert "asked for again" in caplog.text or b"response/9" in content
+    responses.put(KEY, RESPONSE)
+    assert responses.get(KEY) == RESPONSE
+
+
+def test_any_cut_of_a_file_is_a_miss(tmp_path: Path) -> None:
+    responses = Responses(tmp_path)
+    responses.put(KEY, RESPONSE)
+    (file,) = tmp_path.rglob("*.json")
+    whole = file.read_bytes()
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        assert responses.get(KEY) is None
+
+
+def test_a_disk_that_refuses_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    responses = Responses(tmp_path)
+    # A file where the folder should be.
+    (tmp_path / KEY[:2]).write_text("")
+    responses.put(KEY, RESPONSE)
+    assert "can't be kept" in caplog.text
+    assert responses.get(KEY) is None
+    assert [each.name for each in tmp_path.rglob("*")] == [KEY[:2]]
+
+
+def test_a_folder_that_can_not_be_made_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="choose another folder"):
+        Responses(tmp_path / "file" / "folder")
+
+
+def test_what_is_kept_holds_nothing_of_the_request(make: Make, tmp_path: Path) -> None:
+    with Provider([says("Yes.", search("lease"))]) as provider:
+        first = act(make(provider, cache=tmp_path))
+        again = act(make(provider, cache=tmp_path))
+    assert again.message == first.message
+    (file,) = tmp_path.rglob("*.json")
+    assert set(json.loads(file.read_text())) == {"schema", "message", "usage"}
+    assert not any(str(each["content"]) in file.read_text() for each in HELLO)
+
+
+def test_another_server_is_another_request(make: Make, tmp_path: Path) -> None:
+    for said in ("One.", "Two."):
+        with Provider([says(said)]) as provider:
+            assert act(make(provider, cache=tmp_path)).message.content == said

@@ -1,0 +1,199 @@
+"""A Qwen2 small enough for a test: a real tokenizer, the stock template, weights that learn.
+
+The tokenizer is a byte-level BPE trained on the texts that the model will see, so that a
+long system prompt is a few hundred tokens. Everything else is what Qwen2.5 has.
+"""
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    AddedToken,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Tokenizer,
+)
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+
+from art_e.message import ChatMessage
+
+END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+# What is so small gains nothing by a second thread, and loses much where others are at work.
+torch.set_num_threads(1)
+
+# As in Qwen2.5: tokens of their own, but not special ones.
+MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+NO_LOSS = -100
+
+# One training sequence: the ids, and the same with `NO_LOSS` for what the model did not write.
+Example = tuple[list[int], list[int]]
+
+
+def stock_template() -> str:
+    """Qwen2.5's own chat template, from the copy that TRL ships."""
+    spec = importlib.util.find_spec("trl")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent
+    return (folder / "chat_templates" / "qwen2_5.jinja").read_text(encoding="utf-8")
+
+
+def make_tokenizer(
+    texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int = 1_200
+) -> Qwen2Tokenizer:
+    """A `Qwen2Tokenizer` of `vocabulary` tokens or fewer learnt from `texts`.
+
+    Each of `phrases` is one token more: what is the same in every prompt costs no time.
+    """
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    trained.train_from_iterator(texts, trainer)
+    model = json.loads(trained.to_str())["model"]
+    merges: Any = [tuple(each) for each in model["merges"]]
+    tokenizer = Qwen2Tokenizer(
+        vocab=model["vocab"],
+        merges=merges,
+        eos_token=END,
+        pad_token=END_OF_TEXT,
+        extra_special_tokens=[START],
+    )
+    whole = dict.fromkeys([*MARKS, *phrases])
+    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in whole])
+    tokenizer.chat_template = stock_template()
+    return tokenizer
+
+
+def make_model(
+    tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
+) -> Qwen2ForCausalLM:
+    """New weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
+    torch.manual_seed(seed)
+    end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4_096,
+        # With the default of 0.02 so small a model never learns to copy.
+        initializer_range=hidden**-0.5,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=end,
+        pad_token_id=padding,
+    )
+    model = Qwen2ForCausalLM(config)
+    model.train(False)
+    return model
+
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:
+    """The checkpoint in `folder`, as `transformers` writes it."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def rendered(
+    tokenizer: PreTrainedTokenizerFast,
+    messages: Sequence[ChatMessage],
+    tools: list[dict[str, Any]],
+    *,
+    to_go_on: bool = False,
+) -> str:
+    """The conversation in the stock template's own words, tool calls as objects."""
+    text = tokenizer.apply_chat_template(
+        [_with_objects(each) for each in messages],
+        tools=list[Any](tools),
+        tokenize=False,
+        add_generation_prompt=to_go_on,
+    )
+    assert isinstance(text, str)
+    return text
+
+
+def example(
+    tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage], tools: list[dict[str, Any]]
+) -> Example:
+    """A conversation to learn: all its tokens, with loss on what the model wrote."""
+    ids: list[int] = []
+    labels: list[int] = []
+    done = ""
+    for number, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        prompt = rendered(tokenizer, messages[:number], tools, to_go_on=True)
+        assert prompt.startswith(done)
+        read = tokenizer.encode(prompt.removeprefix(done))
+        turn = rendered(tokenizer, messages[: number + 1], tools).removeprefix(prompt)
+        written, newline, _ = turn.partition(END)
+        own = tokenizer.encode(written + newline)
+        ids += read + own
+        labels += [NO_LOSS] * len(read) + own
+        done = prompt + written + newline
+    return ids, labels
+
+
+def overfit(
+    model: Qwen2ForCausalLM,
+    examples: Sequence[Example],
+    *,
+    steps: int = 200,
+    rate: float = 3e-3,
+    enough: float = 0.01,
+) -> float:
+    """Learn `examples` by heart; the loss of the last step. Stops when it is below `enough`."""
+    longest = max(len(ids) for ids, _ in examples)
+    inputs = torch.zeros(len(examples), longest, dtype=torch.long)
+    labels = torch.full((len(examples), longest), NO_LOSS)
+    seen = torch.zeros(len(examples), longest, dtype=torch.long)
+    for row, (ids, own) in enumerate(examples):
+        inputs[row, : len(ids)] = torch.tensor(ids)
+        labels[row, : len(ids)] = torch.tensor(own)
+        seen[row, : len(ids)] = 1
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / 20))
+    loss = float("inf")
+    model.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        output = model(input_ids=inputs, attention_mask=seen, labels=labels)
+        output.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        warm_up.step()
+        loss = output.loss.item()
+        if loss < enough:
+            break
+    model.train(False)
+    return loss
+
+
+def _with_objects(message: ChatMessage) -> ChatMessage:
+    if "tool_calls" not in message:
+        return message
+    calls = [
+        {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
+        for call in message["tool_calls"]
+        for function in [call["function"]]
+    ]
+    return {**message, "tool_calls": calls}
