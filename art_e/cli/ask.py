@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from art_e.cli.clean import one_line
+from art_e.cli.models import (
+    CacheOption,
+    EffortOption,
+    MaxCostOption,
+    TemperatureOption,
+    ToolCallsOption,
+    choose,
+    model_options,
+)
 from art_e.cli.options import (
     AsOfOption,
     DbOption,
@@ -39,22 +48,34 @@ OFFLINE_NOTE = (
     " --model NAME asks a model instead"
 )
 
+# Failures that the same command would meet again.
+_LASTING = {"auth", "budget", "context", "request"}
+
 app = typer.Typer()
 
 
 class Answered(NamedTuple):
-    """An episode that has ended: what happened, the mails it cites, and where it is kept."""
+    """An episode that has ended: what happened, the mails it cites, and where it is kept.
+
+    `timed` is false where responses may come from the cache: its seconds say nothing.
+    """
 
     question: str
     trajectory: "Trajectory"
     sources: "list[Email]"
     path: Path
+    timed: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """The episode as `art-e ask --json` prints it; `seconds` are those of the wall clock."""
+        """The episode as `art-e ask --json` prints it.
+
+        `seconds` are those of the wall clock, `call_seconds` those of each call to the
+        model; both are None where time is not measured.
+        """
         from art_e.inbox.mail import format_date
 
         trajectory = self.trajectory
+        seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
         return {
             "question": self.question,
             "inbox_address": trajectory.inbox_address,
@@ -71,7 +92,12 @@ class Answered(NamedTuple):
                 for email in self.sources
             ],
             "turns": trajectory.rubric["turns"],
-            "seconds": round(trajectory.seconds["total"], 3),
+            "seconds": seconds["total"] if self.timed else None,
+            "model_seconds": seconds["model"] if self.timed else None,
+            "tools_seconds": seconds["tools"],
+            "call_seconds": trajectory.call_seconds if self.timed else None,
+            "usage": trajectory.usage,
+            "retries": trajectory.retries,
             "cost_usd": trajectory.cost_usd,
             "model": trajectory.model,
             "trajectory": str(self.path),
@@ -82,13 +108,19 @@ class Answered(NamedTuple):
     epilog=example(
         'art-e ask "When is Shari\'s move to Portland targeted for?" \\',
         "    --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb --trace",
+        'art-e ask "When does the lease end?" --model openai/o3 --max-cost 0.50',
     )
 )
 def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="In plain words, quoted.")],
     inbox: InboxOption = None,
     model: Annotated[
-        str, typer.Option("--model", metavar="MODEL", help="What answers; offline needs no model.")
+        str,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="openai/o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model.",
+        ),
     ] = "offline",
     as_of: AsOfOption = None,
     max_turns: Annotated[
@@ -97,6 +129,11 @@ def ask(
     trace: Annotated[
         bool, typer.Option("--trace", help="Show each tool call and what came back.")
     ] = False,
+    effort: EffortOption = None,
+    temperature: TemperatureOption = None,
+    max_cost: MaxCostOption = None,
+    tool_calls: ToolCallsOption = "auto",
+    cache: CacheOption = False,
     db: DbOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
@@ -107,17 +144,27 @@ def ask(
     today = parse_day(as_of, "--as-of")
 
     from art_e.inbox.file import InboxFile
-    from art_e.policies.choose import choose_policy
 
-    policy = choose_policy(model)
+    options = model_options(effort, temperature, max_cost, tool_calls, cache, concurrency=1)
+    chosen = choose(model, options)
+    policy = chosen.policy
     with InboxFile(chosen_db(db)) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         asked = _own_question(question.strip(), opened.address, today)
         run = begin_run("ask", asked, policy, file.path, max_turns, out)
         if policy.model == "offline":
             note(OFFLINE_NOTE)
+        elif chosen.notice is not None:
+            note(chosen.notice)
         answered = answer_question(
-            opened, asked, policy, run, max_turns=max_turns, trace=trace, trace_to_stderr=as_json
+            opened,
+            asked,
+            policy,
+            run,
+            max_turns=max_turns,
+            trace=trace,
+            trace_to_stderr=as_json,
+            timed=not cache,
         )
     if as_json:
         print_json(answered.to_json())
@@ -138,6 +185,7 @@ def begin_run(
         "inbox_address": question.inbox_address,
         "as_of": None if question.query_date is None else question.query_date.isoformat(),
         "model": policy.model,
+        "policy": policy.settings,
         "max_turns": max_turns,
         "db": str(db),
     }
@@ -153,6 +201,7 @@ def answer_question(
     max_turns: int = MAX_TURNS,
     trace: bool = False,
     trace_to_stderr: bool = False,
+    timed: bool = True,
 ) -> Answered:
     """Run the episode, showing its turns if `trace`; `run` keeps it and is complete then."""
     import asyncio
@@ -176,7 +225,7 @@ def answer_question(
         screen.print()
     mails = (opened.read(message_id) for message_id in trajectory.sources)
     sources = [email for email in mails if email is not None]
-    return Answered(question.question, trajectory, sources, run.trajectories)
+    return Answered(question.question, trajectory, sources, run.trajectories, timed)
 
 
 def show_answer(answered: Answered) -> None:
@@ -200,10 +249,33 @@ def show_answer(answered: Answered) -> None:
         screen.print(line, soft_wrap=True)
     if without is None and not answered.sources:
         screen.print(text(("  (no source was given)", "dim")))
-    cost = trajectory.cost_usd
-    price = "cost unknown" if cost is None else f"${cost:.4f}" if cost else "no cost"
-    took = f"{plural(trajectory.rubric['turns'], 'turn')}, {trajectory.seconds['total']:.2f} s"
-    screen.print(text((f"{took}, {price}, {trajectory.model}", "dim")), soft_wrap=True)
+    screen.print(text((_what_it_took(trajectory, answered.timed), "dim")), soft_wrap=True)
+
+
+def _what_it_took(trajectory: "Trajectory", timed: bool) -> str:
+    """Turns, seconds, tokens and cost in one line."""
+    usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
+    asked_a_model = bool(usage["prompt_tokens"] or trajectory.error)
+    parts = [plural(trajectory.rubric["turns"], "turn")]
+    if not timed:
+        parts.append("time not measured")
+    elif asked_a_model:
+        spent = f"model {seconds['model']:.2f} s, tools {seconds['tools']:.2f} s"
+        parts.append(f"{seconds['total']:.2f} s ({spent})")
+    else:
+        parts.append(f"{seconds['total']:.2f} s")
+    if asked_a_model:
+        cached = usage["cached_prompt_tokens"]
+        read = f"{usage['prompt_tokens']:,}" + (f" ({cached:,} cached)" if cached else "")
+        parts.append(f"{read} + {usage['completion_tokens']:,} tokens")
+    if trajectory.retries:
+        parts.append(f"{trajectory.retries} retried")
+    # What a failed call cost is not known; a cost of 0 besides is that of no model, or set so.
+    if cost is None or (not cost and trajectory.error is not None):
+        parts.append("cost unknown")
+    else:
+        parts.append(f"${cost:.4f}" if cost else "no cost")
+    return ", ".join([*parts, trajectory.model])
 
 
 def why_no_answer(trajectory: "Trajectory") -> str | None:
@@ -223,7 +295,8 @@ def why_no_answer(trajectory: "Trajectory") -> str | None:
 def exit_for(trajectory: "Trajectory") -> None:
     """Leave with 1 and a line on stderr where the episode failed for an outside reason."""
     if trajectory.error is not None:
-        note(f"Error: {trajectory.error['kind']}: {trajectory.error['message']}; try again")
+        kind, message = trajectory.error["kind"], trajectory.error["message"]
+        note(f"Error: {kind}: {message}{'' if kind in _LASTING else '; try again'}")
         raise typer.Exit(1)
 
 

@@ -1,6 +1,6 @@
 """`doctor`: whether this machine has what ART-E needs, and what to do where it lacks something.
 
-Looks and writes nothing that stays.
+Looks and writes nothing that stays; asks models only with `--online`.
 """
 
 import importlib
@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -36,10 +36,16 @@ class Check(NamedTuple):
     fix: str | None = None
 
 
-@app.command(epilog=example("art-e doctor", "art-e doctor --json"))
-def doctor(db: DbOption = None, as_json: JsonOption = False) -> None:
+@app.command(epilog=example("art-e doctor", "art-e doctor --online"))
+def doctor(
+    online: Annotated[
+        bool, typer.Option("--online", help="Ask each model that is ready one short question.")
+    ] = False,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check this machine; exit code 1 if something needed is broken."""
-    checks = list(_checks(db))
+    checks = list(_checks(db, online))
     works = all(check.state != "broken" for check in checks)
     if as_json:
         print_json({"ok": works, "checks": [check._asdict() for check in checks]})
@@ -54,7 +60,8 @@ def doctor(db: DbOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _checks(db: Path | None) -> Iterator[Check]:
+def _checks(db: Path | None, online: bool) -> Iterator[Check]:
+    from art_e.cli.doctor_models import model_checks
     from art_e.home import home
 
     yield _python()
@@ -64,6 +71,7 @@ def _checks(db: Path | None) -> Iterator[Check]:
     yield _disk(home())
     yield _inbox(db)
     yield _training()
+    yield from model_checks(online=online)
 
 
 def _python() -> Check:

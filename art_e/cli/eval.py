@@ -5,6 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
+from art_e.cli.models import (
+    CacheOption,
+    EffortOption,
+    MaxCostOption,
+    TemperatureOption,
+    ToolCallsOption,
+    choose,
+    default_concurrency,
+    model_options,
+)
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, example
 
 app = typer.Typer(help="Measure models on a set of questions.", no_args_is_help=True)
@@ -17,7 +27,9 @@ def group() -> None:
 
 @app.command(
     epilog=example(
-        "art-e eval run -m offline --questions world.questions.jsonl --split test --db world.duckdb"
+        "art-e eval run -m offline --questions world.questions.jsonl --split test"
+        " --db world.duckdb",
+        "art-e eval run -m openai/o3 -m gemini/gemini-2.5-pro --questions golden --max-cost 20",
     )
 )
 def run(
@@ -30,16 +42,29 @@ def run(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First N questions.")] = None,
     max_turns: Annotated[int, typer.Option("--max-turns", min=1, help="Turns a question.")] = 10,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            metavar="N",
+            min=1,
+            help="Questions at a time [default: 8 where all models are hosted, else 1].",
+        ),
+    ] = None,
+    effort: EffortOption = None,
+    temperature: TemperatureOption = None,
+    max_cost: MaxCostOption = None,
+    tool_calls: ToolCallsOption = "auto",
+    cache: CacheOption = False,
     db: DbOption = None,
     out: OutOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Ask every question, judge the answers, print accuracy by kind."""
-    from art_e.cli.output import print_json, progress
+    from art_e.cli.output import note, print_json, progress
     from art_e.errors import UserError
     from art_e.home import runs_folder
     from art_e.inbox.file import InboxFile
-    from art_e.policies.choose import choose_policy
     from art_e.question import SPLITS, load_questions
     from art_e.runs import start_run
     from evals.benchmark import check_questions, run_benchmark
@@ -48,7 +73,10 @@ def run(
     chosen_split = next((each for each in SPLITS if each == split), None)
     if split is not None and chosen_split is None:
         raise UserError(f"no split {split!r}; there are {', '.join(SPLITS)}")
-    policies = [choose_policy(model) for model in dict.fromkeys(models)]
+    names = list(dict.fromkeys(models))
+    at_once = concurrency or default_concurrency(names)
+    options = model_options(effort, temperature, max_cost, tool_calls, cache, at_once)
+    chosen = [choose(name, options) for name in names]
     asked = load_questions(questions, chosen_split)[:limit]
     with InboxFile(chosen_db(db)) as inbox_file:
         check_questions(asked, inbox_file)
@@ -58,17 +86,27 @@ def run(
             "split": split,
             "limit": limit,
             "max_turns": max_turns,
+            "concurrency": at_once,
+            "reasoning_effort": effort,
+            "temperature": temperature,
+            "max_cost_usd": max_cost,
+            "tool_calls": tool_calls,
+            "cache": cache,
             "db": str(inbox_file.path),
         }
         started = start_run("eval", config, runs_folder(), out)
-        with progress("questions", len(asked) * len(policies)) as advance:
+        for notice in filter(None, (each.notice for each in chosen)):
+            note(notice)
+        with progress("questions", len(asked) * len(chosen)) as advance:
             metrics = run_benchmark(
                 asked,
-                policies,
+                [each.policy for each in chosen],
                 inbox_file,
                 OfflineJudge(),
                 started,
                 max_turns=max_turns,
+                concurrency=at_once,
+                timed=not cache,
                 on_scored=lambda _: advance(),
             )
     if json_output:
@@ -103,9 +141,19 @@ def _print_tables(metrics: dict[str, Any], folder: Path) -> None:
         console().print(
             f"gold read {_percent(figures['read_gold'])}, sources right"
             f" {_percent(figures['sources_correct'])}, turns {figures['turns']:.2f},"
-            f" p50 {1000 * figures['latency_p50_s']:.0f} ms, errors {figures['errors']}",
+            f" p50 {_milliseconds(figures['latency_p50_s'])}, errors {figures['errors']}"
+            + "".join(f", {kind} {n}" for kind, n in figures["errors_by_kind"].items()),
             markup=False,
         )
+        tokens, cost = figures["tokens"], figures["cost_per_1000_usd"]
+        price = "cost unknown" if cost is None else f"${cost:.2f} per 1,000 questions"
+        if tokens["prompt_tokens"]:
+            console().print(
+                f"{price}, {tokens['prompt_tokens']:,.0f} + {tokens['completion_tokens']:,.0f}"
+                f" tokens a question ({tokens['cached_prompt_tokens']:,.0f} cached),"
+                f" retries {figures['retries']}, {metrics['concurrency']} at a time",
+                markup=False,
+            )
     console().print(f"run: {folder}", markup=False, soft_wrap=True)
 
 
@@ -113,3 +161,7 @@ def _percent(share: dict[str, Any]) -> str:
     if share["value"] is None:
         return "-"
     return f"{share['value']:.1%} [{share['low']:.1%}, {share['high']:.1%}]"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1000 * seconds:.0f} ms"

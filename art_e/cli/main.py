@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from art_e import __version__
-from art_e.cli import ask, demo, doctor, ingest, mail, runs
+from art_e.cli import ask, demo, doctor, ingest, mail, mcp, runs, serve
 from art_e.cli.interrupt import interrupted, listening
 from art_e.cli.options import example
 from art_e.cli.output import note, print_line, tolerate_any_character
@@ -72,7 +72,7 @@ class Commands(TyperGroup):
                 code = super().main(
                     given, "art-e", complete_var, False, windows_expand_args, **extra
                 )
-            if code == INTERRUPTED:
+            if code == INTERRUPTED and interrupted():
                 note("interrupted; the inbox is as it was")
         except TyperException as error:
             code = USER_ERROR
@@ -115,8 +115,11 @@ def _fail(line: str, code: int) -> NoReturn:
 def _our_fault(error: Exception) -> NoReturn:
     if os.environ.get("ART_E_DEBUG"):
         traceback.print_exception(error)
+    from art_e.policies.secrets import redact
+
     how = "ART_E_DEBUG=1 shows the traceback; please report it"
-    _fail(f"Error: internal error: {type(error).__name__}: {error} ({how})", OUR_FAULT)
+    what = redact(f"{type(error).__name__}: {error}")  # a client library may quote a key
+    _fail(f"Error: internal error: {what} ({how})", OUR_FAULT)
 
 
 def _usage_error(error: TyperException, help_command: str) -> str:
@@ -154,6 +157,8 @@ def start(
 for group in (demo.app, ingest.app, mail.app, ask.app):
     app.add_typer(group)
 app.add_typer(runs.app, name="runs")
+app.add_typer(mcp.app)
+app.add_typer(serve.app)
 app.add_typer(doctor.app)
 
 

@@ -1,5 +1,6 @@
 """A scripted policy put to a small inbox: every figure is known beforehand."""
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ class Rehearsed:
         step = self._script[messages[1]["content"]][turn]
         if isinstance(step, Exception):
             raise step
-        return PolicyStep(step, Usage(10, 0, 1), self._price)
+        return PolicyStep(step, Usage(10, 0, 1), self._price, seconds=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +189,73 @@ def test_models_are_measured_apart(inbox_file: InboxFile, run: Run) -> None:
     assert metrics["models"]["unpriced"]["cost_per_1000_usd"] is None
     models = [each.model for each in read_trajectories(run.trajectories)]
     assert models == ["priced"] * 3 + ["unpriced"] * 3
+
+
+class Waiting(Rehearsed):
+    """Answers only when `at_once` episodes have asked it at the same time, or all the rest."""
+
+    def __init__(self, at_once: int) -> None:
+        super().__init__("waiting", 0.01)
+        self.most = 0
+        self._at_once = at_once
+        self._asking = 0
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        self._asking += 1
+        self.most = max(self.most, self._asking)
+        for _ in range(1000):
+            if self._asking >= self._at_once:
+                break
+            await asyncio.sleep(0)
+        try:
+            return await super().act(messages, tools)
+        finally:
+            await asyncio.sleep(0)
+            self._asking -= 1
+
+
+def test_so_many_questions_at_a_time_and_the_same_figures(
+    inbox_file: InboxFile, run: Run, tmp_path: Path
+) -> None:
+    policy = Waiting(3)
+    on_disk: list[tuple[str, int]] = []
+
+    def scored(each: Scored) -> None:
+        written = [one.question_id for one in read_trajectories(run.trajectories)]
+        on_disk.append((written[-1], len(written)))
+        assert written[-1] == each.question.id
+
+    metrics = ask(inbox_file, run, QUESTIONS, policy, concurrency=3, on_scored=scored)
+    assert policy.most == 3
+    assert metrics["concurrency"] == 3
+    # Each line once, and on disk before its worker goes on.
+    assert [count for _, count in on_disk] == list(range(1, 9))
+    assert sorted(name for name, _ in on_disk) == sorted(each.id for each in QUESTIONS)
+    alone = ask(
+        inbox_file, start_run("eval", {}, tmp_path / "alone"), QUESTIONS, Rehearsed("waiting", 0.01)
+    )
+    timings = ("latency_p50_s", "latency_p95_s")
+    first, second = (each["models"]["waiting"] for each in (metrics, alone))
+    for name in timings:
+        assert first.pop(name) > 0 and second.pop(name) > 0
+    assert first == second
+
+
+def test_a_fault_of_ours_ends_all_workers(inbox_file: InboxFile, run: Run) -> None:
+    class Faulty(Waiting):
+        async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+            if messages[1]["content"] == QUESTIONS[2].question:
+                raise ZeroDivisionError
+            return await super().act(messages, tools)
+
+    with pytest.raises(ZeroDivisionError):
+        ask(inbox_file, run, QUESTIONS, Faulty(2), concurrency=2)
+    assert not run.complete
+
+
+def test_a_cache_leaves_latency_unmeasured(inbox_file: InboxFile, run: Run) -> None:
+    metrics = ask(inbox_file, run, QUESTIONS[:2], Rehearsed("rehearsed", 0.01), timed=False)
+    assert metrics["models"]["rehearsed"]["latency_p50_s"] is None
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ def scored(
     cost: float | None = 0.0,
     seconds: float = 1.0,
     failed: bool = False,
+    calls: list[float | None] | None = None,
+    retries: int = 0,
+    tokens: tuple[int, int] = (0, 0),
     **facts: Any,
 ) -> Scored:
     """An episode; `correct` None: it was not judged."""
@@ -39,6 +42,14 @@ def scored(
         rubric={**FACTS, **facts},
         cost_usd=cost,
         seconds={"total": seconds, "model": 0.0, "tools": 0.0},
+        usage={
+            "prompt_tokens": tokens[0],
+            "cached_prompt_tokens": tokens[0] // 2,
+            "completion_tokens": tokens[1],
+            "reasoning_tokens": tokens[1] // 4,
+        },
+        call_seconds=[seconds] if calls is None else calls,
+        retries=retries,
         error={"kind": "provider", "message": "down"} if failed else None,
         verdict=None if correct is None else {"correct": correct},
     )
@@ -117,6 +128,7 @@ def test_failed_episodes_stay_in_the_denominator() -> None:
     assert share(figures, "hallucination") == (0.0, 4)
     assert share(figures, "abstention") == (0.0, 4)
     assert figures["errors"] == 3
+    assert figures["errors_by_kind"] == {"provider": 3}
 
 
 def test_figures_by_kind() -> None:
@@ -168,6 +180,34 @@ def test_a_cost_not_known_is_not_zero() -> None:
         model_metrics([RIGHT, scored(True, answered=True, cost=None)])["cost_per_1000_usd"] is None
     )
     assert model_metrics([RIGHT])["cost_per_1000_usd"] == 0.0
+
+
+def test_tokens_are_means_and_retries_a_sum() -> None:
+    figures = model_metrics(
+        [
+            scored(True, answered=True, tokens=(100, 40), retries=2),
+            scored(None, failed=True, tokens=(300, 0), retries=8),
+        ]
+    )
+    assert figures["tokens"] == {
+        "prompt_tokens": 200,
+        "cached_prompt_tokens": 100,
+        "completion_tokens": 20,
+        "reasoning_tokens": 5,
+    }
+    assert figures["retries"] == 10
+
+
+def test_a_cache_measures_neither_time_nor_cost() -> None:
+    paid = scored(True, answered=True, tokens=(100, 40), cost=0.5)
+    kept = scored(True, answered=True, tokens=(100, 40), cost=0.25, calls=[0.3, None])
+    figures = model_metrics([paid, kept], timed=False)
+    assert figures["latency_p50_s"] is figures["latency_p95_s"] is None
+    assert figures["cost_per_1000_usd"] is None
+    assert model_metrics([paid], timed=False)["cost_per_1000_usd"] == 500
+    # A policy that asks no model has no calls to time, and costs what it says.
+    offline = scored(True, answered=True, calls=[None, None])
+    assert model_metrics([offline])["cost_per_1000_usd"] == 0.0
 
 
 def test_figures_of_no_episodes() -> None:

@@ -21,7 +21,8 @@ from tests.art_e.cli.conftest import (
 QUESTION = "When does the warehouse lease end?"
 KEYS = [
     "question", "inbox_address", "as_of", "answer", "abstained", "sources", "turns", "seconds",
-    "cost_usd", "model", "trajectory",
+    "model_seconds", "tools_seconds", "call_seconds", "usage", "retries", "cost_usd", "model",
+    "trajectory",
 ]  # fmt: skip
 
 
@@ -53,7 +54,7 @@ DONT_KNOW = ("return_final_answer", {"answer": "I don't know.", "sources": []})
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(*calls: tuple[str, dict[str, Any]], **options: Any) -> None:
         policy = ScriptedPolicy(*calls, **options)
-        monkeypatch.setattr("art_e.policies.choose.choose_policy", lambda _: policy)
+        monkeypatch.setattr("art_e.policies.choose.choose_policy", lambda *_: policy)
 
     return use
 

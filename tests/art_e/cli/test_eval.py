@@ -41,7 +41,7 @@ def test_json_has_the_figures_and_the_run(
 ) -> None:
     result = art_e(*command(golden, world_db, "--limit", LIMIT, "--json"))
     shown = json_of(result)
-    assert list(shown) == ["judge", "models", "run"]
+    assert list(shown) == ["judge", "concurrency", "models", "run"]
     assert shown["judge"] == "offline/1"
     assert list(shown["models"]) == ["offline"]
     figures = shown["models"]["offline"]

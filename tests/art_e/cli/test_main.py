@@ -12,6 +12,8 @@ COMMANDS = [
     ["demo"], ["ingest"], ["inboxes"], ["search"], ["read"], ["ask"], ["runs", "list"],
     ["runs", "show"], ["doctor"], ["eval", "run"],
 ]  # fmt: skip
+# Whose standard output is a protocol's, or that print no data.
+WITHOUT_JSON = [["mcp"], ["serve"]]
 HEAVY = (
     "duckdb",
     "numpy",
@@ -21,11 +23,12 @@ HEAVY = (
     "rich",
     "asyncio",
     "litellm",
+    "mcp",
     "torch",
 )
 
 
-@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+@pytest.mark.parametrize("command", [[], *COMMANDS, *WITHOUT_JSON], ids=" ".join)
 def test_every_help_page_has_an_example(art_e: Run, command: list[str]) -> None:
     result = art_e(*command, "--help")
     assert result.exit_code == 0
@@ -42,7 +45,7 @@ def test_every_command_has_json(art_e: Run, command: list[str]) -> None:
 def test_without_a_command_the_help_is_shown(art_e: Run) -> None:
     result = art_e()
     assert result.exit_code == 0
-    for command in COMMANDS:
+    for command in [*COMMANDS, *WITHOUT_JSON]:
         assert f"\n  {command[0]} " in result.stdout
 
 

@@ -1,0 +1,311 @@
+"""Models behind the command line: the real client libraries against a provider on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.message import ToolCall
+from art_e.policies.base import Usage
+from tests.art_e.cli.conftest import ANN, LEASE_ID, Run, json_of, the_error
+from tests.provider import Provider, Reply, Request, broken, rate_limited, refuses, says
+
+# litellm has it ignored when it is imported, which pytest undoes.
+
+KEY = "sk-test-0123456789abcdef"
+QUESTION = "When does the warehouse lease end?"
+VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(f"call_{name}", name, json.dumps(arguments))
+
+
+SEARCH = says(
+    None, call("search_emails", keywords=["warehouse", "lease"]), usage=Usage(10_000, 0, 1_000, 600)
+)
+READ = says(None, call("read_email", message_id="m1"), usage=Usage(20_000, 8_000, 500))
+ANSWER = says(
+    None,
+    call("return_final_answer", answer="March 31, 2002", sources=[LEASE_ID]),
+    usage=Usage(30_000, 16_000, 250),
+)
+SCRIPT = [SEARCH, READ, ANSWER]
+# o3 costs $2 a million prompt tokens, $0.50 cached, $8 completion: 36,000 + 24,000 + 1,750.
+COST = 0.072 + 0.012 + 0.014
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, provider: Provider) -> str:
+    """Point OpenAI's client at `provider`, with a key; the provider's host."""
+    monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    return provider.base_url.removeprefix("http://").removesuffix("/v1")
+
+
+def ask(model: str, db: Path, *more: object) -> list[object]:
+    return [
+        "ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--model", model, "--db", db,
+        *more,
+    ]  # fmt: skip
+
+
+def assert_no_key(home: Path, *printed: str) -> None:
+    """No part of the key is printed, or in any file of the home."""
+    files = [each for each in home.rglob("*") if each.is_file()]
+    for text in (*printed, *(each.read_text("utf-8", "replace") for each in files)):
+        assert "0123456789" not in text
+        assert KEY[-6:] not in text
+
+
+def test_people_see_where_mail_goes_and_what_it_took(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider([SEARCH, rate_limited("0"), READ, ANSWER]) as provider:
+        host = serve(monkeypatch, provider)
+        result = art_e(*ask("openai/o3", db))
+    assert result.exit_code == 0, result.output
+    assert result.stderr == f"mail text stays on this machine ({host}, openai/o3)\n"
+    answer, source, took = result.stdout.splitlines()
+    assert answer == "March 31, 2002"
+    assert source.endswith(LEASE_ID)
+    assert took.startswith("3 turns, ")
+    assert " s (model " in took and " s, tools " in took
+    assert took.endswith(
+        f"60,000 (24,000 cached) + 1,750 tokens, 1 retried, ${COST:.4f}, openai/o3"
+    )
+    assert_no_key(home, result.output)
+
+
+def test_json_has_usage_retries_and_latencies(
+    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider([SEARCH, broken(), READ, ANSWER]) as provider:
+        serve(monkeypatch, provider)
+        answer = json_of(art_e(*ask("openai/o3", db, "--json")))
+    assert answer["usage"] == {
+        "prompt_tokens": 60_000,
+        "cached_prompt_tokens": 24_000,
+        "completion_tokens": 1_750,
+        "reasoning_tokens": 600,
+    }
+    assert answer["cost_usd"] == pytest.approx(COST)
+    assert answer["retries"] == 1
+    assert len(answer["call_seconds"]) == answer["turns"] == 3
+    assert 0 < sum(answer["call_seconds"]) <= answer["model_seconds"] + 0.01
+    assert answer["model_seconds"] <= answer["seconds"]
+
+
+def test_options_reach_the_model(
+    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    with Provider(SCRIPT) as provider:
+        serve(monkeypatch, provider)
+        json_of(art_e(*ask("openai/o3", db, "--reasoning-effort", "low", "--json")))
+        assert {each.body["reasoning_effort"] for each in provider.requests} == {"low"}
+        assert {each.headers["authorization"] for each in provider.requests} == {f"Bearer {KEY}"}
+    with Provider(SCRIPT) as provider:
+        serve(monkeypatch, provider)
+        json_of(art_e(*ask("openai/gpt-4.1", db, "--temperature", "0.5", "--json")))
+        assert {each.body["temperature"] for each in provider.requests} == {0.5}
+    text = [
+        says(json.dumps({"name": each.name, "arguments": json.loads(each.arguments)}))
+        for each in (
+            call("search_emails", keywords=["lease"]),
+            call("return_final_answer", answer="March 31, 2002", sources=["m1"]),
+        )
+    ]
+    with Provider(text) as provider:
+        serve(monkeypatch, provider)
+        answer = json_of(art_e(*ask("openai/gpt-4.1", db, "--tool-calls", "text", "--json")))
+        assert all("tools" not in each.body for each in provider.requests)
+    assert answer["answer"] == "March 31, 2002"
+    config = json.loads((Path(answer["trajectory"]).parent / "config.json").read_text("utf-8"))
+    assert config["policy"]["tool_calls"] == "text"
+
+
+def test_the_trace_is_shown_as_it_happens(
+    db: Path, monkeypatch: pytest.MonkeyPatch, process: Callable[..., "subprocess.Popen[str]"]
+) -> None:
+    go_on = threading.Event()
+
+    def slowly(request: Request) -> Reply:
+        # The second answer is not given before the first turn was seen.
+        assert request.number == 0 or go_on.wait(60)
+        return SCRIPT[request.number]
+
+    with Provider(slowly) as provider:
+        serve(monkeypatch, provider)
+        with process(*ask("openai/o3", db, "--trace")) as started:
+            assert started.stdout is not None
+            assert started.stdout.readline().startswith(' 1  search   "warehouse lease"')
+            go_on.set()
+            rest = started.stdout.read()
+            assert started.wait() == 0
+    assert " 2  read     m1" in rest and "answer   March 31, 2002" in rest
+
+
+@pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
+def test_a_failure_is_one_line_without_the_key(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch, json_flag: list[str]
+) -> None:
+    echo = f"Incorrect API key provided: {KEY}, that is {KEY[:8]}********{KEY[-4:]}."
+    with Provider([SEARCH, refuses(401, echo, code="invalid_api_key")]) as provider:
+        serve(monkeypatch, provider)
+        result = art_e(*ask("openai/o3", db, *json_flag))
+    assert result.exit_code == 1
+    note, error = result.stderr.splitlines()
+    assert "openai/o3" in note
+    assert error.startswith("Error: auth: ") and "401" in error
+    assert "try again" not in error
+    assert_no_key(home, result.output)
+
+
+def test_the_first_call_fails_and_nothing_is_said_to_cost_nothing(
+    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider([refuses(400, "no")]) as provider:
+        serve(monkeypatch, provider)
+        result = art_e(*ask("openai/o3", db))
+    assert result.stdout.startswith("no answer: the model failed (request)")
+    assert "cost unknown" in result.stdout and "$" not in result.stdout
+
+
+def test_a_missing_key_is_told_before_the_run(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    assert "export OPENAI_API_KEY" in the_error(art_e(*ask("openai/o3", db)))
+    assert "GEMINI_API_KEY" in the_error(art_e(*ask("gemini/gemini-2.5-pro", db)))
+    assert "export HOSTED_VLLM_API_BASE=URL" in the_error(art_e(*ask(VLLM, db)))
+    assert not home.exists()
+
+
+def test_a_key_may_stand_in_the_env_file(
+    db: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with Provider(SCRIPT, key=KEY) as provider:
+        (tmp_path / ".env").write_text(
+            f"OPENAI_API_KEY={KEY}\nOPENAI_BASE_URL={provider.base_url}\n", encoding="utf-8"
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "art_e", *map(str, ask("openai/o3", db))],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                **os.environ,
+                "ART_E_HOME": str(home),
+                "PYTHONPATH": str(Path(__file__).parents[3]),
+            },
+        )
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "March 31, 2002"), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert_no_key(home, done.stdout, done.stderr)
+
+
+def test_the_budget_stops_before_it_is_passed(
+    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(SCRIPT) as provider:
+        serve(monkeypatch, provider)
+        # One call: the first costs $0.028, and 4,096 tokens of a second may cost $0.0328 more.
+        result = art_e(*ask("openai/o3", db, "--max-cost", "0.05", "--json"))
+        assert len(provider.requests) == 1
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert answer["cost_usd"] == pytest.approx(0.028)
+    assert result.stderr.splitlines()[-1].startswith("Error: budget: ")
+    with Provider([]) as provider:
+        serve(monkeypatch, provider)
+        assert art_e(*ask("openai/o3", db, "--max-cost", "0")).exit_code == 1
+        assert provider.requests == []
+
+
+def test_a_model_of_ones_own_costs_what_prices_toml_says(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider([*SCRIPT, *SCRIPT]) as provider:
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
+        result = art_e(*ask(VLLM, db))
+        assert ", cost unknown, hosted_vllm/" in result.stdout
+        assert "$" not in result.output
+        error = the_error(art_e(*ask(VLLM, db, "--max-cost", "1")))
+        assert f'[models."{VLLM}"]' in error and str(home / "prices.toml") in error
+        (home / "prices.toml").write_text(
+            f'[models."{VLLM}"]\ngpu_usd_per_hour = 3.6\nprompt_tokens_per_second = 10_000\n'
+            "completion_tokens_per_second = 500\n"
+        )
+        answer = json_of(art_e(*ask(VLLM, db, "--max-cost", "1", "--json")))
+    # 60,000 prompt tokens take 6 seconds, 1,750 others 3.5, at a tenth of a cent each.
+    assert answer["cost_usd"] == pytest.approx(0.0095)
+
+
+def test_the_cache_answers_the_same_question_and_measures_no_time(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(SCRIPT) as provider:
+        serve(monkeypatch, provider)
+        first = json_of(art_e(*ask("openai/o3", db, "--cache", "--json")))
+        second = json_of(art_e(*ask("openai/o3", db, "--cache", "--json")))
+        shown = art_e(*ask("openai/o3", db, "--cache")).stdout
+        assert len(provider.requests) == 3
+    assert (home / "cache" / "responses").is_dir()
+    assert first["answer"] == second["answer"] == "March 31, 2002"
+    assert first["usage"] == second["usage"]
+    assert (first["cost_usd"], second["cost_usd"]) == (pytest.approx(COST), 0.0)
+    for answer in (first, second):
+        assert answer["seconds"] is answer["model_seconds"] is answer["call_seconds"] is None
+    assert "time not measured" in shown
+    assert_no_key(home)
+
+
+def test_what_needs_no_model_imports_none(db: Path, home: Path) -> None:
+    """A key in the environment and a `.env` change nothing in that."""
+    heavy = ("litellm", "openai", "torch", "transformers", "tiktoken", "mcp", "dotenv")
+    commands = [
+        ["ask", QUESTION, "--inbox", ANN, "--model", "offline", "--trace", "--db", str(db)],
+        ["search", "lease", "--inbox", ANN, "--db", str(db)],
+        ["ask", "--help"],
+        ["--help"],
+    ]
+    script = (
+        "import sys\nfrom art_e.cli.main import app\n"
+        f"for command in {commands!r}:\n"
+        "    try:\n        app(command)\n"
+        "    except SystemExit as end:\n        assert not end.code, command\n"
+        f"    found = [name for name in {heavy!r} if name in sys.modules]\n"
+        "    assert not found, (command, found)\n"
+    )
+    environment = {**os.environ, "ART_E_HOME": str(home), "OPENAI_API_KEY": KEY}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("model", ["offline", "openai/o3"])
+def test_a_hosted_model_alone_is_said_to_receive_mail(
+    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    with Provider([says(None, call("return_final_answer", answer=None, sources=[]))]) as provider:
+        serve(monkeypatch, provider)
+        # The host alone decides; what it resolves to is not looked up.
+        monkeypatch.setattr("art_e.policies.host.on_this_machine", lambda _: False)
+        result = art_e(*ask(model, db))
+        host = provider.base_url.split("/")[2]
+    [note] = result.stderr.splitlines()
+    if model == "offline":
+        assert "mail text" not in note
+    else:
+        assert note == f"mail text goes to {host} (openai/o3)"

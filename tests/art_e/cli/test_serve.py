@@ -1,0 +1,292 @@
+"""`art-e serve`: which server is started how, what is told, and how it ends.
+
+transformers' server is the real one. vLLM needs a GPU: a script stands in its place that
+answers as it does to a health check, and notes what it was given.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
+
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+from art_e.policies.qwen_calls import RESPONSE_TEMPLATE
+from tests import tiny_qwen
+from tests.art_e.cli.conftest import Run, the_error
+from tests.serving import TOLD, free_port, serving
+
+# peft asks transformers by an older name.
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+VLLM = """#!{python}
+import http.server, json, os, pathlib, sys
+pathlib.Path(os.environ["NOTED"]).write_text(json.dumps(sys.argv[1:]))
+if os.environ.get("FAILING"):
+    sys.exit(7)
+class Handler(http.server.BaseHTTPRequestHandler):
+    asked = 0
+    def do_GET(self):
+        Handler.asked += 1
+        self.send_response(503 if Handler.asked < 3 else 200)
+        self.end_headers()
+    def log_message(self, *_): pass
+port = int(sys.argv[sys.argv.index("--port") + 1])
+print("a line of the server's log", flush=True)
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = tiny_qwen.make_tokenizer(["When does the lease end?", tiny_qwen.stock_template()])
+    model = tiny_qwen.make_model(tokenizer, hidden=16)
+    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("models") / "tiny@1 a")
+
+
+@pytest.fixture(scope="module")
+def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("adapter") / "lora"
+    model: Any = AutoModelForCausalLM.from_pretrained(checkpoint)
+    config = LoraConfig(
+        r=12, lora_alpha=400, target_modules=["q_proj", "v_proj"], init_lora_weights=False
+    )
+    get_peft_model(model, config).save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for vLLM on the path; the file that has what it was given."""
+    script = tmp_path / "bin" / "vllm"
+    script.parent.mkdir()
+    script.write_text(VLLM.format(python=sys.executable))
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
+    noted = tmp_path / "noted.json"
+    monkeypatch.setenv("NOTED", str(noted))
+    return noted
+
+
+def said(base: str, model: str, prompt: str = "When?") -> dict[str, Any]:
+    """What the server answers to a plain HTTP request."""
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": prompt}],
+        "temperature": 0,
+        "max_tokens": 8,
+    }
+    request = urllib.request.Request(
+        f"{base}/chat/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as response:
+        answer = json.load(response)
+    assert isinstance(answer, dict)
+    return answer
+
+
+class TestTransformers:
+    def test_it_serves_the_name_and_goes_with_sigterm(self, checkpoint: Path) -> None:
+        with serving(checkpoint) as (process, base):
+            answer = said(base, "tiny-1-a")
+            assert answer["usage"]["completion_tokens"] > 0
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) in (0, 128 + signal.SIGTERM)
+            assert not answers(base)
+
+    def test_an_adapter_changes_what_is_said_and_ctrl_c_ends_it(
+        self, checkpoint: Path, adapter: Path, ctrl_c: None
+    ) -> None:
+        with serving(checkpoint, "--adapter", str(adapter), "--name", "lora") as (process, base):
+            served = said(base, "lora")["choices"][0]["message"]["content"]
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
+            assert not answers(base)
+        assert served == generated(checkpoint, adapter)
+        assert served != generated(checkpoint, None)
+
+    def test_a_checkpoint_that_no_server_can_read_is_an_end_with_its_code(
+        self, checkpoint: Path, tmp_path: Path, art_e: Run
+    ) -> None:
+        torn = Path(shutil.copytree(checkpoint, tmp_path / "torn"))
+        (torn / "model.safetensors").write_bytes(b"no weights")
+        result = art_e("serve", torn, "--port", free_port())
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert "ended before it answered" in result.stderr
+
+
+def generated(checkpoint: Path, adapter: Path | None) -> str:
+    """What transformers itself makes of the same prompt."""
+    model: Any = AutoModelForCausalLM.from_pretrained(checkpoint)
+    if adapter is not None:
+        model.load_adapter(str(adapter))
+    tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint)
+    conversation = [{"role": "user", "content": "When?"}]
+    inputs = tokenizer.apply_chat_template(
+        conversation, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    output = model.generate(**inputs, max_new_tokens=8, do_sample=False)
+    return str(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :]))
+
+
+def answers(base: str) -> bool:
+    port = int(base.rpartition(":")[2].partition("/")[0])
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class TestVllm:
+    def test_is_started_so_that_it_calls_tools(
+        self, checkpoint: Path, vllm: Path, ctrl_c: None
+    ) -> None:
+        with serving(checkpoint, "--name", "talk") as (process, base):
+            assert base.startswith("http://127.0.0.1:")
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=30)
+            assert process.returncode == 128 + signal.SIGTERM
+        assert "a line of the server's log" in log
+        given = json.loads(vllm.read_text())
+        assert given[:2] == ["serve", str(checkpoint.resolve())]
+        assert pairs(given)["--served-model-name"] == "talk"
+        assert pairs(given)["--tool-call-parser"] == "hermes"
+        assert pairs(given)["--host"] == "127.0.0.1"
+        assert "--enable-auto-tool-choice" in given
+        assert "--enable-lora" not in given
+
+    def test_has_room_for_the_adapter_which_gets_the_name(
+        self, checkpoint: Path, adapter: Path, vllm: Path
+    ) -> None:
+        with serving(checkpoint, "--name", "talk", "--adapter", str(adapter)):
+            given = json.loads(vllm.read_text())
+        assert "--enable-lora" in given
+        assert pairs(given)["--lora-modules"] == f"talk={adapter.resolve()}"
+        assert pairs(given)["--max-lora-rank"] == "16"
+        assert pairs(given)["--served-model-name"] != "talk"
+
+    def test_its_exit_code_is_ours(
+        self, checkpoint: Path, vllm: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FAILING", "1")
+        result = art_e("serve", checkpoint, "--port", free_port())
+        assert result.exit_code == 7
+        assert result.stdout == ""
+        assert "ended before it answered" in result.stderr
+
+    def test_an_adapter_of_a_rank_that_it_does_not_serve(
+        self, checkpoint: Path, adapter: Path, vllm: Path, art_e: Run, tmp_path: Path
+    ) -> None:
+        huge = Path(shutil.copytree(adapter, tmp_path / "huge"))
+        config = json.loads((huge / "adapter_config.json").read_text())
+        (huge / "adapter_config.json").write_text(json.dumps({**config, "r": 1024}))
+        result = art_e("serve", checkpoint, "--adapter", huge, "--port", free_port())
+        assert "rank 1024" in the_error(result)
+        assert not vllm.exists()
+
+
+def pairs(given: list[str]) -> dict[str, str]:
+    return dict(itertools.pairwise(given))
+
+
+def test_the_server_gets_the_tokenizer_and_the_parser(checkpoint: Path, tmp_path: Path) -> None:
+    from art_e.cli.serve import transformers_server
+
+    server = transformers_server(str(checkpoint), None, "tiny", [], tmp_path)
+    folder = server.folder / "tiny"
+    own = PreTrainedTokenizerFast.from_pretrained(checkpoint)
+    served = AutoTokenizer.from_pretrained(folder)
+    assert served.response_template == RESPONSE_TEMPLATE
+    text = "<|im_start|>user\nWhen 2001?<|im_end|>\n<tool_call>"
+    assert served.encode(text) == own.encode(text)
+    assert served.chat_template == own.chat_template
+    stops = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
+    assert own.get_vocab()[tiny_qwen.END] in stops
+    # The checkpoint itself is left as it was.
+    assert not (checkpoint / "response_template").exists()
+    assert "response_template" not in (checkpoint / "tokenizer_config.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("host", "base", "whom"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000/v1", "this machine only"),
+        ("localhost", "http://localhost:8000/v1", "this machine only"),
+        ("::1", "http://[::1]:8000/v1", "this machine only"),
+        ("0.0.0.0", "http://127.0.0.1:8000/v1", "whoever reaches it, without a key"),
+        ("192.168.0.5", "http://192.168.0.5:8000/v1", "whoever reaches it, without a key"),
+    ],
+)
+def test_one_line_says_where_it_is_for_whom_and_how_to_use_it(
+    capsys: pytest.CaptureFixture[str], host: str, base: str, whom: str
+) -> None:
+    from art_e.cli.serve import tell
+
+    tell("talk", host, 8000)
+    told = TOLD.fullmatch(capsys.readouterr().out)
+    assert told
+    assert told.groups() == (base, whom, base, "hosted_vllm/talk")
+
+
+class TestRefused:
+    def test_a_port_that_is_taken(self, checkpoint: Path, art_e: Run) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            line = the_error(art_e("serve", checkpoint, "--port", port))
+        assert f"port {port} is taken; choose another with --port" in line
+
+    def test_an_address_of_another_machine(self, checkpoint: Path, art_e: Run) -> None:
+        line = the_error(art_e("serve", checkpoint, "--host", "192.0.2.1", "--port", free_port()))
+        assert "--host" in line
+
+    @pytest.mark.parametrize("name", ["", "a b", "../up", "me/talk", "a@b"])
+    def test_a_name_that_is_none(self, checkpoint: Path, art_e: Run, name: str) -> None:
+        assert "--name" in the_error(art_e("serve", checkpoint, "--name", name))
+
+    def test_no_checkpoint(self, tmp_path: Path, art_e: Run) -> None:
+        line = the_error(art_e("serve", tmp_path / "none", "--port", free_port()))
+        assert "there is no folder" in line
+
+    def test_an_adapter_that_is_none(self, checkpoint: Path, art_e: Run) -> None:
+        options = ("--adapter", checkpoint, "--port", free_port())
+        assert "is no adapter" in the_error(art_e("serve", checkpoint, *options))
+
+    def test_a_tokenizer_that_servers_would_change(
+        self, checkpoint: Path, tmp_path: Path, art_e: Run
+    ) -> None:
+        changed = Path(shutil.copytree(checkpoint, tmp_path / "changed"))
+        content = json.loads((changed / "tokenizer.json").read_text())
+        content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][-1]
+        (changed / "tokenizer.json").write_text(json.dumps(content))
+        line = the_error(art_e("serve", changed, "--port", free_port()))
+        assert f"--model local:{changed}" in line
+
+    def test_no_server_is_installed(
+        self, checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.setitem(sys.modules, "uvicorn", None)
+        line = the_error(art_e("serve", checkpoint, "--port", free_port()))
+        assert "pip install 'art-e[train]'" in line
+
+
+def test_help_is_quick_and_imports_no_torch(art_e: Run) -> None:
+    started = time.process_time()
+    result = art_e("serve", "--help")
+    assert result.exit_code == 0
+    assert "--adapter" in result.stdout
+    assert time.process_time() - started < 1

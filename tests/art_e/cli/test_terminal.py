@@ -1,0 +1,257 @@
+"""What others wrote, as a terminal gets it: real `art-e` processes that write to a pty.
+
+The mail is as an attacker sends it: encoded words in its headers and a base64 body carry
+any byte. Of all that is printed only rich's own colours are a sequence that the terminal
+obeys, and the mail's colours (`45;5`) are none of these.
+"""
+
+import asyncio
+import base64
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.inbox.file import InboxFile
+from art_e.question import Question
+from art_e.runs import start_run
+from data_pipeline.batch import Rules
+from data_pipeline.records import RawMessage
+from tests.art_e.cli.conftest import assert_safe
+from tests.episodes import ScriptedPolicy, answer, call, message, read, search
+from tests.mails import make_inbox
+from tests.provider import Provider, refuses, says
+
+ANN = "ann@harbor.example"
+SEQUENCES = {
+    "title": "\x1b]0;owned\x07",
+    "clipboard": "\x1b]52;c;b3duZWQ=\x07",
+    "link": "\x1b]8;;https://evil.example\x1b\\",
+    "colours": "\x1b[45;5m",
+    "wipe": "\x1b[2J\x1b[3J\x1b[H",
+    "screen": "\x1b[?1049h\x1b[?25l",
+    "report": "\x1b[6n\x1b[21t\x1b[c",
+    "reset": "\x1bc",
+    "charset": "\x1b(0\x0e",
+    "device": "\x1bP1;2q\x1b\\\x1b_owned\x1b\\",
+    "c1": "\x9b2J\x9d0;owned\x9c\x90",
+    "nested": "\x1b\x1b[0m[45;5m\x1b\x1b]0;x\x07]0;owned\x07",
+    "overwrite": "\x08\x08\x08\x7f\rowned",
+    "bell": "\x07\x05",
+    "direction": "\u202egpj.exe\u2066\u200f\u061c",
+}
+HOSTILE = " ".join(f"{name}{sequence}" for name, sequence in SEQUENCES.items())
+SGR = re.compile(r"\x1b\[([0-9;]*)m")
+MESSAGE_ID = "<prize@evil.example>"
+
+
+def encoded(text: str) -> str:
+    """An encoded word of RFC 2047."""
+    return f"=?utf-8?b?{base64.b64encode(text.encode()).decode()}?="
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("terminal") / "inbox.duckdb"
+    body = f"The zebra prize {HOSTILE} is a yacht. The prize code is 7781 {HOSTILE}.\n{HOSTILE}\n"
+    head = (
+        f"Message-ID: {MESSAGE_ID}",
+        "Date: Mon, 5 Mar 2001 10:00:00 +0000",
+        f"From: {encoded(f'Eve {HOSTILE}')} <eve@evil.example>",
+        f'To: {encoded(f"Ann {HOSTILE}")} <{ANN}>, "{HOSTILE}" <e\x1b[45;5mve\u202e@evil.example>',
+        f"Subject: {encoded(f'Prize {HOSTILE}')}",
+        "MIME-Version: 1.0",
+        "Content-Type: text/plain; charset=utf-8",
+        "Content-Transfer-Encoding: base64",
+    )
+    text = "\n".join(head).encode() + b"\n\n" + base64.encodebytes(body.encode())
+    make_inbox(path, [RawMessage(f"mail/{HOSTILE}", text)], Rules(any_id=True))
+    return path
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, db: Path) -> Path:
+    """An ART_E_HOME with one run, of a model that writes what the mail does."""
+    home = tmp_path_factory.mktemp("home")
+    question = Question(id="ask", question=f"Which code? {HOSTILE}", inbox_address=ANN)
+    script = [
+        message(search("zebra", HOSTILE, from_addr="eve"), text=HOSTILE),
+        message(read(MESSAGE_ID), read(HOSTILE), call(HOSTILE, HOSTILE)),
+        message(answer(f"7781 {HOSTILE}", MESSAGE_ID, HOSTILE)),
+    ]
+    config = {"model": f"evil/{HOSTILE}", "question": question.question, HOSTILE: HOSTILE}
+    run = start_run("ask", config, home / "runs", home / "runs" / "evil")
+    with InboxFile(db) as file, run.log() as log:
+        episode = Episode(file.open_inbox(ANN), question)
+        policy = ScriptedPolicy(script, model=f"evil/{HOSTILE}")
+        log.append(asyncio.run(run_episode(episode, policy, run.id)))
+    run.finish()
+    return home
+
+
+@pytest.fixture(scope="module")
+def environment(home: Path) -> dict[str, str]:
+    """Nothing in it but the terminal decides about colours."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLORTERM")
+    }
+    terminal = {"TERM": "xterm-256color", "COLUMNS": "100", "PYTHONUTF8": "1"}
+    return {**kept, **terminal, "ART_E_HOME": str(home)}
+
+
+Terminal = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def terminal(environment: dict[str, str]) -> Terminal:
+    """Runs a command line with its output on a pty; what the terminal was sent."""
+
+    def run(*args: object, **more: str) -> str:
+        ours, theirs = os.openpty()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "art_e", *map(str, args)],
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                env={**environment, **more},
+                start_new_session=True,
+            )
+        finally:
+            os.close(theirs)
+        sent = b"".join(_sent(ours))
+        os.close(ours)
+        process.wait()
+        return sent.decode().replace("\r\n", "\n")
+
+    return run
+
+
+def _sent(terminal: int) -> Iterator[bytes]:
+    # Linux says EIO where the last process has closed its end.
+    with contextlib.suppress(OSError):
+        while data := os.read(terminal, 65_536):
+            yield data
+
+
+def assert_only_our_colours(sent: str) -> None:
+    assert_safe(SGR.sub("", sent))
+    assert not set(sent) & set("\u061c\u2067\u2068\u2069\u202a\u202b\u202c\u202d")
+    codes = {code for codes in SGR.findall(sent) for code in codes.split(";")}
+    assert codes <= {"0", "1", "2", "31", "32", "33", "36"}
+
+
+def test_the_stored_mail_has_the_sequences(db: Path) -> None:
+    # What comes before the terminal must not have cleaned it, or nothing is tested here.
+    with InboxFile(db) as file:
+        mail = file.open_inbox(ANN).read(MESSAGE_ID)
+        assert mail is not None
+        for name, sequence in SEQUENCES.items():
+            # A body's carriage returns are line ends.
+            assert sequence.replace("\r", "\n") in mail.body, name
+        # Of header lines ingest drops the characters below the space.
+        for field in (mail.subject, mail.sender.name, mail.to[0].name):
+            assert SEQUENCES["c1"] in field and SEQUENCES["direction"] in field
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["search", "zebra", "--inbox", ANN], "Prize title"),
+        (["read", MESSAGE_ID, "--inbox", ANN], "The prize code is 7781"),
+        (["ask", f"What is the zebra prize code? {HOSTILE}", "--inbox", ANN, "--trace"], "7781"),
+        (["inboxes"], ANN),
+    ],
+    ids=["search", "read", "ask", "inboxes"],
+)
+def test_mail_moves_nothing_on_a_terminal(
+    terminal: Terminal, db: Path, command: list[str], shown: str
+) -> None:
+    sent = terminal(*command, "--db", db)
+    assert shown in SGR.sub("", sent)
+    # rich takes the pty for a terminal.
+    assert SGR.search(sent)
+    assert_only_our_colours(sent)
+
+
+def test_a_models_words_move_nothing_on_a_terminal(terminal: Terminal, home: Path) -> None:
+    listed = terminal("runs", "list")
+    assert "evil/title" in SGR.sub("", listed)
+    overview = terminal("runs", "show", "evil")
+    assert "7781" in overview
+    found = re.search(r"^  ([0-9a-f]{8})  ", SGR.sub("", overview), re.MULTILINE)
+    assert found is not None
+    trace = terminal("runs", "show", "evil", "--episode", found[1])
+    for each in ("says", "search", "read", "answer", "not found in this inbox", "7781"):
+        assert each in trace
+    for sent in (listed, overview, trace):
+        assert SGR.search(sent)
+        assert_only_our_colours(sent)
+
+
+def test_a_hosted_model_and_its_provider_move_nothing(terminal: Terminal, db: Path) -> None:
+    replies = [
+        says(HOSTILE, search("zebra", HOSTILE)),
+        says(None, read("m1"), call(HOSTILE, HOSTILE)),
+        says(None, answer(f"7781 {HOSTILE}", "m1", HOSTILE)),
+    ]
+    asked = ("ask", "Which code?", "--inbox", ANN, "--db", db, "--model", "openai/o3", "--trace")
+    for script, shown in (
+        (replies, r"\n7781 title.*3 turns, "),
+        ([refuses(400, f"no such model {HOSTILE}")], r"no answer: .*Error: .*no such model title"),
+    ):
+        with Provider(script) as provider:
+            sent = terminal(*asked, OPENAI_API_KEY="sk-test", OPENAI_BASE_URL=provider.base_url)
+            assert len(provider.requests) == len(script)
+        assert re.search(shown, SGR.sub("", sent), re.DOTALL)
+        assert_only_our_colours(sent)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["read", HOSTILE, "--inbox", ANN],
+        ["search", "zebra", "--inbox", HOSTILE],
+        ["search", "x", "--after", HOSTILE, "--inbox", ANN],
+        ["runs", "show", HOSTILE],
+        ["mcp", "--inbox", HOSTILE],
+        [HOSTILE],
+    ],
+    ids=["read", "inbox", "after", "runs", "mcp", "command"],
+)
+def test_errors_that_repeat_an_argument_move_nothing(
+    terminal: Terminal, db: Path, command: list[str]
+) -> None:
+    # An argument may have been copied out of a mail.
+    named = [] if command[0] in ("runs", HOSTILE) else ["--db", str(db)]
+    sent = terminal(*command, *named)
+    assert sent.startswith("Error: ")
+    assert sent.count("\n") == 1
+    assert_only_our_colours(sent)
+
+
+def test_a_pipe_gets_no_sequence_at_all(environment: dict[str, str], db: Path) -> None:
+    for command in (
+        ["search", "zebra", "--inbox", ANN, "--db", str(db)],
+        ["ask", "What is the zebra prize code?", "--inbox", ANN, "--db", str(db), "--trace"],
+        ["runs", "show", "evil"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "art_e", *command],
+            capture_output=True,
+            env=environment,
+            check=True,
+        )
+        assert b"7781" in done.stdout or b"Prize" in done.stdout
+        for printed in (done.stdout, done.stderr):
+            assert b"\x1b" not in printed
+            assert_safe(printed.decode())

@@ -1,0 +1,345 @@
+"""`art-e mcp` as MCP clients meet it: a process of its own, spoken to by the SDK's client."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client, types
+
+from art_e import __version__
+from art_e.episode import Episode
+from art_e.inbox.file import InboxFile
+from art_e.message import ToolCall
+from art_e.tools import ReadEmail, SearchEmails, Tools, parse_call, schemas
+from tests import episodes
+from tests.episodes import (
+    BOB,
+    FOREIGN,
+    LATER,
+    LEASE,
+    LEASE_COPY,
+    PRICE,
+    QUESTION,
+    read,
+    search,
+    step,
+)
+
+AS_OF = str(QUESTION.query_date)
+# What a hang costs; no test waits for it otherwise.
+SECONDS = 60.0
+HANDSHAKE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
+Mode = Literal["legacy", "auto"]
+
+
+@pytest.fixture(scope="session")
+def mcp_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mcp") / "inbox.duckdb"
+    episodes.write_inbox(path).close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def expected(mcp_db: Path) -> Iterator[Tools]:
+    """The same tools in this process."""
+    with InboxFile(mcp_db) as file:
+        yield Tools(file.open_inbox(BOB, date.fromisoformat(AS_OF)), handles=False)
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    db: Path, *options: str, mode: Mode = "auto", stderr: TextIO | None = None
+) -> AsyncIterator[Client]:
+    """The SDK's client, with a server process that it has started."""
+    arguments = ["-m", "art_e", "mcp", "--inbox", BOB, "--db", str(db), *options]
+    server = StdioServerParameters(command=sys.executable, args=arguments)
+    with contextlib.ExitStack() as stack:
+        log = stderr or stack.enter_context(Path(os.devnull).open("w"))
+        async with Client(
+            stdio_client(server, errlog=log), mode=mode, read_timeout_seconds=SECONDS
+        ) as client:
+            yield client
+
+
+async def ask(client: Client, made: ToolCall) -> types.CallToolResult:
+    return await client.call_tool(made.name, json.loads(made.arguments))
+
+
+def said(result: types.CallToolResult) -> str:
+    [content] = result.content
+    assert isinstance(content, types.TextContent)
+    return content.text
+
+
+def observation(tools: Tools, made: ToolCall) -> str:
+    arguments = parse_call(made)
+    if isinstance(arguments, SearchEmails):
+        return tools.search(arguments).text
+    assert isinstance(arguments, ReadEmail)
+    shown = tools.read(arguments)
+    assert shown is not None
+    return shown.text
+
+
+@pytest.mark.parametrize(("mode", "protocol"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
+def test_a_session(mcp_db: Path, expected: Tools, mode: Mode, protocol: str) -> None:
+    episode = Episode(expected.inbox, QUESTION, handles=False)
+
+    async def session() -> None:
+        async with connected(mcp_db, "--as-of", AS_OF, mode=mode) as client:
+            # Initialise, by the handshake or without one.
+            assert client.protocol_version == protocol
+            assert client.server_info is not None
+            assert (client.server_info.name, client.server_info.version) == ("art-e", __version__)
+            assert client.server_capabilities.tools is not None
+            assert client.server_capabilities.resources is None
+            for word in (BOB, AS_OF, "never instructions"):
+                assert word in (client.instructions or "")
+
+            listed = (await client.list_tools()).tools
+            assert [tool.name for tool in listed] == ["search_emails", "read_email"]
+            by_name = {each["function"]["name"]: each["function"] for each in schemas()}
+            for tool in listed:
+                assert tool.input_schema == by_name[tool.name]["parameters"]
+                assert tool.annotations is not None
+                assert tool.annotations.read_only_hint is True
+                assert tool.annotations.open_world_hint is False
+                # Not every client shows its model the instructions.
+                assert f"{BOB} up to and with {AS_OF}" in (tool.description or "")
+                assert "never instructions" in (tool.description or "")
+
+            for made in (
+                search("crane", from_addr="ann", max_results=99),
+                search("harbor", sent_after="2020-01-09", sent_before="2020-01-12"),
+                read(PRICE),
+                read(LEASE_COPY.strip("<>")),
+                read(episodes.HOSTILE),
+            ):
+                result = await ask(client, made)
+                assert not result.is_error
+                assert said(result) == observation(expected, made)
+            assert json.loads(said(await ask(client, read(LEASE_COPY))))["message_id"] == (LEASE)
+
+            for message_id in (FOREIGN, LATER, "m1", "<nowhere@t>", "*", "x" * 1_000_000):
+                result = await ask(client, read(message_id))
+                assert result.is_error
+                # In the words of an episode.
+                [refused] = step(episode, read(message_id))
+                assert said(result) == refused["error"]
+                assert "not found in this inbox" in refused["error"]
+            everything = await ask(client, search("harbor", "crane", episodes.SECRET))
+            assert FOREIGN not in said(everything) and LATER not in said(everything)
+
+    asyncio.run(session())
+
+
+def test_mail_of_later_days_is_there_without_as_of(mcp_db: Path) -> None:
+    async def session() -> None:
+        async with connected(mcp_db) as client:
+            assert "up to" not in (client.instructions or "")
+            assert episodes.FUTURE in said(await ask(client, search("crane")))
+            assert episodes.FUTURE in said(await ask(client, read(LATER)))
+            assert (await ask(client, read(FOREIGN))).is_error
+
+    asyncio.run(session())
+
+
+WRONG_CALLS: list[tuple[str, Any, str]] = [
+    ("delete_emails", {}, "no tool 'delete_emails'; use search_emails, read_email"),
+    # A tool of episodes, not of this server.
+    (
+        "return_final_answer",
+        {"answer": "x", "sources": []},
+        "no tool 'return_final_answer'; use search_emails, read_email",
+    ),
+    ("\x1b[31m" * 10_000, {}, "no tool '\\x1b[31m"),
+    ("search_emails", None, "keywords: Field required"),
+    ("search_emails", {"keywords": "crane"}, "keywords: Input should be a valid list"),
+    ("search_emails", {"keywords": [], "inbox": "zoe@test.example"}, "inbox: Extra inputs"),
+    ("search_emails", {"keywords": [], "as_of": "2030-01-01"}, "as_of: Extra inputs"),
+    ("search_emails", {"keywords": [], "sent_after": "soon"}, "written YYYY-MM-DD"),
+    ("search_emails", {"keywords": [], "from_addr": "x" * 1_000_000}, "at most 320 characters"),
+    ("search_emails", {"keywords": [[["crane"] * 9] * 9] * 9}, "keywords.0: "),
+    ("read_email", {}, "message_id: Field required"),
+    ("read_email", {"message_id": 5}, "message_id: Input should be a valid string"),
+]
+
+
+def test_wrong_calls_are_explained_and_the_session_goes_on(mcp_db: Path) -> None:
+    async def session() -> None:
+        async with connected(mcp_db) as client:
+            for name, arguments, helpful in WRONG_CALLS:
+                result = await client.call_tool(name, arguments)
+                assert result.is_error, name
+                assert helpful in said(result)
+                assert len(said(result)) < 1_000
+            huge = ["x" * 1_000_000, *(f"word{number}" for number in range(20_000)), "crane"]
+            found = json.loads(said(await client.call_tool("search_emails", {"keywords": huge})))
+            assert found["note"].startswith("only the first 50 words were searched for")
+            assert not (await ask(client, search("crane"))).is_error
+
+    asyncio.run(session())
+
+
+def test_two_clients_at_once_read_one_file(mcp_db: Path, expected: Tools) -> None:
+    made = [
+        search("crane"),
+        read(PRICE),
+        search("harbor", "office", "lease"),
+        read(episodes.LONG),
+    ]
+    # `expected` has the file open as well.
+    answers = [observation(expected, each) for each in made]
+
+    async def session() -> None:
+        async with (
+            connected(mcp_db, "--as-of", AS_OF) as one,
+            connected(mcp_db, "--as-of", AS_OF, mode="legacy") as other,
+        ):
+            results = await asyncio.gather(
+                *(ask(client, each) for _ in range(10) for client in (one, other) for each in made)
+            )
+            assert [said(each) for each in results] == answers * 20
+
+    asyncio.run(session())
+
+
+def test_the_server_ends_when_its_client_closes(mcp_db: Path, tmp_path: Path) -> None:
+    log = tmp_path / "stderr"
+
+    async def session() -> float:
+        with log.open("w") as stderr:
+            async with connected(mcp_db, stderr=stderr) as client:
+                await ask(client, search("crane"))
+                closing = asyncio.get_running_loop().time()
+            return asyncio.get_running_loop().time() - closing
+
+    # The SDK kills a server that takes two seconds.
+    assert asyncio.run(session()) < 2
+    assert log.read_text() == f"serving {BOB}, 8 mails; waiting for an MCP client on stdin\n"
+
+
+class Wire:
+    """A server process and its two ends of plain text, to say what no client says."""
+
+    def __init__(self, db: Path, ignoring: bool = False) -> None:
+        # A process that ignores Ctrl-C, as a background job does, hands that on.
+        before = signal.signal(
+            signal.SIGINT, signal.SIG_IGN if ignoring else signal.default_int_handler
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "art_e", "mcp", "--inbox", BOB, "--db", str(db)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        signal.signal(signal.SIGINT, before)
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self.stderr = self.process.stderr
+
+    def say(self, line: bytes | dict[str, Any]) -> None:
+        data = line if isinstance(line, bytes) else json.dumps({"jsonrpc": "2.0", **line}).encode()
+        self.stdin.write(data + b"\n")
+        self.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        heard = json.loads(self.stdout.readline())
+        assert isinstance(heard, dict)
+        return heard
+
+    def shake_hands(self) -> dict[str, Any]:
+        self.say({"id": "hello", "method": "initialize", "params": HANDSHAKE})
+        heard = self.hear()
+        self.say({"method": "notifications/initialized"})
+        return heard
+
+
+@pytest.fixture
+def wire(mcp_db: Path) -> Iterator[Callable[..., Wire]]:
+    started: list[Wire] = []
+
+    def start(**options: Any) -> Wire:
+        started.append(Wire(mcp_db, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+        for pipe in (each.stdin, each.stdout, each.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire]) -> None:
+    spoken = wire()
+    assert spoken.shake_hands()["result"]["serverInfo"]["name"] == "art-e"
+    for line in (b"", b"garbage", b"[]", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"jsonrpc":"1.0"}'):
+        spoken.say(line)
+    spoken.say({"id": 1, "method": "resources/list"})
+    spoken.say({"id": 2, "method": "no/such"})
+    spoken.say({"id": 3, "method": "tools/call", "params": {"name": 5}})
+    spoken.say({"id": 4, "method": "tools/call"})
+    spoken.say({"method": "notifications/cancelled", "params": {"requestId": 999}})
+    harbor = {"name": "search_emails", "arguments": {"keywords": ["harbor"]}}
+    spoken.say({"id": 5, "method": "tools/call", "params": harbor})
+    heard = {answer["id"]: answer for answer in (spoken.hear() for _ in range(5))}
+    assert [heard[number]["error"]["code"] for number in (1, 2, 3, 4)] == [
+        types.METHOD_NOT_FOUND,
+        types.METHOD_NOT_FOUND,
+        types.INVALID_PARAMS,
+        types.INVALID_PARAMS,
+    ]
+    assert json.loads(heard[5]["result"]["content"][0]["text"])["hits"]
+    assert {answer["jsonrpc"] for answer in heard.values()} == {"2.0"}
+    spoken.stdin.close()
+    assert spoken.process.wait(SECONDS) == 0
+    assert spoken.stdout.read() == b""
+    [note] = spoken.stderr.read().splitlines()
+    assert note.startswith(b"serving ")
+
+
+def test_nothing_is_served_before_the_handshake(wire: Callable[..., Wire]) -> None:
+    spoken = wire()
+    spoken.say({"id": 1, "method": "tools/list"})
+    assert spoken.hear()["error"]["code"] == types.INVALID_PARAMS
+    assert "result" in spoken.shake_hands()
+
+
+def test_ctrl_c_ends_it_at_once_and_quietly(wire: Callable[..., Wire]) -> None:
+    spoken = wire()
+    spoken.shake_hands()
+    spoken.process.send_signal(signal.SIGINT)
+    assert spoken.process.wait(SECONDS) == -signal.SIGINT
+    assert len(spoken.stderr.read().splitlines()) == 1
+
+
+def test_a_background_job_goes_on_ignoring_ctrl_c(wire: Callable[..., Wire]) -> None:
+    spoken = wire(ignoring=True)
+    spoken.shake_hands()
+    spoken.process.send_signal(signal.SIGINT)
+    spoken.say({"id": 1, "method": "tools/list"})
+    assert len(spoken.hear()["result"]["tools"]) == 2
+
+
+def test_a_client_that_takes_no_more_answers_ends_it(wire: Callable[..., Wire]) -> None:
+    spoken = wire()
+    spoken.shake_hands()
+    spoken.stdout.close()
+    spoken.say({"id": 1, "method": "tools/list"})
+    assert spoken.process.wait(SECONDS) == -signal.SIGPIPE
+    assert len(spoken.stderr.read().splitlines()) == 1
