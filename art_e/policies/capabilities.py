@@ -21,13 +21,15 @@ _AUTO_ONLY = frozenset({"dashscope"})
 class Capabilities:
     """What can be sent to a model.
 
-    `native_tools`: it takes tool schemas. `tool_choice` is the strongest form that it
+    `native_tools`: it takes tool schemas. `reasons`: it may think before it answers, and
+    its output holds both. `tool_choice` is the strongest form that it
     takes; None: none. `max_tokens` is the name of the parameter that bounds its output,
     `system_role` the role of the system prompt. `endpoint` is the base URL where it is not
     the provider's own; it may hold credentials.
     """
 
     native_tools: bool
+    reasons: bool
     tool_choice: Literal["required", "auto"] | None
     temperature: bool
     reasoning_effort: bool
@@ -61,6 +63,7 @@ def capabilities_of(model: str) -> Capabilities:
     fixed_sampling = o_series or litellm.OpenAIGPT5Config.is_model_gpt_5_model(name)
     return Capabilities(
         native_tools="tools" in taken and entry.get("supports_function_calling") is not False,
+        reasons=fixed_sampling or entry.get("supports_reasoning") is True,
         tool_choice=_tool_choice(provider, taken, entry.get("supports_tool_choice")),
         temperature="temperature" in taken and not fixed_sampling,
         # Claude refuses to go on thinking where its thoughts are not sent back with each

@@ -14,13 +14,19 @@ from typing import Literal
 from art_e.policies.base import Policy
 
 LOCAL_PREFIX = "local:"
+# A message is a few calls or a short answer. A cut-off one is a wrong one, so a model that
+# thinks gets room for it.
+MAX_OUTPUT_TOKENS = 4_096
+MAX_REASONING_TOKENS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """How a model is asked; what a kind of policy has no use for, it leaves alone.
 
-    `temperature` None: the model's own default where it takes none, else 0.
+    `max_output_tokens` bounds each message; None: `MAX_OUTPUT_TOKENS`, and for a model that
+    spends some on thinking first `MAX_REASONING_TOKENS`. `temperature` None: the model's own
+    default where it takes none, else 0.
     `tool_calls` "text": the model writes its calls as JSON in its text, "auto": where
     litellm says that it knows no other way. `max_cost_usd` bounds all calls of the
     policy together. `cache` is a folder that keeps responses; None: none are kept.
@@ -28,7 +34,7 @@ class ModelOptions:
 
     temperature: float | None = None
     reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
-    max_output_tokens: int = 4096
+    max_output_tokens: int | None = None
     tool_calls: Literal["auto", "native", "text"] = "auto"
     concurrency: int = 16
     timeout_s: float = 120.0

@@ -15,7 +15,7 @@ from art_e.message import ChatMessage
 from art_e.policies.base import PolicyStep, Usage
 from art_e.policies.budget import Budget
 from art_e.policies.capabilities import Capabilities, capabilities_of
-from art_e.policies.choose import ModelOptions
+from art_e.policies.choose import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS, ModelOptions
 from art_e.policies.failures import failure_of
 from art_e.policies.host import receiving_host
 from art_e.policies.litellm_module import close_clients_with_loop, load_litellm, warm_up
@@ -52,7 +52,12 @@ class LitellmPolicy:
         # Raises where it can't be told: litellm sends some such requests to OpenAI.
         receiving_host(model)
         self._as_text = _writes_calls_as_text(model, options, self._takes)
-        self._parameters = _parameters(model, options, self._takes, self._as_text)
+        most = MAX_REASONING_TOKENS if self._takes.reasons else MAX_OUTPUT_TOKENS
+        self._max_output_tokens = options.max_output_tokens or most
+        self._parameters = {
+            **_parameters(model, options, self._takes, self._as_text),
+            self._takes.max_tokens: self._max_output_tokens,
+        }
         self._price = price_of(model)
         self._budget = Budget(options.max_cost_usd, self._price, model)
         self._responses = None if options.cache is None else Responses(options.cache)
@@ -64,7 +69,7 @@ class LitellmPolicy:
         settings = {
             "temperature": self._parameters.get("temperature"),
             "reasoning_effort": self._options.reasoning_effort,
-            "max_output_tokens": self._options.max_output_tokens,
+            "max_output_tokens": self._max_output_tokens,
             "tool_calls": "text" if self._as_text else "native",
             "tool_choice": self._parameters.get("tool_choice"),
         }
@@ -149,7 +154,7 @@ class LitellmPolicy:
         counted = load_litellm().token_counter(
             model=self.model, messages=request["messages"], tools=request.get("tools")
         )
-        return int(counted * _COUNT_MARGIN) + _COUNT_FRAME, self._options.max_output_tokens
+        return int(counted * _COUNT_MARGIN) + _COUNT_FRAME, self._max_output_tokens
 
 
 def _writes_calls_as_text(model: str, options: ModelOptions, takes: Capabilities) -> bool:
@@ -161,8 +166,8 @@ def _writes_calls_as_text(model: str, options: ModelOptions, takes: Capabilities
 def _parameters(
     model: str, options: ModelOptions, takes: Capabilities, as_text: bool
 ) -> dict[str, Any]:
-    """What every request of the policy holds, besides messages and tools."""
-    parameters: dict[str, Any] = {"model": model, takes.max_tokens: options.max_output_tokens}
+    """What every request of the policy holds, besides messages, tools and its length."""
+    parameters: dict[str, Any] = {"model": model}
     if takes.temperature:
         parameters["temperature"] = options.temperature or 0.0
     elif options.temperature is not None:

@@ -16,7 +16,7 @@ from art_e.policies.base import PolicyError, PolicyStep, Usage
 from art_e.policies.batching import BatchedGenerator
 from art_e.policies.budget import Budget
 from art_e.policies.checkpoint import load_checkpoint, split_adapter
-from art_e.policies.choose import LOCAL_PREFIX, ModelOptions
+from art_e.policies.choose import LOCAL_PREFIX, MAX_OUTPUT_TOKENS, ModelOptions
 from art_e.policies.prices import price_of
 from art_e.policies.qwen_calls import as_written, parse_reply
 
@@ -31,7 +31,7 @@ class LocalPolicy:
     def __init__(self, path_and_adapter: str, options: ModelOptions) -> None:
         self.model = LOCAL_PREFIX + path_and_adapter
         self._path, self._adapter = split_adapter(path_and_adapter)
-        self._options = options
+        self._max_output_tokens = options.max_output_tokens or MAX_OUTPUT_TOKENS
         self._price = price_of(self.model)
         self._budget = Budget(options.max_cost_usd, self._price, self.model)
         self._temperature = options.temperature or 0.0
@@ -48,7 +48,7 @@ class LocalPolicy:
             "dtype": self._checkpoint.dtype,
             "device": self._checkpoint.device,
             "temperature": self._temperature,
-            "max_output_tokens": self._options.max_output_tokens,
+            "max_output_tokens": self._max_output_tokens,
             "chat_template_hash": hashlib.sha256(str(template).encode()).hexdigest()[:16],
         }
 
@@ -59,7 +59,7 @@ class LocalPolicy:
         else the model failed with), budget. `seconds` are those of the whole batch.
         """
         ids = self._prompt(messages, tools)
-        most = min(self._options.max_output_tokens, self._checkpoint.context - len(ids))
+        most = min(self._max_output_tokens, self._checkpoint.context - len(ids))
         if most < 1:
             raise PolicyError(
                 "context",

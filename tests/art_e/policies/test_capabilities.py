@@ -20,6 +20,7 @@ def test_openai_o3() -> None:
     o3 = capabilities_of("openai/o3")
     assert o3 == Capabilities(
         native_tools=True,
+        reasons=True,
         tool_choice="required",
         temperature=False,
         reasoning_effort=True,
@@ -90,3 +91,20 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(UserError, match=r"export OPENAI_API_KEY, or put it into \.env"):
         capabilities_of("openai/o3")
+
+
+@pytest.mark.parametrize(
+    ("model", "reasons"),
+    [
+        ("openai/o4-mini", True),
+        ("openai/gpt-5", True),
+        ("gemini/gemini-2.5-pro", True),
+        ("openai/gpt-4.1", False),
+        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", False),
+    ],
+)
+def test_models_that_think_before_they_answer(
+    model: str, reasons: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://localhost:8000/v1")
+    assert capabilities_of(model).reasons == reasons

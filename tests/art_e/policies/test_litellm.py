@@ -99,6 +99,14 @@ def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
     }
 
 
+def test_a_model_that_thinks_gets_room_for_it(make: Make) -> None:
+    with Provider([says("x")] * 2) as provider:
+        for model in ("openai/o3", "openai/gpt-4.1"):
+            act(make(provider, model))
+        o3, gpt = (each.body for each in provider.requests)
+    assert (o3["max_completion_tokens"], gpt["max_tokens"]) == (16_384, 4_096)
+
+
 @pytest.mark.parametrize(
     ("model", "options", "fix"),
     [
