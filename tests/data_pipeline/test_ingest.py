@@ -180,10 +180,14 @@ def test_an_empty_source_is_an_error_and_leaves_the_file(tmp_path: Path) -> None
     assert list(tmp_path.glob(".*.partial")) == []
 
 
+# As the command does it: DuckDB may swallow a Ctrl-C, which is noted beside it.
 _SLOW_INGEST = """
-import sys, time
+import sys
 from pathlib import Path
-from tests.mails import make_inbox, raw
+from art_e.cli.interrupt import check, listening
+from data_pipeline.batch import Rules
+from data_pipeline.ingest import Source, ingest
+from tests.mails import raw
 
 def endless():
     number = 0
@@ -194,7 +198,8 @@ def endless():
             print("under way", flush=True)
 
 if __name__ == "__main__":
-    make_inbox(Path(sys.argv[1]), endless())
+    with listening():
+        ingest([Source(endless(), Rules())], Path(sys.argv[1]), on_progress=lambda _: check())
 """
 
 
