@@ -9,10 +9,10 @@ import dataclasses
 import datetime as dt
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -22,6 +22,7 @@ Difficulty = Literal["easy", "medium", "hard"]
 Split = Literal["train", "validation", "test"]
 
 KINDS: tuple[Kind, ...] = ("lookup", "latest-update", "multi-mail", "count", "unanswerable")
+DIFFICULTIES: tuple[Difficulty, ...] = ("easy", "medium", "hard")
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -61,6 +62,16 @@ class Question:
         row["message_ids"] = list(self.message_ids)
         row["query_date"] = None if self.query_date is None else self.query_date.isoformat()
         return row
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The question that `to_row` gave. Raises `ValueError` for anything else."""
+        try:
+            date = row["query_date"]
+            day = None if date is None else dt.date.fromisoformat(date)
+            return cls(**{**row, "query_date": day, "message_ids": tuple(row["message_ids"])})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"no question: {error}") from None
 
 
 def load_questions(source: str, split: Split | None = None) -> list[Question]:

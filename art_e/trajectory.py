@@ -26,7 +26,10 @@ class Trajectory:
     reasoning_tokens, `seconds` has total, model and tools, `error` has kind and message.
     `cost_usd` is None where the price is not known. `call_seconds` has, turn by turn, how
     long the model's call took, None where it was not called; `retries` counts the calls
-    that failed and were made again. `started_at` is ISO 8601 in UTC.
+    that failed and were made again. `started_at` is ISO 8601 in UTC. `verdict` is the first
+    judge's, `other_verdicts` those of further ones in their order. `repeat` counts from 0
+    where a question is asked several times; `question` is its golden row, so that a run
+    can be read without the questions' file.
     """
 
     run_id: str
@@ -49,7 +52,10 @@ class Trajectory:
     retries: int = 0
     error: dict[str, str] | None = None
     verdict: dict[str, Any] | None = None
+    other_verdicts: list[dict[str, Any]] = field(default_factory=list)
     reward: dict[str, Any] | None = None
+    repeat: int = 0
+    question: dict[str, Any] | None = None
     schema: str = SCHEMA
 
     def to_line(self) -> str:

@@ -1,29 +1,82 @@
-"""A set of questions put to a model, judged, and measured.
+"""A set of questions put to models, judged, and measured.
 
-One episode a question over the inbox file's mail up to the question's
-`query_date`. Workers take the questions in turn; each trajectory is on disk,
-with its verdict, before its worker takes the next question.
+One episode a question and repeat, over the inbox file's mail up to the question's
+`query_date`. Each model's workers take the questions in turn; each trajectory is on
+disk, with its verdicts, before its worker takes the next question. Models elsewhere
+work side by side; those that use this machine do so one after the other, when the others
+are done, so that their times are their own. What a run has on disk is not asked again.
 """
 
 import asyncio
 import dataclasses
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from art_e.agent import run_episode
-from art_e.episode import Episode
+from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
 from art_e.policies.base import Policy
 from art_e.question import Question
 from art_e.runs import Run
-from art_e.trajectory import TrajectoryLog
+from art_e.trajectory import Trajectory, TrajectoryLog
 from evals.judge import Judge
-from evals.metrics import Scored, model_metrics
+from evals.metrics import run_metrics
+from evals.resume import Key, held, on_disk
+from evals.scored import Scored, mails_read
+
+
+class Prompt(NamedTuple):
+    """A system prompt's template by its name; see `Episode` for what it may hold."""
+
+    name: str
+    text: str
+
+    @property
+    def hash(self) -> str:
+        """As trajectories record it."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+
+class Entrant(NamedTuple):
+    """A model that takes part, the questions that it works on at a time, and where it works."""
+
+    policy: Policy
+    concurrency: int = 1
+    on_this_machine: bool = True
+
+
+def read_prompt(path: Path | None) -> Prompt:
+    """The template of that file; None: the one that all commands use.
+
+    Raises `UserError` where there is none.
+    """
+    if path is None:
+        return Prompt("default", default_prompt())
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UserError(f"can't read {path}: {reason}; name a text file with --prompt") from None
+    if not text.strip():
+        raise UserError(f"{path} is empty; write the system prompt into it")
+    return Prompt(path.stem, text)
+
+
+def fingerprint(questions: Sequence[Question]) -> str:
+    """A hash of the questions and their order."""
+    rows = json.dumps([each.to_row() for each in questions], sort_keys=True)
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
-    """Raise `UserError` where a question has no gold answer, or an inbox that the file lacks."""
+    """Raise `UserError` where a question has no gold answer, an id that another one has, or
+    an inbox that the file lacks."""
     unlabelled = [
         each.id
         for each in questions
@@ -31,59 +84,107 @@ def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> Non
     ]
     if unlabelled:
         raise UserError(f"{len(unlabelled)} questions have no answer, such as {unlabelled[0]!r}")
+    [(most_used, times)] = Counter(each.id for each in questions).most_common(1)
+    if times > 1:
+        raise UserError(f"{times} questions have the id {most_used!r}; give each its own")
     for address in dict.fromkeys(each.inbox_address for each in questions):
         inbox_file.open_inbox(address)
 
 
 def run_benchmark(
     questions: Sequence[Question],
-    policies: Sequence[Policy],
+    entrants: Sequence[Entrant],
     inbox_file: InboxFile,
-    judge: Judge,
+    judges: Sequence[Judge],
     run: Run,
     *,
     max_turns: int,
-    concurrency: int = 1,
+    prompt: Prompt | None = None,
+    repeats: int = 1,
     timed: bool = True,
     on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Ask every policy every question; the metrics, which `run` then holds too.
+    """Ask every model every question; the metrics, which `run` then holds too.
 
-    The form is `{"judge", "concurrency", "models": {name: figures}}`. The questions are
-    those that `check_questions` lets pass; `concurrency` of them are worked on at a time,
-    and end in any order. With `timed` false no latency is reported: a cache may have
-    answered.
+    The form is that of `evals.metrics`, with the prompt's name and hash, and each model's
+    concurrency. The questions are those that `check_questions` lets pass; they end in any
+    order. The first judge's verdict decides. With `timed` false no latency is reported: a
+    cache may have answered. `on_scored` is called with what is on disk already, too.
+    Raises `UserError` where another process works on the run.
     """
+    chosen = prompt or read_prompt(None)
 
-    async def ask(policy: Policy, question: Question) -> Scored:
+    async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
-        episode = Episode(inbox, question, max_turns=max_turns)
-        trajectory = await run_episode(episode, policy, run.id)
+        episode = Episode(inbox, question, max_turns=max_turns, system_prompt=chosen.text)
+        trajectory = dataclasses.replace(
+            await run_episode(episode, policy, run.id), repeat=repeat, question=question.to_row()
+        )
+        trajectory.policy["prompt"] = chosen.name
+        scored = Scored(question, trajectory)
         # Out of turns or lost, an episode has neither answered nor abstained.
-        if episode.rubric.answered or episode.rubric.abstained:
-            verdict = judge.judge(question, trajectory.final_answer)
-            trajectory = dataclasses.replace(trajectory, verdict=dataclasses.asdict(verdict))
-        return Scored(question, trajectory)
+        return await _judged(scored, judges, inbox) if scored.ended else scored
 
-    async def ask_all(policy: Policy, log: TrajectoryLog) -> list[Scored]:
-        waiting = enumerate(questions)
-        scored: dict[int, Scored] = {}
+    async def ask_all(entrant: Entrant, log: TrajectoryLog) -> None:
+        waiting = iter(
+            [
+                (question, repeat)
+                for repeat in range(repeats)
+                for question in questions
+                if Key(entrant.policy.model, question.id, repeat) not in done
+            ]
+        )
 
         async def work() -> None:
-            for number, question in waiting:
-                scored[number] = await ask(policy, question)
-                log.append(scored[number].trajectory)
-                on_scored(scored[number])
+            for question, repeat in waiting:
+                scored = await ask(entrant.policy, question, repeat)
+                log.append(scored.trajectory)
+                done[_key(scored.trajectory)] = scored
+                on_scored(scored)
 
-        await asyncio.gather(*(work() for _ in range(concurrency)))
-        return [scored[number] for number in sorted(scored)]
+        await asyncio.gather(*(work() for _ in range(entrant.concurrency)))
 
-    with run.log() as log:
-        models = {
-            policy.model: model_metrics(asyncio.run(ask_all(policy, log)), timed=timed)
-            for policy in policies
-        }
-    metrics = {"judge": judge.name, "concurrency": concurrency, "models": models}
-    run.write_json("metrics.json", metrics)
-    run.finish()
+    async def run_all(log: TrajectoryLog) -> None:
+        elsewhere = [each for each in entrants if not each.on_this_machine]
+        await asyncio.gather(*(ask_all(each, log) for each in elsewhere))
+        for entrant in entrants:
+            if entrant.on_this_machine:
+                await ask_all(entrant, log)
+
+    with held(run), run.log() as log:
+        done = on_disk(run, questions)
+        for scored in done.values():
+            on_scored(scored)
+        asyncio.run(run_all(log))
+        metrics = run_metrics(
+            list(done.values()),
+            [each.policy.model for each in entrants],
+            [each.name for each in judges],
+            timed=timed,
+        )
+        metrics["prompt"] = {"name": chosen.name, "hash": chosen.hash}
+        for entrant in entrants:
+            metrics["models"][entrant.policy.model]["concurrency"] = entrant.concurrency
+        run.write_json("metrics.json", metrics)
+        run.finish()
     return metrics
+
+
+async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
+    """The episode with the verdicts of all judges, who are asked at the same time."""
+    trajectory = scored.trajectory
+    read = (inbox.read(each) for each in mails_read(trajectory))
+    mails = [each for each in read if each is not None]
+    first, *others = [
+        dataclasses.asdict(verdict)
+        for verdict in await asyncio.gather(
+            *(judge.judge(scored.question, trajectory.final_answer, mails) for judge in judges)
+        )
+    ]
+    return Scored(
+        scored.question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others)
+    )
+
+
+def _key(trajectory: Trajectory) -> Key:
+    return Key(trajectory.model, trajectory.question_id, trajectory.repeat)

@@ -69,7 +69,7 @@ def examples(inbox_file: InboxFile, questions: Sequence[Question]) -> list[Examp
         right = [
             question.answerable is True
             and trajectory.handles[each.handle] in gold
-            and judge.judge(question, each.text).correct
+            and judge.decide(question, each.text).correct is True
             for each in sentences
         ]
         if sentences:

@@ -35,6 +35,11 @@ class Claims:
     names: tuple[Name, ...]
 
 
+# "What is the price and size of": all that the gold says is asked for.
+_BOTH = re.compile(
+    r"\bwhat(?:'s| is| are| was| were) (?:the|his|her|its|their|our|my|your) (?:[\w-]+ ){1,2}and ",
+    re.IGNORECASE,
+)
 # What a price can be given as; a plain number only where the gold has none of the others.
 _PRICES: tuple[Kind, ...] = ("money", "percent", "measure")
 _ASKED: tuple[tuple[re.Pattern[str], tuple[Wanted, ...]], ...] = tuple(
@@ -56,7 +61,9 @@ _ASKED: tuple[tuple[re.Pattern[str], tuple[Wanted, ...]], ...] = tuple(
     )
 )  # fmt: skip
 _TEXT_TOO = re.compile(
-    r"\b(?:and|or) (?:why|where|how|what)\b|\bwhere and\b|^\W*why\b", re.IGNORECASE
+    r"\b(?:and|or) (?:(?:about|at|for|from|in|of|on|to|with) )?(?:why|where|how|"
+    r"what|which|who)\b|\bwhere and\b|^\W*why\b",
+    re.IGNORECASE,
 )
 _CHOICE = re.compile(r"\bor\b", re.IGNORECASE)
 _DENIAL_ENDS = re.compile(
@@ -64,13 +71,26 @@ _DENIAL_ENDS = re.compile(
 )
 _TAKEN_BACK = re.compile(
     r"\b(?:instead of|rather than|as opposed to|no longer|originally|previously|formerly|"
-    r"used to be|other than|except)\b",
+    r"initially|at first|before that|until then|(?:until|before) [^.;,]{1,20} "
+    r"(?:it|he|she|they) (?:was|were)|"
+    r"used to be|other than|except)\b|(?<=[(,]) ?(?:down|up) from\b",
     re.IGNORECASE,
 )
 _MOVED = re.compile(
     r"\b(?:moved|changed|rescheduled|postponed|pushed|shifted|delayed|extended|brought|raised|"
     r"lowered|increased|decreased|reduced|revised|corrected|updated)\b[^.;]{0,60}?"
     r"(?P<old>\bfrom [^.;]{1,60}?)(?= to\b)",
+    re.IGNORECASE,
+)
+# Mentioned beside the answer: "the old one, 9020, ...", "$980, but in the end $1,140".
+_SET_ASIDE = re.compile(
+    r"(?<=[;,.(] )(?P<former>(?:the|its|his|her|our|your|their) (?:old|former|previous) \w+"
+    r"(?:,| was| is|:)? [^,.;()]{1,40})"
+    r"|\bafter (?P<first>(?:first|initially|originally) \w+ing\b(?:[^.;,]|,(?=\d)){1,60})"
+    r"|\bafter (?P<later>\w+ing\b(?:[^.;,]|,(?=\d)){1,60}? at first)\b"
+    r"|(?P<early>[^.;]{1,80}?),? but\b[^.;]{0,80}?"
+    r"\b(?:in the end|finally|eventually|ended up)\b"
+    r"|\b(?:of|among) (?P<choice>(?:all |the )(?:\w+ ){1,3}\([^)]{1,200}\))",
     re.IGNORECASE,
 )
 # What follows is circumstance, not the answer ("by May 4, after the reports of April 30").
@@ -122,9 +142,11 @@ def read_claims(text: str) -> Claims:
 def _denied_spans(text: str) -> list[tuple[int, int]]:
     """Stretches whose values are denied: from a negation to the end of its clause."""
     spans = [match.span("old") for match in _MOVED.finditer(text)]
-    starts = negations(text) + [match.start() for match in _TAKEN_BACK.finditer(text)]
-    for start in starts:
-        end = _DENIAL_ENDS.search(text, start)
+    spans += [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
+    starts = [(start, start) for start in negations(text)]
+    starts += [match.span() for match in _TAKEN_BACK.finditer(text)]
+    for start, read in starts:
+        end = _DENIAL_ENDS.search(text, read)
         spans.append((start, end.start() if end else len(text)))
     return spans
 
@@ -133,12 +155,14 @@ def key_values(gold: Claims, asking: Claims, wanted: Asked) -> list[Value]:
     """The values of `gold` that an answer must state.
 
     Those of the kinds asked for, before any aside, if there are any; otherwise all that
-    the question does not have. The end of a time range, and a bare "one", are never needed.
+    the question does not have. The end of a time range, a bare "one", and what a number is
+    "out of" are never needed.
     """
     needed = [
         value
         for value in gold.values
         if not (value.kind == "time" and getattr(value.key, "ends", False))
+        and not gold.text[: value.start].lower().endswith(" out of ")
         and not (
             value.kind == "number"
             and gold.text[value.start : value.end].lower() == "one"
@@ -148,7 +172,9 @@ def key_values(gold: Claims, asking: Claims, wanted: Asked) -> list[Value]:
     kinds = set(wanted.kinds)
     if "price" in kinds and not any(value.kind in _PRICES for value in needed):
         kinds.add("number")
-    focused = [value for value in needed if value.kind in kinds]
+    pair = _BOTH.search(asking.text)
+    both = pair is not None and not asked(asking.text[pair.end() :]).kinds
+    focused = [value for value in needed if both or value.kind in kinds]
     if not focused:
         if "name" in kinds and key_names(gold, "", wanted):
             return []

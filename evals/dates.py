@@ -23,6 +23,11 @@ _PARTS = {
     "second half": "end", "last half": "end", "first week": "week 1", "second week": "week 2",
     "third week": "week 3", "fourth week": "week 4", "last week": "last week", "week": "week",
 }  # fmt: skip
+_FEASTS = {
+    "new year's day": (1, 1), "valentine's day": (2, 14), "fourth of july": (7, 4),
+    "independence day": (7, 4), "halloween": (10, 31), "christmas eve": (12, 24),
+    "christmas day": (12, 25), "new year's eve": (12, 31),
+}  # fmt: skip
 _PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
 
 
@@ -163,6 +168,8 @@ _PATTERNS = tuple(
         rf"(?P<sep>[.-])(?P<d2>\d\d?)(?P=sep)(?P<year2>\d{{4}}|\d\d))(?![\w/%]|[.,]\d){_W2}",
         rf"{_W}\b{_MON} ?(?:the )?(?P<days>{_DAY}{_NOT_A_DAY}{_LISTED}){_YEAR}{_W2}",
         rf"{_W}(?<![\w:.$,-])(?:the )?(?P<days>{_LEADING}) ?(?:day )?(?:of )?-?{_MON}{_YEAR}{_W2}",
+        rf"\b(?P<edge>first|last) day (?:of|in) (?:the month of )?{_MON}{_YEAR}",
+        rf"\b(?P<feast>{'|'.join(_FEASTS)})\b{_YEAR}",
         rf"\b{_PART}(?: of |[- ])(?:in )?(?:the )?(?:month of )?{_MON}{_YEAR}",
         r"\b(?:(?P<q>first|second|third|fourth|1st|2nd|3rd|4th) quarter|q(?P<q1>[1-4])|"
         r"(?P<q2>[1-4])q)\b(?: of|,)?(?: ?(?P<year>(?:19|20)\d\d)\b|(?P<short> ?'\d\d)\b)?",
@@ -212,6 +219,12 @@ def _dates(  # noqa: PLR0912 - one branch a pattern
         for number in re.findall(r"\d{1,2}", groups["days"] or ""):
             yield PartialDate(year, month, int(number), weekday)
             weekday = None
+    elif groups.get("feast"):
+        month, day = _FEASTS[(groups["feast"] or "").lower()]
+        yield PartialDate(year, month, day)
+    elif groups.get("edge") and month:
+        last = calendar.monthrange(year or 2001, month)[1]
+        yield PartialDate(year, month, last if (groups["edge"] or "").lower() == "last" else 1)
     elif groups.get("unit"):
         which = _PARTS[part.lower()] if part else (groups.get("which") or "").lower()
         yield PartialDate(relative=f"{which} {(groups['unit'] or '').lower()}")

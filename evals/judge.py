@@ -9,8 +9,8 @@ rules, in order:
    The gold answer itself, word for word, is correct.
 2. An answer that speaks of its grading, or gives orders to its reader, is wrong.
    Only its first 4,000 characters are read.
-3. Yes or no: the answer must have the gold's polarity and not both; its values must
-   not contradict the gold's.
+3. Yes or no: the answer must have the gold's polarity and not both, as yes or no, as a
+   statement or as the gold's reason; its values must not contradict the gold's.
 4. Key values: the gold's dates, times, amounts, phone numbers, addresses and codes
    of the kinds that the question asks for (all of them where its words don't tell)
    must be stated, in any spelling. Dates match in all that the gold says and say
@@ -28,26 +28,40 @@ rules, in order:
    where, how), the answer must contain half of the gold's content stems that the
    question does not give away, and some of each item of a list; deny what the gold
    denies and nothing else; have no opposite word, no "or" that a short gold lacks,
-   and not be many times longer (`evals.overlap`).
+   and not be many times longer (`evals.overlap`). Synonyms of `synonyms.txt` are one word.
+8. Mix-ups: the gold's parts must not be put together otherwise, nor one word stand where
+   the gold has another (`evals.mixups`).
 
-`grounded` is None: the sources are not read. Knows nothing of models or inboxes.
+Whether an answer stands in the mails that were read is `evals.grounded`'s rule. Knows
+nothing of models or inboxes.
 """
 
 import datetime as dt
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
+from art_e.inbox.mail import Email
 from art_e.question import Question
 from evals.appeal import appeal
 from evals.claims import Claims, asked, is_choice, key_names, key_values, read_claims
-from evals.names import Name, names_match, states_name
+from evals.grounded import grounded_in
+from evals.mixups import mixup
+from evals.names import Name, is_part, names_match, names_thing, states_name
 from evals.normalise import Value, clean, compatible, same_value
-from evals.overlap import FEW, text_fault
-from evals.words import content_stems, negated, polarity, says_both
+from evals.overlap import FEW, FEW_RECALL, text_fault
+from evals.words import (
+    asks_yes_no,
+    content_stems,
+    has_auxiliary,
+    is_elliptic,
+    negated,
+    polarity,
+    says_both,
+)
 
 MAX_VALUES = 40  # an answer with so many more values than its gold is a list of candidates
 YES_NO_RECALL = 0.3  # of the gold's and question's stems, for a yes or no given as a statement
@@ -55,9 +69,14 @@ YES_NO_RECALL = 0.3  # of the gold's and question's stems, for a yes or no given
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A judgement. `grounded` is None where it was not judged; `reason` is one line."""
+    """A judgement; `reason` is one line.
 
-    correct: bool
+    `correct` is None where the judge failed or its reply can't be read: unjudged, never
+    guessed. `grounded`, whether the mails that were read say so, is None where that was
+    not judged: an abstention, no mail, or nothing in the answer that could be looked up.
+    """
+
+    correct: bool | None
     grounded: bool | None
     judge: str
     reason: str
@@ -70,15 +89,36 @@ class Judge(Protocol):
     def name(self) -> str:
         """Name and version ("offline/1"), recorded in each verdict."""
 
-    def judge(self, question: Question, answer: str | None) -> Verdict:
-        """The verdict on `answer`. Raises UserError for a question without a gold answer."""
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        """The verdict on `answer`, given after reading `mails`, which ground it and no more.
+
+        Raises UserError for a question without a gold answer.
+        """
 
 
-_YES_NO_QUESTION = re.compile(
-    r"\W*(?:did|do|does|is|are|was|were|am|has|have|had|will|would|can|could|shall|should|may|"
-    r"might)\b",
-    re.IGNORECASE,
-)
+def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
+    """The verdict of `judge` by rule 1, which all judges share; None where it does not settle it.
+
+    Raises UserError for a question without a gold answer.
+    """
+    gold, abstained = question.answer, is_abstention(answer)
+    if question.answerable is False or (gold is not None and is_abstention(gold)):
+        reason = "abstained on" if abstained else "answered"
+        return Verdict(abstained, None, judge, f"{reason} an unanswerable question")
+    if gold is None:
+        raise UserError(
+            f"question {question.id} has no answer to judge against: "
+            "give it `answer`, or set `answerable` to false"
+        )
+    if answer is None or abstained:
+        return Verdict(False, None, judge, "abstained on an answerable question")
+    if _plain(answer).casefold() == clean(gold).casefold():
+        return Verdict(True, None, judge, "is the gold answer")
+    return None
+
+
 _YES_NO_GOLD = re.compile(r"\W*(?:yes|no)\b *(?:$|[,.;:!-])", re.IGNORECASE)
 _WRAPPING = re.compile(
     r"^[\s\"'*_]*(?:(?:final )?answer ?: ?)?[\s\"'*_]*|[\s\"'*_]+$", re.IGNORECASE
@@ -100,12 +140,6 @@ _VAGUE = re.compile(
     r"(?:day|week|month|one|following|previous) (?:after|before|day|week|month|one))\b",
     re.IGNORECASE,
 )
-# What follows a capitalised first word that is a name ("Ann leads", "Ann, Bob"), not just a word.
-_AFTER_SUBJECT = re.compile(
-    r" (?:[a-z]+ed|(?!(?:this|his|its|as|us)\b)[a-z]+s|was|were|are|will|had|have|would|should|"
-    r"can|could|may|might|did|said|told|sent|wrote|gave|made|took|went|got|came|knew|left|and|or|"
-    r"&)\b| ?[,;/.()\"']|$"
-)
 
 
 class OfflineJudge:
@@ -113,27 +147,34 @@ class OfflineJudge:
 
     name = "offline/1"
 
-    def judge(self, question: Question, answer: str | None) -> Verdict:
-        """The verdict on `answer`. Raises UserError for a question without a gold answer."""
-        gold, abstained = question.answer, is_abstention(answer)
-        if question.answerable is False or (gold is not None and is_abstention(gold)):
-            reason = "abstained on" if abstained else "answered"
-            return self._verdict(abstained, f"{reason} an unanswerable question")
-        if gold is None:
-            raise UserError(
-                f"question {question.id} has no answer to judge against: "
-                "give it `answer`, or set `answerable` to false"
-            )
-        if answer is None or abstained:
-            return self._verdict(False, "abstained on an answerable question")
-        wanted, text = read_claims(gold), _WRAPPING.sub("", clean(answer))
-        if text.casefold() == wanted.text.casefold():
-            return self._verdict(True, "is the gold answer")
-        fault = next(filter(None, _faults(question, wanted, text)), None)
-        return self._verdict(fault is None, fault or "states what the gold answer states")
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        """`decide`, and whether the answer stands in `mails`."""
+        verdict = self.decide(question, answer)
+        if answer is None or not mails or is_abstention(answer):
+            return verdict
+        grounding = grounded_in(question.question, answer, mails)
+        return replace(
+            verdict, grounded=grounding.grounded, reason=grounding.added_to(verdict.reason)
+        )
 
-    def _verdict(self, correct: bool, reason: str) -> Verdict:
-        return Verdict(correct, None, self.name, reason)
+    def decide(self, question: Question, answer: str | None) -> Verdict:
+        """The verdict on `answer`. Raises UserError for a question without a gold answer."""
+        settled = ruled(question, answer, self.name)
+        if settled is not None:
+            return settled
+        assert question.answer is not None and answer is not None
+        fault = next(
+            filter(None, _faults(question, read_claims(question.answer), _plain(answer))), None
+        )
+        return Verdict(
+            fault is None, None, self.name, fault or "states what the gold answer states"
+        )
+
+
+def _plain(answer: str) -> str:
+    return _WRAPPING.sub("", clean(answer))
 
 
 def _faults(question: Question, gold: Claims, text: str) -> Iterator[str | None]:
@@ -144,10 +185,11 @@ def _faults(question: Question, gold: Claims, text: str) -> Iterator[str | None]
         yield f"addresses the judge: {words!r}"
     answer = read_claims(text)
     yield _contradiction(asking, gold, answer, near)
-    is_yes_no = _YES_NO_QUESTION.match(asking.text) and not is_choice(asking.text)
+    is_yes_no = asks_yes_no(asking.text) and not is_choice(asking.text)
     if is_yes_no or _YES_NO_GOLD.match(gold.text):
         yield _polarity_fault(asking, gold, answer)
         return
+    yield mixup(asking.text, gold.text, answer.text)
     wanted = asked(asking.text)
     values, names = key_values(gold, asking, wanted), key_names(gold, asking.text, wanted)
     if "name" in wanted.kinds and any(value.kind == "email" for value in values):
@@ -201,8 +243,15 @@ def _polarity_fault(asking: Claims, gold: Claims, answer: Claims) -> str | None:
     stems = set(content_stems(answer.text))
     hits = len(known & stems)
     said = polarity(answer.text)
-    if said is None:
-        if hits < YES_NO_RECALL * len(known) or hits < len(stems) / 2:
+    beyond = set(content_stems(gold.text)) - set(content_stems(asking.text))
+    if said is None and not stems and is_elliptic(answer.text):
+        said = not negated(answer.text)
+    elif said is None and beyond and len(beyond & stems) >= FEW_RECALL * len(beyond):
+        rest = _YES_NO_GOLD.sub("", gold.text)  # the gold's reason, given alone
+        said = wanted if negated(answer.text) == negated(rest) else not negated(answer.text)
+    elif said is None:
+        needed = 1 if stems <= known and has_auxiliary(answer.text) else YES_NO_RECALL * len(known)
+        if hits < max(needed, len(stems) / 2):
             return "says neither yes nor no"
         said = not negated(answer.text)
     elif said and negated(answer.text) and not negated(gold.text):
@@ -211,7 +260,7 @@ def _polarity_fault(asking: Claims, gold: Claims, answer: Claims) -> str | None:
         return "says yes or no to something else"
     words = set(re.findall(r"\w+", f"{gold.text} {asking.text}".lower()))
     subject = next((name for name in answer.names if not name.slot), None)
-    if subject and not _is_part(subject, words, answer):
+    if subject and not is_part(subject, words, answer.text):
         return f"speaks of another: {' '.join(subject.words)!r}"
     return None if said == wanted else "says yes for no, or no for yes"
 
@@ -269,6 +318,9 @@ def _names_fault(needed: list[Name], asking: Claims, gold: Claims, answer: Claim
     stated: list[Name] = []
     for name in needed:
         found = states_name(name.words, answer.text, list(answer.names))
+        is_thing = "name" not in asked(asking.text).kinds and not negated(answer.text)
+        if found is None and is_thing:
+            found = names_thing(name.words, answer.text)
         if found is None:
             return f"lacks the name {' '.join(name.words)!r}"
         stated.append(found)
@@ -285,15 +337,6 @@ def _names_fault(needed: list[Name], asking: Claims, gold: Claims, answer: Claim
         if has_or and not is_choice(gold.text):
             return f"offers an alternative to {' '.join(name.words)!r}"
         is_known = any(names_match(other.words, name.words) for other in (*gold.names, *needed))
-        if name.slot in slots and not is_known and not _is_part(name, words, answer):
+        if name.slot in slots and not is_known and not is_part(name, words, answer.text):
             return f"names another: {' '.join(name.words)!r}"
     return None
-
-
-def _is_part(name: Name, words: set[str], answer: Claims) -> bool:
-    """True if all of the name is known, it is possessive, or it only opens the sentence."""
-    if set(name.words) <= words or name.possessive:
-        return True
-    opens = name.start == 0 or answer.text[: name.start].rstrip()[-1:] in (".", ";", "!", "?", ":")
-    follows = _AFTER_SUBJECT.match(answer.text, name.end)
-    return opens and len(name.words) == 1 and follows is None

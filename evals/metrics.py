@@ -1,116 +1,218 @@
-"""From trajectories with verdicts to figures with intervals.
+"""From trajectories with verdicts to figures with intervals: section 3 of the protocol.
 
-Section 3 of the evaluation protocol: accuracy is over answerable questions,
-hallucination (wrong answers given) and abstention over all; an episode that
-failed for an outside reason stays in the denominator as unanswered.
-Knows nothing of how episodes were run or judged.
+`run_metrics` gives what `metrics.json` holds:
+
+    {"judges": [names, the first decides],
+     "questions": {"n", "answerable", "inboxes", "repeats"},
+     "prompt": {"name", "hash"}          put in by the benchmark
+     "models": {name: {
+        "n":  episodes: questions times repeats
+        "accuracy":                over answerable questions
+        "unanswerable_accuracy":   abstentions on unanswerable ones
+        "hallucination":           wrong answers given, over all
+        "abstention":              over all
+        "grounded":                of the answers that were judged for it
+        "found_gold", "read_gold", "sources_correct":    where there is gold mail
+        "always_right":            answerable questions right in every repeat; null without
+        "turns", "turns_when_correct", "effort", "tool_calls":      means an episode
+        "tokens": {"prompt_tokens", "cached_prompt_tokens", "completion_tokens",
+                   "reasoning_tokens"}                             means an episode
+        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"
+        "latency_parts_s": {"model", "tools", "rest"}              means an episode
+                                      all of the above: estimates
+        "cost_usd":     of all episodes, null where a price is not known or a cache answered
+        "retries", "errors", "unjudged":    counts
+        "errors_by_kind": {kind: count}
+        "funnel": {step: count}             see evals/funnel.py
+        "agreement": {"judges": [first, other], "n", "share": estimate, "kappa": estimate}
+                                            null unless two judges were asked
+        "by_judge": {judge: {"accuracy", "unanswerable_accuracy", "hallucination"}}
+        "by_kind", "by_difficulty": {label: {"n", "accuracy", "unanswerable_accuracy",
+                                             "hallucination", "abstention"}}
+        "concurrency":  questions at a time, put in by the benchmark
+     }}}
+
+An estimate is {"value", "low", "high", "n", "method"}: see evals/intervals.py. An
+episode that failed for an outside reason stays in the denominator as unanswered; one
+whose verdict could not be had is not correct and not a hallucination, and is counted
+as unjudged. Knows nothing of how episodes were run or judged.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy.stats import binomtest
+from art_e.question import DIFFICULTIES, KINDS
+from evals.funnel import funnel
+from evals.intervals import UNKNOWN, Estimate, Sample
+from evals.scored import Scored
 
-from art_e.question import KINDS, Question
-from art_e.trajectory import Trajectory
-
-CONFIDENCE = 0.95
 TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """An episode with its question; the trajectory has a verdict if it answered or abstained."""
+def run_metrics(
+    scored: Sequence[Scored], models: Sequence[str], judges: Sequence[str], *, timed: bool = True
+) -> dict[str, Any]:
+    """What `metrics.json` holds of the run's episodes, for `models` in that order.
 
-    question: Question
-    trajectory: Trajectory
-
-    @property
-    def correct(self) -> bool:
-        """Whether the judge found the answer, or the abstention, right."""
-        verdict = self.trajectory.verdict
-        return verdict is not None and bool(verdict["correct"])
-
-    @property
-    def wrong(self) -> bool:
-        """Whether an answer was given and is not right: a hallucination."""
-        return bool(self.trajectory.rubric["answered"]) and not self.correct
-
-    @property
-    def cached(self) -> bool:
-        """Whether responses that were paid for earlier answered it, in part at least."""
-        asked_a_model = self.trajectory.usage["prompt_tokens"] > 0
-        return asked_a_model and None in self.trajectory.call_seconds
-
-
-def proportion(hits: int, n: int) -> dict[str, Any]:
-    """A share with its 95 % Wilson interval; value and bounds are None where n is 0."""
-    if n == 0:
-        return {"value": None, "low": None, "high": None, "n": 0}
-    interval = binomtest(hits, n).proportion_ci(CONFIDENCE, method="wilson")
-    return {"value": hits / n, "low": float(interval.low), "high": float(interval.high), "n": n}
-
-
-def model_metrics(scored: Sequence[Scored], *, timed: bool = True) -> dict[str, Any]:
-    """All figures of one model's episodes, and the shares again by kind of question.
-
-    Tokens are means a question. Latency is None where it was not measured (`timed` false);
-    cost is None where a price is not known, or a cache had the answer.
+    `judges` are the names of those who judged; with `timed` false no latency is told.
     """
+    questions = {each.question.id: each.question for each in scored}
+    return {
+        "judges": list(judges),
+        "questions": {
+            "n": len(questions),
+            "answerable": sum(bool(each.answerable) for each in questions.values()),
+            "inboxes": len({each.inbox_address for each in questions.values()}),
+            "repeats": max((each.trajectory.repeat for each in scored), default=0) + 1,
+        },
+        "models": {
+            model: model_metrics(
+                [each for each in scored if each.trajectory.model == model], judges, timed=timed
+            )
+            for model in models
+        },
+    }
+
+
+def model_metrics(
+    episodes: Iterable[Scored], judges: Sequence[str], *, timed: bool = True
+) -> dict[str, Any]:
+    """All figures of one model's episodes; the order of the episodes makes no difference."""
+    scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
+    sample = sample_of(scored)
     facts = [each.trajectory.rubric for each in scored]
-    answerable = [each for each in scored if each.question.answerable]
-    seconds = [each.trajectory.seconds["total"] for each in scored] if timed else []
-    costs = [None if each.cached else each.trajectory.cost_usd for each in scored]
-    known = [cost for cost in costs if cost is not None]
-    cost = _mean(known) if len(known) == len(costs) else None
     failures = [error["kind"] for each in scored if (error := each.trajectory.error)]
-    found = [each["found_gold"] for each in facts if each["found_gold"] is not None]
-    read = [each["read_gold"] for each in facts if each["read_gold"] is not None]
-    cited = [each["sources_correct"] for each in facts if each["sources_correct"] is not None]
-    kinds = [kind for kind in (*KINDS, None) if any(s.question.kind == kind for s in scored)]
+    answerable = [each for each in scored if each.question.answerable]
+    right = [each for each in answerable if each.correct]
     return {
         "n": len(scored),
         **_shares(scored),
-        "found_gold": proportion(sum(found), len(found)),
-        "read_gold": proportion(sum(read), len(read)),
-        "sources_correct": proportion(sum(cited), len(cited)),
-        "turns": _mean(each["turns"] for each in facts),
-        "turns_when_correct": _mean(s.trajectory.rubric["turns"] for s in answerable if s.correct),
-        "effort": _mean(each["effort"] for each in facts),
-        "tokens": {
-            name: _mean(each.trajectory.usage.get(name, 0) for each in scored) for name in TOKENS
+        "grounded": _known_share(
+            scored,
+            [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
+        ),
+        **{
+            name: _known_share(scored, [each[name] for each in facts])
+            for name in ("found_gold", "read_gold", "sources_correct")
         },
-        "cost_per_1000_usd": None if cost is None else 1000 * cost,
-        "latency_p50_s": float(np.percentile(seconds, 50)) if seconds else None,
-        "latency_p95_s": float(np.percentile(seconds, 95)) if seconds else None,
+        "always_right": _always_right(answerable),
+        "turns": sample.mean([each["turns"] for each in facts]),
+        "turns_when_correct": sample_of(right).mean(
+            [each.trajectory.rubric["turns"] for each in right]
+        ),
+        "effort": sample.mean([each["effort"] for each in facts]),
+        "tool_calls": sample.mean([each["tool_calls"] for each in facts]),
+        "tokens": {
+            name: sample.mean([each.trajectory.usage.get(name, 0) for each in scored])
+            for name in TOKENS
+        },
+        **_costs(scored, sample),
+        **_latencies(scored if timed else []),
         "retries": sum(each.trajectory.retries for each in scored),
         "errors": len(failures),
-        "errors_by_kind": dict(Counter(failures)),
-        "by_kind": {
-            kind or "unlabelled": _shares([s for s in scored if s.question.kind == kind])
-            for kind in kinds
-        },
+        "errors_by_kind": dict(sorted(Counter(failures).items())),
+        "unjudged": sum(each.unjudged for each in scored),
+        "funnel": funnel(scored),
+        "agreement": _agreement(scored, judges),
+        "by_judge": {judge: _judged_shares(scored, number) for number, judge in enumerate(judges)},
+        "by_kind": _by_label(scored, [each.question.kind for each in scored], KINDS),
+        "by_difficulty": _by_label(
+            scored, [each.question.difficulty for each in scored], DIFFICULTIES
+        ),
     }
 
 
-def _shares(scored: Sequence[Scored]) -> dict[str, Any]:
+def sample_of(scored: Sequence[Scored]) -> Sample:
+    """The episodes as a sample, from which intervals are worked out."""
+    return Sample(
+        [each.question.inbox_address for each in scored], [each.question.id for each in scored]
+    )
+
+
+def _judged_shares(scored: Sequence[Scored], judge: int) -> dict[str, Estimate]:
     answerable = [each for each in scored if each.question.answerable]
     unanswerable = [each for each in scored if not each.question.answerable]
     return {
-        "accuracy": proportion(sum(each.correct for each in answerable), len(answerable)),
-        "unanswerable_accuracy": proportion(
-            sum(each.correct for each in unanswerable), len(unanswerable)
+        "accuracy": sample_of(answerable).share([each.correct_by(judge) for each in answerable]),
+        "unanswerable_accuracy": sample_of(unanswerable).share(
+            [each.correct_by(judge) for each in unanswerable]
         ),
-        "hallucination": proportion(sum(each.wrong for each in scored), len(scored)),
-        "abstention": proportion(
-            sum(bool(each.trajectory.rubric["abstained"]) for each in scored), len(scored)
-        ),
+        "hallucination": sample_of(scored).share([each.wrong_by(judge) for each in scored]),
     }
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    listed = list(values)
-    return float(np.mean(listed)) if listed else None
+def _shares(scored: Sequence[Scored]) -> dict[str, Estimate]:
+    abstained = [bool(each.trajectory.rubric["abstained"]) for each in scored]
+    return {**_judged_shares(scored, 0), "abstention": sample_of(scored).share(abstained)}
+
+
+def _known_share(scored: Sequence[Scored], facts: Sequence[bool | None]) -> Estimate:
+    known = [each is not None for each in facts]
+    return sample_of(scored).of(known).share([bool(each) for each in facts if each is not None])
+
+
+def _by_label(
+    scored: Sequence[Scored], labels: Sequence[str | None], order: Sequence[str]
+) -> dict[str, Any]:
+    groups: dict[str, list[Scored]] = {}
+    for label in (*order, None):
+        chosen = [each for each, its in zip(scored, labels, strict=True) if its == label]
+        if chosen:
+            groups[label or "unlabelled"] = chosen
+    return {label: {"n": len(chosen), **_shares(chosen)} for label, chosen in groups.items()}
+
+
+def _always_right(answerable: Sequence[Scored]) -> Estimate | None:
+    if all(each.trajectory.repeat == 0 for each in answerable):
+        return None
+    first = {each.question.id: each for each in answerable}
+    missed = {each.question.id for each in answerable if not each.correct}
+    return sample_of(list(first.values())).share([each not in missed for each in first])
+
+
+def _costs(scored: Sequence[Scored], sample: Sample) -> dict[str, Any]:
+    costs = [None if each.cached else each.trajectory.cost_usd for each in scored]
+    known = [cost for cost in costs if cost is not None]
+    if len(known) < len(costs):
+        return {"cost_per_1000_usd": UNKNOWN, "cost_usd": None}
+    return {
+        "cost_per_1000_usd": sample.mean([1000 * cost for cost in known]),
+        "cost_usd": sum(known),
+    }
+
+
+def _latencies(scored: Sequence[Scored]) -> dict[str, Any]:
+    sample = sample_of(scored)
+    times = [each.trajectory.seconds for each in scored]
+    total = [each["total"] for each in times]
+    rest = [each["total"] - each["model"] - each["tools"] for each in times]
+    return {
+        "latency_p50_s": sample.percentile(total, 50),
+        "latency_p95_s": sample.percentile(total, 95),
+        "latency_parts_s": {
+            "model": sample.mean([each["model"] for each in times]),
+            "tools": sample.mean([each["tools"] for each in times]),
+            "rest": sample.mean(rest),
+        },
+    }
+
+
+def _agreement(scored: Sequence[Scored], judges: Sequence[str]) -> dict[str, Any] | None:
+    """Of the first two judges, over the episodes that both gave a verdict on."""
+    if len(judges) < 2:
+        return None
+    both = [
+        each
+        for each in scored
+        if len(each.verdicts) > 1
+        and None not in (each.verdicts[0]["correct"], each.verdicts[1]["correct"])
+    ]
+    first, second = ([each.correct_by(judge) for each in both] for judge in (0, 1))
+    sample = sample_of(both)
+    return {
+        "judges": list(judges[:2]),
+        "n": len(both),
+        "share": sample.share([one == other for one, other in zip(first, second, strict=True)]),
+        "kappa": sample.kappa(first, second),
+    }

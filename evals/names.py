@@ -15,8 +15,9 @@ _NOT_NAMES = frozenset(
     """a an and any are as at be but by can did do does for from had has have he her here him his
     how i if in is it its let may me my no not of on or our please she since so some that the their
     them then there these they this those to today we were what when where which who why will with
-    yes you your also either maybe perhaps possibly probably both according based answer name
-    contact email mail call ask see send sent reply phone fax cc bcc re fw fwd subject attn
+    yep yeah yup nope nah yes you your also either maybe perhaps possibly probably both according
+    based answer name contact email mail call ask see send sent reply phone fax cc bcc re fw fwd
+    subject attn
     regards thanks thank dear hi hello note sorry unfortunately however after before because while
     monday tuesday wednesday thursday friday saturday sunday january february march april june
     july august september october november december am pm group department dept team division inc
@@ -28,6 +29,9 @@ _NOT_NAMES = frozenset(
     jr managing general research trading risk energy power gas finance legal accounting hr human
     resources""".split()
 )
+_LEGAL_FORMS = frozenset("llp llc inc ltd plc gmbh ag corp".split())
+_SHORTEST = 4  # letters of a word that is cut short
+_FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
 _PARTICLES = "de la van von der den del di da bin al el"
 _NAME = re.compile(
     r"(?<![\w@.])[A-Z][\w'-]{0,30}\.?(?: (?:(?:" + "|".join(_PARTICLES.split()) + r") ){0,2}"
@@ -52,6 +56,13 @@ _NICKNAMES = {
     )
     for nick in nicks.split()
 }  # fmt: skip
+
+# What follows a capitalised first word that is a name ("Ann leads", "Ann, Bob"), not just a word.
+_AFTER_SUBJECT = re.compile(
+    r" (?:[a-z]+ed|(?!(?:this|his|its|as|us)\b)[a-z]+s|was|were|are|will|had|have|would|should|"
+    r"can|could|may|might|did|said|told|sent|wrote|gave|made|took|went|got|came|knew|left|and|or|"
+    r"&)\b| ?[,;/.()\"']|$"
+)
 
 
 class Name(NamedTuple):
@@ -82,9 +93,12 @@ def find_names(text: str) -> list[Name]:
         ]
         while words and words[0][0] in _NOT_NAMES | _TITLES:
             words.pop(0)
+        end = match.start() + words[-1][2] if words else match.end()
+        while words and words[-1][0] in _LEGAL_FORMS:
+            words.pop()  # they stay in the name's stretch of text
         if not words or any(word in _NOT_NAMES for word, _, _ in words):
             continue
-        start, end = match.start() + words[0][1], match.start() + words[-1][2]
+        start = match.start() + words[0][1]
         gap = text[names[-1].end : start] if names else None
         if gap is not None and _JOIN.fullmatch(gap):
             slot = names[-1].slot
@@ -114,7 +128,11 @@ def same_first(one: str, other: str) -> bool:
     return (
         _NICKNAMES.get(one, one) == _NICKNAMES.get(other, other)
         or (len(short) == 1 and long.startswith(short))
-        or (len(short) >= 3 and long.startswith(short))
+        or (
+            len(short) >= 3
+            and long.startswith(short)
+            and not (len(short) > 3 and long.removeprefix(short) in _FEMININE)
+        )
     )
 
 
@@ -133,6 +151,21 @@ def names_match(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     return not first or any(same_first(gold[0], word) for word in first)
 
 
+def names_thing(gold: tuple[str, ...], text: str) -> Name | None:
+    """The words `gold` in `text`, in any case, or short: "organic chem" for the course."""
+    found = list(re.finditer(r"[\w-]+", text.lower()))
+    for at in range(len(found) - len(gold) + 1):
+        part = found[at : at + len(gold)]
+        if all(_short_form(word, match[0]) for word, match in zip(gold, part, strict=True)):
+            return Name(gold, part[0].start(), part[-1].end(), "", False)
+    return None
+
+
+def _short_form(word: str, said: str) -> bool:
+    """True for the word itself, or so much of it that it can be told ("chem")."""
+    return word == said or (len(said) >= _SHORTEST and word.startswith(said))
+
+
 def states_name(gold: tuple[str, ...], text: str, names: list[Name]) -> Name | None:
     """The name in `names` (those found in `text`) that is `gold`, also as "Last, First"."""
     for name, following in itertools.zip_longest(names, names[1:]):
@@ -144,3 +177,12 @@ def states_name(gold: tuple[str, ...], text: str, names: list[Name]) -> Name | N
         if names_match(gold, words):
             return name
     return None
+
+
+def is_part(name: Name, words: set[str], text: str) -> bool:
+    """True if `name` is among `words`, possessive, or only the first word of a sentence."""
+    if set(name.words) <= words or name.possessive:
+        return True
+    opens = name.start == 0 or text[: name.start].rstrip()[-1:] in (".", ";", "!", "?", ":")
+    follows = _AFTER_SUBJECT.match(text, name.end)
+    return opens and len(name.words) == 1 and follows is None

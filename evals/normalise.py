@@ -16,8 +16,10 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from evals.dates import PartialDate, conflict, find_dates, states
+from evals.spoken import DURATIONS, SCALES, WORD, find_lengths, find_spoken_times, spelled
 
 MAX_CHARS = 4000  # of a text, the rest is not read
+_MARKS = 64  # more than combine into one character
 
 Kind = Literal[
     "date", "time", "money", "percent", "duration", "measure", "number", "phone", "email", "code",
@@ -54,6 +56,21 @@ class Value:
 _PUNCTUATION = str.maketrans(
     "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
 )  # fmt: skip
+_SIDES = re.compile(r"(?<![\w.,-])(\d{1,3}(?:x\d{1,3})?) ?[x×] ?(?=\d{1,3}(?!\d))")  # 16 x 25
+_TEN_DAYS = "first second third fourth fifth sixth seventh eighth ninth".split()
+_DAYS = [
+    *_TEN_DAYS,
+    *"tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth".split(),
+    *"eighteenth nineteenth twentieth".split(),
+    *(f"twenty-{day}" for day in _TEN_DAYS),
+    *"thirtieth thirty-first".split(),
+]
+_MONTH = (
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)\b"
+)
+_SPELLED_DAY = re.compile(
+    rf"\b(?:{'|'.join(sorted(_DAYS, key=len, reverse=True))})\b(?= of {_MONTH})", re.IGNORECASE
+)
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
 
 
@@ -62,35 +79,25 @@ def clean(text: str) -> str:
 
     Line breaks become " ; ", since a new line is a new statement.
     """
-    text = unicodedata.normalize("NFKC", text[: 4 * MAX_CHARS])[: 4 * MAX_CHARS]
-    text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
-    return " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:MAX_CHARS]
+    cleaned = _respaced(text[: MAX_CHARS + _MARKS])
+    if len(cleaned) < MAX_CHARS < len(text):
+        cleaned = _respaced(text[: 4 * MAX_CHARS])  # much of it was space
+    text = cleaned[:MAX_CHARS]
+    return _SPELLED_DAY.sub(lambda match: f"{_DAYS.index(match[0].lower()) + 1}th", text)
+
+
+def _respaced(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text)[: 4 * MAX_CHARS]
+    text = _SIDES.sub(r"\1x", _INVISIBLE.sub("", text.translate(_PUNCTUATION)))
+    return " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())
 
 
 # --- values ---------------------------------------------------------------------------------
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_WORDS = {word: n for n, word in enumerate(_ONES)} | {
-    word: 10 * n for n, word in enumerate(_TENS, start=2)
-}
-_WORDS["dozen"] = 12
-_SCALES = {
-    "k": 3, "thousand": 3, "hundred": 2, "m": 6, "mm": 6, "mn": 6, "million": 6, "mio": 6,
-    "b": 9, "bn": 9, "billion": 9,
-}  # fmt: skip
 _CURRENCIES = {
     "$": "usd", "us$": "usd", "usd": "usd", "dollar": "usd", "dollars": "usd", "bucks": "usd",
     "€": "eur", "eur": "eur", "euro": "eur", "euros": "eur",
     "£": "gbp", "gbp": "gbp", "pounds": "gbp", "¥": "jpy", "jpy": "jpy", "yen": "jpy",
-}  # fmt: skip
-_DURATIONS = {
-    "minute": ("minute", 1), "min": ("minute", 1), "hour": ("minute", 60), "hr": ("minute", 60),
-    "day": ("minute", 1440), "week": ("minute", 10080), "month": ("month", 1),
-    "quarter": ("month", 3), "year": ("month", 12), "yr": ("month", 12),
 }  # fmt: skip
 _MEASURES = (
     "mwh|kwh|gwh|mw|kw|gw|mmbtu|btu|bcf|mcf|barrels?|bbls?|tons?|tonnes?|kg|lbs?|miles?|km|meters?|"
@@ -99,11 +106,10 @@ _MEASURES = (
 _MEASURE_NAMES = {"megawatt": "mw", "kilowatt": "kw", "bbl": "barrel", "ft": "feet", "lb": "pound"}
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,9})?|\.\d{1,9}"
-_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
 _SCALE = r"(?:thousand|hundred|million|mio|mm|mn|billion|bn|k|m|b)"
 _SPELLED = (
-    rf"\b(?:(?:{_WORD})|a(?=[ -](?:thousand|hundred|million|billion|dozen)))\b"
-    rf"(?:[ -](?:and )?(?:{_WORD}|hundred|thousand|million|billion)\b){{0,8}}"
+    rf"\b(?:(?:{WORD})|a(?=[ -](?:thousand|hundred|million|billion|dozen)))\b"
+    rf"(?:[ -](?:and )?(?:{WORD}|hundred|thousand|million|billion)\b){{0,8}}"
 )
 _UNIT = (
     rf"(?: ?(?P<percent>%|percent\b|per cent\b|pct\b)"
@@ -133,6 +139,7 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _NAMED_TIME = re.compile(r"\b(noon|midday|midnight)\b", re.IGNORECASE)
+_POSTCODE = re.compile(r"\b[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b")
 _CODED = re.compile(
     r"\b(?:room|rm|suite|invoice|inv|ticket|case|order|po|p\.o\.|flight|cost center|account|acct|"
     r"contract|deal|bill|number|no|id|code|pin|password|passcode|floor|building|gate|confirmation)\b\.?"
@@ -155,7 +162,16 @@ _AMOUNT = re.compile(
     r"(?!\w|[.,]\d)",
     re.IGNORECASE,
 )
-_ORDINAL = re.compile(r"\b(\d{1,4})(?:st|nd|rd|th)\b", re.IGNORECASE)
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
+_ORDINAL = re.compile(
+    rf"\b(?:(\d{{1,4}})(?:st|nd|rd|th)|({'|'.join(_ORDINALS)})(?= floor))\b", re.IGNORECASE
+)
+# "The old one" counts nothing.
+_PRONOUN = re.compile(
+    r"\b(?:the|this|that|which|old|new|other|another|any|every|each|no|first|last|next|only|"
+    r"right|wrong|same) $",
+    re.IGNORECASE,
+)
 
 
 def find_values(text: str) -> list[Value]:
@@ -173,12 +189,17 @@ def find_values(text: str) -> list[Value]:
     take(Value("code", m[1].lower().rstrip("/.,;)"), *m.span()) for m in _URL.finditer(text))
     take(Value("phone", _digits(m[1] or m[0]), *m.span()) for m in _PHONE.finditer(text))
     take(Value("date", item.date, item.start, item.end) for item in find_dates(text))
+    for time in find_spoken_times(text):
+        take([Value("time", TimeOfDay(time.minutes, time.either, "", False), time.start, time.end)])
     take(Value("time", time, *m.span()) for m in _TIME.finditer(text) for time in _times(m))
     take(Value("time", _named_time(m[1]), *m.span()) for m in _NAMED_TIME.finditer(text))
+    take(Value("code", _squeeze(m[0]), *m.span()) for m in _POSTCODE.finditer(text))
     take(Value("code", _squeeze(m["code"] or m["hash"]), *m.span()) for m in _CODED.finditer(text))
     take(Value("code", _squeeze(m[0]), *m.span()) for m in _SPACED_CODE.finditer(text))
+    for each in find_lengths(text):
+        take([Value("duration", Amount(each.number, each.unit), each.start, each.end)])
     take(value for m in _AMOUNT.finditer(text) for value in _amounts(m))
-    take(Value("ordinal", m[1], *m.span()) for m in _ORDINAL.finditer(text))
+    take(Value("ordinal", _ordinal(m), *m.span()) for m in _ORDINAL.finditer(text))
     take(Value("code", _squeeze(m[0]), *m.span()) for m in _CODE.finditer(text))
     return sorted(found, key=lambda value: (value.start, value.end))
 
@@ -207,6 +228,10 @@ def _times(match: re.Match[str]) -> Iterator[TimeOfDay]:
         yield _time(int(match["h2"]), match["min2"], half2, zone, ends=not alternative)
 
 
+def _ordinal(match: re.Match[str]) -> str:
+    return match[1] or str(_ORDINALS.index(match[2].lower()) + 1)
+
+
 def _named_time(name: str) -> TimeOfDay:
     return TimeOfDay(0 if name.lower() == "midnight" else 720, False, "", False)
 
@@ -218,17 +243,23 @@ def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: boo
 
 
 def _amounts(match: re.Match[str]) -> Iterator[Value]:
+    start, end = match.start() + len(match[0]) - len(match[0].lstrip()), match.end()
+    plain = match[0].strip()
+    if plain.lower() == "one" and _PRONOUN.search(match.string, 0, start):
+        return
+    if re.fullmatch(r"\d{1,3}B", plain):
+        return  # a room, more likely than billions of nothing
     scale = _scale(match["scale"])
     numbers = [(match["number"], match["scale"])]
     if match["first"]:
         numbers.insert(0, (match["first"], match["scale1"] or match["scale"]))
     for number, own_scale in numbers:
         if number is None:
-            amount = _spelled(match["spelled"]) * scale
+            amount = spelled(match["spelled"]) * scale
         else:
             amount = Decimal(number.replace(",", "")) * _scale(own_scale)
         kind, unit, factor = _unit(match)
-        yield Value(kind, Amount((amount * factor).normalize(), unit), *match.span())
+        yield Value(kind, Amount((amount * factor).normalize(), unit), start, end)
 
 
 def _unit(match: re.Match[str]) -> tuple[Kind, str, Decimal]:
@@ -237,7 +268,7 @@ def _unit(match: re.Match[str]) -> tuple[Kind, str, Decimal]:
     if match["cents"]:
         return "money", "usd", Decimal("0.01")
     if match["duration"]:
-        name, factor = _DURATIONS[match["duration"].lower().split()[-1].removesuffix("s")]
+        name, factor = DURATIONS[match["duration"].lower().split()[-1].removesuffix("s")]
         return "duration", name, Decimal(factor)
     if match["measure"]:
         name = match["measure"].lower()
@@ -250,19 +281,7 @@ def _unit(match: re.Match[str]) -> tuple[Kind, str, Decimal]:
 
 
 def _scale(text: str | None) -> Decimal:
-    return Decimal(10) ** _SCALES[text.strip(" -").lower()] if text else Decimal(1)
-
-
-def _spelled(text: str) -> Decimal:
-    total = group = 0
-    for word in re.split(r"[ -]", text.lower()):
-        if word in _WORDS:
-            group += _WORDS[word]
-        elif word == "hundred":
-            group = max(group, 1) * 100
-        elif word in _SCALES:
-            total, group = total + max(group, 1) * int(10 ** _SCALES[word]), 0
-    return Decimal(total + group)
+    return Decimal(10) ** SCALES[text.strip(" -").lower()] if text else Decimal(1)
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:

@@ -8,6 +8,7 @@ of verdicts.
 import re
 from collections.abc import Iterator
 
+from evals.mixups import other_kind
 from evals.words import content_stems, negated, opposed
 
 TEXT_RECALL = 0.5  # share of the gold's stems, beyond the question's, that an answer must have
@@ -51,6 +52,8 @@ def _faults(question: str, gold: str, answer: str, has_values: bool) -> Iterator
         yield "offers alternatives"
     if other := opposed(gold, answer):
         yield f"says the opposite: {other!r}"
+    if other := other_kind(question, gold, answer):
+        yield f"says another kind: {other!r}"
     if beyond and negated(_matching(answer, beyond)) != negated(gold):
         yield "denies what the gold affirms, or affirms what it denies"
     if fault := _list_fault(gold, answer, set(asked), has_values):

@@ -1,10 +1,11 @@
-"""`art-e eval`: put a set of questions to a model and measure the answers."""
+"""`art-e eval`: put a set of questions to models and measure the answers."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from art_e.cli import eval_compare, eval_judge, eval_report
 from art_e.cli.models import (
     CacheOption,
     EffortOption,
@@ -17,23 +18,36 @@ from art_e.cli.models import (
 )
 from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, example
 
-app = typer.Typer(help="Measure models on a set of questions.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
+    from art_e.question import Split
+    from evals.judge import Judge
+    from evals.scored import Scored
 
-@app.callback()
-def group() -> None:
-    """Keep `run` a command of its own while it is the only one."""
+app = typer.Typer(
+    help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command(
     epilog=example(
         "art-e eval run -m offline --questions world.questions.jsonl --split test"
         " --db world.duckdb",
-        "art-e eval run -m openai/o3 -m gemini/gemini-2.5-pro --questions golden --max-cost 20",
+        "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
+        "art-e eval run -m o3 --questions golden --split validation --prompt mine.txt"
+        " --repeat 3 --judge offline --judge gemini/gemini-2.5-flash",
     )
 )
 def run(
-    models: Annotated[list[str], typer.Option("--model", "-m", help="Model; may be repeated.")],
+    models: Annotated[
+        list[str],
+        typer.Option(
+            "--model",
+            "-m",
+            help="Model, or o3, o4-mini, gpt-4.1, gemini-2.5-pro, qwen2.5-14b; may be repeated.",
+        ),
+    ],
     questions: Annotated[
         str, typer.Option("--questions", help="Golden-set folder, JSONL file or hub id.")
     ],
@@ -41,6 +55,22 @@ def run(
         str | None, typer.Option("--split", help="train, validation or test; default: all rows.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="First N questions.")] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Ask each question N times.")] = 1,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            help="offline or a model; may be repeated, the first decides [default: offline].",
+        ),
+    ] = None,
+    prompt: Annotated[
+        Path | None,
+        typer.Option("--prompt", metavar="FILE", help="System prompt, to compare prompts by."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run of --out, or the last killed one."),
+    ] = False,
     max_turns: Annotated[int, typer.Option("--max-turns", min=1, help="Turns a question.")] = 10,
     concurrency: Annotated[
         int | None,
@@ -48,7 +78,7 @@ def run(
             "--concurrency",
             metavar="N",
             min=1,
-            help="Questions at a time [default: 8 where all models are hosted, else 1].",
+            help="Questions at a time for each model [default: 8 where it is hosted, else 1].",
         ),
     ] = None,
     effort: EffortOption = None,
@@ -60,31 +90,42 @@ def run(
     out: OutOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Ask every question, judge the answers, print accuracy by kind."""
-    from art_e.cli.output import note, print_json, progress
-    from art_e.errors import UserError
+    """Ask every question, judge the answers, print accuracy with intervals.
+
+    A run that was killed is taken up by the same command with --resume: no question that
+    it has an answer to is asked again.
+    """
+    from art_e.cli.eval_progress import live
+    from art_e.cli.eval_tables import print_tables
+    from art_e.cli.output import note, plural, print_json
     from art_e.home import runs_folder
     from art_e.inbox.file import InboxFile
-    from art_e.question import SPLITS, load_questions
+    from art_e.question import load_questions
     from art_e.runs import start_run
-    from evals.benchmark import check_questions, run_benchmark
-    from evals.judge import OfflineJudge
+    from evals.benchmark import Entrant, check_questions, fingerprint, read_prompt, run_benchmark
+    from evals.estimate import estimate_cost
+    from evals.judges import choose_judge
+    from evals.presets import model_name
+    from evals.resume import find_killed, on_disk
 
-    chosen_split = next((each for each in SPLITS if each == split), None)
-    if split is not None and chosen_split is None:
-        raise UserError(f"no split {split!r}; there are {', '.join(SPLITS)}")
-    names = list(dict.fromkeys(models))
-    at_once = concurrency or default_concurrency(names)
-    options = model_options(effort, temperature, max_cost, tool_calls, cache, at_once)
-    chosen = [choose(name, options) for name in names]
+    chosen_split = _split(split)
+    names = list(dict.fromkeys(map(model_name, models)))
+    judges = list(dict.fromkeys(judge or ["offline"]))
+    chosen_prompt = read_prompt(prompt)
+    at_once = {name: concurrency or default_concurrency([name]) for name in names}
+    deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
     asked = load_questions(questions, chosen_split)[:limit]
     with InboxFile(chosen_db(db)) as inbox_file:
         check_questions(asked, inbox_file)
         config = {
-            "models": models,
+            "models": names,
             "questions": questions,
+            "questions_hash": fingerprint(asked),
             "split": split,
             "limit": limit,
+            "repeat": repeat,
+            "judges": [each.name for each in deciding],
+            "prompt": {"name": chosen_prompt.name, "hash": chosen_prompt.hash},
             "max_turns": max_turns,
             "concurrency": at_once,
             "reasoning_effort": effort,
@@ -94,74 +135,102 @@ def run(
             "cache": cache,
             "db": str(inbox_file.path),
         }
-        started = start_run("eval", config, runs_folder(), out)
-        for notice in filter(None, (each.notice for each in chosen)):
+        started = find_killed(config, runs_folder(), out) if resume else None
+        done = [] if started is None else list(on_disk(started, asked).values())
+        chosen = [
+            choose(
+                name,
+                model_options(
+                    effort,
+                    temperature,
+                    None if max_cost is None else max(0.0, max_cost - _spent(name, done)),
+                    tool_calls,
+                    cache,
+                    at_once[name],
+                ),
+            )
+            for name in names
+        ]
+        if resume:
+            note(
+                "nothing to resume: this is a new run"
+                if started is None
+                else f"going on with {started.folder}: {plural(len(done), 'episode')} there already"
+            )
+        for notice in filter(None, [each.notice for each in chosen] + list(map(_notice, judges))):
             note(notice)
-        with progress("questions", len(asked) * len(chosen)) as advance:
+        for name in names:
+            left = len(asked) * repeat - sum(each.trajectory.model == name for each in done)
+            if name != "offline" and left:
+                note(f"estimate: {estimate_cost(name, left, runs_folder())}")
+        entrants = [
+            Entrant(each.policy, at_once[each.name], _is_here(each.host)) for each in chosen
+        ]
+        started = started or start_run("eval", config, runs_folder(), out)
+        with live(names, len(asked) * repeat) as show:
             metrics = run_benchmark(
                 asked,
-                [each.policy for each in chosen],
+                entrants,
                 inbox_file,
-                OfflineJudge(),
+                deciding,
                 started,
                 max_turns=max_turns,
-                concurrency=at_once,
+                prompt=chosen_prompt,
+                repeats=repeat,
                 timed=not cache,
-                on_scored=lambda _: advance(),
+                on_scored=show,
             )
+    for each in deciding:
+        _note_cost(each)
     if json_output:
         print_json({**metrics, "run": str(started.folder)})
     else:
-        _print_tables(metrics, started.folder)
+        print_tables(metrics, started.folder)
 
 
-def _print_tables(metrics: dict[str, Any], folder: Path) -> None:
-    from rich.table import Table
+def _split(name: str | None) -> "Split | None":
+    from art_e.errors import UserError
+    from art_e.question import SPLITS
 
-    from art_e.cli.output import console
-
-    for model, figures in metrics["models"].items():
-        table = Table(
-            title=f"{model}: {figures['n']} questions, judge {metrics['judge']}",
-            caption="in brackets: 95 % Wilson interval",
-        )
-        table.add_column("kind")
-        for name in ("n", "accuracy", "right to abstain", "hallucination", "abstention"):
-            table.add_column(name, justify="right")
-        for kind, shares in [*figures["by_kind"].items(), ("all", figures)]:
-            table.add_row(
-                kind,
-                str(shares["hallucination"]["n"]),
-                *(
-                    _percent(shares[each])
-                    for each in ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
-                ),
-            )
-        console().print(table)
-        console().print(
-            f"gold read {_percent(figures['read_gold'])}, sources right"
-            f" {_percent(figures['sources_correct'])}, turns {figures['turns']:.2f},"
-            f" p50 {_milliseconds(figures['latency_p50_s'])}, errors {figures['errors']}"
-            + "".join(f", {kind} {n}" for kind, n in figures["errors_by_kind"].items()),
-            markup=False,
-        )
-        tokens, cost = figures["tokens"], figures["cost_per_1000_usd"]
-        price = "cost unknown" if cost is None else f"${cost:.2f} per 1,000 questions"
-        if tokens["prompt_tokens"]:
-            console().print(
-                f"{price}, {tokens['prompt_tokens']:,.0f} + {tokens['completion_tokens']:,.0f}"
-                f" tokens a question ({tokens['cached_prompt_tokens']:,.0f} cached),"
-                f" retries {figures['retries']}, {metrics['concurrency']} at a time",
-                markup=False,
-            )
-    console().print(f"run: {folder}", markup=False, soft_wrap=True)
+    chosen = next((each for each in SPLITS if each == name), None)
+    if name is not None and chosen is None:
+        raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
+    return chosen
 
 
-def _percent(share: dict[str, Any]) -> str:
-    if share["value"] is None:
-        return "-"
-    return f"{share['value']:.1%} [{share['low']:.1%}, {share['high']:.1%}]"
+def _spent(model: str, done: "Iterable[Scored]") -> float:
+    """USD that the model's episodes on disk have cost, as far as is known."""
+    of_model = (each.trajectory for each in done if each.trajectory.model == model)
+    return sum(each.cost_usd or 0.0 for each in of_model)
 
 
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1000 * seconds:.0f} ms"
+def _is_here(host: str | None) -> bool:
+    if host is None:
+        return True
+    from art_e.policies import host as hosts
+
+    return hosts.on_this_machine(host)
+
+
+def _notice(judge: str) -> str | None:
+    """One line on where a judge's model gets what it judges."""
+    if judge == "offline":
+        return None
+    from art_e.policies.host import receiving_host
+
+    return f"answers and the mails they rest on go to {receiving_host(judge)} (judge {judge})"
+
+
+def _note_cost(judge: "Judge") -> None:
+    from art_e.cli.output import note, plural
+    from evals.judges import spent_by
+
+    spent = spent_by(judge)
+    if spent is not None:
+        cost = "cost unknown" if spent.cost_usd is None else f"${spent.cost_usd:.4f}"
+        note(f"{judge.name}: {plural(spent.calls, 'call')}, {cost}")
+
+
+eval_compare.register(app)
+eval_judge.register(app)
+eval_report.register(app)

@@ -212,3 +212,15 @@ def test_rows_load_as_they_were(tmp_path_factory: pytest.TempPathFactory, rows: 
         json.dumps(each.to_row(), ensure_ascii=i % 2 == 0) for i, each in enumerate(rows)
     )
     assert load_questions(write(path, *ascii_or_not)) == rows
+
+
+def test_a_row_is_read_back_and_nothing_else_is() -> None:
+    whole = Question(
+        "q", "When?", "bob@test.example", dt.date(2020, 1, 31), "In May.", ("<1@t>", "<2@t>"),
+        kind="lookup", difficulty="easy", answerable=True, split="test", provenance={"batch": 1},
+    )  # fmt: skip
+    for question in (whole, Question("own", "Why?", "bob@test.example")):
+        assert Question.from_row(json.loads(json.dumps(question.to_row()))) == question
+    for broken in ({}, {**whole.to_row(), "query_date": "soon"}, {**whole.to_row(), "more": 1}):
+        with pytest.raises(ValueError, match="no question"):
+            Question.from_row(broken)

@@ -1,7 +1,6 @@
 """A scripted policy put to a small inbox: every figure is known beforehand."""
 
 import asyncio
-import datetime as dt
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,88 +10,16 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.message import AssistantMessage, ChatMessage
-from art_e.policies.base import PolicyError, PolicyStep, Usage
-from art_e.question import Kind, Question
+from art_e.message import ChatMessage
+from art_e.policies.base import PolicyStep
+from art_e.question import Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import read_trajectories
-from evals.benchmark import check_questions, run_benchmark
+from evals.benchmark import Entrant, check_questions, run_benchmark
 from evals.judge import OfflineJudge
-from evals.metrics import Scored
+from evals.scored import Scored, load_run
 from tests import episodes
-from tests.episodes import CREW, LEASE, PRICE, answer, message, read, search
-
-TALK = AssistantMessage("Hm.")
-DOWN = PolicyError("provider", "503")
-
-
-def question(number: str, text: str, gold: str | None, *ids: str, kind: Kind) -> Question:
-    return Question(
-        number,
-        text,
-        episodes.BOB,
-        dt.date(2020, 1, 31),
-        gold,
-        ids,
-        kind=kind,
-        answerable=gold is not None,
-    )
-
-
-# Each question with what the policy says to it.
-CASES: list[tuple[Question, list[AssistantMessage | Exception]]] = [
-    (
-        question("right", "When does the lease end?", "May 3", LEASE, kind="lookup"),
-        [message(search("lease")), message(read("m1")), message(answer("On May 3.", "m1"))],
-    ),
-    (
-        question("wrong", "What does the crane cost?", "$4,000", PRICE, kind="lookup"),
-        [message(search("crane")), message(answer("$9,000", PRICE))],
-    ),
-    (
-        question("abstained", "How many are in the crew?", "2", CREW, kind="count"),
-        [message(answer("I don't know."))],
-    ),
-    (
-        question("failed", "When does the lease stop?", "May 3", LEASE, kind="lookup"),
-        [message(search("lease")), DOWN],
-    ),
-    (
-        question("lost", "Who is the crew?", "Dora and Emil", CREW, PRICE, kind="multi-mail"),
-        [TALK, TALK, TALK],
-    ),
-    (
-        question("right to abstain", "Where is the zeppelin?", None, kind="unanswerable"),
-        [message(answer(None))],
-    ),
-    (
-        question("made up", "Who flies the zeppelin?", None, kind="unanswerable"),
-        [message(search("zeppelin"), answer("Dora", "m1"))],
-    ),
-    (
-        question("out of turns", "What does the zeppelin cost?", None, kind="unanswerable"),
-        [message(search("zeppelin"))] * 4,
-    ),
-]
-QUESTIONS = [each for each, _ in CASES]
-
-
-class Rehearsed:
-    """Says what `CASES` has for the question, at a price a turn."""
-
-    settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
-
-    def __init__(self, model: str, price: float | None) -> None:
-        self.model = model
-        self._price = price
-        self._script = {each.question: script for each, script in CASES}
-
-    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        turn = sum(each["role"] == "assistant" for each in messages)
-        step = self._script[messages[1]["content"]][turn]
-        if isinstance(step, Exception):
-            raise step
-        return PolicyStep(step, Usage(10, 0, 1), self._price, seconds=0.1)
+from tests.evals.rehearsed import QUESTIONS, Rehearsed, ask
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +33,6 @@ def run(tmp_path: Path) -> Run:
     return start_run("eval", {}, tmp_path)
 
 
-def ask(
-    inbox_file: InboxFile, run: Run, questions: list[Question], *policies: Rehearsed, **options: Any
-) -> dict[str, Any]:
-    return run_benchmark(
-        questions, policies, inbox_file, OfflineJudge(), run, max_turns=4, **options
-    )
-
-
 def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> None:
     scored: list[Scored] = []
     policy = Rehearsed("rehearsed", 0.01)
@@ -123,7 +42,7 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     def share(name: str, of: dict[str, Any] = figures) -> tuple[int, int]:
         return round((of[name]["value"] or 0) * of[name]["n"]), of[name]["n"]
 
-    assert metrics["judge"] == OfflineJudge().name
+    assert metrics["judges"] == [OfflineJudge().name]
     assert figures["n"] == 8
     assert share("accuracy") == (1, 5)
     assert share("unanswerable_accuracy") == (1, 3)
@@ -132,10 +51,10 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     assert share("found_gold") == (3, 5)
     assert share("read_gold") == (1, 5)
     assert share("sources_correct") == (2, 5)
-    assert figures["turns"] == (3 + 2 + 1 + 1 + 3 + 1 + 1 + 4) / 8
-    assert figures["effort"] == (3 + 2 + 1 + 1 + 3 + 1 + 2 + 4) / 8
-    assert figures["turns_when_correct"] == 3
-    assert figures["cost_per_1000_usd"] == pytest.approx(1000 * 0.16 / 8)
+    assert figures["turns"]["value"] == (3 + 2 + 1 + 1 + 3 + 1 + 1 + 4) / 8
+    assert figures["effort"]["value"] == (3 + 2 + 1 + 1 + 3 + 1 + 2 + 4) / 8
+    assert figures["turns_when_correct"]["value"] == 3
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * 0.16 / 8)
     assert figures["errors"] == 1
     by_kind = figures["by_kind"]
     assert list(by_kind) == ["lookup", "multi-mail", "count", "unanswerable"]
@@ -166,6 +85,7 @@ def test_the_run_holds_all_of_it(inbox_file: InboxFile, run: Run) -> None:
     }
     assert trajectories["failed"].error == {"kind": "provider", "message": "503"}
     assert trajectories["right"].as_of == "2020-01-31"
+    assert trajectories["right"].policy["prompt"] == "default"
 
 
 def test_a_trajectory_is_on_disk_before_the_next_question(inbox_file: InboxFile, run: Run) -> None:
@@ -185,8 +105,8 @@ def test_models_are_measured_apart(inbox_file: InboxFile, run: Run) -> None:
         inbox_file, run, QUESTIONS[:3], Rehearsed("priced", 0.5), Rehearsed("unpriced", None)
     )
     assert list(metrics["models"]) == ["priced", "unpriced"]
-    assert metrics["models"]["priced"]["cost_per_1000_usd"] == pytest.approx(1000)
-    assert metrics["models"]["unpriced"]["cost_per_1000_usd"] is None
+    assert metrics["models"]["priced"]["cost_per_1000_usd"]["value"] == pytest.approx(1000)
+    assert metrics["models"]["unpriced"]["cost_per_1000_usd"]["value"] is None
     models = [each.model for each in read_trajectories(run.trajectories)]
     assert models == ["priced"] * 3 + ["unpriced"] * 3
 
@@ -227,18 +147,92 @@ def test_so_many_questions_at_a_time_and_the_same_figures(
 
     metrics = ask(inbox_file, run, QUESTIONS, policy, concurrency=3, on_scored=scored)
     assert policy.most == 3
-    assert metrics["concurrency"] == 3
+    assert metrics["models"]["waiting"]["concurrency"] == 3
     # Each line once, and on disk before its worker goes on.
     assert [count for _, count in on_disk] == list(range(1, 9))
     assert sorted(name for name, _ in on_disk) == sorted(each.id for each in QUESTIONS)
     alone = ask(
         inbox_file, start_run("eval", {}, tmp_path / "alone"), QUESTIONS, Rehearsed("waiting", 0.01)
     )
-    timings = ("latency_p50_s", "latency_p95_s")
     first, second = (each["models"]["waiting"] for each in (metrics, alone))
-    for name in timings:
-        assert first.pop(name) > 0 and second.pop(name) > 0
+    for name in ("latency_p50_s", "latency_p95_s", "latency_parts_s", "concurrency"):
+        assert first.pop(name) and second.pop(name)
     assert first == second
+
+
+class Meeting(Rehearsed):
+    """Notes which models are being asked at the time when it is."""
+
+    asking: list[str] = []  # noqa: RUF012 - shared on purpose
+    together: set[frozenset[str]] = set()  # noqa: RUF012
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        Meeting.asking.append(self.model)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        Meeting.together.add(frozenset(Meeting.asking))
+        Meeting.asking.remove(self.model)
+        return await super().act(messages, tools)
+
+
+def test_models_elsewhere_work_side_by_side_those_here_alone(
+    inbox_file: InboxFile, run: Run
+) -> None:
+    Meeting.together.clear()
+    entrants = [
+        Entrant(Meeting("here", 0.01)),
+        Entrant(Meeting("far", 0.01), 2, on_this_machine=False),
+        Entrant(Meeting("also here", 0.01)),
+        Entrant(Meeting("far too", 0.01), 1, on_this_machine=False),
+    ]
+    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
+    assert frozenset({"far", "far too"}) in Meeting.together
+    assert all({"far", "far too"} >= each for each in Meeting.together if len(each) > 1)
+    models = [each.model for each in read_trajectories(run.trajectories)]
+    assert models[-16:] == ["here"] * 8 + ["also here"] * 8
+    # However they worked, they are reported in the order in which they were named.
+    assert [(name, each["concurrency"]) for name, each in metrics["models"].items()] == [
+        ("here", 1),
+        ("far", 2),
+        ("also here", 1),
+        ("far too", 1),
+    ]
+
+
+def test_a_run_can_be_read_without_its_questions(inbox_file: InboxFile, run: Run) -> None:
+    ask(inbox_file, run, QUESTIONS, Rehearsed("rehearsed", 0.01))
+    assert [each.question for each in load_run(run)] == QUESTIONS
+
+
+def test_what_is_on_disk_is_not_asked_again(inbox_file: InboxFile, tmp_path: Path) -> None:
+    whole = start_run("eval", {}, tmp_path, tmp_path / "whole")
+    expected = ask(inbox_file, whole, QUESTIONS, Rehearsed("rehearsed", 0.01), timed=False)
+    lines = whole.trajectories.read_bytes().splitlines(keepends=True)
+    killed = start_run("eval", {}, tmp_path, tmp_path / "killed")
+    # Three episodes, and half of the line of a fourth.
+    killed.trajectories.write_bytes(b"".join(lines[:3]) + lines[3][:50])
+    asked: list[str] = []
+
+    class Watched(Rehearsed):
+        async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+            asked.append(messages[1]["content"])
+            return await super().act(messages, tools)
+
+    seen: list[Scored] = []
+    metrics = ask(
+        inbox_file,
+        killed,
+        QUESTIONS,
+        Watched("rehearsed", 0.01),
+        timed=False,
+        on_scored=seen.append,
+    )
+    assert metrics == expected
+    assert set(asked) == {each.question for each in QUESTIONS[3:]}
+    assert [each.question for each in seen] == QUESTIONS
+    assert [each.question_id for each in read_trajectories(killed.trajectories)] == [
+        each.id for each in QUESTIONS
+    ]
 
 
 def test_a_fault_of_ours_ends_all_workers(inbox_file: InboxFile, run: Run) -> None:
@@ -255,7 +249,7 @@ def test_a_fault_of_ours_ends_all_workers(inbox_file: InboxFile, run: Run) -> No
 
 def test_a_cache_leaves_latency_unmeasured(inbox_file: InboxFile, run: Run) -> None:
     metrics = ask(inbox_file, run, QUESTIONS[:2], Rehearsed("rehearsed", 0.01), timed=False)
-    assert metrics["models"]["rehearsed"]["latency_p50_s"] is None
+    assert metrics["models"]["rehearsed"]["latency_p50_s"]["value"] is None
 
 
 @pytest.mark.parametrize(
@@ -268,6 +262,11 @@ def test_a_cache_leaves_latency_unmeasured(inbox_file: InboxFile, run: Run) -> N
 def test_a_question_without_an_answer_is_refused(inbox_file: InboxFile, bad: Question) -> None:
     with pytest.raises(UserError, match="1 questions have no answer, such as 'own'"):
         check_questions([*QUESTIONS, bad], inbox_file)
+
+
+def test_two_questions_of_one_id_are_refused(inbox_file: InboxFile) -> None:
+    with pytest.raises(UserError, match="2 questions have the id 'right'"):
+        check_questions([*QUESTIONS, QUESTIONS[0]], inbox_file)
 
 
 def test_an_inbox_that_is_not_there_is_refused(inbox_file: InboxFile) -> None:

@@ -46,7 +46,7 @@ APPEALS = [
 
 def verdict(question: str, gold: str | None, answer: str | None, **fields: bool) -> Verdict:
     row = Question("q", question, "ann@example.com", ASKED_ON, gold, **fields)  # type: ignore[arg-type]
-    return JUDGE.judge(row, answer)
+    return JUDGE.decide(row, answer)
 
 
 @pytest.mark.parametrize(("question", "gold", "answer", "correct"), TABLE)
@@ -98,7 +98,7 @@ def test_years_are_taken_from_the_question_date() -> None:
     assert verdict("When is it?", "May 4", "May 4, 2001").correct
     assert not verdict("When is it?", "May 4", "May 4, 2002").correct
     undated = Question("q", "When is it?", "ann@example.com", None, "May 4")
-    assert JUDGE.judge(undated, "May 4, 2002").correct
+    assert JUDGE.decide(undated, "May 4, 2002").correct
 
 
 @given(st.sampled_from(GOLDS), st.text(max_size=300))

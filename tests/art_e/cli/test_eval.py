@@ -41,15 +41,16 @@ def test_json_has_the_figures_and_the_run(
 ) -> None:
     result = art_e(*command(golden, world_db, "--limit", LIMIT, "--json"))
     shown = json_of(result)
-    assert list(shown) == ["judge", "concurrency", "models", "run"]
-    assert shown["judge"] == "offline/1"
+    assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
+    assert shown["judges"] == ["offline/1"]
+    assert shown["questions"]["n"] == LIMIT
     assert list(shown["models"]) == ["offline"]
     figures = shown["models"]["offline"]
     assert figures["n"] == LIMIT
     assert figures["errors"] == 0
-    assert figures["cost_per_1000_usd"] == 0
+    assert figures["cost_per_1000_usd"]["value"] == 0
     for share in ("accuracy", "hallucination", "abstention", "read_gold"):
-        assert set(figures[share]) == {"value", "low", "high", "n"}
+        assert set(figures[share]) == {"value", "low", "high", "n", "method"}
     asked = asked_of_test[:LIMIT]
     assert set(figures["by_kind"]) == {each.kind for each in asked}
     assert figures["accuracy"]["n"] == sum(bool(each.answerable) for each in asked)
@@ -72,6 +73,8 @@ def test_the_run_folder_holds_everything(
         >= {
             "name": "eval",
             "models": ["offline"],
+            "judges": ["offline/1"],
+            "repeat": 1,
             "questions": str(golden),
             "split": "test",
             "limit": LIMIT,
@@ -103,8 +106,10 @@ def test_people_see_a_table_of_all_kinds(art_e: Run, golden: Path, world_db: Pat
     rows = {cells[1]: cells for line in lines if len(cells := line.replace("│", " | ").split()) > 2}
     assert {*KINDS, "all"} <= set(rows)
     assert rows["all"][3] == str(sum(int(rows[kind][3]) for kind in KINDS))
-    assert "offline: 37 questions, judge offline/1" in result.stdout
-    assert "95 % Wilson interval" in result.stdout
+    assert "offline: 37 episodes, judge offline/1" in result.stdout
+    # Two inboxes are too few to be clusters.
+    assert "95 % interval, wilson" in result.stdout
+    assert "where episodes ended: right " in result.stdout
     assert "%" in next(line for line in lines if "all" in line.split())
     assert lines[-1].startswith("run: ")
     folder = Path(lines[-1].removeprefix("run: "))
@@ -127,6 +132,50 @@ def test_without_a_split_all_rows_are_asked(art_e: Run, golden: Path, world_db: 
 def test_a_model_named_twice_is_asked_once(art_e: Run, golden: Path, world_db: Path) -> None:
     shown = json_of(art_e(*command(golden, world_db, "--limit", 2, "-m", "offline", "--json")))
     assert len(list(read_trajectories(Path(shown["run"]) / "trajectories.jsonl"))) == 2
+
+
+def test_a_preset_is_its_model(art_e: Run, golden: Path, world_db: Path, tmp_path: Path) -> None:
+    # Where gpt-4.1 stands for openai/gpt-4.1, its key is missing and said so.
+    args = command(golden, world_db)
+    args[args.index("offline")] = "gpt-4.1"
+    error = the_error(art_e(*args))
+    assert "OPENAI_API_KEY" in error
+
+
+def test_each_question_several_times(art_e: Run, golden: Path, world_db: Path) -> None:
+    result = art_e(*command(golden, world_db, "--limit", LIMIT, "--repeat", 2))
+    assert f"offline: {2 * LIMIT} episodes" in result.stdout
+    assert "clustered by question" in result.stdout
+    assert "right every time: " in result.stdout
+
+
+def test_a_prompt_of_ones_own(art_e: Run, golden: Path, world_db: Path, tmp_path: Path) -> None:
+    prompt = tmp_path / "terse.txt"
+    prompt.write_text("Be terse.", encoding="utf-8")
+    shown = json_of(art_e(*command(golden, world_db, "--limit", 2, "--prompt", prompt, "--json")))
+    assert shown["prompt"]["name"] == "terse"
+    folder = Path(shown["run"])
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    assert config["prompt"] == shown["prompt"]
+    for each in read_trajectories(folder / "trajectories.jsonl"):
+        assert each.messages[0]["content"] == "Be terse."
+        assert each.policy["prompt_hash"] == shown["prompt"]["hash"]
+    error = the_error(art_e(*command(golden, world_db, "--prompt", tmp_path / "none.txt")))
+    assert "none.txt" in error
+
+
+def test_with_other_options_a_run_is_not_resumed(
+    art_e: Run, golden: Path, world_db: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "mine"
+    art_e(*command(golden, world_db, "--limit", 2, "--out", out))
+    error = the_error(art_e(*command(golden, world_db, "--limit", 3, "--out", out, "--resume")))
+    assert "limit 2, not 3" in error
+    # The same command again has nothing left to ask.
+    again = art_e(*command(golden, world_db, "--limit", 2, "--out", out, "--resume", "--json"))
+    assert json_of(again)["models"]["offline"]["n"] == 2
+    assert "2 episodes there already" in again.stderr
+    assert len(list(read_trajectories(out / "trajectories.jsonl"))) == 2
 
 
 def test_few_turns_still_end_in_answers(art_e: Run, golden: Path, world_db: Path) -> None:

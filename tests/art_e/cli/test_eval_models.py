@@ -79,22 +79,22 @@ def test_a_failed_question_is_unanswered_and_all_is_counted(
     assert "mail text stays on this machine" in result.stderr
     figures = shown["models"]["openai/o3"]
     n = len(ASKED)
-    assert (shown["concurrency"], figures["n"], figures["errors"]) == (3, n, 1)
+    assert (figures["concurrency"], figures["n"], figures["errors"]) == (3, n, 1)
     assert figures["errors_by_kind"] == {"request": 1}
     assert figures["hallucination"]["value"] == 0
     answerable = [each for each in ASKED if each.answerable]
     right = sum(each != FAILING for each in answerable)
     assert figures["accuracy"]["value"] == pytest.approx(right / len(answerable))
     assert figures["retries"] == 1
-    assert figures["tokens"]["prompt_tokens"] == pytest.approx(10_000 * (n - 1) / n)
-    assert figures["cost_per_1000_usd"] == pytest.approx(1000 * COST * (n - 1) / n)
-    assert 0 < figures["latency_p50_s"] <= figures["latency_p95_s"]
+    assert figures["tokens"]["prompt_tokens"]["value"] == pytest.approx(10_000 * (n - 1) / n)
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * COST * (n - 1) / n)
+    assert 0 < figures["latency_p50_s"]["value"] <= figures["latency_p95_s"]["value"]
     trajectories = list(read_trajectories(Path(shown["run"]) / "trajectories.jsonl"))
     assert sorted(each.question_id for each in trajectories) == sorted(each.id for each in ASKED)
     [failed] = [each for each in trajectories if each.error]
     assert (failed.question_id, failed.verdict) == (FAILING.id, None)
     config = json.loads((Path(shown["run"]) / "config.json").read_text("utf-8"))
-    assert (config["concurrency"], config["cache"]) == (3, False)
+    assert (config["concurrency"], config["cache"]) == ({"openai/o3": 3}, False)
 
 
 def test_hosted_models_are_asked_several_questions_at_a_time(
@@ -113,8 +113,8 @@ def test_hosted_models_are_asked_several_questions_at_a_time(
     with Provider(rule) as provider:
         key.setenv("OPENAI_BASE_URL", provider.base_url)
         shown = json_of(run(art_e, golden, world_db, provider, "--json"))
-    assert shown["concurrency"] == 8
-    assert shown["models"]["openai/o3"]["n"] == len(ASKED)
+    figures = shown["models"]["openai/o3"]
+    assert (figures["concurrency"], figures["n"]) == (8, len(ASKED))
 
 
 def _unlocked(self: Any, path: str, headers: Any, body: dict[str, Any]) -> Reply:
@@ -151,9 +151,9 @@ def test_the_cache_pays_once_and_measures_nothing(
     assert "p50 -," in shown and "cost unknown" in shown
     figures = [each["models"]["openai/o3"] for each in (first, again)]
     for each in figures:
-        assert each["latency_p50_s"] is each["latency_p95_s"] is None
-    assert figures[0]["cost_per_1000_usd"] > 0
-    assert figures[1]["cost_per_1000_usd"] is None
+        assert each["latency_p50_s"]["value"] is each["latency_p95_s"]["value"] is None
+    assert figures[0]["cost_per_1000_usd"]["value"] > 0
+    assert figures[1]["cost_per_1000_usd"]["value"] is None
     assert figures[0]["accuracy"] == figures[1]["accuracy"]
 
 
@@ -162,11 +162,53 @@ def test_the_budget_ends_the_spending_and_not_the_run(
 ) -> None:
     with Provider(knows_all) as provider:
         key.setenv("OPENAI_BASE_URL", provider.base_url)
-        # Two calls are paid for; a third could pass the limit.
+        # Two calls are paid for; a third could pass the limit, at up to 0.14 USD a call.
         shown = json_of(
-            run(art_e, golden, world_db, provider, "--max-cost", 2 * COST + 0.01, "--json")
+            run(art_e, golden, world_db, provider, "--max-cost", COST + 0.145, "--json")
         )
         assert len(provider.requests) == 2
     figures = shown["models"]["openai/o3"]
     assert figures["errors_by_kind"] == {"budget": len(ASKED) - 2}
     assert figures["n"] == len(ASKED)
+
+
+def test_a_second_judge_behind_the_wire_stands_beside_the_first(
+    art_e: Run, golden: Path, world_db: Path, key: pytest.MonkeyPatch
+) -> None:
+    answerable = [each for each in ASKED if each.answerable]
+    contested = answerable[0]
+    judged: list[str] = []
+
+    def rule(request: Request) -> Reply:
+        if "tools" in request.body:
+            question = asked_in(request)
+            said = f"The mail says: {question.answer}" if question.answerable else None
+            arguments: dict[str, Any] = {"answer": said, "sources": []}
+            return says(None, ToolCall("c", "return_final_answer", json.dumps(arguments)))
+        shown = json.dumps(request.messages)
+        [about] = [each for each in ASKED if json.dumps(each.question)[1:-1] in shown]
+        judged.append(about.id)
+        verdict = "incorrect" if about == contested else "correct"
+        return says(json.dumps({"reason": "so it is", "verdict": verdict}))
+
+    judges = ("--judge", "offline", "--judge", "openai/gpt-4.1")
+    with Provider(rule) as provider:
+        key.setenv("OPENAI_BASE_URL", provider.base_url)
+        result = run(art_e, golden, world_db, provider, *judges, "--json")
+        shown = json_of(result)
+        people = run(art_e, golden, world_db, provider, *judges)
+    assert "(judge openai/gpt-4.1)" in result.stderr
+    # Each verdict is paid for once, also over two runs; abstentions need none.
+    assert sorted(judged) == sorted(each.id for each in answerable)
+    first, second = shown["judges"]
+    assert second.startswith("openai/gpt-4.1@")
+    figures = shown["models"]["openai/o3"]
+    n = len(answerable)
+    by_judge = figures["by_judge"]
+    assert by_judge[first]["accuracy"]["value"] == figures["accuracy"]["value"]
+    assert by_judge[second]["accuracy"]["value"] == pytest.approx((n - 1) / n)
+    agreed = figures["agreement"]
+    assert agreed["judges"] == [first, second]
+    trajectories = list(read_trajectories(Path(shown["run"]) / "trajectories.jsonl"))
+    assert all(len(each.other_verdicts) == 1 for each in trajectories)
+    assert "it agrees with offline/1 on" in people.stdout

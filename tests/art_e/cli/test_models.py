@@ -219,8 +219,8 @@ def test_the_budget_stops_before_it_is_passed(
 ) -> None:
     with Provider(SCRIPT) as provider:
         serve(monkeypatch, provider)
-        # One call: the first costs $0.028, and 4,096 tokens of a second may cost $0.0328 more.
-        result = art_e(*ask("openai/o3", db, "--max-cost", "0.05", "--json"))
+        # One call: the first costs $0.028, and 16,384 tokens of a second may cost $0.1311 more.
+        result = art_e(*ask("openai/o3", db, "--max-cost", "0.15", "--json"))
         assert len(provider.requests) == 1
     assert result.exit_code == 1
     answer = json.loads(result.stdout)

@@ -1,0 +1,48 @@
+"""From the name of a judge to the judge.
+
+    offline          no model, `evals.judge`
+    anything else    a litellm name, `evals.llm_judge`
+
+Imports what a name needs, and nothing before.
+"""
+
+from typing import TYPE_CHECKING
+
+from art_e.errors import UserError
+from art_e.home import home
+from art_e.policies.choose import LOCAL_PREFIX
+from evals.judge import Judge, OfflineJudge
+
+if TYPE_CHECKING:
+    from evals.structured import Spent
+
+
+def choose_judge(name: str, *, max_cost_usd: float | None = None) -> Judge:
+    """The judge that `--judge` names.
+
+    `max_cost_usd` bounds what a model's verdicts cost together. Its replies are kept in
+    `ART_E_HOME`, by the content they were given for: the same verdict is not paid for
+    twice. Raises `UserError` for a judge that can't be used.
+    """
+    if name == "offline":
+        return OfflineJudge()
+    if name.startswith(LOCAL_PREFIX):
+        raise UserError(
+            "a checkpoint can't judge in this process: art-e serve it,"
+            " and name it as --judge hosted_vllm/NAME"
+        )
+    from art_e.policies.secrets import load_env
+
+    load_env()
+    from evals.llm_judge import LlmJudge
+
+    return LlmJudge(name, max_cost_usd=max_cost_usd, cache=home() / "cache" / "verdicts")
+
+
+def spent_by(judge: Judge) -> "Spent | None":
+    """What a judge's calls have cost so far; None for one that makes none."""
+    if isinstance(judge, OfflineJudge):
+        return None
+    from evals.llm_judge import LlmJudge
+
+    return judge.spent if isinstance(judge, LlmJudge) else None

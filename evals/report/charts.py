@@ -1,0 +1,318 @@
+"""Charts as data, drawn by matplotlib: bars with intervals, and curves over training steps.
+
+One drawing serves twice: as a PNG on white, and as an SVG inside the page, whose colours
+are the page's CSS variables so that it follows light and dark. No screen is needed.
+Knows nothing of runs or metrics.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.transforms import Transform, blended_transform_factory
+
+from art_e.text import encodable
+
+# Each stands for a CSS variable of the page (evals/report/drawing.py); the PNG shows it as it is.
+INK, MUTED, GRID = "#1b2432", "#5d6979", "#dfe3e9"
+SERIES = ("#3566b8", "#d9822b", "#2f8f6b", "#a2539c", "#b5473c", "#6f7d1e")
+
+Scale = Literal["share", "usd", "seconds", "number"]
+
+# Points, which are CSS pixels in the page.
+WIDTH = 400
+_TEXT_WIDTH = 160  # the column of figures on the right of bars
+_BAR, _LABEL, _GAP, _HEAD, _FOOT, _LEGEND, _EDGE = 15, 17, 9, 6, 24, 18, 16
+_CURVE_HEIGHT, _BASELINE_WIDTH, _BASELINE_CHARS = 200, 142, 23
+_FONT, _SMALL = 11.5, 10.5
+_LABEL_CHARS = 52
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One bar: its value, its interval where it has one, and the figures written beside it."""
+
+    value: float | None
+    text: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What has a label: a bar for each of the chart's series, or for its first ones."""
+
+    label: str
+    marks: tuple[Mark, ...]
+    published: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """Horizontal bars; `name` is a file's name without its ending."""
+
+    name: str
+    title: str
+    note: str
+    scale: Scale
+    bars: tuple[Bar, ...]
+    series: tuple[str, ...] = ()
+    log: bool = False
+
+    def draw(self, *, titled: bool) -> Figure:
+        """The chart as a figure; with its title and note where nothing else says them."""
+        legend = _LEGEND if len(self.series) > 1 else 0
+        marks = sum(len(bar.marks) for bar in self.bars)
+        plot = len(self.bars) * (_LABEL + _GAP) + marks * _BAR
+        frame = _Frame(plot, self.title, self.note, titled, left=_EDGE, right=_TEXT_WIDTH)
+        figure, axes = frame.open(above=_HEAD + legend, below=_FOOT)
+        across = blended_transform_factory(figure.dpi_scale_trans, axes.transData)
+        axes.set_ylim(plot, 0)
+        axes.set_yticks([])
+        self._scale_x(axes)
+        at = 0.0
+        for bar in self.bars:
+            label = _cut(bar.label) + (" (published)" if bar.published else "")
+            ink = MUTED if bar.published else INK
+            _write(axes, _EDGE / 72, at + _LABEL - 5, label, ink, _FONT, transform=across)
+            at += _LABEL
+            for number, mark in enumerate(bar.marks):
+                self._draw_mark(axes, across, bar, mark, number, at + _BAR / 2)
+                at += _BAR
+            at += _GAP
+        if legend:
+            frame.legend(figure, self.series)
+        return figure
+
+    def _draw_mark(
+        self, axes: Axes, across: Transform, of: Bar, mark: Mark, number: int, at: float
+    ) -> None:
+        colour = SERIES[number]
+        left = axes.get_xlim()[0]
+        if mark.value is not None and mark.value > left:
+            look = (
+                {"facecolor": "none", "edgecolor": colour, "hatch": "//////", "linewidth": 0.8}
+                if of.published
+                else {"facecolor": colour, "edgecolor": "none"}
+            )
+            axes.barh(at, mark.value - left, left=left, height=_BAR - 5, **look)
+        if mark.low is not None and mark.high is not None:
+            axes.plot([mark.low, mark.high], [at, at], color=INK, linewidth=1.1)
+            for end in (mark.low, mark.high):
+                axes.plot([end, end], [at - 3, at + 3], color=INK, linewidth=1.1)
+        _write(
+            axes,
+            (WIDTH - 2) / 72,
+            at,
+            mark.text,
+            MUTED if of.published else INK,
+            _SMALL,
+            transform=across,
+            ha="right",
+            va="center",
+        )
+
+    def _scale_x(self, axes: Axes) -> None:
+        marks = [mark for bar in self.bars for mark in bar.marks]
+        tops = [top for mark in marks for top in (mark.value, mark.high) if top is not None]
+        if self.scale == "share":
+            axes.set_xlim(0, 1)
+            axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+        elif self.log:
+            positive = [top for top in tops if top > 0] or [1.0]
+            lowest = min(mark.value for mark in marks if mark.value) if any(tops) else 1.0
+            axes.set_xscale("log")
+            axes.set_xlim(10.0 ** math.floor(math.log10(lowest) - 0.3), max(positive) * 1.6)
+            axes.xaxis.set_major_locator(LogLocator(base=10, numticks=5))
+            axes.xaxis.set_minor_locator(LogLocator(base=10, subs=()))
+        else:
+            axes.set_xlim(0, max([*tops, 1e-9]) * 1.05)
+            axes.xaxis.set_major_locator(MaxNLocator(4, min_n_ticks=3))
+        axes.xaxis.set_major_formatter(FuncFormatter(_tick(self.scale)))
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One training run's figure over its steps; bounds are None where there is no interval."""
+
+    label: str
+    steps: tuple[int, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A model that was not trained: a line across the chart."""
+
+    label: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class CurveChart:
+    """Curves over training steps, with baselines as horizontal lines."""
+
+    name: str
+    title: str
+    note: str
+    scale: Scale
+    curves: tuple[Curve, ...]
+    baselines: tuple[Baseline, ...] = ()
+
+    def draw(self, *, titled: bool) -> Figure:
+        """The chart as a figure; with its title and note where nothing else says them."""
+        legend = _LEGEND if len(self.curves) > 1 else 0
+        right = _BASELINE_WIDTH if self.baselines else _EDGE
+        frame = _Frame(_CURVE_HEIGHT, self.title, self.note, titled, left=44, right=right)
+        figure, axes = frame.open(above=_HEAD + legend, below=40)
+        for number, curve in enumerate(self.curves):
+            colour = SERIES[number % len(SERIES)]
+            known = [
+                (step, mark.value, mark.low, mark.high)
+                for step, mark in zip(curve.steps, curve.marks, strict=True)
+                if mark.value is not None
+            ]
+            banded = [
+                (step, low, high)
+                for step, _, low, high in known
+                if low is not None and high is not None
+            ]
+            if banded:
+                steps, lows, highs = zip(*banded, strict=True)
+                axes.fill_between(steps, lows, highs, color=colour, alpha=0.16, linewidth=0)
+            axes.plot(
+                [step for step, *_ in known],
+                [value for _, value, *_ in known],
+                color=colour,
+                linewidth=2,
+                marker="o",
+                markersize=4,
+            )
+        self._draw_baselines(axes)
+        if self.scale == "share":
+            axes.set_ylim(-0.02, 1.02)
+            axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        else:
+            axes.margins(y=0.12)
+            if axes.get_ylim()[0] > 0:
+                axes.set_ylim(0, axes.get_ylim()[1] * 1.2)
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_formatter(FuncFormatter(_tick(self.scale)))
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.set_xlabel("training step", color=MUTED, size=_SMALL)
+        axes.grid(axis="y", color=GRID, linewidth=0.8)
+        self._label_baselines(axes)
+        if legend:
+            frame.legend(figure, tuple(curve.label for curve in self.curves))
+        return figure
+
+    def _draw_baselines(self, axes: Axes) -> None:
+        for baseline in self.baselines:
+            axes.axhline(baseline.value, color=MUTED, linewidth=1.1, linestyle=(0, (5, 4)))
+
+    def _label_baselines(self, axes: Axes) -> None:
+        """Each label at the end of its line, or higher where another one is in the way."""
+        low, high = axes.get_ylim()
+        line = (high - low) / (_CURVE_HEIGHT / 14)
+        taken = low
+        for baseline in sorted(self.baselines, key=lambda each: each.value):
+            at = max(baseline.value, taken)
+            taken = at + line
+            _write(
+                axes,
+                1.02,
+                at,
+                _cut(baseline.label, _BASELINE_CHARS),
+                MUTED,
+                _SMALL,
+                transform=blended_transform_factory(axes.transAxes, axes.transData),
+                va="center",
+            )
+
+
+Chart = BarChart | CurveChart
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A plot of that height in points, and what stands around it."""
+
+    plot: float
+    title: str
+    note: str
+    titled: bool
+    left: float
+    right: float
+
+    def open(self, *, above: float, below: float) -> tuple[Figure, Axes]:
+        """The figure and its empty plot, with so much room above it and below."""
+        notes = textwrap.wrap(self.note, 78) if self.titled else []
+        title = 26 + 13 * len(notes) if self.titled else 0
+        height = title + above + self.plot + below
+        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72)
+        axes = figure.add_axes(
+            (
+                self.left / WIDTH,
+                below / height,
+                (WIDTH - self.left - self.right) / WIDTH,
+                self.plot / height,
+            )
+        )
+        axes.set_axisbelow(True)
+        for side in ("top", "right", "left", "bottom"):
+            axes.spines[side].set_visible(False)
+        axes.tick_params(colors=MUTED, labelsize=_SMALL, length=0)
+        axes.patch.set_visible(False)
+        if self.titled:
+            self._write_title(figure, notes, height)
+        return figure, axes
+
+    def legend(self, figure: Figure, names: tuple[str, ...]) -> None:
+        """The series' names and colours in a line above the plot."""
+        axes = figure.axes[0]
+        height = figure.get_figheight() * 72
+        y = axes.get_position().y1 + (_HEAD + _LEGEND / 2 - 2) / height
+        at = float(_EDGE)
+        for number, name in enumerate(names):
+            colour, shown = SERIES[number % len(SERIES)], _cut(name, 40)
+            _write(figure, at / WIDTH, y, "■", colour, _FONT, va="center")
+            _write(figure, (at + 14) / WIDTH, y, shown, INK, _SMALL, va="center")
+            at += 14 + 6.4 * len(shown) + 14
+
+    def _write_title(self, figure: Figure, notes: list[str], height: float) -> None:
+        _write(figure, _EDGE / WIDTH, 1 - 20 / height, self.title, INK, 13, weight="bold")
+        for number, line in enumerate(notes, start=1):
+            y = 1 - (22 + 13 * number) / height
+            _write(figure, _EDGE / WIDTH, y, line, MUTED, 9)
+
+
+def _write(
+    on: Axes | Figure, x: float, y: float, text: str, colour: str, size: float, **how: Any
+) -> None:
+    """Text as it is: a "$" in a model's name begins no formula."""
+    on.text(x, y, text, color=colour, size=size, parse_math=False, **how)
+
+
+def _cut(label: str, chars: int = _LABEL_CHARS) -> str:
+    """A label on one line, cut in the middle where it is long, of what can be drawn alone."""
+    shown = "".join(each if each.isprintable() else " " for each in encodable(label))
+    line = " ".join(shown.split())
+    return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"
+
+
+def _tick(scale: Scale) -> Callable[[float, int], str]:
+    def shown(value: float, _: int) -> str:
+        if scale == "share":
+            return f"{value:.0%}"
+        if scale == "seconds" and 0 < value < 1:
+            return f"{1000 * value:g} ms"
+        number = f"{value:,.0f}" if value >= 10 else f"{value:g}"
+        return {"usd": f"${number}", "seconds": f"{number} s"}.get(scale, number)
+
+    return shown

@@ -1,0 +1,140 @@
+"""What a report compares: each model of each run, with its episodes and their figures.
+
+A run whose trajectories carry a training step is one of training: its model is measured at
+every step, and stands for its last one beside the others. Knows nothing of pages and charts.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from art_e.runs import Run
+from evals.intervals import Estimate
+from evals.metrics import model_metrics, sample_of
+from evals.scored import Scored, load_run
+from evals.suspicion import step_of, steps_of
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A training step: the figures of its episodes, and their mean reward."""
+
+    figures: dict[str, Any]
+    reward: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model of one run. Of a model in training, `scored` and `figures` are the last step's.
+
+    `steps` is empty where the model was not in training. `label` is its own in the report.
+    """
+
+    run: Run
+    model: str
+    label: str
+    scored: list[Scored]
+    figures: dict[str, Any]
+    steps: dict[int, Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run, its episodes and the models that it measured."""
+
+    run: Run
+    scored: list[Scored]
+    entries: list[Entry]
+    judges: list[str]
+
+    @property
+    def timed(self) -> bool:
+        """Whether its latencies count: no cache could answer."""
+        return not self.run.config.get("cache")
+
+
+def measure(runs: Sequence[Run]) -> list[Measured]:
+    """The runs with their models and figures, in the order given.
+
+    Raises `UserError` where a run has no episode or can't be read.
+    """
+    loaded = [(run, load_run(run)) for run in runs]
+    groups = [(run, group) for run, scored in loaded for group in _by_model(scored)]
+    labels = _labels([(run, _model(group)) for run, group in groups])
+    labelled = [(run, group, label) for (run, group), label in zip(groups, labels, strict=True)]
+    measured = []
+    for run, scored in loaded:
+        found = Measured(run, scored, [], _judges(scored))
+        found.entries.extend(
+            _entry(run, label, group, found.judges, timed=found.timed)
+            for one, group, label in labelled
+            if one == run
+        )
+        measured.append(found)
+    return measured
+
+
+def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
+    """The episodes of each model; all steps of a training are one, whatever it is called."""
+    groups: dict[str | None, list[Scored]] = {}
+    for each in scored:
+        model = each.trajectory.model if step_of(each) is None else None
+        groups.setdefault(model, []).append(each)
+    return list(groups.values())
+
+
+def _model(scored: Sequence[Scored]) -> str:
+    return scored[-1].trajectory.model
+
+
+def _entry(run: Run, label: str, scored: list[Scored], judges: list[str], *, timed: bool) -> Entry:
+    model = _model(scored)
+    by_step = {
+        step: [each for each in scored if step_of(each) == step] for step in steps_of(scored)
+    }
+    if not by_step:
+        return Entry(run, model, label, scored, model_metrics(scored, judges, timed=timed), {})
+    steps = {
+        step: Step(model_metrics(chosen, judges, timed=timed), _reward(chosen))
+        for step, chosen in by_step.items()
+    }
+    last = max(steps)
+    return Entry(run, model, f"{label}, step {last}", by_step[last], steps[last].figures, steps)
+
+
+def _reward(scored: Sequence[Scored]) -> Estimate:
+    """The mean reward of the episodes that have one."""
+    rewarded = [each for each in scored if each.trajectory.reward is not None]
+    rewards = [each.trajectory.reward["total"] for each in rewarded if each.trajectory.reward]
+    return sample_of(rewarded).mean(rewards)
+
+
+def _judges(scored: Sequence[Scored]) -> list[str]:
+    """The judges' names, from the episode that most of them judged."""
+    verdicts = max((each.verdicts for each in scored), key=len)
+    return [str(verdict["judge"]) for verdict in verdicts]
+
+
+def _labels(models: Sequence[tuple[Run, str]]) -> list[str]:
+    """The models' names, with as much of their runs as tells them apart."""
+    forms = [
+        (
+            model,
+            f"{model}, prompt {prompt_name(run)}",
+            f"{model} in {run.id}",
+            f"{model} in {run.folder}",
+        )
+        for run, model in models
+    ]
+    rivals = [Counter(of) for of in zip(*forms, strict=True)]
+    return [
+        next((form for form, those in zip(of, rivals, strict=True) if those[form] == 1), of[-1])
+        for of in forms
+    ]
+
+
+def prompt_name(run: Run) -> str | None:
+    """The name of the prompt that the run's models were given; None where it tells of none."""
+    prompt = run.config.get("prompt")
+    return str(prompt["name"]) if isinstance(prompt, dict) else None

@@ -1,0 +1,115 @@
+// Which episodes a view lists, and in which order. Texts that episodes share are searched
+// once, and lower case is made of them when somebody first searches.
+
+const SHARED = ["texts", "heads", "mails"];
+
+class Finder {
+  constructor(data) {
+    this.data = data;
+    this.lowered = null; // the shared rows in lower case, by table
+    this.own = new Map(); // by episode: what only it says, and the numbers of its shared rows
+    this.matches = new Map(); // by word: for each table, which rows have it
+  }
+
+  // The episodes of `view`, as positions in `data.episodes`.
+  list(view, columns) {
+    const { episodes, questions } = this.data;
+    const low = view.min ? Number(view.min) : -Infinity;
+    const high = view.max ? Number(view.max) : Infinity;
+    const words = wordsOf(view.q || "");
+    const found = [];
+    episodes.forEach((episode, position) => {
+      const question = questions[episode.question];
+      const fits =
+        (!view.model || episode.model === view.model) &&
+        (!view.outcome || episode.outcome === view.outcome) &&
+        (!view.where || episode.where === view.where) &&
+        (!view.kind || (question.kind ?? "unlabelled") === view.kind) &&
+        (!view.run || episode.run === view.run) &&
+        (!view.step || String(episode.step) === view.step) &&
+        (!view.question || question.id === view.question) &&
+        (!(view.min || view.max) ||
+          (episode.reward !== null && episode.reward >= low && episode.reward <= high)) &&
+        words.every((word) => this.says(position, word));
+      if (fits) found.push(position);
+    });
+    return this.sorted(found, view.sort, columns);
+  }
+
+  // In order of a column; "-name" is downwards. What has no value comes last either way.
+  sorted(found, sort, columns) {
+    const column = columns.find((each) => each.name === (sort || "").replace(/^-/, ""));
+    if (!column) return found;
+    const way = sort.startsWith("-") ? -1 : 1;
+    const keys = new Map(found.map((at) => [at, column.value(this.data.episodes[at])]));
+    return found.sort((one, other) => {
+      const [a, b] = [keys.get(one), keys.get(other)];
+      if (a === null || b === null) return (a === null) - (b === null);
+      return way * (typeof a === "string" ? COLLATOR.compare(a, b) : a - b);
+    });
+  }
+
+  says(position, word) {
+    const own = this.ownOf(position);
+    if (own.text.includes(word)) return true;
+    const rows = this.rowsWith(word);
+    return SHARED.some((table) => own[table].some((number) => rows[table][number]));
+  }
+
+  rowsWith(word) {
+    if (!this.lowered) {
+      this.lowered = Object.fromEntries(
+        SHARED.map((table) => [table, this.data[table].map((row) => textOf(row).toLowerCase())]));
+    }
+    if (!this.matches.has(word)) {
+      if (this.matches.size > 50) this.matches.clear(); // of the words while somebody types
+      this.matches.set(word, Object.fromEntries(
+        SHARED.map((table) => [table, this.lowered[table].map((row) => row.includes(word))])));
+    }
+    return this.matches.get(word);
+  }
+
+  ownOf(position) {
+    if (!this.own.has(position)) this.own.set(position, this.gather(this.data.episodes[position]));
+    return this.own.get(position);
+  }
+
+  gather(episode) {
+    const question = this.data.questions[episode.question];
+    const rows = { texts: new Set([episode.asked]), heads: new Set(), mails: new Set() };
+    const said = [
+      episode.id, episode.answer, question.id, question.question, question.answer,
+      ...episode.sources, ...episode.gold.map((mail) => mail.id),
+      ...episode.verdicts.map((verdict) => verdict.reason), textOf(episode.error || {}),
+    ];
+    const note = (result) => {
+      for (const hit of result.hits || []) {
+        rows.heads.add(hit.head);
+        rows.texts.add(hit.snippet);
+      }
+      if ("mail" in result) rows.mails.add(result.mail);
+      for (const kind of ["error", "note", "text"]) if (kind in result) rows.texts.add(result[kind]);
+    };
+    for (const turn of episode.turns) {
+      if (turn.says !== null) rows.texts.add(turn.says);
+      turn.notes.forEach(note);
+      for (const call of turn.calls) {
+        said.push(call.tool, textOf(call.arguments));
+        call.results.forEach(note);
+      }
+    }
+    const text = said.filter((each) => typeof each === "string").join("\n").toLowerCase();
+    return { text, ...Object.fromEntries(SHARED.map((table) => [table, [...rows[table]]])) };
+  }
+}
+
+const COLLATOR = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+function textOf(row) {
+  return typeof row === "string" ? row : Object.values(row).flat().join("\n");
+}
+
+// The words of a search; "words in quotes" are one.
+function wordsOf(search) {
+  return [...search.toLowerCase().matchAll(/"([^"]+)"|[^\s"]+/g)].map((found) => found[1] || found[0]);
+}

@@ -1,0 +1,38 @@
+// What the viewer shows, as the part of the page's address behind "#", and back.
+// Knows nothing of episodes.
+
+const FILTERS = [
+  "q", "model", "outcome", "where", "kind", "run", "step", "min", "max", "question",
+];
+const PLACES = [...FILTERS, "sort", "page", "episode", "with", "models"];
+
+function unescaped(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a "%" that somebody typed
+  }
+}
+
+// The view that an address names; null where it names something else of the page.
+function parseLink(hash) {
+  const text = hash.replace(/^#/, "");
+  const view = {};
+  for (const part of text.split("&")) {
+    const at = part.indexOf("=");
+    const name = part.slice(0, Math.max(at, 0));
+    if (!PLACES.includes(name)) continue;
+    const value = part.slice(at + 1);
+    // The names of models are joined by commas that are not escaped.
+    view[name] = name === "models" ? value.split(",").map(unescaped) : unescaped(value);
+  }
+  const ours = text === "" || text === "viewer" || Object.keys(view).length > 0;
+  return ours ? view : null;
+}
+
+function linkTo(view) {
+  const parts = PLACES.filter((name) => name !== "models" && view[name]).map(
+    (name) => `${name}=${encodeURIComponent(view[name])}`,
+  );
+  return `#${parts.join("&") || "viewer"}`;
+}

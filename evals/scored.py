@@ -1,0 +1,113 @@
+"""An episode with its question, and what its verdicts say of it; a run's, read from disk.
+
+Knows nothing of figures over many episodes.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from art_e.errors import UserError
+from art_e.question import Question
+from art_e.runs import Run
+from art_e.trajectory import Trajectory, read_trajectories
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """An episode with its question; the trajectory has a verdict if it answered or abstained."""
+
+    question: Question
+    trajectory: Trajectory
+
+    @property
+    def ended(self) -> bool:
+        """Whether it answered or abstained, and so is for a judge to decide on."""
+        rubric = self.trajectory.rubric
+        return bool(rubric["answered"] or rubric["abstained"])
+
+    @property
+    def verdicts(self) -> list[dict[str, Any]]:
+        """The judges' verdicts, the deciding one first; none where it was not judged."""
+        first = self.trajectory.verdict
+        return [] if first is None else [first, *self.trajectory.other_verdicts]
+
+    @property
+    def correct(self) -> bool:
+        """Whether the judge found the answer, or the abstention, right."""
+        return self.correct_by(0)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether an answer was given and judged not right: a hallucination."""
+        return self.wrong_by(0)
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether there was something to judge, and the deciding judge gave no verdict on it."""
+        return self.ended and self._says(0) is None
+
+    @property
+    def cached(self) -> bool:
+        """Whether responses that were paid for earlier answered it, in part at least."""
+        asked_a_model = self.trajectory.usage["prompt_tokens"] > 0
+        return asked_a_model and None in self.trajectory.call_seconds
+
+    def correct_by(self, judge: int) -> bool:
+        """Whether the judge of that number found it right."""
+        return self._says(judge) is True
+
+    def wrong_by(self, judge: int) -> bool:
+        """Whether an answer was given that the judge of that number found not right."""
+        return bool(self.trajectory.rubric["answered"]) and self._says(judge) is False
+
+    def _says(self, judge: int) -> bool | None:
+        verdicts = self.verdicts
+        return verdicts[judge]["correct"] if judge < len(verdicts) else None
+
+
+def load_run(run: Run) -> list[Scored]:
+    """The episodes of a run, finished or killed, in the order in which they ended.
+
+    Raises `UserError` where there are none, and where a line is no trajectory or has no
+    question.
+    """
+    scored = []
+    if run.trajectories.exists():
+        try:
+            for trajectory in read_trajectories(run.trajectories):
+                if trajectory.question is None:
+                    raise ValueError("a trajectory has no question")
+                scored.append(Scored(Question.from_row(trajectory.question), trajectory))
+        except ValueError as error:
+            raise UserError(
+                f"{run.trajectories} can't be read ({error}); make the run again"
+            ) from None
+    if not scored:
+        raise UserError(f"{run.folder} has no episode; resume it, or name another run")
+    return scored
+
+
+def mails_read(trajectory: Trajectory) -> list[str]:
+    """The stored ids of the mails that were read in the episode, each once, in order."""
+    read: dict[str, None] = {}
+    called: dict[str, str] = {}
+    for message in trajectory.messages:
+        for call in message.get("tool_calls") or ():
+            called[call["id"]] = call["function"]["name"]
+        if message["role"] == "tool" and called.get(message["tool_call_id"]) == "read_email":
+            name = _shown_mail(message["content"])
+            if name is not None:
+                read[trajectory.handles.get(name, name)] = None
+    return list(read)
+
+
+def _shown_mail(observation: str) -> str | None:
+    """The id or handle of the mail that an answer of read_email shows; None: it shows none."""
+    try:
+        # A note on the turns that are left may follow on a line of its own.
+        shown = json.loads(observation.partition("\n")[0])
+    except ValueError:
+        return None
+    name = shown.get("message_id") if isinstance(shown, dict) else None
+    return name if isinstance(name, str) else None

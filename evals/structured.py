@@ -1,0 +1,170 @@
+"""A model that is asked for JSON of a fixed form, and what that cost.
+
+Like `art_e.policies.litellm` it asks any model that litellm knows, with the same retries,
+prices, limit and cache of responses; unlike it there is no conversation and no tool.
+Knows nothing of judging. How many calls go on at once is up to the caller.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from art_e.errors import UserError
+from art_e.message import AssistantMessage, observation_json
+from art_e.policies.base import Usage
+from art_e.policies.budget import Budget
+from art_e.policies.capabilities import capabilities_of
+from art_e.policies.choose import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
+from art_e.policies.failures import failure_of
+from art_e.policies.host import receiving_host
+from art_e.policies.litellm_module import close_clients_with_loop, load_litellm
+from art_e.policies.prices import price_of
+from art_e.policies.responses import Response, Responses, request_key
+from art_e.policies.retries import Retries, make
+from art_e.policies.wire import usage_of
+from art_e.text import encodable
+
+TIMEOUT_S = 120.0
+# The true number of a prompt's tokens is taken to be at most so many times what is counted
+# here with a tokenizer that need not be the model's own, and so many for its frame and schema.
+_COUNT_MARGIN = 1.5
+_COUNT_FRAME = 600
+_SHOWN_CHARS = 80
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class UnparseableError(Exception):
+    """The model's reply is not of the form asked for. The message is one line."""
+
+
+class Spent(NamedTuple):
+    """What calls have cost so far; those answered from the cache are not among them.
+
+    `cost_usd` is None where the price is not known; then `usage` says how much was used.
+    """
+
+    calls: int
+    usage: Usage
+    cost_usd: float | None
+
+
+class StructuredModel:
+    """Asks `model`, a litellm name, at temperature 0 where it takes one.
+
+    `max_cost_usd` bounds all its calls together, `cache` is a folder that keeps responses.
+    Raises `UserError` for a model that litellm does not know, that lacks its key, that
+    can't be held to a form, or whose price is not known where there is a limit.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_cost_usd: float | None = None,
+        cache: Path | None = None,
+        retries: Retries | None = None,
+    ) -> None:
+        self.model = model
+        self._retries = retries or Retries()
+        self._takes = capabilities_of(model)
+        # Raises where it can't be told: litellm sends some such requests to OpenAI.
+        receiving_host(model)
+        taken = load_litellm().get_supported_openai_params(model) or []
+        if "response_format" not in taken:
+            raise UserError(f"{model} can't be held to a form of reply; name another judge")
+        # A reply is short, but a model that thinks does so in the same room.
+        self._most = MAX_REASONING_TOKENS if self._takes.reasons else MAX_OUTPUT_TOKENS
+        self._limited = max_cost_usd is not None
+        self._price = price_of(model)
+        self._budget = Budget(max_cost_usd, self._price, model)
+        self._responses = None if cache is None else Responses(cache)
+        self._calls = 0
+        self._usage = Usage()
+
+    @property
+    def spent(self) -> Spent:
+        """What its calls have cost so far."""
+        known = self._price is not None or self._calls == 0
+        return Spent(self._calls, self._usage, self._budget.spent if known else None)
+
+    async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
+        """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
+
+        Raises `UnparseableError` where it is not of `form`, and `PolicyError` where the
+        call is given up (the kinds are those of `LitellmPolicy.act`).
+        """
+        request = self._request(prompt, data)
+        key = None
+        if self._responses is not None:
+            schema = form.model_json_schema()
+            key = request_key({**request, "form": schema, "endpoint": self._takes.endpoint})
+            if (kept := self._responses.get(key)) is not None:
+                return _parsed(kept.message.content, form)
+        made = await make(lambda: self._call(request, form), self._retries)
+        reply = _parsed(made.result.message.content, form)
+        # What can't be read is asked again the next time.
+        if self._responses is not None and key is not None:
+            self._responses.put(key, made.result)
+        return reply
+
+    def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "model": self.model,
+            self._takes.max_tokens: self._most,
+            "messages": [
+                {"role": self._takes.system_role, "content": prompt},
+                {"role": "user", "content": encodable(observation_json(data))},
+            ],
+        }
+        return {**request, "temperature": 0.0} if self._takes.temperature else request
+
+    async def _call(self, request: Mapping[str, Any], form: type[BaseModel]) -> Response:
+        """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
+        litellm = load_litellm()
+        await close_clients_with_loop()
+        reserved = self._budget.reserve(*self._most_tokens(request))
+        # Until it is known, also for a call that is cancelled: the provider may bill it.
+        cost: float | None = None
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                answer = await litellm.acompletion(
+                    **request,
+                    response_format=form,
+                    timeout=TIMEOUT_S,
+                    num_retries=0,
+                    max_retries=0,
+                )
+            text = answer.choices[0].message.content
+            usage = usage_of(answer)
+            if usage is not None and self._price is not None:
+                cost = self._price.cost(usage)
+        except Exception as error:  # noqa: BLE001 - litellm raises anything over a bad body
+            failure = failure_of(error, self.model)
+            cost = None if failure.may_be_billed else 0.0
+            raise failure from None
+        finally:
+            self._budget.settle(reserved, cost)
+        self._calls += 1
+        self._usage += usage or Usage()
+        return Response(AssistantMessage(text), usage)
+
+    def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
+        """An upper bound of the tokens of a call, prompt and completion."""
+        if not self._limited:
+            return 0, 0
+        counted = load_litellm().token_counter(model=self.model, messages=request["messages"])
+        return int(counted * _COUNT_MARGIN) + _COUNT_FRAME, self._most
+
+
+def _parsed(text: str | None, form: type[Form]) -> Form:
+    try:
+        return form.model_validate_json(text or "")
+    except ValidationError as error:
+        said = " ".join(encodable(text or "").split())
+        shown = f"{said[:_SHOWN_CHARS]!r}" if said else "an empty reply"
+        what = error.errors()[0]["msg"].partition(":")[0]
+        raise UnparseableError(f"{what}: {shown}") from None

@@ -1,0 +1,53 @@
+import io
+import sys
+
+import pytest
+
+from art_e.cli.eval_progress import Tally, live
+from evals.scored import Scored
+from tests.evals.runs import Outcome, episode, question
+
+
+def ended(outcome: Outcome, *, model: str = "m", cost: float | None = 0.002) -> Scored:
+    asked = question(0, kind="lookup")
+    return Scored(asked, episode(asked, outcome, model=model, cost=cost))
+
+
+def test_accuracy_cost_and_failures_so_far() -> None:
+    tally = Tally()
+    assert str(tally) == "no answer yet, $0.0000"
+    for outcome in ("right", "right", "wrong", "failed"):
+        tally.count(ended(outcome))
+    assert str(tally) == "50.0% right, $0.0080, 1 failed"
+    # Questions that can't be answered are not what accuracy is over.
+    asked = question(4, kind="unanswerable")
+    tally.count(Scored(asked, episode(asked, "abstained")))
+    assert str(tally).startswith("50.0% right, $0.0100")
+    tally.count(ended("right", cost=None))
+    assert "cost unknown" in str(tally)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_every_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with live(["m", "other\x1b[2J"], 2) as show:
+        show(ended("right"))
+        show(ended("wrong"))
+        show(ended("wrong", model="other\x1b[2J"))
+    said = terminal.getvalue()
+    assert "2/2" in said and "50.0% right, $0.0040" in said
+    assert "1/2" in said and "0.0% right, $0.0020" in said
+    assert "\x1b[2J" not in said
+
+
+def test_elsewhere_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with live(["m"], 2) as show:
+        show(ended("right"))
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,46 @@
+"""The command of a report leads back to the run it tells of."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+from evals.report.command import command
+
+CONFIG: dict[str, Any] = {
+    "models": ["offline", "openai/o3"],
+    "judges": ["offline/1", "gemini/gemini-2.5-flash@1f0c3a9b"],
+    "questions": "my questions.jsonl",
+    "split": "test",
+    "limit": None,
+    "repeat": 2,
+    "prompt": {"name": "default", "hash": "0123"},
+    "max_turns": 10,
+    "concurrency": {"offline": 1, "openai/o3": 8},
+    "cache": False,
+}
+
+
+def test_it_names_models_judges_and_options() -> None:
+    assert shlex.split(command(CONFIG) or "") == [
+        "art-e", "eval", "run", "-m", "offline", "-m", "openai/o3",
+        "--judge", "offline", "--judge", "gemini/gemini-2.5-flash",
+        "--questions", "my questions.jsonl", "--split", "test", "--repeat", "2",
+        "--max-turns", "10",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "end"),
+    [
+        ({"concurrency": {"offline": 4, "openai/o3": 4}}, "--concurrency 4"),
+        ({"prompt": {"name": "short and plain", "hash": "4567"}}, "--prompt 'short and plain'"),
+        ({"cache": True}, "--cache"),
+    ],
+)
+def test_what_was_chosen_is_in_it(changed: dict[str, Any], end: str) -> None:
+    assert (command({**CONFIG, **changed}) or "").endswith(f" {end}")
+
+
+def test_a_run_of_another_command_has_none() -> None:
+    assert command({"name": "train", "models": ["local:x"], "recipe": "nano"}) is None

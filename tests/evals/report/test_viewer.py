@@ -1,0 +1,250 @@
+"""What the viewer's page is given of runs."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.question import Question
+from art_e.trajectory import Trajectory, TrajectoryLog, read_trajectories
+from evals.report.transcript import KEPT_CHARS
+from evals.report.viewer import viewer_data, viewer_parts
+from evals.scored import Scored
+from tests import episodes as said
+from tests.evals.runs import OUTCOMES, Outcome, episode, question
+
+
+def scored(*trajectories: Trajectory) -> list[Scored]:
+    rows = [(each, each.question) for each in trajectories]
+    return [Scored(Question.from_row(row), each) for each, row in rows if row is not None]
+
+
+def only(data: dict[str, Any]) -> dict[str, Any]:
+    (episode,) = data["episodes"]
+    assert isinstance(episode, dict)
+    return episode
+
+
+def results(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        each
+        for turn in only(data)["turns"]
+        for call in turn["calls"]
+        for each in (*call["results"], *turn["notes"])
+    ]
+
+
+@pytest.fixture
+def worked_on(tmp_path: Path) -> dict[str, Any]:
+    """The data of a real episode: a search, two reads at once, a wrong call, an answer."""
+    script = [
+        said.message(said.search("lease", "swimming", from_addr="ann"), text="Let me look."),
+        said.message(said.read("m1"), said.read("m99")),
+        said.message(said.call("delete_email", {"message_id": "m1"})),
+        said.message(said.answer("On May 3.", "m1")),
+    ]
+    with said.write_inbox(tmp_path / "inbox.duckdb") as inbox_file:
+        inbox = inbox_file.open_inbox(said.BOB, said.QUESTION.query_date)
+        begun = Episode(inbox, said.QUESTION, max_turns=4)
+        trajectory = asyncio.run(run_episode(begun, said.ScriptedPolicy(script), "r"))
+    return viewer_data([Scored(said.QUESTION, trajectory)])
+
+
+def test_an_episode_becomes_turns_with_the_results_of_each_call(worked_on: dict[str, Any]) -> None:
+    heads, mails, texts = (worked_on[name] for name in ("heads", "mails", "texts"))
+    found, reads, wrong, answer = only(worked_on)["turns"]
+
+    assert texts[found["says"]] == "Let me look."
+    (call,) = found["calls"]
+    assert call["tool"] == "search_emails"
+    assert call["arguments"] == {"keywords": ["lease", "swimming"], "from_addr": "ann"}
+    (hits,) = (each["hits"] for each in call["results"])
+    lease = next(hit for hit in hits if heads[hit["head"]]["id"] == said.LEASE)
+    assert lease["handle"] == "m1"
+    assert lease["missing"] == ["swimming"]
+    assert "harbor office" in texts[lease["snippet"]]
+
+    first, second = (each["results"] for each in reads["calls"])
+    assert mails[first[0]["mail"]]["body"].startswith("The lease of the harbor office")
+    assert mails[first[0]["mail"]]["id"] == said.LEASE
+    assert "not found in this inbox" in texts[second[0]["error"]]
+
+    error, note = wrong["calls"][0]["results"]
+    assert "no tool 'delete_email'" in texts[error["error"]]
+    assert "one turn left" in texts[note["note"]]
+    assert answer["calls"][0]["arguments"] == {"answer": "On May 3.", "sources": ["m1"]}
+    assert answer["calls"][0]["results"] == []
+
+
+def test_the_system_prompt_and_what_was_asked_are_kept(worked_on: dict[str, Any]) -> None:
+    texts, row = worked_on["texts"], only(worked_on)
+    assert said.BOB in texts[row["system"]]
+    assert texts[row["asked"]] == said.QUESTION.question
+
+
+@pytest.mark.parametrize("ended", OUTCOMES)
+def test_how_an_episode_ended(ended: Outcome) -> None:
+    shown = only(viewer_data(scored(episode(question(0), ended))))["outcome"]
+    assert shown == {"not read": "wrong", "not found": "wrong"}.get(ended, ended)
+
+
+def test_a_right_abstention_is_right() -> None:
+    asked = question(4, kind="unanswerable")
+    row = only(viewer_data(scored(episode(asked, "abstained"))))
+    assert (row["outcome"], row["abstained"], row["gold"]) == ("right", True, [])
+
+
+@pytest.mark.parametrize(
+    ("ended", "facts"),
+    [
+        ("right", (True, True, True)),
+        ("abstained", (True, True, False)),
+        ("not read", (True, False, False)),
+        ("not found", (False, False, False)),
+    ],
+)
+def test_gold_mails_are_found_read_and_cited(
+    ended: Outcome, facts: tuple[bool, bool, bool]
+) -> None:
+    (gold,) = only(viewer_data(scored(episode(question(0), ended))))["gold"]
+    assert (gold["found"], gold["read"], gold["cited"]) == facts
+
+
+def test_of_two_gold_mails_each_has_its_own_facts() -> None:
+    asked = question(2, message_ids=("<gold-2@test.example>", "<unseen@test.example>"))
+    facts = {**episode(asked, "wrong").rubric, "found_gold": False, "read_gold": False}
+    gold = only(viewer_data(scored(episode(asked, "wrong", rubric=facts))))["gold"]
+    assert [each["read"] for each in gold] == [True, False]
+
+
+def test_a_gold_id_of_another_copy_counts_where_the_rubric_says_so() -> None:
+    asked = question(0, message_ids=("<another-copy@test.example>",))
+    facts = {**episode(asked, "right").rubric, "found_gold": True, "read_gold": True}
+    (gold,) = only(viewer_data(scored(episode(asked, "right", rubric=facts))))["gold"]
+    assert gold["found"]
+    assert gold["read"]
+
+
+def test_verdicts_come_in_the_order_of_the_judges() -> None:
+    row = only(viewer_data(scored(episode(question(0), "right", second=False))))
+    assert [each["correct"] for each in row["verdicts"]] == [True, False]
+
+
+def test_what_episodes_share_is_there_once() -> None:
+    once = viewer_data(scored(episode(question(0), "right", model="a")))
+    models = ("a", "b", "c")
+    thrice = viewer_data(scored(*(episode(question(0), "right", model=each) for each in models)))
+    assert len(thrice["episodes"]) == 3
+    for name in ("questions", "heads", "mails", "texts"):
+        assert thrice[name] == once[name]
+
+
+def test_a_mail_that_two_runs_show_differently_stays_two() -> None:
+    long, short = episode(question(0), "right"), episode(question(0), "right", model="short")
+    for message in short.messages:
+        message["content"] = str(message["content"] or "").replace("The lease ends.", "The le")
+    mails = viewer_data(scored(long, short))["mails"]
+    assert [each["body"][:8] for each in mails] == ["The leas", "The le O"]
+    assert len({each["id"] for each in mails}) == 1
+
+
+def test_episodes_of_one_id_are_told_apart() -> None:
+    twice = scored(episode(question(0), "right"), episode(question(0), "wrong"))
+    first, second = (each["id"] for each in viewer_data(twice)["episodes"])
+    assert second == f"{first}-2"
+
+
+def test_hidden_characters_are_spelt_out_everywhere(tmp_path: Path) -> None:
+    hostile = "pay\u202etca\ud800 \x1b[31m\u200b\U000e0041 \u2028 ok\r\nnext"
+    asked = question(0, question=hostile, answer=hostile)
+    made = episode(
+        asked,
+        "wrong",
+        model=hostile,
+        final_answer=hostile,
+        sources=[hostile],
+        error={"kind": hostile, "message": hostile},
+        reward={hostile: 1.0},
+    )
+    file = tmp_path / "trajectories.jsonl"
+    with TrajectoryLog(file) as log:
+        log.append(made)
+    data = viewer_data(scored(*read_trajectories(file)))
+    shown = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    shown.encode("utf-8")
+    assert not set("\u202e\ud800\x1b\u200b\U000e0041\u2028\r") & set(shown)
+    assert data["questions"][0]["question"] == (
+        "pay[U+202E]tca[U+D800] [U+001B][31m[U+200B][U+E0041] [U+2028] ok\nnext"
+    )
+
+
+def test_emoji_and_joined_scripts_stay_as_they_are() -> None:
+    text = "नमस्ते 👩\u200d👩\u200d👧 שלום می\u200cخواهم"
+    data = viewer_data(scored(episode(question(0, question=text), "right")))
+    assert data["questions"][0]["question"] == text
+
+
+def test_a_huge_text_is_cut_with_a_mark() -> None:
+    row = only(viewer_data(scored(episode(question(0), "wrong", final_answer="x" * 1_000_000))))
+    assert len(row["answer"]) < KEPT_CHARS + 100
+    assert row["answer"].endswith("[cut here: 900,000 more characters in trajectories.jsonl]")
+
+
+def test_numbers_that_json_lacks_do_not_break_the_page() -> None:
+    odd = episode(question(0), "right", reward={"correctness": float("nan")}, cost=float("inf"))
+    data = viewer_data(scored(odd))
+    json.dumps(data, allow_nan=False)
+    row = only(data)
+    assert (row["reward"], row["cost"], row["components"]) == (None, None, {"correctness": "nan"})
+
+
+@pytest.mark.parametrize(
+    "arguments", ["not JSON", "[1, 2]", '{"keywords": ', "[" * sys.getrecursionlimit() * 3]
+)
+def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) -> None:
+    wrong = said.message(said.call("search_emails", arguments)).to_chat()
+    told = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
+    data = viewer_data(scored(episode(question(0), "lost", messages=[wrong, told])))
+    (turn,) = only(data)["turns"]
+    assert turn["calls"][0]["arguments"] == arguments
+    assert [data["texts"][each["text"]] for each in results(data)] == ["<html>502</html>"]
+
+
+def test_strange_arguments_of_a_known_tool_are_shown() -> None:
+    odd = said.message(said.call("search_emails", {"keywords": [{"a": 1}, None, 3], "x": {"y": 2}}))
+    data = viewer_data(scored(episode(question(0), "lost", messages=[odd.to_chat()])))
+    (turn,) = only(data)["turns"]
+    assert turn["calls"][0]["arguments"] == {"keywords": ['{"a":1}', "null", "3"], "x": '{"y":2}'}
+
+
+def test_what_is_told_without_a_call_is_a_note_of_its_turn() -> None:
+    messages = [
+        said.message(text="I think it is May.").to_chat(),
+        {"role": "user", "content": '{"error":"no tool was called"}'},
+    ]
+    data = viewer_data(scored(episode(question(0), "lost", messages=messages)))
+    (turn,) = only(data)["turns"]
+    assert turn["calls"] == []
+    assert data["texts"][turn["notes"][0]["error"]] == "no tool was called"
+
+
+def test_a_training_step_and_its_reward_are_kept() -> None:
+    trained = episode(question(0), "right", step=40, reward={"correctness": 1.0, "effort": -0.25})
+    row = only(viewer_data(scored(trained)))
+    assert (row["step"], row["reward"]) == (40, 0.75)
+    assert row["components"] == {"correctness": 1.0, "effort": -0.25}
+
+
+def test_the_parts_of_the_page_fetch_nothing_and_build_no_markup_from_data() -> None:
+    parts = viewer_parts()
+    for text in parts:
+        assert "http" not in text
+        assert "url(" not in text
+    for way in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function("):
+        assert way not in parts.js
+    assert "</script" not in parts.js

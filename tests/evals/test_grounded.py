@@ -1,0 +1,148 @@
+"""Whether mails state what an answer states, by rule."""
+
+import asyncio
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.inbox.mail import Email, Mailbox
+from art_e.question import Question
+from evals.grounded import grounded_in
+from evals.judge import OfflineJudge
+from tests.evals.test_judge import TABLE
+
+ANN, BOB = Mailbox("ann@test.example", "Ann Alm"), Mailbox("bob@test.example", "Bob Berg")
+FRIDAY = dt.datetime(2001, 3, 9, 10, tzinfo=dt.UTC)
+
+
+def mail(body: str, *, subject: str = "News", date: dt.datetime | None = FRIDAY) -> Email:
+    return Email("<1@t>", date, BOB, (ANN,), (), (), subject, body)
+
+
+LEASE = mail("The warehouse lease ends on March 31, 2002. The rent is $12,400 a month.")
+PLANS = mail(
+    "We meet tomorrow at 3 pm, the board does on Friday, and the audit is on the 20th.\n"
+    "Call Dora Dahl at 713-555-0142. The move was put off because the landlord lost the papers.\n"
+    "The launch moved from May 3 to May 10."
+)
+READ = [LEASE, PLANS]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("When does the lease end?", "31 March 2002"),
+        ("When does the lease end?", "It ends on 3/31/2002, a Sunday."),
+        ("When does the lease end?", "In March 2002"),
+        ("What is the rent?", "12.4k a month"),
+        ("When do we meet?", "On March 10 at 3pm"),
+        ("When is the board?", "Friday, March 16"),
+        ("When is the audit?", "March 20, 2001"),
+        ("When was the mail on the lease sent?", "March 9, 2001"),
+        ("Whom do I call?", "Dora Dahl, 713-555-0142"),
+        ("Who wrote about the lease?", "Bob Berg"),
+        ("Who wrote about the lease?", "Robert Berg"),
+        ("Why was the move put off?", "The landlord lost the papers."),
+        ("Why was the move put off?", "Because papers were lost"),
+        # What was taken back stands in a mail too; which of both is right is not asked here.
+        ("When was the launch to be?", "May 3"),
+        ("When is the launch?", "May 10"),
+        ("When does the lease end?", "On Sunday, March 31"),
+        # What the question states needs no support.
+        ("Does the rent of $9,000 hold?", "No, it is $12,400, not $9,000."),
+        # Of two mails, each may state a part.
+        ("When does the lease end, and when is the audit?", "March 31, 2002, and March 20."),
+    ],
+)
+def test_grounded(question: str, answer: str) -> None:
+    found = grounded_in(question, answer, READ)
+    assert found.grounded is True, found
+    assert found.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "words"),
+    [
+        ("When does the lease end?", "March 30, 2002", "the date 'March 30, 2002'"),
+        ("When does the lease end?", "March 31, 2003", "2003"),
+        ("When does the lease end?", "Monday, March 31", "Monday"),
+        ("What is the rent?", "$12,500", "$12,500"),
+        ("When do we meet?", "March 10 at 4 pm", "4 pm"),
+        ("When is the board?", "Thursday, March 15", "March 15"),
+        ("When is the audit?", "March 21", "March 21"),
+        ("Whom do I call?", "Dora Dahl, 713-555-0143", "phone"),
+        ("Whom do I call?", "Emil Ek", "emil ek"),
+        ("Why was the move put off?", "A storm flooded the basement.", "new words"),
+    ],
+)
+def test_not_grounded(question: str, answer: str, words: str) -> None:
+    found = grounded_in(question, answer, READ)
+    assert found.grounded is False
+    assert words in found.reason
+    assert "\n" not in found.reason
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Has the lease ended?", "Yes."),
+        ("How many mails are about the lease?", "3"),
+        ("How often was the launch moved?", "twice, so 2"),
+        ("Does the lease end?", "The lease ends."),
+        ("Is the party on June 7, or is it the audit?", "The party, on June 7."),
+    ],
+)
+def test_nothing_to_look_up(question: str, answer: str) -> None:
+    assert grounded_in(question, answer, READ).grounded is None
+
+
+def test_a_day_is_counted_from_the_mail_that_names_it() -> None:
+    later = mail("We meet tomorrow.", date=FRIDAY + dt.timedelta(30))
+    assert grounded_in("When do we meet?", "April 9", [later]).grounded
+    assert grounded_in("When do we meet?", "March 10", [later]).grounded is False
+    undated = mail("We meet tomorrow.", date=None)
+    assert grounded_in("When do we meet?", "April 9", [undated]).grounded is False
+
+
+def test_a_name_is_known_by_an_address_without_its_accents() -> None:
+    signed = mail("Fine with me. jacqueline.faure@test.example")
+    assert grounded_in("Who approved?", "Jacqueline Fauré", [signed]).grounded
+
+
+@pytest.mark.parametrize("before", [0, 700, 2_790, 2_990, 5_600, 7_900])
+def test_a_long_mail_is_read_as_far_as_the_model_was_shown_it(before: int) -> None:
+    long = mail(f"{'x' * before} The lease ends on March 31, 2002. {'y ' * 5_000}")
+    assert grounded_in("When?", "March 31, 2002", [long]).grounded
+    beyond = mail(f"{'x ' * 4_001} The lease ends on March 31, 2002.")
+    assert grounded_in("When?", "March 31, 2002", [beyond]).grounded is False
+
+
+def test_the_offline_judge_says_both() -> None:
+    asked = Question("q", "When does the lease end?", "ann@test.example", None, "March 31, 2002")
+
+    def judged(answer: str | None, *mails: Email) -> tuple[bool | None, bool | None, str]:
+        verdict = asyncio.run(OfflineJudge().judge(asked, answer, mails))
+        return verdict.correct, verdict.grounded, verdict.reason
+
+    assert judged("3/31/2002", LEASE)[:2] == (True, True)
+    correct, grounded, reason = judged("3/31/2002", PLANS)
+    assert (correct, grounded) == (True, False)
+    assert reason.startswith("states what the gold answer states; no mail read has the date")
+    assert judged("May 3, 2001", *READ)[:2] == (False, True)
+    # No mail, or no answer: nothing was judged.
+    assert judged("3/31/2002")[:2] == (True, None)
+    assert judged("I don't know", LEASE)[:2] == (False, None)
+    assert judged(None, LEASE)[:2] == (False, None)
+
+
+@given(st.sampled_from(TABLE), st.text(max_size=200))
+def test_an_answer_stands_in_a_mail_that_holds_it(
+    row: tuple[str, str, str, bool], around: str
+) -> None:
+    question, _, answer, _ = row
+    assert grounded_in(question, answer, [mail(answer, date=None)]).grounded is not False
+    # Whatever the text, it is read without failing, and twice the same.
+    other = [mail(around)]
+    assert grounded_in(question, answer, other) == grounded_in(question, answer, other)

@@ -1,0 +1,56 @@
+"""From the name of a judge to the judge."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.question import Question
+from evals.judge import OfflineJudge
+from evals.judges import choose_judge, spent_by
+from tests.provider import Provider, says
+
+QUESTION = Question("q", "When?", "ann@test.example", None, "May 3")
+VERDICT = json.dumps({"reason": "same", "verdict": "correct"})
+
+
+def test_offline() -> None:
+    judge = choose_judge("offline")
+    assert judge.name == OfflineJudge.name
+    assert spent_by(judge) is None
+    assert asyncio.run(judge.judge(QUESTION, "5/3")) == OfflineJudge().decide(QUESTION, "5/3")
+
+
+def test_a_model_keeps_its_verdicts_at_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
+    with Provider([says(VERDICT)]) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        for calls in (1, 0):
+            judge = choose_judge("openai/gpt-4.1", max_cost_usd=1.0)
+            assert asyncio.run(judge.judge(QUESTION, "5/3")).correct
+            spent = spent_by(judge)
+            assert spent is not None
+            assert spent.calls == calls
+    assert list((tmp_path / "cache" / "verdicts").rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"), [("local:./out", "art-e serve"), ("nobody/nothing", "unknown model")]
+)
+def test_one_that_cant_judge(name: str, fix: str) -> None:
+    with pytest.raises(UserError, match=fix):
+        choose_judge(name)
+
+
+def test_the_offline_judge_loads_no_client() -> None:
+    code = (
+        "import sys; from evals.judges import choose_judge; choose_judge('offline');"
+        " assert not {'litellm', 'torch', 'openai'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,120 @@
+"""Labels of a run: kept whatever happens, drawn blindly, compared with the verdicts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.runs import Run
+from evals.labels import (
+    chosen_for_labels,
+    labelled_cases,
+    labels_file,
+    read_labels,
+    stored_agreement,
+    write_label,
+)
+from evals.scored import Scored, load_run
+from tests.evals.runs import episodes, write_run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = episodes("strong", {"right": 8, "wrong": 4, "abstained": 4, "failed": 2}, second=True)
+    made += episodes("weak", {"right": 2, "not read": 4, "unjudged": 1, "out of turns": 2})
+    return write_run(tmp_path / "run", made)
+
+
+def ids(scored: list[Scored]) -> list[str]:
+    return [each.trajectory.episode_id for each in scored]
+
+
+def test_labels_are_read_back_and_the_last_one_counts(run: Run) -> None:
+    assert read_labels(run) == {}
+    for name, correct in (("a", True), ("b", False), ("ü", True), ("a", False)):
+        write_label(run, name, correct=correct)
+    labels = read_labels(run)
+    assert {name: label.correct for name, label in labels.items()} == {
+        "a": False,
+        "b": False,
+        "ü": True,
+    }
+    assert labels["b"].labelled_at.endswith("+00:00")
+    assert len(labels_file(run).read_bytes().splitlines()) == 4
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_line_that_a_crash_cut_off_is_no_label(run: Run, cut: int) -> None:
+    write_label(run, "a", correct=True)
+    write_label(run, "b", correct=True)
+    file = labels_file(run)
+    file.write_bytes(file.read_bytes()[:-cut])
+    assert list(read_labels(run)) == ["a"]
+    write_label(run, "c", correct=False)
+    assert list(read_labels(run)) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "line", ["{}", "[]", "no", '{"episode_id": "a", "correct": null, "labelled_at": "x"}']
+)
+def test_a_line_that_is_no_label_is_named(run: Run, line: str) -> None:
+    write_label(run, "a", correct=True)
+    with labels_file(run).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(UserError, match=r"labels\.jsonl, line 2 is no label"):
+        read_labels(run)
+
+
+def test_a_sample_is_of_judged_answers_and_does_not_tell_which(run: Run) -> None:
+    scored = load_run(run)
+    drawn = chosen_for_labels(scored, None, 0)
+    assert all(each.trajectory.final_answer for each in drawn)
+    outcomes = {each.trajectory.rubric["answered"] for each in drawn}
+    assert outcomes == {True}
+    assert {each.trajectory.model for each in drawn} == {"strong", "weak"}
+    # In neither the order of the file nor one that follows it.
+    assert ids(drawn) != [each for each in ids(scored) if each in ids(drawn)]
+    assert ids(drawn) == ids(chosen_for_labels(scored[::-1], None, 0))
+    assert ids(chosen_for_labels(scored, 5, 0)) == ids(drawn)[:5]
+    assert ids(chosen_for_labels(scored, None, 1)) != ids(drawn)
+
+
+def test_each_judge_is_compared_with_the_labels(run: Run) -> None:
+    scored = load_run(run)
+    strong = [
+        each for each in chosen_for_labels(scored, None, 0) if each.trajectory.model == "strong"
+    ]
+    # The person agrees with the first judge, but for one wrong answer.
+    for number, each in enumerate(sorted(strong, key=lambda each: each.correct)):
+        write_label(run, each.trajectory.episode_id, correct=number == 0 or each.correct)
+    labels = read_labels(run)
+    figures = stored_agreement(scored, labels)
+    assert list(figures) == ["offline/1", "second"]
+    rights = sum(each.correct for each in strong)
+    assert figures["offline/1"]["n"] == len(strong)
+    assert figures["offline/1"]["confusion"] == {
+        "right_as_right": rights,
+        "right_as_wrong": 1,
+        "wrong_as_right": 0,
+        "wrong_as_wrong": len(strong) - rights - 1,
+    }
+    # The second judge found everything right.
+    assert figures["second"]["agreement"]["value"] == pytest.approx((rights + 1) / len(strong))
+    cases = labelled_cases(scored, labels)
+    assert [each.category for each in cases] == [
+        each.question.kind for each in scored if each.trajectory.episode_id in labels
+    ]
+
+
+def test_without_labels_there_is_nothing_to_compare(run: Run) -> None:
+    assert stored_agreement(load_run(run), {}) == {}
+    # A label of an episode that the run does not hold says nothing.
+    write_label(run, "elsewhere", correct=True)
+    assert stored_agreement(load_run(run), read_labels(run)) == {}
+
+
+def test_a_line_holds_what_it_needs(run: Run) -> None:
+    write_label(run, "a", correct=True)
+    row = json.loads(labels_file(run).read_text("utf-8"))
+    assert list(row) == ["episode_id", "correct", "labelled_at"]

@@ -1,0 +1,287 @@
+"""A benchmark killed with SIGKILL, and taken up again: nothing is lost, paid or counted twice."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from art_e.cli.main import app
+from art_e.errors import UserError
+from art_e.policies.base import Usage
+from art_e.question import Question
+from art_e.runs import Run, start_run
+from art_e.trajectory import read_trajectories
+from data_pipeline.synthetic.world import WorldConfig, questions
+from evals.resume import Key, find_killed, held, on_disk
+from tests.episodes import answer, read, search
+from tests.evals.runs import episodes, question, write_run
+from tests.provider import Provider, Reply, Request, cut, says
+
+ASKED = [each for each in questions(WorldConfig(size=1000)) if each.answerable][:6]
+MODELS = ("openai/o3", "openai/gpt-4.1")
+USAGE = Usage(10_000, 2_000, 1_000, 400)
+COST = 0.016 + 0.001 + 0.008  # of a call, at the prices of both
+TURNS = 3  # search, read, answer
+REQUESTS = TURNS * len(ASKED) * len(MODELS)
+TIMES = ("latency_p50_s", "latency_p95_s", "latency_parts_s")
+
+
+class Answering:
+    """The provider's rule: three turns a question, and every third answer is wrong.
+
+    When the request of number `kill_at` comes, from 0, the process `victim` is killed.
+    """
+
+    def __init__(self, kill_at: int | None = None) -> None:
+        self.kill_at = kill_at
+        self.victim: int | None = None
+        self.started = threading.Event()
+        self.finished: Counter[Key] = Counter()
+        self.asked: list[Key] = []
+
+    def __call__(self, request: Request) -> Reply:
+        text = request.messages[1]["content"]
+        [(place, question)] = [
+            (place, each) for place, each in enumerate(ASKED) if each.question == text
+        ]
+        turn = sum(each["role"] == "assistant" for each in request.messages)
+        key = Key(f"openai/{request.body['model']}", question.id, 0)
+        self.asked.append(key)
+        if len(self.asked) - 1 == self.kill_at:
+            self.started.wait(30)
+            assert self.victim is not None
+            os.kill(self.victim, signal.SIGKILL)
+            return cut(-1)
+        if turn == 0:
+            return says(None, search("the"), usage=USAGE)
+        if turn == 1:
+            return says(None, read(question.message_ids[0]), usage=USAGE)
+        self.finished[key] += 1
+        said = "Purple elephants." if place % 3 == 2 else question.answer
+        return says(None, answer(said, *question.message_ids), usage=USAGE)
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("golden") / "questions.jsonl"
+    path.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ASKED), "utf-8")
+    return path
+
+
+class Benchmark:
+    """`art-e eval run` of both models on the questions, into the folder `out`."""
+
+    def __init__(self, provider: Provider, golden: Path, db: Path, folder: Path) -> None:
+        self.out = folder / "run"
+        self._environment = {
+            "ART_E_HOME": str(folder / "home"),
+            "OPENAI_API_KEY": "sk-test-0123456789abcdef",
+            "OPENAI_BASE_URL": provider.base_url,
+        }
+        models = [argument for model in MODELS for argument in ("-m", model)]
+        self._arguments = [
+            "eval", "run", *models, "--questions", str(golden), "--db", str(db), "--json",
+        ]  # fmt: skip
+
+    def start(self, *more: str) -> "subprocess.Popen[str]":
+        """As a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "art_e", *self._arguments, "--out", str(self.out), *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self._environment},
+        )
+
+    def invoke(self, *more: str, out: bool = True) -> Result:
+        """In this process."""
+        where = ["--out", str(self.out)] if out else []
+        return CliRunner(env=self._environment).invoke(app, [*self._arguments, *where, *more])
+
+    def done(self, *more: str, out: bool = True) -> dict[str, Any]:
+        result = self.invoke(*more, out=out)
+        assert result.exit_code == 0, result.output
+        shown: dict[str, Any] = json.loads(result.stdout)
+        return shown
+
+
+def untimed(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The metrics without times and the run's place."""
+    models = {
+        model: {name: each for name, each in figures.items() if name not in TIMES}
+        for model, figures in metrics["models"].items()
+    }
+    return {**{name: each for name, each in metrics.items() if name != "run"}, "models": models}
+
+
+@pytest.fixture(scope="module")
+def unkilled(
+    golden: Path, world_db: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """The metrics of a run that nobody killed."""
+    with Provider(Answering()) as provider:
+        benchmark = Benchmark(provider, golden, world_db, tmp_path_factory.mktemp("unkilled"))
+        return untimed(benchmark.done())
+
+
+def lines(benchmark: Benchmark) -> list[Key]:
+    path = benchmark.out / "trajectories.jsonl"
+    if not path.exists():
+        return []
+    return [Key(each.model, each.question_id, each.repeat) for each in read_trajectories(path)]
+
+
+# Before the first answer; between two questions; in a question of the second model; before the
+# very last answer; and with several questions under way.
+@pytest.mark.parametrize(
+    ("kill_at", "at_once"),
+    [(0, 1), (9, 1), (TURNS * len(ASKED) + 1, 1), (REQUESTS - 1, 1), (14, 3)],
+)
+def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
+    golden: Path,
+    world_db: Path,
+    tmp_path: Path,
+    unkilled: dict[str, Any],
+    kill_at: int,
+    at_once: int,
+) -> None:
+    rule = Answering(kill_at)
+    options = ("--concurrency", str(at_once))
+    with Provider(rule) as provider:
+        benchmark = Benchmark(provider, golden, world_db, tmp_path)
+        process = benchmark.start(*options)
+        rule.victim = process.pid
+        rule.started.set()
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, stderr
+        survived = lines(benchmark)
+        assert not (benchmark.out / "COMPLETE").exists()
+        asked_before = len(rule.asked)
+        assert asked_before >= kill_at + 1
+        resumed = benchmark.done("--resume", *options)
+    wanted = json.loads(json.dumps(unkilled))
+    for figures in wanted["models"].values():
+        figures["concurrency"] = at_once
+    assert untimed(resumed) == wanted
+    # A question whose line was on disk is not asked again, and is counted once.
+    assert not set(survived) & set(rule.asked[asked_before:])
+    everything = {Key(model, each.id, 0) for model in MODELS for each in ASKED}
+    assert Counter(lines(benchmark)) == Counter(everything)
+    assert (benchmark.out / "COMPLETE").exists()
+    if at_once == 1:
+        assert len(survived) == kill_at // TURNS
+        # No question was paid for to its end twice.
+        assert rule.finished == Counter(everything)
+    else:
+        assert set(rule.finished) == everything
+        assert sum(rule.finished.values()) <= len(everything) + at_once
+
+
+def test_the_newest_killed_run_of_the_same_options_is_taken_up(
+    golden: Path, world_db: Path, tmp_path: Path
+) -> None:
+    rule = Answering()
+    with Provider(rule) as provider:
+        benchmark = Benchmark(provider, golden, world_db, tmp_path)
+        whole = Run(Path(benchmark.done(out=False)["run"]))
+        killed = tmp_path / "home" / "runs" / "20990101-000000-eval"
+        shutil.copytree(whole.folder, killed)
+        (killed / "COMPLETE").unlink()
+        kept = killed / "trajectories.jsonl"
+        kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[:-1]))
+        asked_before = len(rule.asked)
+        assert benchmark.done("--resume", out=False)["run"] == str(killed)
+        assert len(rule.asked) == asked_before + TURNS
+        # Now there is none; a new one is begun.
+        anew = benchmark.invoke("--resume", "--limit", "1", out=False)
+        assert "nothing to resume" in anew.stderr
+        assert json.loads(anew.stdout)["questions"]["n"] == 1
+        # One that has ended may be named: nothing is left to be asked.
+        asked_before = len(rule.asked)
+        benchmark.out = killed
+        again = benchmark.invoke("--resume")
+        assert len(rule.asked) == asked_before
+        assert "12 episodes there already" in again.stderr
+        assert "estimate" not in again.stderr
+
+
+def test_what_was_spent_before_the_kill_counts(
+    golden: Path, world_db: Path, tmp_path: Path
+) -> None:
+    # All questions of a model would cost just as much, but it is not passed on a hope:
+    limit = len(ASKED) * TURNS * COST
+    # a call is not made where its longest answer could pass it.
+    most = 0.16
+    rule = Answering(kill_at=3 * TURNS + 1)
+    with Provider(rule) as provider:
+        benchmark = Benchmark(provider, golden, world_db, tmp_path)
+        process = benchmark.start("--max-cost", str(limit))
+        rule.victim = process.pid
+        rule.started.set()
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, stderr
+        assert len(lines(benchmark)) == 3
+        resumed = benchmark.done("--resume", "--max-cost", str(limit))
+    for figures in resumed["models"].values():
+        # With a limit that began anew, the first model could have asked everything.
+        assert limit - most - COST <= figures["cost_usd"] <= limit
+        assert figures["errors_by_kind"]["budget"] >= 1
+
+
+def test_other_options_are_refused_by_name(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "old", episodes("m", {"right": 1}), complete=False, limit=5)
+    config = {"limit": 6, "max_turns": 10, "models": ["m"], "split": None}
+    with pytest.raises(UserError) as refused:
+        find_killed(config, tmp_path / "runs", run.folder)
+    assert 'limit 5, not 6; split "test", not none' in str(refused.value)
+    assert "models" not in str(refused.value)
+    same = {**config, "limit": 5, "split": "test"}
+    assert find_killed(same, tmp_path / "runs", run.folder) == run
+    # Without --out one of other options is passed over, and so is one that has ended.
+    assert find_killed(config, tmp_path / "runs", None) is None
+    assert find_killed(same, tmp_path / "runs", None) == run
+    run.finish()
+    assert find_killed(same, tmp_path / "runs", None) is None
+    assert find_killed(same, tmp_path / "runs", tmp_path / "new") is None
+
+
+def test_a_run_that_is_under_way_is_left_alone(tmp_path: Path) -> None:
+    run = start_run("eval", {"limit": 5}, tmp_path)
+    holding = (
+        "import sys; from pathlib import Path; from art_e.runs import Run;"
+        "from evals.resume import held\n"
+        "with held(Run(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", holding, str(run.folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert find_killed({"limit": 5}, tmp_path, None) is None
+        with pytest.raises(UserError, match="under way in another process"), held(run):
+            pass
+        other.kill()
+        other.wait()
+        # Killed, it holds nothing.
+        assert find_killed({"limit": 5}, tmp_path, None) == run
+        with held(run):
+            pass
+
+
+def test_a_line_that_is_there_twice_is_one_episode(tmp_path: Path) -> None:
+    asked: list[Question] = [question(0), question(1)]
+    written = episodes("m", {"right": 2}, questions=asked)
+    run = write_run(tmp_path / "run", [*written, written[0]], complete=False)
+    found = on_disk(run, asked)
+    assert list(found) == [Key("m", "q0", 0), Key("m", "q1", 0)]
+    assert [each.question for each in found.values()] == asked
