@@ -18,6 +18,7 @@ from art_e.errors import UserError
 from art_e.trajectory import TrajectoryLog
 
 _COMPLETE = "COMPLETE"
+_CONFIG = "config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved configuration, with versions and commit."""
-        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
+        config: dict[str, Any] = json.loads((self.folder / _CONFIG).read_text("utf-8"))
         return config
 
     def log(self) -> TrajectoryLog:
@@ -54,7 +55,7 @@ class Run:
     def write_json(self, name: str, value: Any) -> None:
         """Write `value` to the file `name` of the folder, whole or not at all."""
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        partial = self.folder / f".{name}.partial"
+        partial = self.folder / _partial(name)
         partial.write_text(text, encoding="utf-8")
         partial.replace(self.folder / name)
 
@@ -66,10 +67,11 @@ class Run:
 def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
     """Make a run's folder: `out`, or `parent/<time>-<name>`.
 
-    Raises `UserError` where `out` is there already and not empty.
+    Raises `UserError` where `out` is there already and not empty. The configuration that a
+    kill left half written does not count: no run has begun there.
     """
     if out is not None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.exists() and (not out.is_dir() or any(map(_is_kept, out.iterdir()))):
             raise UserError(f"{out} is there already; name a new folder with --out")
         folder = out
         try:
@@ -79,22 +81,31 @@ def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None 
     else:
         folder = _new_folder(parent, name)
     run = Run(folder)
-    run.write_json("config.json", {**config, "name": name, **_surroundings()})
+    run.write_json(_CONFIG, {**config, "name": name, **_surroundings()})
     return run
 
 
 def list_runs(parent: Path) -> list[Run]:
     """The runs of a folder, the newest first."""
-    folders = [each.parent for each in parent.glob("*/config.json")]
+    folders = [each.parent for each in parent.glob(f"*/{_CONFIG}")]
     return [Run(folder) for folder in sorted(folders, key=lambda each: each.name, reverse=True)]
 
 
 def find_run(name: str, parent: Path) -> Run:
     """The run of that name, or path. Raises `UserError` where there is none."""
     for folder in (parent / name, Path(name)):
-        if (folder / "config.json").is_file():
+        if (folder / _CONFIG).is_file():
             return Run(folder)
     raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
+
+
+def _partial(name: str) -> str:
+    """What a file of that name is called until it is whole."""
+    return f".{name}.partial"
+
+
+def _is_kept(path: Path) -> bool:
+    return path.name != _partial(_CONFIG) or not path.is_file()
 
 
 def _new_folder(parent: Path, name: str) -> Path:

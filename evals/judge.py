@@ -87,7 +87,7 @@ class Judge(Protocol):
 
     @property
     def name(self) -> str:
-        """Name and version ("offline/1"), recorded in each verdict."""
+        """Name and version ("offline/2"), recorded in each verdict."""
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
@@ -145,7 +145,7 @@ _VAGUE = re.compile(
 class OfflineJudge:
     """The judge without a model; deterministic. Its rules stand at the top of this module."""
 
-    name = "offline/1"
+    name = "offline/2"
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()

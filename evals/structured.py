@@ -5,7 +5,6 @@ prices, limit and cache of responses; unlike it there is no conversation and no 
 Knows nothing of judging. How many calls go on at once is up to the caller.
 """
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -15,23 +14,17 @@ from pydantic import BaseModel, ValidationError
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, observation_json
 from art_e.policies.base import Usage
-from art_e.policies.budget import Budget
+from art_e.policies.calls import Calls
 from art_e.policies.capabilities import capabilities_of
 from art_e.policies.choose import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
-from art_e.policies.failures import failure_of
 from art_e.policies.host import receiving_host
-from art_e.policies.litellm_module import close_clients_with_loop, load_litellm
-from art_e.policies.prices import price_of
+from art_e.policies.litellm_module import load_litellm
 from art_e.policies.responses import Response, Responses, request_key
 from art_e.policies.retries import Retries, make
-from art_e.policies.wire import usage_of
 from art_e.text import encodable
 
 TIMEOUT_S = 120.0
-# The true number of a prompt's tokens is taken to be at most so many times what is counted
-# here with a tokenizer that need not be the model's own, and so many for its frame and schema.
-_COUNT_MARGIN = 1.5
-_COUNT_FRAME = 600
+_FRAME_TOKENS = 600  # of a prompt, besides its messages: its schema
 _SHOWN_CHARS = 80
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -78,18 +71,24 @@ class StructuredModel:
             raise UserError(f"{model} can't be held to a form of reply; name another judge")
         # A reply is short, but a model that thinks does so in the same room.
         self._most = MAX_REASONING_TOKENS if self._takes.reasons else MAX_OUTPUT_TOKENS
-        self._limited = max_cost_usd is not None
-        self._price = price_of(model)
-        self._budget = Budget(max_cost_usd, self._price, model)
+        self._calls = Calls(
+            model,
+            max_cost_usd,
+            max_output_tokens=self._most,
+            frame_tokens=_FRAME_TOKENS,
+            timeout_s=TIMEOUT_S,
+        )
         self._responses = None if cache is None else Responses(cache)
-        self._calls = 0
+        self._answered = 0
         self._usage = Usage()
 
     @property
     def spent(self) -> Spent:
         """What its calls have cost so far."""
-        known = self._price is not None or self._calls == 0
-        return Spent(self._calls, self._usage, self._budget.spent if known else None)
+        cost = self._calls.spent_usd
+        if cost is None and self._answered == 0:
+            cost = 0.0
+        return Spent(self._answered, self._usage, cost)
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
@@ -124,40 +123,10 @@ class StructuredModel:
 
     async def _call(self, request: Mapping[str, Any], form: type[BaseModel]) -> Response:
         """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
-        litellm = load_litellm()
-        await close_clients_with_loop()
-        reserved = self._budget.reserve(*self._most_tokens(request))
-        # Until it is known, also for a call that is cancelled: the provider may bill it.
-        cost: float | None = None
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                answer = await litellm.acompletion(
-                    **request,
-                    response_format=form,
-                    timeout=TIMEOUT_S,
-                    num_retries=0,
-                    max_retries=0,
-                )
-            text = answer.choices[0].message.content
-            usage = usage_of(answer)
-            if usage is not None and self._price is not None:
-                cost = self._price.cost(usage)
-        except Exception as error:  # noqa: BLE001 - litellm raises anything over a bad body
-            failure = failure_of(error, self.model)
-            cost = None if failure.may_be_billed else 0.0
-            raise failure from None
-        finally:
-            self._budget.settle(reserved, cost)
-        self._calls += 1
-        self._usage += usage or Usage()
-        return Response(AssistantMessage(text), usage)
-
-    def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
-        """An upper bound of the tokens of a call, prompt and completion."""
-        if not self._limited:
-            return 0, 0
-        counted = load_litellm().token_counter(model=self.model, messages=request["messages"])
-        return int(counted * _COUNT_MARGIN) + _COUNT_FRAME, self._most
+        called = await self._calls.make({**request, "response_format": form})
+        self._answered += 1
+        self._usage += called.usage or Usage()
+        return Response(AssistantMessage(called.message.content), called.usage)
 
 
 def _parsed(text: str | None, form: type[Form]) -> Form:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from art_e.question import Split
-    from evals.judge import Judge
     from evals.scored import Scored
 
 app = typer.Typer(
@@ -125,7 +124,11 @@ def run(
             "limit": limit,
             "repeat": repeat,
             "judges": [each.name for each in deciding],
-            "prompt": {"name": chosen_prompt.name, "hash": chosen_prompt.hash},
+            "prompt": {
+                "name": chosen_prompt.name,
+                "hash": chosen_prompt.hash,
+                **({} if prompt is None else {"path": str(prompt)}),
+            },
             "max_turns": max_turns,
             "concurrency": at_once,
             "reasoning_effort": effort,
@@ -181,7 +184,7 @@ def run(
                 on_scored=show,
             )
     for each in deciding:
-        _note_cost(each)
+        eval_judge.note_cost(each)
     if json_output:
         print_json({**metrics, "run": str(started.folder)})
     else:
@@ -219,16 +222,6 @@ def _notice(judge: str) -> str | None:
     from art_e.policies.host import receiving_host
 
     return f"answers and the mails they rest on go to {receiving_host(judge)} (judge {judge})"
-
-
-def _note_cost(judge: "Judge") -> None:
-    from art_e.cli.output import note, plural
-    from evals.judges import spent_by
-
-    spent = spent_by(judge)
-    if spent is not None:
-        cost = "cost unknown" if spent.cost_usd is None else f"${spent.cost_usd:.4f}"
-        note(f"{judge.name}: {plural(spent.calls, 'call')}, {cost}")
 
 
 eval_compare.register(app)

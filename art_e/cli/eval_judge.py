@@ -144,7 +144,7 @@ def _asked(
             measured[each.name] = asyncio.run(
                 rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
             )
-        _note_cost(each)
+        note_cost(each)
     return measured
 
 
@@ -156,7 +156,8 @@ def _receiver(name: str) -> str | None:
     return receiving_host(name)
 
 
-def _note_cost(judge: "Judge") -> None:
+def note_cost(judge: "Judge") -> None:
+    """Say on stderr what a judge's calls have cost; nothing of one that makes none."""
     from art_e.cli.output import note, plural
     from evals.judges import spent_by
 

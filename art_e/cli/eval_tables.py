@@ -3,6 +3,7 @@
 Knows nothing of how they came about.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,8 @@ def _print_model(model: str, figures: dict[str, Any], judges: list[str]) -> None
     for number, heading in enumerate(("kind", *_HEADINGS)):
         table.add_column(heading, justify="right" if number else "left")
     for label, shares in [
-        *figures["by_kind"].items(),
-        *figures["by_difficulty"].items(),
+        *_labelled(figures["by_kind"]),
+        *_labelled(figures["by_difficulty"]),
         ("all", figures),
     ]:
         cells = (percent(shares[name]) for name in _SHARES)
@@ -52,6 +53,11 @@ def _print_model(model: str, figures: dict[str, Any], judges: list[str]) -> None
     console().print(table)
     for line in _lines(figures):
         console().print(text(one_line(line)), soft_wrap=True)
+
+
+def _labelled(groups: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """The groups with their figures; none where no question has a label to tell them by."""
+    return groups.items() if groups.keys() - {"unlabelled"} else ()
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:

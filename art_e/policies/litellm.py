@@ -6,29 +6,23 @@ policy serves many of them at once, and several event loops one after another.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.policies.base import PolicyStep, Usage
-from art_e.policies.budget import Budget
+from art_e.policies.calls import Calls
 from art_e.policies.capabilities import Capabilities, capabilities_of
 from art_e.policies.choose import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS, ModelOptions
-from art_e.policies.failures import failure_of
 from art_e.policies.host import receiving_host
-from art_e.policies.litellm_module import close_clients_with_loop, load_litellm, warm_up
-from art_e.policies.prices import price_of
+from art_e.policies.litellm_module import warm_up
 from art_e.policies.responses import Response, Responses, request_key
 from art_e.policies.retries import Retries, make
 from art_e.policies.text_calls import as_text, parse_text, prompt_hash
-from art_e.policies.wire import received, sendable, usage_of
+from art_e.policies.wire import received, sendable
 
-# A prompt is counted before the call with a tokenizer that need not be the model's own. The
-# true count is taken to be at most so many times that, and so many tokens for its frame.
-_COUNT_MARGIN = 1.5
-_COUNT_FRAME = 200
+_FRAME_TOKENS = 200  # of a prompt, besides its messages and tools
 
 
 class _Answer(NamedTuple):
@@ -58,8 +52,13 @@ class LitellmPolicy:
             **_parameters(model, options, self._takes, self._as_text),
             self._takes.max_tokens: self._max_output_tokens,
         }
-        self._price = price_of(model)
-        self._budget = Budget(options.max_cost_usd, self._price, model)
+        self._calls = Calls(
+            model,
+            options.max_cost_usd,
+            max_output_tokens=self._max_output_tokens,
+            frame_tokens=_FRAME_TOKENS,
+            timeout_s=options.timeout_s,
+        )
         self._responses = None if options.cache is None else Responses(options.cache)
         self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
 
@@ -107,30 +106,9 @@ class LitellmPolicy:
 
     async def _ask(self, request: Mapping[str, Any], messages: list[ChatMessage]) -> _Answer:
         """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
-        litellm = load_litellm()
         warm_up()
-        await close_clients_with_loop()
         async with self._place():
-            reserved = self._budget.reserve(*self._most_tokens(request))
-            # Until it is known, also for a call that is cancelled: the provider may bill it.
-            cost: float | None = None
-            try:
-                started = time.perf_counter()
-                async with asyncio.timeout(self._options.timeout_s):
-                    answer = await litellm.acompletion(
-                        **request, timeout=self._options.timeout_s, num_retries=0, max_retries=0
-                    )
-                seconds = time.perf_counter() - started
-                said = answer.choices[0].message
-                usage = usage_of(answer)
-                if usage is not None and self._price is not None:
-                    cost = self._price.cost(usage)
-            except Exception as error:  # noqa: BLE001 - litellm raises anything over a bad body
-                failure = failure_of(error, self.model)
-                cost = None if failure.may_be_billed else 0.0
-                raise failure from None
-            finally:
-                self._budget.settle(reserved, cost)
+            said, usage, cost, seconds = await self._calls.make(request)
         if self._as_text:
             turn = sum(each["role"] == "assistant" for each in messages)
             message = parse_text(said.content or "", turn)
@@ -146,15 +124,6 @@ class LitellmPolicy:
                 self._places.pop(ended, None)
             self._places[loop] = asyncio.Semaphore(self._options.concurrency)
         return self._places[loop]
-
-    def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
-        """An upper bound of the tokens of a call, prompt and completion."""
-        if self._options.max_cost_usd is None:
-            return 0, 0
-        counted = load_litellm().token_counter(
-            model=self.model, messages=request["messages"], tools=request.get("tools")
-        )
-        return int(counted * _COUNT_MARGIN) + _COUNT_FRAME, self._max_output_tokens
 
 
 def _writes_calls_as_text(model: str, options: ModelOptions, takes: Capabilities) -> bool:

@@ -78,14 +78,17 @@ def _page(measured: Sequence[Measured], figures: Sequence[dict[str, Any]]) -> st
     environment.filters["thousands"] = lambda count: f"{count:,}"
     return environment.get_template("page.html.j2").render(
         title=_title(measured),
-        made_at=dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        made_at=_minute(dt.datetime.now(dt.UTC)),
         version=__version__,
         policy=content_security_policy(scripts),
         styles=[Markup(_file("page.css")), Markup(viewer.css)],
         scripts=[Markup(each) for each in scripts],
         runs=[_run_facts(each) for each in measured],
         headline=tables.headline(entries),
+        sources=tables.details(entries, tables.SOURCES),
+        tokens_and_time=tables.details(entries, tables.TOKENS_AND_TIME),
         judged=tables.judged(entries),
+        labelled=tables.labelled(measured),
         funnel=tables.funnel(entries),
         kinds=tables.by_label(entries, "by_kind", "Kind"),
         difficulties=tables.by_label(entries, "by_difficulty", "Difficulty"),
@@ -125,7 +128,7 @@ def _run_facts(measured: Measured) -> dict[str, Any]:
         "facts": {
             "Models": ", ".join(each.model for each in measured.entries),
             "Prompt": ", ".join(_prompts(measured)),
-            "Started": config.get("started_at", NONE),
+            "Started": _started(config),
             "Questions": f"{len(questions):,} of {config.get('questions', 'the run')}"
             + (f", split {config['split']}" if config.get("split") else ""),
             "Episodes": f"{len(measured.scored):,}",
@@ -134,6 +137,19 @@ def _run_facts(measured: Measured) -> dict[str, Any]:
             "Commit": (config.get("commit") or NONE)[:12],
         },
     }
+
+
+def _started(config: dict[str, Any]) -> str:
+    """When the run began, to the minute in UTC; as the run tells it where that is no time."""
+    told = str(config.get("started_at", NONE))
+    try:
+        return _minute(dt.datetime.fromisoformat(told).astimezone(dt.UTC))
+    except (ValueError, OverflowError):
+        return told
+
+
+def _minute(moment: dt.datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _prompts(measured: Measured) -> list[str]:

@@ -37,6 +37,11 @@ def number(estimate: Estimate) -> Cell:
     return _cell(estimate, lambda value: f"{value:.2f}", lambda value: f"{value:.2f}")
 
 
+def tokens(estimate: Estimate) -> Cell:
+    """A mean of tokens, in whole ones, such as 2,480."""
+    return _cell(estimate, lambda value: f"{value:,.0f}", lambda value: f"{value:,.0f}")
+
+
 def usd(estimate: Estimate) -> Cell:
     """US dollars; below a cent with the digits that count."""
     return _cell(estimate, lambda value: f"{'-' if value < 0 else ''}${_money(abs(value))}", _money)

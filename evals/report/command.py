@@ -16,7 +16,6 @@ _OPTIONS = {
     "tool_calls": "--tool-calls",
     "db": "--db",
 }
-_NO_FILE = "default"  # the name of the prompt that comes with the package
 
 
 def command(config: dict[str, Any]) -> str | None:
@@ -31,9 +30,8 @@ def command(config: dict[str, Any]) -> str | None:
     for name, option in _OPTIONS.items():
         if config.get(name) is not None:
             words += [option, str(config[name])]
-    prompt = (config.get("prompt") or {}).get("name", _NO_FILE)
-    if prompt != _NO_FILE:
-        words += ["--prompt", prompt]
+    if path := (config.get("prompt") or {}).get("path"):  # else the package's own
+        words += ["--prompt", path]
     at_once = set((config.get("concurrency") or {}).values())
     if len(at_once) == 1:  # else each model had its own default
         words += ["--concurrency", str(at_once.pop())]

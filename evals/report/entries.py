@@ -11,6 +11,7 @@ from typing import Any
 
 from art_e.runs import Run
 from evals.intervals import Estimate
+from evals.labels import read_labels, stored_agreement
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored, load_run
 from evals.suspicion import step_of, steps_of
@@ -41,12 +42,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A run, its episodes and the models that it measured."""
+    """A run, its episodes and the models that it measured.
+
+    `by_labels` has for each judge how far it agrees with what a person said of the run's
+    answers (`evals.agreement.agreement`); it is empty where nobody did.
+    """
 
     run: Run
     scored: list[Scored]
     entries: list[Entry]
     judges: list[str]
+    by_labels: dict[str, Any]
 
     @property
     def timed(self) -> bool:
@@ -65,7 +71,8 @@ def measure(runs: Sequence[Run]) -> list[Measured]:
     labelled = [(run, group, label) for (run, group), label in zip(groups, labels, strict=True)]
     measured = []
     for run, scored in loaded:
-        found = Measured(run, scored, [], _judges(scored))
+        by_labels = stored_agreement(scored, read_labels(run))
+        found = Measured(run, scored, [], _judges(scored), by_labels)
         found.entries.extend(
             _entry(run, label, group, found.judges, timed=found.timed)
             for one, group, label in labelled

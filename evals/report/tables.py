@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from evals.funnel import STEPS
-from evals.report.cells import NONE, Cell, number, percent, seconds, usd
-from evals.report.entries import Entry
+from evals.intervals import Estimate
+from evals.report.cells import NONE, Cell, number, percent, seconds, tokens, usd
+from evals.report.entries import Entry, Measured
 from evals.report.published import PUBLISHED, accuracy
 
 FUNNEL_WORDS = {
@@ -44,7 +45,7 @@ class Table(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A figure of the headline: its heading, and how a model's is written.
+    """A figure of the models: its heading, and how a model's is written.
 
     A `rare` one is left out where it is nothing for all models.
     """
@@ -69,15 +70,31 @@ HEADLINE = (
     Column("Judges agree", lambda figures: _agreement(figures["agreement"]), rare=True),
 )
 
+# Two tables, for one would be too wide to be read without scrolling.
+SOURCES = (
+    Column("Grounded", lambda figures: percent(figures["grounded"])),
+    Column("Found gold", lambda figures: percent(figures["found_gold"])),
+    Column("Read gold", lambda figures: percent(figures["read_gold"])),
+    Column("Sources right", lambda figures: percent(figures["sources_correct"])),
+    Column("Always right", lambda figures: _if_any(figures["always_right"]), rare=True),
+    Column("Unjudged", lambda figures: Cell(f"{figures['unjudged']:,}", n=figures["n"])),
+    Column("Retries", lambda figures: Cell(f"{figures['retries']:,}", n=figures["n"])),
+)
+TOKENS_AND_TIME = (
+    Column("Prompt tokens", lambda figures: tokens(figures["tokens"]["prompt_tokens"])),
+    Column("Cached tokens", lambda figures: tokens(figures["tokens"]["cached_prompt_tokens"])),
+    Column("Completion tokens", lambda figures: tokens(figures["tokens"]["completion_tokens"])),
+    Column("Reasoning tokens", lambda figures: tokens(figures["tokens"]["reasoning_tokens"])),
+    Column("Time in model", lambda figures: seconds(figures["latency_parts_s"]["model"])),
+    Column("Time in tools", lambda figures: seconds(figures["latency_parts_s"]["tools"])),
+    Column("Other time", lambda figures: seconds(figures["latency_parts_s"]["rest"])),
+)
+
 
 def headline(entries: Sequence[Entry]) -> Table:
     """The models with their figures, and the published rows below, marked as such."""
-    columns = [
-        column
-        for column in HEADLINE
-        if not column.rare or any(_tells(column.of(each.figures)) for each in entries)
-    ]
-    rows = [Row(each.label, [column.of(each.figures) for column in columns]) for each in entries]
+    columns = _told(HEADLINE, entries)
+    rows = _rows(columns, entries)
     for each in PUBLISHED:
         known = {
             "Accuracy": percent(accuracy(each)),
@@ -87,6 +104,13 @@ def headline(entries: Sequence[Entry]) -> Table:
         cells = [known.get(column.heading, Cell(NONE)) for column in columns]
         rows.append(Row(each.model, cells, published=True))
     return Table(["Model", *(column.heading for column in columns)], rows)
+
+
+def details(entries: Sequence[Entry], of: Sequence[Column]) -> Table:
+    """What is behind the headline; `of` is `SOURCES` or `TOKENS_AND_TIME`."""
+    columns = _told(of, entries)
+    headings = ["Model", *(column.heading for column in columns)]
+    return Table(headings, _rows(columns, entries))
 
 
 def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:
@@ -135,6 +159,20 @@ def judged(entries: Sequence[Entry]) -> Table | None:
     return Table(headings, rows)
 
 
+def labelled(measured: Sequence[Measured]) -> Table | None:
+    """How far each judge agrees with a person's labels, by run; None where no run has any."""
+    having = [each for each in measured if each.by_labels]
+    if not having:
+        return None
+    rows = []
+    for each in having:
+        if len(measured) > 1:
+            rows.append(Row(each.run.id, [], heading=True))
+        for judge, told in each.by_labels.items():
+            rows.append(Row(judge, [percent(told["agreement"]), number(told["kappa"])]))
+    return Table(["Judge", "Agrees with the labels", "Cohen's kappa"], rows)
+
+
 def methods(figures: Iterable[dict[str, Any]]) -> list[str]:
     """How the intervals of these figures were worked out, each way once."""
     found = {
@@ -146,12 +184,29 @@ def methods(figures: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(found)
 
 
+def _told(columns: Sequence[Column], entries: Sequence[Entry]) -> list[Column]:
+    """The columns without the rare ones that say nothing of any model."""
+    return [
+        column
+        for column in columns
+        if not column.rare or any(_tells(column.of(each.figures)) for each in entries)
+    ]
+
+
+def _rows(columns: Sequence[Column], entries: Sequence[Entry]) -> list[Row]:
+    return [Row(each.label, [column.of(each.figures) for column in columns]) for each in entries]
+
+
 def _as_told(before: str, value: float | None, after: str) -> Cell:
     return Cell(NONE) if value is None else Cell(f"{before}{value:,}{after}")
 
 
 def _agreement(agreement: dict[str, Any] | None) -> Cell:
-    return Cell(NONE) if agreement is None else percent(agreement["share"])
+    return _if_any(None if agreement is None else agreement["share"])
+
+
+def _if_any(share: Estimate | None) -> Cell:
+    return Cell(NONE) if share is None else percent(share)
 
 
 def _tells(cell: Cell) -> bool:

@@ -17,6 +17,10 @@ from tests.episodes import trajectory
 CONFIG = {"model": "offline", "max_turns": 10, "questions": "Zürich.jsonl"}
 
 
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_run_is_named_for_its_time_and_kind(tmp_path: Path) -> None:
     run = start_run("ask", CONFIG, tmp_path / "new" / "runs")
     assert re.fullmatch(r"20\d{6}-\d{6}-ask", run.id)
@@ -55,6 +59,32 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     assert find_run("run", tmp_path).config["model"] == "offline"
     assert (tmp_path / "file").read_text() == "x"
+
+
+def test_a_folder_that_a_kill_left_before_the_run_began_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            start_run("eval", {**CONFIG, "note": "x" * 10_000}, tmp_path, out)
+    assert [each.name for each in out.iterdir()] == [".config.json.partial"]
+    assert start_run("eval", CONFIG, tmp_path, out).config["model"] == "offline"
+    assert [each.name for each in out.iterdir()] == ["config.json"]
+
+
+@pytest.mark.parametrize("other", [".metrics.json.partial", "notes.txt", ".config.json.partial/"])
+def test_a_half_written_configuration_excuses_nothing_else(tmp_path: Path, other: str) -> None:
+    if other.endswith("/"):
+        (tmp_path / other).mkdir()
+    else:
+        (tmp_path / ".config.json.partial").write_text("{")
+        (tmp_path / other).write_text("kept")
+    with pytest.raises(UserError, match="--out"):
+        start_run("eval", CONFIG, tmp_path, tmp_path)
+    assert (tmp_path / other).exists()
+    assert not (tmp_path / "config.json").exists()
 
 
 def test_the_configuration_has_what_a_rerun_needs(tmp_path: Path) -> None:

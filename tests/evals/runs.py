@@ -141,7 +141,7 @@ def episode(
         "question": asked.to_row(),
     }
     if judged or outcome == "unjudged":
-        made["verdict"] = _verdict(correct if judged else None, "offline/1")
+        made["verdict"] = _verdict(correct if judged else None, "offline/2")
     if second is not None and made.get("verdict"):
         made["other_verdicts"] = [_verdict(second, "second")]
     if reward is not None:
@@ -190,7 +190,7 @@ def write_run(
         "models": models,
         "questions": "world.questions.jsonl",
         "split": "test",
-        "judges": ["offline/1"],
+        "judges": ["offline/2"],
         "prompt": {"name": "default", "hash": "0123456789abcdef"},
         "concurrency": dict.fromkeys(models, 1),
         "max_turns": MAX_TURNS,

@@ -277,7 +277,7 @@ def test_every_figure_is_the_truth(told: Told, world: InboxFile, model: str) -> 
         "grounded", "by_judge", "errors_by_kind", "latency_p50_s", "latency_p95_s",
         "latency_parts_s",
     }  # fmt: skip
-    assert figures["by_judge"]["offline/1"] == {
+    assert figures["by_judge"]["offline/2"] == {
         name: figures[name] for name in ("accuracy", "unanswerable_accuracy", "hallucination")
     }
     failed = wanted["errors"]

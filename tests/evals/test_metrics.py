@@ -13,7 +13,7 @@ from evals.metrics import model_metrics, run_metrics
 from evals.scored import Scored
 from tests.episodes import trajectory
 
-JUDGE = "offline/1"
+JUDGE = "offline/2"
 FACTS: dict[str, Any] = {
     "answered": False,
     "abstained": False,

@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
+from evals.report.command import command as rebuilt
 from tests.art_e.cli.conftest import Run, json_of, the_error
 
 KINDS = ["lookup", "latest-update", "multi-mail", "count", "unanswerable"]
@@ -42,7 +44,7 @@ def test_json_has_the_figures_and_the_run(
     result = art_e(*command(golden, world_db, "--limit", LIMIT, "--json"))
     shown = json_of(result)
     assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    assert shown["judges"] == ["offline/1"]
+    assert shown["judges"] == ["offline/2"]
     assert shown["questions"]["n"] == LIMIT
     assert list(shown["models"]) == ["offline"]
     figures = shown["models"]["offline"]
@@ -73,7 +75,7 @@ def test_the_run_folder_holds_everything(
         >= {
             "name": "eval",
             "models": ["offline"],
-            "judges": ["offline/1"],
+            "judges": ["offline/2"],
             "repeat": 1,
             "questions": str(golden),
             "split": "test",
@@ -106,7 +108,7 @@ def test_people_see_a_table_of_all_kinds(art_e: Run, golden: Path, world_db: Pat
     rows = {cells[1]: cells for line in lines if len(cells := line.replace("│", " | ").split()) > 2}
     assert {*KINDS, "all"} <= set(rows)
     assert rows["all"][3] == str(sum(int(rows[kind][3]) for kind in KINDS))
-    assert "offline: 37 episodes, judge offline/1" in result.stdout
+    assert "offline: 37 episodes, judge offline/2" in result.stdout
     # Two inboxes are too few to be clusters.
     assert "95 % interval, wilson" in result.stdout
     assert "where episodes ended: right " in result.stdout
@@ -156,7 +158,8 @@ def test_a_prompt_of_ones_own(art_e: Run, golden: Path, world_db: Path, tmp_path
     assert shown["prompt"]["name"] == "terse"
     folder = Path(shown["run"])
     config = json.loads((folder / "config.json").read_text("utf-8"))
-    assert config["prompt"] == shown["prompt"]
+    assert config["prompt"] == {**shown["prompt"], "path": str(prompt)}
+    assert f"--prompt {shlex.quote(str(prompt))}" in (rebuilt(config) or "")
     for each in read_trajectories(folder / "trajectories.jsonl"):
         assert each.messages[0]["content"] == "Be terse."
         assert each.policy["prompt_hash"] == shown["prompt"]["hash"]

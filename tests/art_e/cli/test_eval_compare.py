@@ -29,7 +29,7 @@ def test_json_has_both_sides_and_the_paired_figures(
     shown = json_of(art_e("eval", "compare", "first:openai/o3", "second", "--json"))
     assert (shown["a"]["run"], shown["a"]["model"]) == ("first", "openai/o3")
     assert (shown["b"]["run"], shown["b"]["model"]) == ("second", "other")
-    assert shown["a"]["judges"] == ["offline/1"]
+    assert shown["a"]["judges"] == ["offline/2"]
     # 4 of 20 questions can't be answered: 2 of each side's first ten, 4 of its first 18.
     accuracy = shown["figures"]["accuracy"]
     assert (accuracy["a"], accuracy["b"]) == (8 / 16, 15 / 16)
@@ -82,7 +82,7 @@ def test_other_judges_are_noted_and_a_cache_has_no_latency(art_e: Run, runs: Pat
     write_run(runs / "one", episodes("m", {"right": 5}), cache=True)
     write_run(runs / "other", episodes("m", {"right": 5}, verdict=verdict))
     result = art_e("eval", "compare", "one", "other", "--json")
-    assert "A was judged by offline/1, B by stern/2" in result.stderr
+    assert "A was judged by offline/2, B by stern/2" in result.stderr
     assert "latency_mean_s" not in json.loads(result.stdout)["figures"]
 
 

@@ -211,4 +211,4 @@ def test_a_second_judge_behind_the_wire_stands_beside_the_first(
     assert agreed["judges"] == [first, second]
     trajectories = list(read_trajectories(Path(shown["run"]) / "trajectories.jsonl"))
     assert all(len(each.other_verdicts) == 1 for each in trajectories)
-    assert "it agrees with offline/1 on" in people.stdout
+    assert "it agrees with offline/2 on" in people.stdout

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from art_e.errors import UserError
+from art_e.runs import Run
+from evals.labels import labels_file, write_label
 from evals.report.build import build_report, script_json
 from tests.evals.runs import OUTCOMES, episode, episodes, question, training, write_run
 
@@ -156,6 +158,36 @@ def test_nothing_is_written_where_a_run_can_not_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError):
         build_report([run], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_label_that_is_none_stops_it_before_anything_is_written(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes("m", {"right": 2}))
+    labels_file(run).write_text("[]\n")
+    with pytest.raises(UserError, match="is no label"):
+        build_report([run], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_person_s_labels_are_shown_beside_the_judges(tmp_path: Path) -> None:
+    said = episodes("m", {"right": 3})
+    run = write_run(tmp_path / "run", said)
+    write_label(run, said[0].episode_id, correct=True)
+    text = Page(build_report([run], tmp_path / "out")[0].read_text("utf-8")).text
+    assert "Judges against a person's labels" in text
+    assert "Agrees with the labels" in text
+
+
+@pytest.mark.parametrize(
+    ("started", "shown"),
+    [("2026-11-21T03:24:59+01:00", "2026-11-21 02:24 UTC"), ("some time", "some time")],
+)
+def test_a_run_s_start_is_told_to_the_minute_in_utc(
+    tmp_path: Path, started: str, shown: str
+) -> None:
+    run = write_run(tmp_path / "run", episodes("m", {"right": 1}))
+    run.write_json("config.json", {**run.config, "started_at": started})
+    text = Page(build_report([Run(run.folder)], run.folder)[0].read_text("utf-8")).text
+    assert f"Started{shown}Questions" in text
 
 
 def test_json_in_a_script_can_not_end_it() -> None:

@@ -9,7 +9,7 @@ from evals.report.command import command
 
 CONFIG: dict[str, Any] = {
     "models": ["offline", "openai/o3"],
-    "judges": ["offline/1", "gemini/gemini-2.5-flash@1f0c3a9b"],
+    "judges": ["offline/2", "gemini/gemini-2.5-flash@1f0c3a9b"],
     "questions": "my questions.jsonl",
     "split": "test",
     "limit": None,
@@ -34,7 +34,10 @@ def test_it_names_models_judges_and_options() -> None:
     ("changed", "end"),
     [
         ({"concurrency": {"offline": 4, "openai/o3": 4}}, "--concurrency 4"),
-        ({"prompt": {"name": "short and plain", "hash": "4567"}}, "--prompt 'short and plain'"),
+        (
+            {"prompt": {"name": "short", "hash": "4567", "path": "my/short one"}},
+            "--prompt 'my/short one'",
+        ),
         ({"cache": True}, "--cache"),
     ],
 )

@@ -18,7 +18,7 @@ def test_every_model_of_every_run_is_an_entry(tmp_path: Path) -> None:
     entries = [(entry.label, len(entry.scored)) for each in measured for entry in each.entries]
     assert entries == [("a", 3), ("b", 2), ("c", 4)]
     assert measured[0].entries[0].figures["accuracy"]["value"] == 1
-    assert measured[0].judges == ["offline/1"]
+    assert measured[0].judges == ["offline/2"]
 
 
 def test_one_model_under_two_prompts_is_told_apart_by_them(tmp_path: Path) -> None:

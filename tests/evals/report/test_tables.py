@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from art_e.trajectory import Trajectory
+from evals.labels import write_label
 from evals.report import tables
-from evals.report.cells import Cell
+from evals.report.cells import NONE, Cell
 from evals.report.entries import Entry, measure
 from tests.evals.runs import episode, episodes, question, write_run
 
@@ -81,13 +82,92 @@ def test_a_second_judge_is_shown_beside_the_first(tmp_path: Path) -> None:
     run = [said(0, True, True), said(1, True, False), said(2, False, False), said(3, True, True)]
     table = tables.judged(entries_of(tmp_path, *run))
     assert table is not None
-    assert table.headings[1:3] == ["Accuracy by offline/1", "Accuracy by second"]
+    assert table.headings[1:3] == ["Accuracy by offline/2", "Accuracy by second"]
     [row] = table.rows
     assert [cell.value for cell in row.cells[:3]] == ["75.0%", "50.0%", "75.0%"]
 
 
 def test_one_judge_needs_no_table_of_judges(tmp_path: Path) -> None:
     assert tables.judged(entries_of(tmp_path, *episodes("m", {"right": 2}))) is None
+
+
+def details_of(entries: list[Entry]) -> dict[str, Cell]:
+    """The cells of one entry's details by their headings."""
+    told = [tables.details(entries, of) for of in (tables.SOURCES, tables.TOKENS_AND_TIME)]
+    [headings, cells] = (
+        [heading for table in told for heading in table.headings[1:]],
+        [cell for table in told for row in table.rows for cell in row.cells],
+    )
+    return dict(zip(headings, cells, strict=True))
+
+
+def test_details_tell_what_is_behind_the_headline(tmp_path: Path) -> None:
+    cells = details_of(entries_of(tmp_path, *episodes("m", {"right": 3, "not read": 1})))
+    assert cells["Found gold"].value == "100.0%"
+    assert cells["Read gold"] == Cell("75.0%", "[30.1, 95.4]", 4)
+    assert cells["Prompt tokens"] == Cell("1,000", "[1,000, 1,000]", 4)
+    # The made-up episodes take 1, 2, 3 and 4 seconds, 90 % of them in the model.
+    assert (cells["Time in model"].value, cells["Time in model"].n) == ("2.25 s", 4)
+    assert cells["Time in model"].interval
+    assert (cells["Time in tools"].value, cells["Other time"].value) == ("0.12 s", "0.12 s")
+    assert cells["Retries"] == Cell("0", n=4)
+    assert cells["Grounded"] == Cell(NONE)
+    assert "Always right" not in cells
+
+
+def test_details_tell_what_was_right_every_time(tmp_path: Path) -> None:
+    asked = [question(number, kind="lookup") for number in range(2)]
+    run = [episode(each, "right", retries=2) for each in asked]
+    again = [
+        episode(asked[0], "right", repeat=1),
+        episode(asked[1], "unjudged", repeat=1),
+    ]
+    cells = details_of(entries_of(tmp_path, *run, *again))
+    assert (cells["Always right"].value, cells["Always right"].n) == ("50.0%", 2)
+    assert cells["Retries"] == Cell("4", n=4)
+    assert cells["Unjudged"] == Cell("1", n=4)
+
+
+def test_no_time_is_told_where_a_cache_could_answer(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes("m", {"right": 2}), cache=True)
+    [entry] = [entry for each in measure([run]) for entry in each.entries]
+    cells = details_of([entry])
+    assert [cells[each] for each in ("Time in model", "Time in tools", "Other time")] == [
+        Cell(NONE)
+    ] * 3
+
+
+def test_each_judge_is_held_against_a_person_s_labels(tmp_path: Path) -> None:
+    asked = [question(number, kind="lookup") for number in range(4)]
+    said = [
+        episode(each, "right" if number < 2 else "wrong", second=True)
+        for number, each in enumerate(asked)
+    ]
+    run = write_run(tmp_path / "run", said)
+    for each, label in zip(said, (True, False, False, False), strict=True):
+        write_label(run, each.episode_id, correct=label)
+    unlabelled = write_run(tmp_path / "other", episodes("m", {"right": 2}))
+    [alone] = measure([run])
+    table = tables.labelled([alone])
+    assert table is not None
+    assert [row.label for row in table.rows] == alone.judges
+    [first, second] = ([cell.value for cell in row.cells] for row in table.rows)
+    assert first == ["75.0%", "0.50"]
+    assert second == ["25.0%", "0.00"]
+    assert table.rows[0].cells[0] == Cell("75.0%", "[30.1, 95.4]", 4)
+    assert table.rows[0].cells[1].n == 4
+    assert table.rows[0].cells[1].interval
+    both = tables.labelled(measure([run, unlabelled]))
+    assert both is not None
+    assert [(row.label, row.heading) for row in both.rows] == [
+        (run.id, True),
+        *((judge, False) for judge in alone.judges),
+    ]
+
+
+def test_without_labels_there_is_no_table_of_them(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes("m", {"right": 2}))
+    assert tables.labelled(measure([run])) is None
 
 
 def test_methods_of_intervals_are_told(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""One call to a model: what it gives, and what it counts for however it ends."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.policies.base import PolicyError, Usage
+from art_e.policies.calls import Called, Calls
+from art_e.policies.retries import CallError
+from tests.provider import Provider, cut, refuses, says, stalls
+
+Make = Callable[..., Calls]
+HELLO = [{"role": "user", "content": "Hello"}]
+FRAME = 1_000
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Make:
+    """Makes calls to a provider, which have room for 1,000 tokens of completion."""
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
+
+    def calls(
+        provider: Provider,
+        model: str = "openai/gpt-4.1",
+        limit: float | None = None,
+        timeout_s: float = 30.0,
+    ) -> Calls:
+        provider.stand_in_for_openai(monkeypatch)
+        return Calls(model, limit, max_output_tokens=1_000, frame_tokens=FRAME, timeout_s=timeout_s)
+
+    return calls
+
+
+def call(calls: Calls, **more: Any) -> Called:
+    request = {"model": "openai/gpt-4.1", "messages": HELLO, "max_tokens": 1_000, **more}
+    return asyncio.run(calls.make(request))
+
+
+def test_what_a_call_gives(make: Make) -> None:
+    with Provider([says("Hi", usage=Usage(1_000, 400, 100))] * 2) as provider:
+        calls = make(provider)
+        made = call(calls, stop=["\n"])
+        call(calls)
+        assert provider.requests[0].body["stop"] == ["\n"]
+    assert made.message.content == "Hi"
+    assert made.usage == Usage(1_000, 400, 100)
+    # Published: $2 a million tokens of prompt, $0.50 cached, $8 of completion.
+    assert made.cost_usd == pytest.approx(600 * 2e-6 + 400 * 0.5e-6 + 100 * 8e-6)
+    assert made.seconds > 0
+    assert calls.spent_usd == pytest.approx(2 * (made.cost_usd or 0))
+
+
+def test_a_model_without_a_price(make: Make) -> None:
+    with Provider([says("Hi")]) as provider:
+        calls = make(provider, "openai/of-ones-own")
+        made = call(calls, model="openai/of-ones-own")
+        assert (made.message.content, made.cost_usd) == ("Hi", None)
+        assert calls.spent_usd is None
+        with pytest.raises(UserError, match="price"):
+            make(provider, "openai/of-ones-own", limit=1.0)
+
+
+def test_a_call_that_may_pass_the_limit_is_not_made(make: Make) -> None:
+    # The completion and the frame alone can cost so much; a short prompt is a little more.
+    least = 1_000 * 8e-6 + FRAME * 2e-6
+    with Provider([says("Hi")]) as provider:
+        with pytest.raises(PolicyError) as error:
+            call(make(provider, limit=least))
+        assert (error.value.kind, provider.requests) == ("budget", [])
+        assert call(make(provider, limit=least + 100 * 2e-6)).message.content == "Hi"
+        with pytest.raises(PolicyError):
+            call(make(provider, limit=least + 100 * 2e-6), tools=[_tool("word " * 200)])
+
+
+def test_a_call_that_fails_is_paid_for_where_the_provider_may_bill_it(make: Make) -> None:
+    with Provider([refuses(401, "no such key"), cut(), stalls()]) as provider:
+        calls = make(provider, limit=1.0, timeout_s=0.5)
+        kinds, spent = [], []
+        for _ in range(3):
+            with pytest.raises(CallError) as error:
+                call(calls)
+            kinds.append(error.value.kind)
+            spent.append(calls.spent_usd or 0.0)
+    assert kinds == ["auth", "connection", "timeout"]
+    assert spent[0] == 0
+    assert spent[1] > 1_000 * 8e-6 + FRAME * 2e-6
+    assert spent[2] == pytest.approx(2 * spent[1])
+
+
+def test_a_call_that_is_given_up_is_paid_for(make: Make) -> None:
+    async def give_up(calls: Calls) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await calls.make({"model": "openai/gpt-4.1", "messages": HELLO})
+
+    with Provider([stalls()]) as provider:
+        calls = make(provider, limit=1.0)
+        asyncio.run(give_up(calls))
+    assert (calls.spent_usd or 0.0) > 1_000 * 8e-6
+
+
+def _tool(description: str) -> dict[str, Any]:
+    function = {"name": "find", "description": description, "parameters": {"type": "object"}}
+    return {"type": "function", "function": function}
