@@ -49,12 +49,26 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
 
 
 def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[Batch]:
-    """Submit `job`; workers that start here inherit that Ctrl-C is held back."""
+    """Submit `job`; workers that start here inherit that Ctrl-C is held back.
+
+    It is held back from this process too, until the worker is known to the pool: the pool
+    would never end one that it was interrupted at starting. Blocking the signal is not
+    enough for that, as another thread may take it.
+    """
+    pressed: list[int] = []
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    if on_main_thread:
+        signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.submit(process, job)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if on_main_thread:
+            signal.signal(signal.SIGINT, handler)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _start_worker() -> None:
