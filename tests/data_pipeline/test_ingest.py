@@ -182,7 +182,7 @@ def test_an_empty_source_is_an_error_and_leaves_the_file(tmp_path: Path) -> None
 
 # As the command does it: DuckDB may swallow a Ctrl-C, which is noted beside it.
 _SLOW_INGEST = """
-import sys
+import signal, sys
 from pathlib import Path
 from art_e.cli.interrupt import check, listening
 from data_pipeline.batch import Rules
@@ -198,6 +198,8 @@ def endless():
             print("under way", flush=True)
 
 if __name__ == "__main__":
+    # A shell starts what runs in the background, this test too, with Ctrl-C ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with listening():
         ingest([Source(endless(), Rules())], Path(sys.argv[1]), on_progress=lambda _: check())
 """
