@@ -16,7 +16,6 @@ from art_e.message import AssistantMessage, observation_json
 from art_e.policies.base import Usage
 from art_e.policies.calls import Calls
 from art_e.policies.capabilities import capabilities_of
-from art_e.policies.choose import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
 from art_e.policies.host import receiving_host
 from art_e.policies.litellm_module import load_litellm
 from art_e.policies.responses import Response, Responses, request_key
@@ -69,12 +68,10 @@ class StructuredModel:
         taken = load_litellm().get_supported_openai_params(model) or []
         if "response_format" not in taken:
             raise UserError(f"{model} can't be held to a form of reply; name another judge")
-        # A reply is short, but a model that thinks does so in the same room.
-        self._most = MAX_REASONING_TOKENS if self._takes.reasons else MAX_OUTPUT_TOKENS
         self._calls = Calls(
             model,
             max_cost_usd,
-            max_output_tokens=self._most,
+            max_output_tokens=self._takes.most_tokens,
             frame_tokens=_FRAME_TOKENS,
             timeout_s=TIMEOUT_S,
         )
@@ -113,7 +110,7 @@ class StructuredModel:
     def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
             "model": self.model,
-            self._takes.max_tokens: self._most,
+            self._takes.max_tokens: self._takes.most_tokens,
             "messages": [
                 {"role": self._takes.system_role, "content": prompt},
                 {"role": "user", "content": encodable(observation_json(data))},

@@ -64,8 +64,8 @@ class Inbox:
         self._size = len(mail.ids) if as_of is None else mail.count_before(_day_after(as_of))
         length = mail.length[: self._size]
         mean_length = float(length.sum()) / len(length) if len(length) else 1.0
-        # The part of BM25's denominator that depends on the mail alone.
         self._points: dict[int, _Scored] = {}
+        # The part of BM25's denominator that depends on the mail alone.
         self._damping = K1 * ((1 - B) + B * length / mean_length)
 
     def __len__(self) -> int:

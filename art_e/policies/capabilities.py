@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from art_e.errors import UserError
+from art_e.policies.choose import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
 from art_e.policies.litellm_module import load_litellm
 
 # litellm drops `tool_choice` for these, because requests that hold it hang.
@@ -36,6 +37,11 @@ class Capabilities:
     max_tokens: Literal["max_tokens", "max_completion_tokens"]
     system_role: Literal["system", "developer"]
     endpoint: str | None
+
+    @property
+    def most_tokens(self) -> int:
+        """The bound of its output where nobody sets another."""
+        return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
 
 
 def capabilities_of(model: str) -> Capabilities:

@@ -14,7 +14,7 @@ from art_e.message import ChatMessage
 from art_e.policies.base import PolicyStep, Usage
 from art_e.policies.calls import Calls
 from art_e.policies.capabilities import Capabilities, capabilities_of
-from art_e.policies.choose import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS, ModelOptions
+from art_e.policies.choose import ModelOptions
 from art_e.policies.host import receiving_host
 from art_e.policies.litellm_module import warm_up
 from art_e.policies.responses import Response, Responses, request_key
@@ -46,8 +46,7 @@ class LitellmPolicy:
         # Raises where it can't be told: litellm sends some such requests to OpenAI.
         receiving_host(model)
         self._as_text = _writes_calls_as_text(model, options, self._takes)
-        most = MAX_REASONING_TOKENS if self._takes.reasons else MAX_OUTPUT_TOKENS
-        self._max_output_tokens = options.max_output_tokens or most
+        self._max_output_tokens = options.max_output_tokens or self._takes.most_tokens
         self._parameters = {
             **_parameters(model, options, self._takes, self._as_text),
             self._takes.max_tokens: self._max_output_tokens,
