@@ -6,7 +6,6 @@ is `done`. It runs the tools, answers wrong calls, and writes the rubric.
 Knows nothing of which model writes the messages, and of rewards.
 """
 
-import hashlib
 from functools import cache
 from importlib import resources
 from string import Template
@@ -16,6 +15,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, observation_json
 from art_e.question import Question
 from art_e.rubric import Rubric
+from art_e.text import digest
 from art_e.tools import (
     CallError,
     ReadEmail,
@@ -65,7 +65,7 @@ class Episode:
         self._read: set[str] = set()
         self._wrong_messages = 0
         template = default_prompt() if system_prompt is None else system_prompt
-        self.prompt_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
+        self.prompt_hash = digest(template)
         today = "not given: all mail counts" if inbox.as_of is None else inbox.as_of.isoformat()
         self.messages: list[ChatMessage] = [
             {

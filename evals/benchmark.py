@@ -9,7 +9,6 @@ are done, so that their times are their own. What a run has on disk is not asked
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.policies.base import Policy
 from art_e.question import Question
 from art_e.runs import Run
+from art_e.text import digest
 from art_e.trajectory import Trajectory, TrajectoryLog
 from evals.judge import Judge
 from evals.metrics import run_metrics
@@ -40,7 +40,7 @@ class Prompt(NamedTuple):
     @property
     def hash(self) -> str:
         """As trajectories record it."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        return digest(self.text)
 
 
 class Entrant(NamedTuple):
@@ -71,7 +71,7 @@ def read_prompt(path: Path | None) -> Prompt:
 def fingerprint(questions: Sequence[Question]) -> str:
     """A hash of the questions and their order."""
     rows = json.dumps([each.to_row() for each in questions], sort_keys=True)
-    return hashlib.sha256(rows.encode()).hexdigest()[:16]
+    return digest(rows)
 
 
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:

@@ -8,7 +8,6 @@ calls tools in Qwen's form (`qwen_calls.py`). One policy serves many episodes at
 (`batching.py`), and several event loops. Knows nothing of episodes.
 """
 
-import hashlib
 from typing import Any
 
 from art_e.message import ChatMessage
@@ -19,6 +18,7 @@ from art_e.policies.checkpoint import load_checkpoint, split_adapter
 from art_e.policies.choose import LOCAL_PREFIX, MAX_OUTPUT_TOKENS, ModelOptions
 from art_e.policies.prices import price_of
 from art_e.policies.qwen_calls import as_written, parse_reply
+from art_e.text import digest
 
 
 class LocalPolicy:
@@ -49,7 +49,7 @@ class LocalPolicy:
             "device": self._checkpoint.device,
             "temperature": self._temperature,
             "max_output_tokens": self._max_output_tokens,
-            "chat_template_hash": hashlib.sha256(str(template).encode()).hexdigest()[:16],
+            "chat_template_hash": digest(str(template)),
         }
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:

@@ -8,7 +8,6 @@ What is no call stays text, and the episode says what is wrong with it. Trajecto
 keep the OpenAI form. Knows nothing of how a model is asked.
 """
 
-import hashlib
 import json
 import re
 from functools import cache
@@ -17,6 +16,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.text import digest
 
 # Brackets of a text that are tried: each may be read to the end before it proves to be none.
 _MOST_TRIED = 500
@@ -38,7 +38,7 @@ def text_calls_prompt() -> str:
 
 def prompt_hash() -> str:
     """Names the prompt in trajectories that used it."""
-    return hashlib.sha256(text_calls_prompt().encode()).hexdigest()[:16]
+    return digest(text_calls_prompt())
 
 
 def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:

@@ -5,7 +5,6 @@ and prompts, the other for reporting, so that what is reported was never tuned o
 README.md beside it says how it was written. Knows nothing of judges.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,6 +13,7 @@ from typing import Literal
 
 from art_e.errors import UserError
 from art_e.question import Question
+from art_e.text import digest
 
 Half = Literal["tuning", "reporting"]
 
@@ -44,7 +44,7 @@ class Pair:
         """The question as a judge takes it; its id is a hash of question and gold answer."""
         content = json.dumps([self.question, self.gold])
         return Question(
-            id=hashlib.sha256(content.encode()).hexdigest()[:16],
+            id=digest(content),
             question=self.question,
             inbox_address="",
             answer=self.gold,
