@@ -17,6 +17,11 @@ def default_db() -> Path:
     return home() / "inbox.duckdb"
 
 
+def default_golden() -> Path:
+    """The folder of the golden set that commands use without `--out` or `--questions`."""
+    return home() / "golden"
+
+
 def runs_folder() -> Path:
     """Where runs are made without `--out`."""
     return home() / "runs"

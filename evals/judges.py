@@ -6,6 +6,7 @@
 Imports what a name needs, and nothing before.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from art_e.errors import UserError
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from evals.structured import Spent
 
 
-def choose_judge(name: str, *, max_cost_usd: float | None = None) -> Judge:
+def choose_judge(
+    name: str, *, max_cost_usd: float | None = None, cache: Path | None = None
+) -> Judge:
     """The judge that `--judge` names.
 
     `max_cost_usd` bounds what a model's verdicts cost together. Its replies are kept in
-    `ART_E_HOME`, by the content they were given for: the same verdict is not paid for
-    twice. Raises `UserError` for a judge that can't be used.
+    `cache` (None: in `ART_E_HOME`), by the content they were given for: the same verdict is
+    not paid for twice. Raises `UserError` for a judge that can't be used.
     """
     if name == "offline":
         return OfflineJudge()
@@ -36,7 +39,8 @@ def choose_judge(name: str, *, max_cost_usd: float | None = None) -> Judge:
     load_env()
     from evals.llm_judge import LlmJudge
 
-    return LlmJudge(name, max_cost_usd=max_cost_usd, cache=home() / "cache" / "verdicts")
+    kept = cache or home() / "cache" / "verdicts"
+    return LlmJudge(name, max_cost_usd=max_cost_usd, cache=kept)
 
 
 def spent_by(judge: Judge) -> "Spent | None":

@@ -33,6 +33,13 @@ class UnparseableError(Exception):
     """The model's reply is not of the form asked for. The message is one line."""
 
 
+class Reply(NamedTuple):
+    """What the model said, as it is; `kept`: it came from the cache."""
+
+    text: str
+    kept: bool
+
+
 class Spent(NamedTuple):
     """What calls have cost so far; those answered from the cache are not among them.
 
@@ -45,9 +52,10 @@ class Spent(NamedTuple):
 
 
 class StructuredModel:
-    """Asks `model`, a litellm name, at temperature 0 where it takes one.
+    """Asks `model`, a litellm name.
 
-    `max_cost_usd` bounds all its calls together, `cache` is a folder that keeps responses.
+    `max_cost_usd` bounds all its calls together, `cache` is a folder that keeps responses,
+    `temperature` is used where the model takes one.
     Raises `UserError` for a model that litellm does not know, that lacks its key, that
     can't be held to a form, or whose price is not known where there is a limit.
     """
@@ -58,9 +66,11 @@ class StructuredModel:
         *,
         max_cost_usd: float | None = None,
         cache: Path | None = None,
+        temperature: float = 0.0,
         retries: Retries | None = None,
     ) -> None:
         self.model = model
+        self._temperature = temperature
         self._retries = retries or Retries()
         self._takes = capabilities_of(model)
         # Raises where it can't be told: litellm sends some such requests to OpenAI.
@@ -94,18 +104,42 @@ class StructuredModel:
         call is given up (the kinds are those of `LitellmPolicy.act`).
         """
         request = self._request(prompt, data)
-        key = None
-        if self._responses is not None:
-            schema = form.model_json_schema()
-            key = request_key({**request, "form": schema, "endpoint": self._takes.endpoint})
-            if (kept := self._responses.get(key)) is not None:
-                return _parsed(kept.message.content, form)
+        key = self._key(request, form)
+        if (kept := self._kept(key)) is not None:
+            return parsed(kept, form)
         made = await make(lambda: self._call(request, form), self._retries)
-        reply = _parsed(made.result.message.content, form)
+        reply = parsed(made.result.message.content, form)
         # What can't be read is asked again the next time.
-        if self._responses is not None and key is not None:
-            self._responses.put(key, made.result)
+        self._keep(key, made.result)
         return reply
+
+    async def reply(
+        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], *, attempt: int = 0
+    ) -> Reply:
+        """What the model said when it was asked for `form`, be it of the form or not.
+
+        It is kept whatever it is; another `attempt` is another request to the cache, and
+        the same to the model. Raises `PolicyError` as `ask` does.
+        """
+        request = self._request(prompt, data)
+        key = self._key(request, form, attempt)
+        if (kept := self._kept(key)) is not None:
+            return Reply(kept, kept=True)
+        made = await make(lambda: self._call(request, form), self._retries)
+        self._keep(key, made.result)
+        return Reply(made.result.message.content or "", kept=False)
+
+    def _key(self, request: Mapping[str, Any], form: type[BaseModel], attempt: int = 0) -> str:
+        named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
+        return request_key(named | ({"attempt": attempt} if attempt else {}))
+
+    def _kept(self, key: str) -> str | None:
+        kept = None if self._responses is None else self._responses.get(key)
+        return None if kept is None else kept.message.content or ""
+
+    def _keep(self, key: str, response: Response) -> None:
+        if self._responses is not None:
+            self._responses.put(key, response)
 
     def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -116,7 +150,7 @@ class StructuredModel:
                 {"role": "user", "content": encodable(observation_json(data))},
             ],
         }
-        return {**request, "temperature": 0.0} if self._takes.temperature else request
+        return {**request, "temperature": self._temperature} if self._takes.temperature else request
 
     async def _call(self, request: Mapping[str, Any], form: type[BaseModel]) -> Response:
         """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
@@ -126,7 +160,8 @@ class StructuredModel:
         return Response(AssistantMessage(called.message.content), called.usage)
 
 
-def _parsed(text: str | None, form: type[Form]) -> Form:
+def parsed(text: str | None, form: type[Form]) -> Form:
+    """The reply as `form`. Raises `UnparseableError` where it is not of it."""
     try:
         return form.model_validate_json(text or "")
     except ValidationError as error:

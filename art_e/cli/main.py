@@ -8,6 +8,7 @@ what is heavy when they run: `art-e --help` is as quick as typer itself.
 """
 
 import errno
+import importlib
 import os
 import sys
 import traceback
@@ -40,20 +41,23 @@ _MENDABLE = {
 }
 
 
+# Groups that are imported when they are asked for.
+LAZY_GROUPS = ("golden", "eval")
+
+
 class Commands(TyperGroup):
-    """The commands, ending as the module says. `eval` is imported when it is asked for."""
+    """The commands, ending as the module says."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name."""
-        if cmd_name == "eval" and cmd_name not in self.commands:
-            from art_e.cli import eval as evaluation
-
-            self.commands["eval"] = typer.main.get_group(evaluation.app)
+        if cmd_name in LAZY_GROUPS and cmd_name not in self.commands:
+            module = importlib.import_module(f"art_e.cli.{cmd_name}")
+            self.commands[cmd_name] = typer.main.get_group(module.app)
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names in the order of the help page."""
-        return list(dict.fromkeys([*super().list_commands(ctx), "eval"]))
+        return list(dict.fromkeys([*super().list_commands(ctx), *LAZY_GROUPS]))
 
     def main(
         self,

@@ -83,6 +83,12 @@ class Responses:
                 torn.unlink()
             _log.warning("response %s can't be kept: %s", key, error)
 
+    def usages(self) -> list[Usage | None]:
+        """The usage of every response that is kept, in no order."""
+        keys = [each.stem for each in self._folder.glob("??/*.json")]
+        kept = [response for key in keys if (response := self.get(key)) is not None]
+        return [each.usage for each in kept]
+
     def _path(self, key: str) -> Path:
         # A run has tens of thousands of responses; folders of them stay quick.
         return self._folder / key[:2] / f"{key}.json"

@@ -1,0 +1,108 @@
+"""Models that are asked on behalf of a golden set: so many at a time, and nothing paid twice.
+
+Every reply is kept in the set's folder as it arrives, also one that can't be read, so
+that a killed step that is run again asks only what it had no reply to. What is there
+already counts towards the limit. Knows nothing of what is asked.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from art_e.policies.base import Usage
+from art_e.policies.prices import price_of
+from art_e.policies.responses import Responses
+from art_e.policies.retries import Retries
+from art_e.policies.secrets import load_env
+from art_e.text import digest
+from evals.structured import Reply, Spent, StructuredModel, UnparseableError, parsed
+
+# How often a model is asked for what can't be read.
+ATTEMPTS = 3
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+def responses_folder(folder: Path, role: str, model: str) -> Path:
+    """Where the replies of `model` in that role are, in the set's `folder`."""
+    return folder / "responses" / f"{role}-{digest(model)}"
+
+
+def spent_on(folder: Path, role: str, model: str) -> Spent:
+    """What the replies that are kept have cost, whenever they were paid for."""
+    usages = Responses(responses_folder(folder, role, model)).usages()
+    price = price_of(model)
+    known = [each for each in usages if each is not None]
+    # One whose usage was not told may have cost anything.
+    cost = None if price is None or len(known) < len(usages) else sum(map(price.cost, known))
+    return Spent(len(usages), sum(known, Usage()), cost)
+
+
+class Asker:
+    """Asks `model`, a litellm name, `concurrency` requests at a time.
+
+    `role` ("generate", "read") parts the replies of one model. `max_cost_usd` bounds what
+    the replies cost together with those kept in `folder` already. Raises `UserError` where
+    the model can't be asked. `retries` is for tests.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        folder: Path,
+        role: str,
+        *,
+        concurrency: int,
+        max_cost_usd: float | None = None,
+        temperature: float = 0.0,
+        retries: Retries | None = None,
+    ) -> None:
+        load_env()
+        self._folder, self._role = folder, role
+        before = spent_on(folder, role, model).cost_usd or 0.0
+        self._model = StructuredModel(
+            model,
+            max_cost_usd=None if max_cost_usd is None else max(0.0, max_cost_usd - before),
+            cache=responses_folder(folder, role, model),
+            temperature=temperature,
+            retries=retries,
+        )
+        self._before = before
+        self._turn = asyncio.Semaphore(concurrency)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.model
+
+    @property
+    def spent_usd(self) -> float | None:
+        """USD so far, with what earlier runs of the step have paid; None: price not known."""
+        cost = self._model.spent.cost_usd
+        return None if cost is None else self._before + cost
+
+    async def reply(
+        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], attempt: int
+    ) -> Reply:
+        """What the model says when asked for `form`, as it is. Raises `PolicyError`."""
+        async with self._turn:
+            return await self._model.reply(prompt, data, form, attempt=attempt)
+
+    async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
+        """The model's reply as `form`; what can't be read is asked for again, `ATTEMPTS` times.
+
+        Raises `UnparseableError` where none can be read, and `PolicyError` where a call is
+        given up.
+        """
+        attempt = 0
+        while True:
+            said = await self.reply(prompt, data, form, attempt)
+            try:
+                return parsed(said.text, form)
+            except UnparseableError:
+                attempt += 1
+                if attempt == ATTEMPTS:
+                    raise

@@ -1,0 +1,290 @@
+"""A golden set's folder: what is kept, what was dropped and why, and how it came about.
+
+    questions.jsonl    the rows that are kept, in a fixed order
+    questions.parquet  the same, for tables
+    rejected.jsonl     every row that was dropped, with step, check and reason
+    batches.jsonl      the mails that were put before the model together
+    manifest.json      how each step was run, and its sums
+    README.md          the card
+    responses/         what models said, kept as it arrived (`asking.py`)
+    reviews.jsonl      what people said of rows (`review.py`)
+
+`save` replaces the first six together: a kill leaves the old or the new ones. The same
+content gives the same bytes; no file has a time in it. Knows nothing of how rows are made.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import filelock
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from art_e.errors import UserError
+from art_e.question import Question, Split
+from data_pipeline.golden.checks import STEPS, Check, Step, as_before, with_checks
+
+SCHEMA = "art-e/golden/1"
+_MANIFEST, _QUESTIONS, _REJECTED, _BATCHES = (
+    "manifest.json",
+    "questions.jsonl",
+    "rejected.jsonl",
+    "batches.jsonl",
+)
+
+PARQUET_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("question", pa.string()),
+        ("answer", pa.string()),
+        ("message_ids", pa.list_(pa.string())),
+        ("inbox_address", pa.string()),
+        ("query_date", pa.string()),
+        ("how_realistic", pa.float64()),
+        ("kind", pa.string()),
+        ("difficulty", pa.string()),
+        ("answerable", pa.bool_()),
+        ("split", pa.string()),
+        # JSON: columns of many forms would be padded with nulls.
+        ("provenance", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Mails that are put before the generator together: `message_ids` in date order.
+
+    The generator calls them "m1", "m2", ... in this order. `split` is their inbox's.
+    """
+
+    id: str
+    inbox: str
+    split: Split
+    message_ids: tuple[str, ...]
+
+    def handles(self) -> dict[str, str]:
+        """Message ids by what the generator calls them."""
+        return {f"m{number}": each for number, each in enumerate(self.message_ids, start=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that a step dropped. `row` is a question's row, or what was no question at all."""
+
+    row: dict[str, Any]
+    step: Step
+    check: str
+    reason: str
+
+    @classmethod
+    def of(cls, question: Question, check: Check) -> Self:
+        """The question dropped by a check, which it then carries."""
+        row = with_checks(question, [check]).to_row()
+        return cls(row, check.step, check.name, check.reason)
+
+    @property
+    def question(self) -> Question | None:
+        """The row as a question; None where it never was one."""
+        try:
+            return Question.from_row(self.row)
+        except ValueError:
+            return None
+
+
+@dataclass(slots=True)
+class GoldenSet:
+    """A golden set in memory. Its manifest:
+
+    schema      SCHEMA
+    db          the inbox file's name (no path) and its number of mails
+    seed        of `generate`, or of `split` where rows were imported
+    inboxes     address -> split
+    steps       of each step that was run, `sums` and its settings
+    """
+
+    questions: list[Question] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    manifest: dict[str, Any] = field(default_factory=lambda: {"schema": SCHEMA, "steps": {}})
+
+    def undo(self, step: Step) -> None:
+        """Take back `step` and all later ones: what they dropped and changed is as it was."""
+        first = STEPS.index(step)
+        back = [each for each in self.rejected if STEPS.index(each.step) >= first]
+        self.rejected = [each for each in self.rejected if STEPS.index(each.step) < first]
+        returned = [question for each in back if (question := each.question) is not None]
+        self.questions = [as_before(each, step) for each in [*self.questions, *returned]]
+        self.sort()
+        for later in STEPS[first:]:
+            self.manifest["steps"].pop(later, None)
+
+    def sort(self) -> None:
+        """Put rows into the order in which they are written: by id, numbers as numbers."""
+        self.questions.sort(key=lambda each: natural(each.id))
+        self.rejected.sort(key=lambda each: (STEPS.index(each.step), natural(_name(each.row))))
+
+    def record(self, step: Step, came: int, settings: Mapping[str, Any]) -> None:
+        """Put a step's settings and sums into the manifest; `came` rows came into it.
+
+        Raises `AssertionError` where the sums do not balance: a row was lost or doubled.
+        """
+        dropped = Counter(each.check for each in self.rejected if each.step == step)
+        kept = len(self.questions)
+        if came != kept + dropped.total():
+            raise AssertionError(f"{step}: {came} came, {kept} kept and {dropped.total()} dropped")
+        mended = Counter(
+            change["check"]
+            for each in self.questions
+            for change in each.provenance.get("mended", [])
+            if change["step"] == step
+        )
+        unsure = Counter(
+            name
+            for each in self.questions
+            for name, check in each.provenance.get("checks", {}).items()
+            if check["step"] == step and check["passed"] is None
+        )
+        self.manifest["steps"][step] = {
+            **settings,
+            "sums": {
+                "in": came,
+                "kept": kept,
+                "dropped": dict(sorted(dropped.items())),
+                "mended": dict(sorted(mended.items())),
+                "unsure": dict(sorted(unsure.items())),
+            },
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """The set in `folder`. Raises `UserError` where there is none, or not a whole one."""
+        _settle(folder)
+        try:
+            manifest = json.loads((folder / _MANIFEST).read_text("utf-8"))
+            if manifest.get("schema") != SCHEMA:
+                raise ValueError(f"its manifest is not of {SCHEMA}")
+            return cls(
+                [Question.from_row(row) for row in _rows(folder / _QUESTIONS)],
+                [_rejected(row) for row in _rows(folder / _REJECTED)],
+                [_batch(row) for row in _rows(folder / _BATCHES)],
+                manifest,
+            )
+        except FileNotFoundError:
+            raise UserError(
+                f"{folder} holds no golden set; make one with: art-e golden generate --out"
+                f" {folder}, or art-e golden import FILE --out {folder}"
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{folder} is no whole golden set ({error}); make it anew") from None
+
+    def save(self, folder: Path) -> None:
+        """Write the set to `folder`, which is made; all of its files or none are replaced."""
+        from data_pipeline.golden.card import card
+
+        _settle(folder)
+        self.sort()
+        partial, ready = folder / ".partial", folder / ".ready"
+        partial.mkdir(parents=True)
+        rows = [each.to_row() for each in self.questions]
+        _write_rows(partial / _QUESTIONS, rows)
+        pq.write_table(parquet_table(self.questions), partial / "questions.parquet")
+        _write_rows(partial / _REJECTED, [_rejected_row(each) for each in self.rejected])
+        _write_rows(partial / _BATCHES, [_batch_row(each) for each in self.batches])
+        text = json.dumps(self.manifest, indent=2, ensure_ascii=False, sort_keys=True)
+        (partial / _MANIFEST).write_text(f"{text}\n", "utf-8")
+        (partial / "README.md").write_text(card(self), "utf-8")
+        # From this rename on the new set is the one that counts.
+        partial.rename(ready)
+        _settle(folder)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Be the only process that works on the set. Raises `UserError` where another one does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise UserError(
+            f"another process works on {folder}; wait for its end, or name another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def parquet_table(questions: Sequence[Question]) -> pa.Table:
+    """The questions as a table; `provenance` is JSON."""
+    rows = [each.to_row() for each in questions]
+    for row in rows:
+        row["provenance"] = json.dumps(row["provenance"], ensure_ascii=False, sort_keys=True)
+    return pa.Table.from_pylist(rows, schema=PARQUET_SCHEMA)
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A sort key by which q-2 comes before q-10."""
+    parts: list[tuple[int, str]] = []
+    digits = ""
+    for char in f"{text} ":
+        if char.isascii() and char.isdigit():
+            digits += char
+            continue
+        if digits:
+            parts.append((int(digits), ""))
+            digits = ""
+        parts.append((-1, char))
+    return parts
+
+
+def _settle(folder: Path) -> None:
+    """Bring a `save` that was killed to its end, or take it back."""
+    shutil.rmtree(folder / ".partial", ignore_errors=True)
+    ready = folder / ".ready"
+    if not ready.is_dir():
+        return
+    for file in sorted(ready.iterdir()):
+        file.replace(folder / file.name)
+    ready.rmdir()
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _rejected_row(each: Rejected) -> dict[str, Any]:
+    why = {"step": each.step, "check": each.check, "reason": each.reason}
+    return {**each.row, "rejected": why}
+
+
+def _rejected(row: dict[str, Any]) -> Rejected:
+    why = row.pop("rejected")
+    return Rejected(row, why["step"], why["check"], why["reason"])
+
+
+def _batch_row(each: Batch) -> dict[str, Any]:
+    return {**dataclasses.asdict(each), "message_ids": list(each.message_ids)}
+
+
+def _batch(row: dict[str, Any]) -> Batch:
+    return Batch(**{**row, "message_ids": tuple(row["message_ids"])})
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row.get("id", ""))
