@@ -72,7 +72,8 @@ def accepted_weights(draw: st.DrawFn) -> RewardWeights:
     room = sum(extras.values())
     start = draw(base)
     bases = {name: start - place * (room + gap) for place, name in enumerate(OUTCOMES)}
-    return RewardWeights(**bases, **extras, grounded_gate=draw(st.booleans()))
+    gate = draw(st.booleans())
+    return RewardWeights.model_validate({**bases, **extras, "grounded_gate": gate})
 
 
 @given(accepted_weights(), st.lists(st.tuples(rubrics(), verdicts), min_size=2, max_size=8))
@@ -101,7 +102,7 @@ def test_weights_that_break_the_order_are_refused(
     bases: dict[str, float], extras: dict[str, float]
 ) -> None:
     try:
-        weights = RewardWeights(**bases, **extras)
+        weights = RewardWeights.model_validate({**bases, **extras})
     except ValidationError as error:
         assert "could earn" in str(error)
         return
@@ -113,7 +114,7 @@ def test_weights_that_break_the_order_are_refused(
 @pytest.mark.parametrize("name", OUTCOMES[1:])
 def test_raising_a_lesser_outcome_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match=f"'{name}' could earn"):
-        RewardWeights(**{name: 5.0})
+        RewardWeights.model_validate({name: 5.0})
 
 
 @pytest.mark.parametrize("field", ["effort", "correct"])
