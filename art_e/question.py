@@ -5,17 +5,22 @@ as they are; `kind`, `difficulty`, `answerable`, `split` and `provenance` are
 ours. Knows nothing of inboxes, models or judges.
 """
 
+import contextlib
 import dataclasses
 import datetime as dt
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Kind = Literal["lookup", "latest-update", "multi-mail", "count", "unanswerable"]
 Difficulty = Literal["easy", "medium", "hard"]
@@ -74,79 +79,150 @@ class Question:
             raise ValueError(f"no question: {error}") from None
 
 
-def load_questions(source: str, split: Split | None = None) -> list[Question]:
-    """The questions of a golden-set folder, a bare JSONL file or a hub data set.
+class RawRow(NamedTuple):
+    """One row of a source, as it is. `error` says why `value`, a line's text, is no JSON."""
 
-    A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one
-    `questions.jsonl`; rows that name no split are of the one that their file, or
-    their part of the hub data set, is named for. With `split`, only the rows of
-    that split are given. Raises `UserError`, naming the row, where one is no question.
+    place: str
+    value: Any
+    error: str | None = None
+
+
+def load_questions(source: str, split: Split | None = None) -> list[Question]:
+    """The questions of a golden-set folder, a JSONL or Parquet file or a hub data set.
+
+    See `read_rows` for what a folder may hold. With `split`, only the rows of that split
+    are given. Raises `UserError`, naming the row, where one is no question.
     """
-    path = Path(source)
-    if path.is_dir():
-        files = [file for name in SPLITS if (file := path / f"{name}.jsonl").is_file()]
-        files = files or [file for file in [path / "questions.jsonl"] if file.is_file()]
-        if not files:
-            raise UserError(f"{path} holds no train, validation, test or questions.jsonl")
-        questions = [
-            each
-            for file in files
-            for each in _questions(_of_split(_json_lines(file), file.stem), str(file))
-        ]
-    elif path.is_file():
-        questions = list(_questions(_json_lines(path), str(path)))
-    elif _HUB_ID.fullmatch(source) and path.suffix != ".jsonl":
-        questions = list(_questions(_hub_rows(source, split), source))
-    else:
-        raise UserError(f"no questions at {source}: give a JSONL file, a folder or a hub id")
+    questions = []
+    for row in read_rows(source):
+        if row.error is not None:
+            raise UserError(f"{row.place} {row.error}")
+        try:
+            questions.append(as_question(row.value))
+        except ValueError as error:
+            raise UserError(f"{row.place}: {error}") from None
     chosen = [each for each in questions if split is None or each.split == split]
     if not chosen:
         raise UserError(f"{source} has no question" + (f" in split {split}" if split else ""))
     return chosen
 
 
-def _questions(rows: Iterable[Any], source: str) -> Iterator[Question]:
-    from pydantic import TypeAdapter, ValidationError
+def read_rows(source: str) -> Iterator[RawRow]:
+    """The rows of a folder, a JSONL or Parquet file or a hub data set, unread.
 
-    adapter = TypeAdapter(Question)
-    for number, row in enumerate(rows, start=1):
-        try:
-            question = adapter.validate_python(row)
-            json.dumps(question.to_row(), ensure_ascii=False).encode()
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "row"
-            raise UserError(f"{source}, row {number}: {where}: {first['msg']}") from None
-        except UnicodeEncodeError:
-            raise UserError(f"{source}, row {number}: a text has a lone surrogate") from None
-        if question.answerable is None and question.kind == "unanswerable":
-            question = dataclasses.replace(question, answerable=False)
-        elif question.answerable is None and question.answer is not None:
-            # A gold answer that abstains ("I don't know") is none.
-            answerable = not is_abstention(question.answer)
-            question = dataclasses.replace(question, answerable=answerable)
-        yield question
+    A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one
+    `questions.jsonl`, or else Parquet files, at any depth, or other JSONL files. Rows that
+    name no split are of the one that their file (`test.parquet`, `test-00000-of-00001.parquet`),
+    or their part of the hub data set, is named for. Raises `UserError` where there is none.
+    """
+    path = Path(source)
+    if path.is_dir():
+        for file in _files(path):
+            yield from _of_split(_file_rows(file), file.stem.partition("-")[0])
+    elif path.is_file():
+        yield from _file_rows(path)
+    elif _HUB_ID.fullmatch(source) and path.suffix not in (".jsonl", ".parquet"):
+        yield from _hub_rows(source)
+    else:
+        raise UserError(
+            f"no questions at {source}: give a Parquet or JSONL file, a folder or a hub id"
+        )
 
 
-def _of_split(rows: Iterable[Any], name: str) -> Iterator[Any]:
+def as_question(row: Any) -> Question:
+    """The question that a row of any source gives; `answerable` follows from the answer.
+
+    Raises `ValueError`, in one line that begins with the field, for what is none.
+    """
+    from pydantic import ValidationError
+
+    try:
+        question = _adapter().validate_python(_plain(row) if isinstance(row, dict) else row)
+        json.dumps(question.to_row(), ensure_ascii=False).encode()
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "row"
+        raise ValueError(f"{where}: {first['msg']}") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text has a lone surrogate") from None
+    except (TypeError, RecursionError):
+        raise ValueError("provenance: it is not JSON") from None
+    if question.answerable is None and question.kind == "unanswerable":
+        return dataclasses.replace(question, answerable=False)
+    if question.answerable is None and question.answer is not None:
+        # A gold answer that abstains ("I don't know") is none.
+        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
+    return question
+
+
+@cache
+def _adapter() -> "TypeAdapter[Question]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Question)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without what tables do to it: nulls for what it lacks, and JSON for an object."""
+    given = {
+        name: value
+        for name, value in row.items()
+        if value is not None or name not in ("message_ids", "provenance")
+    }
+    if isinstance(given.get("provenance"), str):
+        # What is no JSON stays a text, which is then refused as such.
+        with contextlib.suppress(ValueError, RecursionError):
+            given["provenance"] = json.loads(given["provenance"])
+    return given
+
+
+def _files(folder: Path) -> list[Path]:
+    files = [file for name in SPLITS if (file := folder / f"{name}.jsonl").is_file()]
+    files = files or [file for file in [folder / "questions.jsonl"] if file.is_file()]
+    files = files or sorted(folder.rglob("*.parquet")) or sorted(folder.glob("*.jsonl"))
+    if not files:
+        raise UserError(f"{folder} holds no train, validation, test or questions.jsonl")
+    return files
+
+
+def _file_rows(path: Path) -> Iterator[RawRow]:
+    return _parquet_rows(path) if path.suffix == ".parquet" else _json_lines(path)
+
+
+def _of_split(rows: Iterator[RawRow], name: str) -> Iterator[RawRow]:
     for row in rows:
-        unnamed = name in SPLITS and isinstance(row, dict) and row.get("split") is None
-        yield {**row, "split": name} if unnamed else row
+        value = row.value
+        unnamed = name in SPLITS and isinstance(value, dict) and value.get("split") is None
+        yield row._replace(value={**value, "split": name}) if unnamed else row
 
 
-def _json_lines(path: Path) -> Iterator[Any]:
+def _json_lines(path: Path) -> Iterator[RawRow]:
     # Bytes, so that a line of another encoding is an error of that line.
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
-                yield json.loads(line)
+                yield RawRow(f"{path}, row {number}", json.loads(line))
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{path}, line {number} is not JSON: {error}") from None
+                text = line.decode("utf-8", "replace")
+                yield RawRow(f"{path}, line {number}", text, f"is not JSON: {error}")
 
 
-def _hub_rows(hub_id: str, split: Split | None) -> Iterator[Any]:
+def _parquet_rows(path: Path) -> Iterator[RawRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.read_table(path, partitioning=None).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} isn't readable Parquet ({reason}); write it again") from None
+    for number, row in enumerate(rows, start=1):
+        yield RawRow(f"{path}, row {number}", row)
+
+
+def _hub_rows(hub_id: str) -> Iterator[RawRow]:
     import datasets
 
     try:
@@ -156,5 +232,5 @@ def _hub_rows(hub_id: str, split: Split | None) -> Iterator[Any]:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"can't load {hub_id} from the hub: {reason[:300]}") from None
     for name, rows in parts.items():
-        if split is None or name == split:
-            yield from _of_split(rows, name)
+        numbered = enumerate(rows, start=1)
+        yield from _of_split((RawRow(f"{hub_id}, row {n} of {name}", r) for n, r in numbered), name)

@@ -8,7 +8,6 @@ the later counts. Knows nothing of how labels are asked for.
 import dataclasses
 import datetime as dt
 import json
-import os
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from art_e.errors import UserError
+from art_e.lines import append_line, whole_lines
 from art_e.message import compact_json
 from art_e.runs import Run
 from evals.agreement import Case, Rated, agreement
@@ -40,12 +40,8 @@ def labels_file(run: Run) -> Path:
 def read_labels(run: Run) -> dict[str, Label]:
     """The run's labels by episode. Raises `UserError` where a line is none."""
     path = labels_file(run)
-    if not path.exists():
-        return {}
     labels: dict[str, Label] = {}
-    lines = path.read_bytes().split(b"\n")
-    # What follows the last line end is what a crash left of a line.
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(whole_lines(path), start=1):
         try:
             label = Label(**json.loads(line))
             if not isinstance(label.correct, bool):
@@ -62,12 +58,7 @@ def write_label(run: Run, episode_id: str, *, correct: bool) -> None:
     """Add a label to the run's; it is safe on disk when this returns."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     line = compact_json(dataclasses.asdict(Label(episode_id, correct, now)))
-    with labels_file(run).open("ab+") as file:
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    append_line(labels_file(run), line)
 
 
 def chosen_for_labels(scored: Sequence[Scored], sample: int | None, seed: int) -> list[Scored]:

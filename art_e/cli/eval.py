@@ -16,12 +16,18 @@ from art_e.cli.models import (
     default_concurrency,
     model_options,
 )
-from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, example
+from art_e.cli.options import (
+    DbOption,
+    JsonOption,
+    OutOption,
+    chosen_db,
+    chosen_split,
+    example,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from art_e.question import Split
     from evals.scored import Scored
 
 app = typer.Typer(
@@ -48,8 +54,13 @@ def run(
         ),
     ],
     questions: Annotated[
-        str, typer.Option("--questions", help="Golden-set folder, JSONL file or hub id.")
-    ],
+        str | None,
+        typer.Option(
+            "--questions",
+            help="Golden-set folder, JSONL or Parquet file, or hub id"
+            " [default: golden in ART_E_HOME].",
+        ),
+    ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="train, validation or test; default: all rows.")
     ] = None,
@@ -107,18 +118,19 @@ def run(
     from evals.presets import model_name
     from evals.resume import find_killed, on_disk
 
-    chosen_split = _split(split)
+    source = _questions(questions)
+    of_split = chosen_split(split)
     names = list(dict.fromkeys(map(model_name, models)))
     judges = list(dict.fromkeys(judge or ["offline"]))
     chosen_prompt = read_prompt(prompt)
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
-    asked = load_questions(questions, chosen_split)[:limit]
+    asked = load_questions(source, of_split)[:limit]
     with InboxFile(chosen_db(db)) as inbox_file:
         check_questions(asked, inbox_file)
         config = {
             "models": names,
-            "questions": questions,
+            "questions": source,
             "questions_hash": fingerprint(asked),
             "split": split,
             "limit": limit,
@@ -191,14 +203,20 @@ def run(
         print_tables(metrics, started.folder)
 
 
-def _split(name: str | None) -> "Split | None":
+def _questions(given: str | None) -> str:
+    """What `--questions` names, or the default golden set. Raises `UserError` for neither."""
     from art_e.errors import UserError
-    from art_e.question import SPLITS
+    from art_e.home import default_golden
 
-    chosen = next((each for each in SPLITS if each == name), None)
-    if name is not None and chosen is None:
-        raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
-    return chosen
+    if given is not None:
+        return given
+    default = default_golden()
+    if not default.is_dir():
+        raise UserError(
+            f"which questions? there is no golden set in {default}: give --questions, or make"
+            " one with: art-e golden generate"
+        )
+    return str(default)
 
 
 def _spent(model: str, done: "Iterable[Scored]") -> float:

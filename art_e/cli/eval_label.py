@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from art_e.cli.clean import clean, one_line
+from art_e.cli.clean import one_line
+from art_e.cli.labelling import ShownMail, pressed_key, shown_mail
 from art_e.cli.output import console, note, plural, text
 from art_e.cli.trace import turns
 from art_e.errors import UserError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from art_e.trajectory import Trajectory
     from evals.scored import Scored
 
-BODY_LINES = 40
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 
@@ -49,7 +49,7 @@ def label(
     given = 0
     for number, scored in enumerate(left, start=len(chosen) - len(left) + 1):
         _show(scored, number, len(chosen))
-        key = _key()
+        key = pressed_key(KEYS, "rwsq", "labels")
         if key == "q":
             break
         if key != "s":
@@ -57,22 +57,6 @@ def label(
             given += 1
     note(f"{plural(given, 'label')} added to {labels_file(run)}")
     note(f"art-e eval judge --run {name} compares the verdicts with them")
-
-
-def _key() -> str:
-    """The key of one of `KEYS`; others are asked for again. Ctrl-C and Ctrl-D quit."""
-    note(KEYS)
-    while True:
-        try:
-            key = typer.getchar().lower()
-        except (EOFError, KeyboardInterrupt):
-            return "q"
-        except OSError:
-            raise UserError("labels are asked for on a terminal, and there is none") from None
-        # Nothing is what a terminal gives that was closed.
-        if key in ("r", "w", "s", "q", ""):
-            return key or "q"
-        note(f"there is no key {key!r}; {KEYS}")
 
 
 def _show(scored: "Scored", number: int, of: int) -> None:
@@ -100,7 +84,11 @@ def _mails(trajectory: "Trajectory") -> "Iterator[Text]":
             mail = _mail(observation.get("content"))
             if mail is not None and (name := one_line(str(mail.get("message_id")))) not in seen:
                 seen.add(name)
-                yield _shown(mail, cited=trajectory.handles.get(name, name) in trajectory.sources)
+                cited = trajectory.handles.get(name, name) in trajectory.sources
+                people, date, subject, body = (
+                    str(mail.get(key, "")) for key in ("from", "date", "subject", "body")
+                )
+                yield shown_mail(ShownMail(date, people, subject, body, "cited" if cited else ""))
 
 
 def _mail(content: Any) -> dict[str, Any] | None:
@@ -110,15 +98,3 @@ def _mail(content: Any) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and "body" in found else None
-
-
-def _shown(mail: dict[str, Any], *, cited: bool) -> "Text":
-    people, date, subject = (
-        one_line(str(mail.get(key, ""))) for key in ("from", "date", "subject")
-    )
-    lines = [each.rstrip() for each in clean(str(mail["body"])).split("\n") if each.strip()]
-    body = "".join(f"\n| {line.expandtabs(4)}" for line in lines[:BODY_LINES])
-    if len(lines) > BODY_LINES:
-        body += f"\n| ({plural(len(lines) - BODY_LINES, 'more line')})"
-    mark = "  cited" if cited else ""
-    return text((f"{date}  {people}", "cyan"), f"  {subject}", (mark, "green"), (body, "dim"), "\n")

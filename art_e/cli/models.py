@@ -50,11 +50,16 @@ class Chosen(NamedTuple):
         """One line on where mail text goes; None where it stays in this process."""
         if self.host is None:
             return None
-        from art_e.policies.host import on_this_machine
+        return mail_notice(self.name, self.host)
 
-        if on_this_machine(self.host):
-            return f"mail text stays on this machine ({self.host}, {self.name})"
-        return f"mail text goes to {self.host} ({self.name})"
+
+def mail_notice(model: str, host: str) -> str:
+    """One line on where the mail text that `model` reads goes."""
+    from art_e.policies.host import on_this_machine
+
+    if on_this_machine(host):
+        return f"mail text stays on this machine ({host}, {model})"
+    return f"mail text goes to {host} ({model})"
 
 
 def model_options(

@@ -14,6 +14,7 @@ from art_e.errors import UserError
 
 if TYPE_CHECKING:
     from art_e.inbox.file import InboxFile
+    from art_e.question import Split
 
 DbOption = Annotated[
     Path | None,
@@ -83,3 +84,13 @@ def chosen_address(file: "InboxFile", inbox: str | None, db: Path | None) -> str
         f"whose inbox? the file has {has}: add --inbox ADDRESS"
         f" (art-e inboxes{db_argument(db)} lists them)"
     )
+
+
+def chosen_split(name: str | None) -> "Split | None":
+    """The split of `--split`; None: all of them. Raises `UserError` for what is none."""
+    from art_e.question import SPLITS
+
+    chosen = next((each for each in SPLITS if each == name), None)
+    if name is not None and chosen is None:
+        raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
+    return chosen

@@ -89,8 +89,8 @@ def progress(things: str, total: int | None) -> "Iterator[Callable[..., None]]":
 
 
 def plural(count: int, thing: str) -> str:
-    """A count with its noun: 1 mail, 2 mails, 2 addresses."""
-    ending = "" if count == 1 else "es" if thing.endswith("s") else "s"
+    """A count with its noun: 1 mail, 2 mails, 2 addresses, 2 inboxes."""
+    ending = "" if count == 1 else "es" if thing.endswith(("s", "x")) else "s"
     return f"{count:,} {thing}{ending}"
 
 

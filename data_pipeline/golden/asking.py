@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from art_e.policies.base import Usage
+from art_e.policies.capabilities import capabilities_of
 from art_e.policies.prices import price_of
 from art_e.policies.responses import Responses
 from art_e.policies.retries import Retries
@@ -62,10 +63,10 @@ class Asker:
     ) -> None:
         load_env()
         self._folder, self._role = folder, role
-        before = spent_on(folder, role, model).cost_usd or 0.0
+        before = _settled(folder, role, model)
         self._model = StructuredModel(
             model,
-            max_cost_usd=None if max_cost_usd is None else max(0.0, max_cost_usd - before),
+            max_cost_usd=_left(max_cost_usd, before),
             cache=responses_folder(folder, role, model),
             temperature=temperature,
             retries=retries,
@@ -77,6 +78,11 @@ class Asker:
     def name(self) -> str:
         """The model's name."""
         return self._model.model
+
+    @property
+    def spent(self) -> Spent:
+        """What all replies of the role that are kept have cost, this run's and earlier ones'."""
+        return spent_on(self._folder, self._role, self.name)
 
     @property
     def spent_usd(self) -> float | None:
@@ -106,3 +112,20 @@ class Asker:
                 attempt += 1
                 if attempt == ATTEMPTS:
                     raise
+
+
+def _settled(folder: Path, role: str, model: str) -> float:
+    """USD that the kept replies count as: one whose usage was not told as the longest there is."""
+    price = price_of(model)
+    if price is None:
+        return 0.0
+    usages = Responses(responses_folder(folder, role, model)).usages()
+    most = price.most(0, capabilities_of(model).most_tokens) if None in usages else 0.0
+    return sum(most if each is None else price.cost(each) for each in usages)
+
+
+def _left(limit: float | None, before: float) -> float | None:
+    """What is left of the limit; one that is none is handed on, to be refused."""
+    if limit is None or not limit >= 0:
+        return limit
+    return max(0.0, limit - before)

@@ -75,7 +75,7 @@ def marks_of(question: Question) -> list[str]:
     return list(question.provenance.get("marks", []))
 
 
-def mended(question: Question, step: Step, check: str, **changes: Any) -> Question:
+def mended(question: Question, step: Step, check: str, /, **changes: Any) -> Question:
     """The question with these fields changed, and what they were in its provenance."""
     before = question.to_row()
     was = {name: before[name] for name in changes}

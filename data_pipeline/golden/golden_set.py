@@ -15,6 +15,7 @@ content gives the same bytes; no file has a time in it. Knows nothing of how row
 
 import dataclasses
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -193,13 +194,10 @@ class GoldenSet:
         self.sort()
         partial, ready = folder / ".partial", folder / ".ready"
         partial.mkdir(parents=True)
-        rows = [each.to_row() for each in self.questions]
-        _write_rows(partial / _QUESTIONS, rows)
-        pq.write_table(parquet_table(self.questions), partial / "questions.parquet")
+        write_questions(partial, "questions", self.questions)
         _write_rows(partial / _REJECTED, [_rejected_row(each) for each in self.rejected])
         _write_rows(partial / _BATCHES, [_batch_row(each) for each in self.batches])
-        text = json.dumps(self.manifest, indent=2, ensure_ascii=False, sort_keys=True)
-        (partial / _MANIFEST).write_text(f"{text}\n", "utf-8")
+        write_manifest(partial, self.manifest)
         (partial / "README.md").write_text(card(self), "utf-8")
         # From this rename on the new set is the one that counts.
         partial.rename(ready)
@@ -208,19 +206,40 @@ class GoldenSet:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Be the only process that works on the set. Raises `UserError` where another one does."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Be the only process that works on the set, whose folder is made.
+
+    Raises `UserError` where another process does, or the folder can't be written to. A
+    folder that was made for nothing is taken away again.
+    """
+    new = not folder.exists()
     lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except filelock.Timeout:
         raise UserError(
             f"another process works on {folder}; wait for its end, or name another --out"
         ) from None
+    except OSError as error:
+        raise UserError(f"can't write to {folder}: {error.strerror}; name another folder") from None
     try:
         yield
     finally:
+        if new and [each.name for each in folder.iterdir()] == [".lock"]:
+            shutil.rmtree(folder)
         lock.release()
+
+
+def write_questions(folder: Path, name: str, questions: Sequence[Question]) -> None:
+    """Write the questions to `name`.jsonl and `name`.parquet in the folder."""
+    _write_rows(folder / f"{name}.jsonl", [each.to_row() for each in questions])
+    pq.write_table(parquet_table(questions), folder / f"{name}.parquet")
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write a set's manifest into the folder."""
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, sort_keys=True)
+    (folder / _MANIFEST).write_text(f"{text}\n", "utf-8")
 
 
 def parquet_table(questions: Sequence[Question]) -> pa.Table:
@@ -233,17 +252,13 @@ def parquet_table(questions: Sequence[Question]) -> pa.Table:
 
 def natural(text: str) -> list[tuple[int, str]]:
     """A sort key by which q-2 comes before q-10."""
-    parts: list[tuple[int, str]] = []
-    digits = ""
-    for char in f"{text} ":
-        if char.isascii() and char.isdigit():
-            digits += char
-            continue
-        if digits:
-            parts.append((int(digits), ""))
-            digits = ""
-        parts.append((-1, char))
-    return parts
+    parts = []
+    for digits, others in re.findall(r"([0-9]+)|([^0-9]+)", text):
+        number = digits.lstrip("0")
+        # By length first: as text 10 is before 2, and no number is too long for it.
+        parts.append((len(number), number) if digits else (-1, others))
+    # Texts that differ in zeros alone have an order too.
+    return [*parts, (-2, text)]
 
 
 def _settle(folder: Path) -> None:

@@ -15,7 +15,7 @@ REALISM: dict[Kind, float] = {
     "latest-update": 0.85,
     "unanswerable": 0.8,
     "multi-mail": 0.7,
-    "count": 0.6,
+    "count": 0.7,
 }
 """How likely a person is to ask such a question of their own mail; our estimate."""
 

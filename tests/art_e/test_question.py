@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,6 +135,40 @@ def test_loads_a_folder_of_one_file(tmp_path: Path) -> None:
     write(tmp_path / "questions.jsonl", {**PUBLIC, "split": "test"}, PUBLIC)
     assert [each.split for each in load_questions(str(tmp_path))] == ["test", None]
     assert len(load_questions(str(tmp_path), "test")) == 1
+
+
+def table(path: Path, *rows: dict[str, Any]) -> str:
+    """A Parquet file, in which a row has null for what it lacks."""
+    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    return str(path)
+
+
+def test_loads_a_parquet_file(tmp_path: Path) -> None:
+    more = {**PUBLIC, "id": "x", "provenance": '{"batch": {"new": [1]}}', "message_ids": None}
+    # Columns are those of the first row.
+    first = {**PUBLIC, "id": "17", "split": None, "provenance": None, "kind": None}
+    source = table(tmp_path / "q.parquet", first, more)
+    fields = {**as_fields(QUESTION), "id": "x", "message_ids": ()}
+    assert load_questions(source) == [
+        QUESTION,
+        Question(**{**fields, "provenance": {"batch": {"new": [1]}}}),
+    ]
+
+
+def test_refuses_a_parquet_file_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "q.parquet"
+    path.write_bytes(b"PAR1 and no more")
+    assert f"{path} isn't readable Parquet" in refused(str(path))
+    bad = table(tmp_path / "bad.parquet", PUBLIC, {**PUBLIC, "query_date": "soon"})
+    assert f"{bad}, row 2: query_date" in refused(bad)
+
+
+def test_loads_a_folder_of_parquet_files_as_the_hub_has_them(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number, name in enumerate(["test-00000-of-00001", "train-00000-of-00002", "spare"]):
+        table(tmp_path / "data" / f"{name}.parquet", {**PUBLIC, "id": number})
+    found = load_questions(str(tmp_path))
+    assert [(each.id, each.split) for each in found] == [("2", None), ("0", "test"), ("1", "train")]
 
 
 def test_refuses_what_holds_no_questions(tmp_path: Path) -> None:

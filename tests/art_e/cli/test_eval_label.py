@@ -1,14 +1,9 @@
 """`eval label`: a person's keys, on a runner and on a real terminal; blind, safe, resumable."""
 
-import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
-import termios
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +16,8 @@ from evals.labels import chosen_for_labels, labels_file, read_labels
 from evals.scored import Scored, load_run
 from tests.art_e.cli.conftest import HOSTILE, assert_safe, the_error
 from tests.evals.runs import episode, episodes, question, write_run
+from tests.terminals import WAIT_S, press, sent
 
-# Far longer than it takes.
-WAIT_S = 60.0
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 
@@ -122,21 +116,6 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
     assert_safe(result.stdout)
 
 
-def _sent(terminal: int) -> Iterator[bytes]:
-    # Linux says EIO where the last process has closed its end.
-    with contextlib.suppress(OSError):
-        while select.select([terminal], [], [], WAIT_S)[0] and (data := os.read(terminal, 65_536)):
-            yield data
-
-
-def _press(terminal: int, key: bytes) -> None:
-    """Press a key as soon as the command reads single keys; earlier ones it throws away."""
-    ends = time.monotonic() + WAIT_S
-    while termios.tcgetattr(terminal)[3] & termios.ICANON and time.monotonic() < ends:
-        time.sleep(0.005)
-    os.write(terminal, key)
-
-
 @pytest.mark.parametrize("end", [b"q", b"\x03", b"\x04"], ids=["q", "ctrl-c", "ctrl-d"])
 def test_on_a_terminal_a_key_is_enough(run: Run, home: Path, end: bytes) -> None:
     ours, theirs = os.openpty()
@@ -153,11 +132,11 @@ def test_on_a_terminal_a_key_is_enough(run: Run, home: Path, end: bytes) -> None
     seen = b""
     asked = 0
     try:
-        for data in _sent(ours):
+        for data in sent(ours):
             seen += data
             while seen.count(KEYS.encode()) > asked:
                 asked += 1
-                _press(ours, next(keys))
+                press(ours, next(keys))
             if b"eval judge --run" in seen:
                 break
         assert process.wait(WAIT_S) == 0

@@ -1,0 +1,150 @@
+"""The verify step: is each row's answer right, the only one, and to be had from mail alone?
+
+    art-e golden verify --db DB --out DIR --model gemini/gemini-2.5-flash
+
+Rows are checked side by side; what becomes of one depends on no other, nor on the order in
+which replies come. With a model the checks are those of `model_checks.py`, without one those
+of `offline_reader.py`. Knows nothing of prompts.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
+from art_e.question import Question
+from data_pipeline.golden.asking import Asker
+from data_pipeline.golden.checks import Check, checks_of
+from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.model_checks import Examined, ModelChecks
+from data_pipeline.golden.offline_reader import examine_by_words
+from data_pipeline.golden.reader import Reader, prompt_digests
+from data_pipeline.golden.rivals import inbox_of
+from evals.judge import Judge
+from evals.judges import spent_by
+
+# Rows that are checked at a time.
+CONCURRENCY = 8
+
+
+def verify(
+    file: InboxFile,
+    golden: GoldenSet,
+    reader: Asker | None,
+    judge: Judge,
+    *,
+    strict: bool = False,
+    concurrency: int = CONCURRENCY,
+    on_progress: Callable[[float | None], None] = lambda _: None,
+) -> None:
+    """Check every row of `golden`; those that fail are dropped, those superseded mended.
+
+    `reader` None: without a model, by `offline_reader`, and `judge` has nothing to do.
+    `strict` drops rows with an unsure check too. `on_progress` is called as each row is done,
+    with the USD that all replies have cost so far (None: not known). Raises `UserError` where
+    the reader is the model that wrote the rows, and for an inbox that the file lacks.
+    """
+    if reader is not None:
+        refuse_own_rows(golden, reader.name)
+    golden.undo("verify")
+    checks = None if reader is None else ModelChecks(Reader(reader), judge)
+    rows = list(golden.questions)
+
+    async def examine_all() -> list[Examined]:
+        turn = asyncio.Semaphore(concurrency)
+
+        async def examine(question: Question) -> Examined:
+            async with turn:
+                inbox = inbox_of(file, question)
+                fault = unfit(inbox, question)
+                if fault is not None:
+                    examined = Examined(question, fault)
+                elif checks is None:
+                    examined = Examined(examine_by_words(inbox, question))
+                else:
+                    examined = await checks.examine(inbox, question)
+                on_progress(spent_usd(reader, judge))
+                return examined
+
+        return await asyncio.gather(*(examine(each) for each in rows))
+
+    examined = asyncio.run(examine_all())
+    golden.questions = []
+    for each in examined:
+        failed = each.failed or (_unsure(each.question) if strict else None)
+        if failed is None:
+            golden.questions.append(each.question)
+        else:
+            golden.rejected.append(Rejected.of(each.question, failed))
+    golden.record("verify", len(rows), _settings(examined, reader, judge, strict))
+
+
+def refuse_own_rows(golden: GoldenSet, model: str) -> None:
+    """Raise `UserError` where `model` wrote rows of the set, by whatever provider it is called."""
+    rows = [*golden.questions, *(each for row in golden.rejected if (each := row.question))]
+    writers = {str(each.provenance.get("model", "")) for each in rows}
+    own = sorted(each for each in writers if _bare(each) == _bare(model))
+    if own:
+        raise UserError(
+            f"{own[0]} wrote rows of this set and can't be their reader too; name another --model"
+        )
+
+
+def unfit(inbox: Inbox, question: Question) -> Check | None:
+    """What makes a row impossible to verify: an answerable one without answer or mails."""
+    if question.answerable is False:
+        return None
+    if not question.answer:
+        return Check("answerable", "verify", False, "there is no gold answer", "rule")
+    if not question.message_ids:
+        return Check("answerable", "verify", False, "no mail is cited", "rule")
+    lacking = [each for each in question.message_ids if inbox.canonical_id(each) is None]
+    if lacking:
+        reason = f"the inbox has no mail {lacking[0]} when the question is asked"
+        return Check("answerable", "verify", False, reason, "rule")
+    return None
+
+
+def spent_usd(reader: Asker | None, judge: Judge) -> float | None:
+    """USD that replies have cost so far; None where a price is not known."""
+    judged = spent_by(judge)
+    costs = [
+        0.0 if reader is None else reader.spent_usd,
+        0.0 if judged is None else judged.cost_usd,
+    ]
+    known = [each for each in costs if each is not None]
+    return None if len(known) < len(costs) else sum(known)
+
+
+def _unsure(question: Question) -> Check | None:
+    """The first check of this step that is not sure."""
+    found = checks_of(question).values()
+    return next((each for each in found if each.step == "verify" and each.passed is None), None)
+
+
+def _settings(
+    examined: list[Examined], reader: Asker | None, judge: Judge, strict: bool
+) -> dict[str, Any]:
+    """How the step was run, and by check and reason how many rows it could not check."""
+    unchecked: dict[str, Counter[str]] = {}
+    for each in examined:
+        for name, reason in each.unchecked.items():
+            unchecked.setdefault(name, Counter())[reason] += 1
+    counted = {name: dict(sorted(unchecked[name].items())) for name in sorted(unchecked)}
+    if reader is None:
+        return {"model": "offline", "judge": judge.name, "strict": strict, "unchecked": counted}
+    return {
+        "model": reader.name,
+        "judge": judge.name,
+        "prompts": prompt_digests(),
+        "strict": strict,
+        "unchecked": counted,
+    }
+
+
+def _bare(model: str) -> str:
+    """The model's name without its provider's."""
+    return model.rpartition("/")[2]

@@ -1,0 +1,161 @@
+"""Models asked on behalf of a golden set: so many at once, nothing paid twice, within a limit."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from art_e.errors import UserError
+from art_e.policies.base import PolicyError, Usage
+from data_pipeline.golden.asking import ATTEMPTS, Asker, responses_folder, spent_on
+from evals.structured import UnparseableError
+from tests.asked import QUICK
+from tests.provider import Provider, broken, says
+
+MODEL = "openai/gpt-4.1"
+# $2 a million tokens of prompt, $8 of completion.
+USAGE = Usage(10_000, 0, 1_000, 0)
+COST = 0.02 + 0.008
+# A call may cost this at most: its longest answer, and a prompt of a few tokens.
+MOST = 4_096 * 8e-6 + 0.002
+
+
+class Colour(BaseModel):
+    """What colour it is."""
+
+    name: Literal["red", "green"]
+
+
+RED = says('{"name": "red"}', usage=USAGE)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def asker(provider: Provider, folder: Path, role: str = "read", **options: Any) -> Asker:
+    with pytest.MonkeyPatch.context() as patch:
+        provider.stand_in_for_openai(patch)
+        return Asker(MODEL, folder, role, **{"concurrency": 2, "retries": QUICK, **options})
+
+
+def ask(
+    provider: Provider, folder: Path, *things: str, role: str = "read", **options: Any
+) -> list[str]:
+    """What a new process would hear about each thing: a colour, or the name of the error."""
+
+    async def one(asked: Asker, thing: str) -> str:
+        try:
+            return (await asked.ask("What colour?", {"thing": thing}, Colour)).name
+        except (PolicyError, UnparseableError) as error:
+            return error.kind if isinstance(error, PolicyError) else "unparseable"
+
+    async def all_of_them(asked: Asker) -> list[str]:
+        return await asyncio.gather(*(one(asked, thing) for thing in things))
+
+    with pytest.MonkeyPatch.context() as patch:
+        provider.stand_in_for_openai(patch)
+        made = Asker(MODEL, folder, role, **{"concurrency": 2, "retries": QUICK, **options})
+        return asyncio.run(all_of_them(made))
+
+
+def test_what_is_kept_is_not_asked_again(tmp_path: Path) -> None:
+    with Provider(lambda _: RED) as provider:
+        assert ask(provider, tmp_path, "apple", "pear") == ["red", "red"]
+        assert ask(provider, tmp_path, "pear", "plum", "apple") == ["red"] * 3
+        assert len(provider.requests) == 3
+        # Another role's replies are its own.
+        ask(provider, tmp_path, "apple", role="generate")
+        assert len(provider.requests) == 4
+    assert spent_on(tmp_path, "read", MODEL).calls == 3
+    assert spent_on(tmp_path, "read", MODEL).cost_usd == pytest.approx(3 * COST)
+    assert spent_on(tmp_path, "settle", MODEL) == (0, Usage(), 0)
+
+
+def test_what_can_not_be_read_is_kept_too_and_asked_for_again(tmp_path: Path) -> None:
+    with Provider([says("red"), says("red!"), RED]) as provider:
+        assert ask(provider, tmp_path, "apple") == ["red"]
+        assert ask(provider, tmp_path, "apple") == ["red"]
+        assert len(provider.requests) == ATTEMPTS
+        assert len({json.dumps(each.body, sort_keys=True) for each in provider.requests}) == 1
+    assert spent_on(tmp_path, "read", MODEL).calls == 3
+
+
+def test_it_is_given_up_for_good_after_so_many_attempts(tmp_path: Path) -> None:
+    with Provider(lambda _: says("red", usage=USAGE)) as provider:
+        for _ in range(2):
+            assert ask(provider, tmp_path, "apple") == ["unparseable"]
+        assert len(provider.requests) == ATTEMPTS
+
+
+def test_what_failed_is_asked_for_again_by_the_next_run(tmp_path: Path) -> None:
+    with Provider([broken()] * QUICK.tries + [RED]) as provider:
+        assert ask(provider, tmp_path, "apple") == ["provider"]
+        assert ask(provider, tmp_path, "apple") == ["red"]
+
+
+def test_no_more_than_so_many_at_once(tmp_path: Path) -> None:
+    with Provider(lambda _: says('{"name": "red"}', delay_s=0.05)) as provider:
+        ask(provider, tmp_path, *map(str, range(9)), concurrency=3)
+        # All are used, and no more.
+        assert provider.most_connections == 3
+
+
+def test_the_limit_holds_over_restarts(tmp_path: Path) -> None:
+    limit = 5 * COST + MOST
+    with Provider(lambda _: RED) as provider:
+        things = [str(number) for number in range(9)]
+        heard = [
+            ask(provider, tmp_path, thing, concurrency=1, max_cost_usd=limit)[0] for thing in things
+        ]
+        # Each was asked by a process of its own; the kept replies count.
+        assert heard == ["red"] * 6 + ["budget"] * 3
+        assert len(provider.requests) == 6
+        # What is kept costs nothing, whatever the limit.
+        assert ask(provider, tmp_path, *things[:6], max_cost_usd=0) == ["red"] * 6
+        assert ask(provider, tmp_path, things[7], max_cost_usd=limit + COST) == ["red"]
+    assert spent_on(tmp_path, "read", MODEL).cost_usd == pytest.approx(7 * COST)
+
+
+def test_attempts_count_towards_the_limit(tmp_path: Path) -> None:
+    with Provider(lambda _: says("red", usage=USAGE)) as provider:
+        limit = COST + MOST
+        assert ask(provider, tmp_path, "apple", max_cost_usd=limit) == ["budget"]
+        assert len(provider.requests) == 2
+        assert ask(provider, tmp_path, "apple", max_cost_usd=limit) == ["budget"]
+        assert len(provider.requests) == 2
+
+
+def test_a_reply_of_untold_usage_may_have_cost_the_most(tmp_path: Path) -> None:
+    with Provider(lambda _: says('{"name": "red"}', usage=None)) as provider:
+        limit = 2.5 * MOST
+        heard = [
+            ask(provider, tmp_path, str(number), concurrency=1, max_cost_usd=limit)[0]
+            for number in range(4)
+        ]
+    assert heard == ["red", "red", "budget", "budget"]
+    assert spent_on(tmp_path, "read", MODEL).cost_usd is None
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan"), float("inf")])
+def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: float) -> None:
+    with Provider(lambda _: RED) as provider, pytest.raises(UserError, match="is no sum"):
+        ask(provider, tmp_path, "apple", max_cost_usd=limit)
+
+
+def test_money_is_told_with_what_was_paid_before(tmp_path: Path) -> None:
+    with Provider(lambda _: RED) as provider:
+        ask(provider, tmp_path, "apple", "pear")
+        made = asker(provider, tmp_path)
+    assert made.name == MODEL
+    assert made.spent_usd == pytest.approx(2 * COST)
+
+
+def test_no_path_is_made_of_a_models_name(tmp_path: Path) -> None:
+    folder = responses_folder(tmp_path, "read", "openai/../../etc/passwd")
+    assert folder.parent == tmp_path / "responses"

@@ -1,0 +1,140 @@
+"""Drawing batches: across the period, threads whole, and no mail where it must not be."""
+
+import datetime as dt
+import itertools
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.inbox.file import InboxFile
+from art_e.question import Split
+from data_pipeline.golden.batches import (
+    BATCH_MAILS,
+    LEAST_CHARS,
+    LEAST_MAILS,
+    MOST_CHARS,
+    draw,
+    draw_batches,
+)
+from data_pipeline.golden.golden_set import Batch
+from data_pipeline.golden.threads import Mail, threads_of
+from tests.conftest import RealInbox
+
+START = dt.datetime(2001, 1, 1)
+
+
+def mails(hours: list[int], subjects: list[int]) -> list[Mail]:
+    sent = [START + dt.timedelta(hours=each) for each in itertools.accumulate(hours)]
+    return [
+        Mail(n, f"<{n}@test>", at, f"Matter {subject}", f"{subject} {n % 50}".encode())
+        for n, (at, subject) in enumerate(zip(sent, subjects, strict=False))
+    ]
+
+
+MAILS = st.integers(0, 300).flatmap(
+    lambda n: st.builds(
+        mails,
+        st.lists(st.integers(0, 100), min_size=n, max_size=n),
+        st.lists(st.integers(0, 40), min_size=n, max_size=n),
+    )
+)
+
+
+@given(MAILS, st.integers(1, 12), st.integers())
+def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
+    batches = draw(drawn_of, count, random.Random(seed))
+    assert batches == draw(drawn_of, count, random.Random(seed))
+    assert len(batches) <= count
+    everything = list(itertools.chain.from_iterable(batches))
+    contents = [mail.content for mail in everything]
+    assert len(contents) == len(set(contents))
+    once = list({mail.content: mail for mail in reversed(drawn_of)}.values())[::-1]
+    threads = {mail: thread[-BATCH_MAILS:] for thread in threads_of(once) for mail in thread}
+    for batch in batches:
+        assert LEAST_MAILS <= len(batch) <= BATCH_MAILS
+        assert batch == sorted(batch)
+        for mail in batch:
+            assert set(threads[mail]) <= set(batch)
+
+
+@given(st.integers(2, 25), st.integers(0, 99))
+def test_the_whole_period_is_drawn_from(count: int, seed: int) -> None:
+    many = mails([1] * 1000, list(range(1000)))
+    batches = draw(many, count, random.Random(seed))
+    assert [len(each) for each in batches] == [BATCH_MAILS] * count
+    # Each from its own stretch, one after the other.
+    for number, batch in enumerate(batches):
+        assert number * 1000 // count - 1 <= batch[0].email_id
+        assert batch[-1].email_id <= (number + 1) * 1000 // count + 1
+
+
+def test_few_mails_make_one_small_batch() -> None:
+    assert [len(each) for each in draw(mails([1] * 7, list(range(7))), 5, random.Random(0))] == [7]
+    assert draw(mails([1] * 4, list(range(4))), 5, random.Random(0)) == []
+
+
+def check(file: InboxFile, splits: dict[str, Split], batches: list[Batch]) -> None:
+    """By queries of their own: what may be in a batch."""
+    used = [each for batch in batches for each in batch.message_ids]
+    assert len(used) == len(set(used))
+    assert len({each.id for each in batches}) == len(batches)
+    for batch in batches:
+        rows = file.execute(
+            "SELECT message_id, length(body), sent_at FROM emails"
+            " WHERE list_contains(?, message_id) ORDER BY email_id",
+            [list(batch.message_ids)],
+        ).fetchall()
+        assert [row[0] for row in rows] == list(batch.message_ids)
+        assert all(LEAST_CHARS <= row[1] <= MOST_CHARS and row[2] for row in rows)
+        inbox = file.open_inbox(batch.inbox)
+        assert all(inbox.canonical_id(each) == each for each in batch.message_ids)
+    closed = {"train": ("test", "validation"), "validation": ("test",)}
+    for split, others in closed.items():
+        ids = [each for batch in batches if batch.split == split for each in batch.message_ids]
+        theirs = [address for address, of in splits.items() if of in others]
+        row = file.execute(
+            "SELECT count(*) FROM emails JOIN emails AS other USING (content_digest)"
+            " JOIN parties ON parties.email_id = other.email_id JOIN addresses USING (address_id)"
+            " WHERE list_contains(?, emails.message_id) AND list_contains(?, address)",
+            [ids, theirs],
+        ).fetchone()
+        assert row == (0,)
+
+
+def test_no_test_mail_is_read_by_a_training_batch(world: InboxFile) -> None:
+    addresses = [each.address for each in world.inboxes(6)]
+    names: list[Split] = ["train", "test", "train", "validation", "test", "train"]
+    splits = dict(zip(addresses, names, strict=True))
+    batches = draw_batches(world, splits, 2, 3)
+    assert {each.split for each in batches} == {"train", "validation", "test"}
+    check(world, splits, batches)
+    assert batches == draw_batches(world, splits, 2, 3)
+    assert batches != draw_batches(world, splits, 2, 4)
+
+
+def test_on_real_mail(real_inbox: RealInbox) -> None:
+    with InboxFile(real_inbox.db) as file:
+        addresses = [each.address for each in file.inboxes(4)]
+        names: list[Split] = ["train", "test", "validation", "train"]
+        splits = dict(zip(addresses, names, strict=True))
+        batches = draw_batches(file, splits, 10, 0)
+        check(file, splits, batches)
+        # Dates that lie come first and last; the drawn ones have to span what is between.
+        for address in addresses:
+            own = [each for each in batches if each.inbox == address]
+            assert len(own) == 10
+            rows = file.execute(
+                "SELECT quantile_cont(epoch(sent_at), [0.1, 0.9]) FROM emails JOIN parties"
+                " USING (email_id) JOIN addresses USING (address_id) WHERE address = ?",
+                [address],
+            ).fetchall()
+            first, last = rows[0][0]
+            sent = file.execute(
+                "SELECT min(epoch(sent_at)), max(epoch(sent_at)) FROM emails"
+                " WHERE list_contains(?, message_id)",
+                [[each for batch in own for each in batch.message_ids]],
+            ).fetchone()
+            assert sent is not None
+            assert sent[0] <= first
+            assert sent[1] >= last

@@ -1,0 +1,219 @@
+"""The card: what it tells of each kind of set, and that nothing in a row becomes markup."""
+
+import dataclasses
+import datetime as dt
+import re
+from typing import Any
+
+import pytest
+from huggingface_hub import DatasetCard
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from art_e.question import Question
+from data_pipeline.golden.card import card, escaped
+from data_pipeline.golden.checks import Check, marked, mended, with_checks
+from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected
+
+HOSTILE = (
+    "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
+)
+
+
+def question(number: int, **fields: Any) -> Question:
+    base = Question(
+        f"q-{number}", "When?", "ann@test.example", dt.date(2020, 1, 5), "May", ("<1@t>",), 0.9,
+        "lookup", "easy", True, "train" if number % 2 else "test",
+        {"model": "maker/one", "prompt": "abc123", "batch": "i1-b1"},
+    )  # fmt: skip
+    return dataclasses.replace(base, **fields)
+
+
+def checked(question: Question, *checks: tuple[str, Any, bool | None, str]) -> Question:
+    made = [Check(name, step, passed, "said so", by) for name, step, passed, by in checks]
+    return with_checks(question, made)
+
+
+def whole() -> GoldenSet:
+    """A set that has been through every step."""
+    rows = [
+        checked(
+            question(1), ("ids", "filter", True, "rule"), ("answerable", "verify", True, "reader/x")
+        ),
+        checked(
+            question(2), ("ids", "filter", True, "rule"), ("answerable", "verify", None, "search")
+        ),
+        marked(checked(question(3), ("ids", "filter", True, "rule")), "long-answer"),
+        mended(
+            question(4, kind="unanswerable", answerable=False), "verify", "unambiguous", answer=""
+        ),
+    ]
+    golden = GoldenSet(
+        rows,
+        [Rejected.of(question(5), Check("leak", "filter", False, "it is in it", "rule"))],
+        [Batch("i1-b1", "ann@test.example", "train", ("<1@t>", "<2@t>"))],
+    )
+    golden.manifest |= {"db": {"name": "mail.duckdb", "mails": 1234}, "seed": 20_010_515}
+    steps = golden.manifest["steps"]
+    for step, came, dropped in (
+        ("generate", 5, {}), ("filter", 5, {"leak": 1}), ("verify", 4, {}), ("split", 4, {}),
+        ("review", 4, {}),
+    ):  # fmt: skip
+        sums = {"in": came, "kept": 4, "dropped": dropped, "mended": {}, "unsure": {}}
+        steps[step] = {"sums": sums}
+    steps["generate"] |= {"model": "maker/one", "max_cost_usd": None, "inboxes": {"train": 2}}
+    steps["split"]["leaks"] = {
+        "before": {"shared_gold": {"train/test": 7}},
+        "after": {"shared_gold": {"train/test": 0}},
+        "unknown_gold": 0,
+        "same_people": [{"name": "ann alder", "inboxes": {"a@t": "train", "b@t": "test"}}],
+    }
+    precision = {"value": 0.95, "low": 0.875, "high": 0.99, "n": 40, "method": "wilson"}
+    steps["review"] |= {
+        "precision": precision, "reviewed": 40, "kept": 38, "edited": 1, "dropped": 1,
+    }  # fmt: skip
+    return golden
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+    return found
+
+
+def test_front_matter_says_what_loads() -> None:
+    text = card(whole(), {"train": "train.parquet", "test": "test.parquet"})
+    assert front_matter(text) == {
+        "pretty_name": "ART-E golden set",
+        "language": "en",
+        "task_categories": ["question-answering"],
+        "size_categories": "n<1K",
+        "tags": ["email", "agent", "retrieval"],
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [
+                    {"split": "train", "path": "train.parquet"},
+                    {"split": "test", "path": "test.parquet"},
+                ],
+            }
+        ],
+    }
+    [own] = front_matter(card(whole()))["configs"]
+    assert own["data_files"] == [{"split": "questions", "path": "questions.parquet"}]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "4 questions about the mail of 1 inbox,",
+        "Unanswerable: 1.",
+        "| train | 2 | 1 |",
+        "| lookup | 2 | 1 | 3 |",
+        "| unanswerable | 0 | 1 | 1 |",
+        "mail.duckdb (1,234 mails)",
+        "Seed: 20010515.",
+        "put before the model: 1, of 2 mails",
+        "Written by maker/one with the prompt abc123: 4 rows",
+        "generate: inboxes = train 2; model = maker/one.",
+        "| filter | 5 | 1 | 4 | 0 |",
+        'filter dropped 1 by the check "leak"',
+        "2 rows have no check by `art-e golden verify`",
+        "| ids | filter | rule | 3 | 0 | 1 |",
+        "| answerable | verify | reader/x, search | 1 | 1 | 2 |",
+        "Marks, which drop nothing: long-answer 1.",
+        "| mails that are gold in both | train/test | 7 | 0 |",
+        "ann alder (a\\@t train, b\\@t test)",
+        "38 were right as they stood, 1 were edited and 1 dropped",
+        "Precision 0.95, 95 % interval 0.875 to 0.99 (n = 40, wilson)",
+        "--questions FOLDER --split test",
+        "state facts from real mail",
+    ],
+)
+def test_tells_what_was_done(told: str) -> None:
+    assert told in card(whole())
+
+
+def test_what_was_not_done_is_said() -> None:
+    golden = GoldenSet([question(1)])
+    golden.record("import", 1, {"source": "q.jsonl"})
+    text = card(golden)
+    for said in (
+        "written elsewhere and imported",
+        "`art-e golden filter` was not run",
+        "Nobody has verified the answers",
+        "`art-e golden split` was not run",
+        "Not reviewed by a person yet",
+    ):
+        assert said in text
+    assert "--split test" not in text
+    assert "Precision 0" not in text
+    assert card(GoldenSet())
+
+
+def test_what_words_alone_verified_is_said() -> None:
+    golden = whole()
+    assert "by words alone" not in card(golden)
+    assert "except in verify" not in card(golden)
+    golden.manifest["steps"]["verify"] |= {"model": "offline", "strict": True}
+    assert "by words alone" in card(golden)
+    assert "except in verify" in card(golden)
+
+
+def test_made_up_mail_is_said_to_be_so() -> None:
+    golden = GoldenSet([question(1, provenance={"model": "synthetic", "story": "s"})])
+    assert "are made up" in card(golden)
+    golden.questions.append(question(2))
+    assert "real mail" in card(golden)
+
+
+def test_a_review_of_nothing_has_no_precision() -> None:
+    golden = whole()
+    golden.manifest["steps"]["review"]["precision"] = dict.fromkeys(
+        ("value", "low", "high", "method")
+    ) | {"n": 0}
+    assert "Not reviewed by a person yet" in card(golden)
+
+
+def test_hostile_words_are_only_words() -> None:
+    """Every value that rows, models and files give a card holds the same trap."""
+    golden = whole()
+    trap = {"model": HOSTILE, "prompt": HOSTILE}
+    row = marked(question(1, provenance=trap), HOSTILE)
+    golden.questions[0] = checked(row, (HOSTILE, "filter", True, HOSTILE))
+    golden.manifest |= {"db": {"name": HOSTILE, "mails": 1}, "seed": HOSTILE}
+    steps = golden.manifest["steps"]
+    steps["generate"] |= {"model": HOSTILE}
+    steps["filter"]["sums"]["dropped"] = {HOSTILE: 1}
+    steps["split"]["leaks"]["same_people"][0]["name"] = HOSTILE
+    steps["import"] = {
+        **steps["filter"], "source": HOSTILE,
+        "report": {HOSTILE: {"passed": 1, "failed": 0, "unsure": 0}},
+    }  # fmt: skip
+    text = card(golden)
+    assert text.count("alert(1)") > 10
+    body = text.split("---\n", 2)[2]
+    rendered = MarkdownIt("commonmark").enable("table").render(body)
+    plain = MarkdownIt("commonmark").enable("table").render(card(whole()).split("---\n", 2)[2])
+    assert set(re.findall(r"</?(\w+)", rendered)) == set(re.findall(r"</?(\w+)", plain))
+    assert rendered.count("<h2>") == plain.count("<h2>")
+    assert "{{ 7*7 }}" in rendered.replace("\\", "")
+
+
+@given(st.text(max_size=60))
+@example(HOSTILE)
+@example("a\\|b")
+@example("www.evil.example")
+@example("&lt;b&gt;")
+def test_a_cell_shows_the_text_and_nothing_else(text: str) -> None:
+    rendered = (
+        MarkdownIt("commonmark").enable("table").render(f"| a |\n|---|\n| {escaped(text)} |\n")
+    )
+    [cell] = re.findall(r"<td>(.*)</td>", rendered)
+    shown = cell.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"')
+    wanted = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    assert shown.replace("&amp;", "&") == wanted
+
+
+def test_the_same_set_gives_the_same_card() -> None:
+    assert card(whole()) == card(whole())

@@ -1,0 +1,243 @@
+"""The whole chain by the command line against the scripted provider, on mail with planted faults.
+
+Every item that the generator wrote is to end where `tests.golden_player.FATE` says, for that
+reason, and to be counted once.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from art_e.cli.main import app
+from art_e.inbox.file import InboxFile
+from art_e.question import Question, load_questions
+from data_pipeline.golden.asking import ATTEMPTS
+from data_pipeline.golden.checks import checks_of
+from data_pipeline.golden.golden_set import GoldenSet
+from tests.conftest import RealInbox
+from tests.golden_chain import Chain, Planned, unreadable
+from tests.golden_player import FATE, Fate, Fault, Player, Unreadable, data_of, fault_of, form_of
+from tests.provider import Exchange, Provider
+
+STEPS = ("generate", "filter", "verify", "split")
+WAYS: tuple[Unreadable, ...] = ("always", "at first", "cut off")
+CUT_IN = 4  # the item in which a reply that is cut off ends
+
+# What a reason must say, by check.
+REASONS = {
+    "form": "it is not from 0 to 1",
+    "duplicate": "asks what ",
+    "sources": "m37",
+    "leak": "has all words of",
+    "realism": "rated 0.3, below 0.7",
+    "wording": "speaks of ",
+    "answer": "ha",
+    "answerable": "the cited mails give another answer",
+    "unambiguous": "both_stand",
+    "unanswerable": "the mail found gives ",
+    "needs-mail": "without mail the answer is ",
+}
+
+
+class Story:
+    """A chain that was run to its end, and what was asked in it."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.planned = chain.planned()
+        self.ways = unreadable(self.planned, *WAYS)
+        with Provider(Player(self.ways)) as provider:
+            self.sums = {step: chain.done(provider, step) for step in STEPS}
+            self.exchanges = provider.exchanges
+        self.golden = GoldenSet.load(chain.set)
+
+    def expected(self) -> dict[str, tuple[Fault, Fate | None]]:
+        """By id of an item, what it was to be and where it is to end."""
+        found: dict[str, tuple[Fault, Fate | None]] = {}
+        for each in self.planned:
+            for number in range(1, self._items(each) + 1):
+                fault = fault_of(number)
+                cut = self.ways.get(each.key) == "cut off" and number == CUT_IN
+                fate = Fate("generate", "form") if cut else FATE[fault]
+                found[f"{each.batch}-q{number}"] = fault, fate
+        return found
+
+    def _items(self, planned: Planned) -> int:
+        return {"always": 0, "cut off": CUT_IN}.get(
+            self.ways.get(planned.key, ""), len(planned.items)
+        )
+
+    def fates(self) -> dict[str, Fate | None]:
+        """By id of an item, where it ended."""
+        kept: dict[str, Fate | None] = {each.id: None for each in self.golden.questions}
+        dropped = {
+            str(each.row["id"]): Fate(each.step, each.check) for each in self.golden.rejected
+        }
+        assert not kept.keys() & dropped.keys()
+        assert len(kept) == len(self.golden.questions)
+        assert len(dropped) == len(self.golden.rejected)
+        return kept | dropped
+
+    def said(self, form: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """What was asked of a form and replied."""
+        return [
+            (data_of(each.request), _reply(each))
+            for each in self.exchanges
+            if form_of(each.request) == form
+        ]
+
+
+def _reply(exchange: Exchange) -> dict[str, Any]:
+    completion = json.loads(exchange.reply.body)
+    content: dict[str, Any] = json.loads(completion["choices"][0]["message"]["content"])
+    return content
+
+
+@pytest.fixture(scope="module")
+def world_story(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    with InboxFile(world_db) as file:
+        inboxes = [each.address for each in file.inboxes(2)]
+    return Story(Chain(world_db, inboxes, 5, tmp_path_factory.mktemp("world-chain")))
+
+
+@pytest.fixture(scope="module")
+def real_story(real_inbox: RealInbox, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    inboxes = ["tim.belden@enron.com", "jeff.dasovich@enron.com"]
+    story = Story(Chain(real_inbox.db, inboxes, 5, tmp_path_factory.mktemp("real-chain")))
+    assert len(story.planned) == 10
+    return story
+
+
+@pytest.fixture(params=["world", "real"])
+def story(request: pytest.FixtureRequest) -> Story:
+    found: Story = request.getfixturevalue(f"{request.param}_story")
+    return found
+
+
+def test_each_item_ends_where_its_fault_leads(story: Story) -> None:
+    expected, fates = story.expected(), story.fates()
+    wrong = {
+        name: (fault, fates.get(name), fate)
+        for name, (fault, fate) in expected.items()
+        if name not in fates or fates[name] != fate
+    }
+    assert wrong == {}
+    assert fates.keys() == expected.keys()
+    # Nothing that is to be shown was left out.
+    assert {fault for fault, _ in expected.values()} == FATE.keys()
+
+
+def test_each_has_its_reason(story: Story) -> None:
+    cut = {
+        f"{each.batch}-q{CUT_IN}" for each in story.planned if story.ways.get(each.key) == WAYS[2]
+    }
+    for each in story.golden.rejected:
+        wanted = "cut off in it" if each.row["id"] in cut else REASONS[each.check]
+        assert wanted in each.reason, each
+        if each.question is not None:
+            check = checks_of(each.question)[each.check]
+            assert (check.passed, check.reason, check.step) == (False, each.reason, each.step)
+
+
+def test_sums_balance_over_all_steps(story: Story) -> None:
+    expected = story.expected()
+    came = len(expected)
+    for step in STEPS:
+        sums = story.sums[step]
+        assert sums["in"] == came
+        wanted = Counter(fate.check for _, fate in expected.values() if fate and fate.step == step)
+        assert sums["dropped"] == wanted
+        came -= wanted.total()
+        assert sums["kept"] == came
+        assert story.golden.manifest["steps"][step]["sums"] == sums
+    assert came == len(story.golden.questions)
+
+
+def test_unreadable_replies_are_asked_for_again_and_the_batch_is_counted(story: Story) -> None:
+    generated = [data_of(each.request) for each in story.exchanges][: len(story.planned) + 3]
+    asked = Counter(tuple(mail["body"] for mail in each["mails"]) for each in generated)
+    # Asked in the plan's order or not: one is never read, one at the second time.
+    assert sorted(asked.values(), reverse=True)[:3] == [ATTEMPTS, 2, 1]
+    batches = story.golden.manifest["steps"]["generate"]["batches"]
+    drawn = len(story.planned)
+    assert batches == {"drawn": drawn, "used": drawn - 1, "lost": {"unreadable": 1}}
+
+
+def test_a_superseded_fact_is_mended(story: Story) -> None:
+    replaced = {
+        data["question"]: data["rival"]
+        for data, reply in story.said("Settlement")
+        if reply["relation"] == "gold_replaced"
+    }
+    assert replaced
+    rows = [each for each in story.golden.questions if fault_of(_number(each)) == "superseded"]
+    assert {each.question for each in rows} >= replaced.keys()
+    for row in rows:
+        changes = [each for each in row.provenance.get("mended", []) if each["step"] == "verify"]
+        if row.question not in replaced:
+            assert (row.kind, changes) == ("lookup", [])
+            continue
+        rival = replaced[row.question]
+        assert (row.kind, row.answer) == ("latest-update", rival["answer"])
+        [change] = changes
+        assert change["check"] == "unambiguous"
+        assert change["was"]["kind"] == "lookup"
+        assert _dates(story, row, row.message_ids) == [rival["mails"][0]["date"][:10]]
+        # The newest mail is gold, and it was there when the question is asked.
+        old = _dates(story, row, change["was"]["message_ids"])
+        assert old <= _dates(story, row, row.message_ids) <= [str(row.query_date)]
+    mended = story.sums["verify"]["mended"]
+    assert mended == {"unambiguous": len(replaced)}
+
+
+def _dates(story: Story, row: Question, message_ids: tuple[str, ...]) -> list[str]:
+    with InboxFile(story.chain.db) as file:
+        inbox = file.open_inbox(row.inbox_address, row.query_date)
+        mails = [inbox.read(each) for each in message_ids]
+    return [str(each.date.date()) for each in mails if each is not None and each.date is not None]
+
+
+def _number(row: Question) -> int:
+    return int(row.id.rpartition("-q")[2])
+
+
+def test_gold_mails_are_in_the_inbox_and_no_checks_are_missing(story: Story) -> None:
+    with InboxFile(story.chain.db) as file:
+        for row in story.golden.questions:
+            inbox = file.open_inbox(row.inbox_address, row.query_date)
+            assert all(inbox.canonical_id(each) == each for each in row.message_ids)
+            checks = checks_of(row)
+            verified = (
+                {"unanswerable"}
+                if row.answerable is False
+                else {"answerable", "needs-mail", "unambiguous"}
+            )
+            assert {name for name, each in checks.items() if each.step == "verify"} == verified
+            assert all(each.passed for each in checks.values()), checks
+
+
+def art_e(home: Path, *args: object) -> Result:
+    return CliRunner(env={"ART_E_HOME": str(home)}).invoke(app, [str(each) for each in args])
+
+
+def test_the_export_is_what_was_kept(story: Story, tmp_path: Path) -> None:
+    done = art_e(tmp_path, "golden", "export", story.chain.set, "--to", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    exported = load_questions(str(tmp_path / "out"))
+    assert Counter(exported_row(each) for each in exported) == Counter(
+        exported_row(each) for each in story.golden.questions
+    )
+    run = art_e(
+        tmp_path, "eval", "run", "-m", "offline", "--questions", tmp_path / "out", "--split", "test",
+        "--limit", 2, "--db", story.chain.db, "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["questions"]["n"] == 2
+
+
+def exported_row(question: Question) -> str:
+    return json.dumps(question.to_row(), sort_keys=True)

@@ -1,0 +1,177 @@
+"""Questions that ask the same: which are, which only look it, and at scale."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.question import Question
+from data_pipeline.golden.duplicates import duplicates
+
+WORDS = "rebuild audit pump ledger quay barge turbine survey permit valve crane harbour".split()
+
+
+def asked(name: str, question: str, answer: str = "May 7", **fields: Any) -> Question:
+    given_fields: dict[str, Any] = {
+        "inbox_address": "ann@x.example",
+        "answerable": True,
+        "how_realistic": 0.8,
+    }
+    return Question(id=name, question=question, answer=answer, **(given_fields | fields))
+
+
+def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict[str, str]:
+    """Which questions are duplicates of which."""
+    twins = duplicates(questions, gold or {})
+    return {name: each.kept.id for name, each in twins.items()}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("When is the Rice seminar?", "May 7"), ("when is the Rice Seminar", "On May 7.")),
+        (
+            ("When is the ALP Project presentation at Enron?", "May 7, at 4 p.m."),
+            ("What is the date and time of the ALP Project presentation at Enron?", "4 pm, May 7"),
+        ),
+        (
+            ("Who approved Nora's request for shelves?", "Adam Quill"),
+            ("By whom was Nora's request for shelves approved?", "Adam Quill"),
+        ),
+    ],
+)
+def test_one_fact_asked_twice_is_found_without_a_common_mail(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    assert found(asked("q-1", *one), asked("q-2", *other)) == {"q-2": "q-1"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # Another value, with one mail and even one answer.
+        (("What is the price in January?", "$5"), ("What is the price in February?", "$6")),
+        (("What is the price in January?", "$5"), ("What is the price in February?", "$5")),
+        (
+            ("Who booked room 41 for the audit?", "Ann"),
+            ("Who booked room 42 for the audit?", "Ann"),
+        ),
+        # Another name.
+        (
+            ("How many trips have we booked for Ulrich Celik?", "4"),
+            ("How many trips have we booked for Samuel Stone?", "4"),
+        ),
+        # Other answers.
+        (("Who is the buyer of the plant?", "Dynegy"), ("Who is the seller of the plant?", "PGE")),
+        (("What did I tell Jim?", "To wait"), ("What did Jim tell me?", "That he is ill")),
+        # Denied.
+        (("Who will attend the dinner?", "Ann"), ("Who will not attend the dinner?", "Ann")),
+    ],
+)
+def test_near_texts_about_other_things_are_both_kept(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    both = asked("q-1", *one), asked("q-2", *other)
+    assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}
+
+
+def test_a_word_in_another_ones_place_needs_a_common_mail() -> None:
+    both = (
+        asked("q-1", "When is the dinner planned for the board of Harbor?"),
+        asked("q-2", "When is the dinner scheduled for the board of Harbor?"),
+        asked("q-3", "When is the cruise of the board of Harbor?"),
+    )
+    shared = {"q-1": {"a"}, "q-2": {"a", "b"}}
+    assert found(*both[:2], gold=shared) == {"q-2": "q-1"}
+    assert found(both[0], both[2]) == {}
+
+
+def test_an_answer_that_many_have_needs_a_common_mail() -> None:
+    one = asked("q-1", "Did Ann sign the lease for the quay?", "Yes")
+    other = asked("q-2", "Did Ann already sign the lease for the quay?", "Yes")
+    assert found(one, other) == {}
+    assert found(one, other, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
+
+
+def test_versions_of_a_fact_are_no_duplicates() -> None:
+    text = "What is the current limit?"
+    assert found(asked("q-1", text, "$5,000"), asked("q-2", text, "$7,000")) == {}
+
+
+def test_in_two_inboxes_only_with_a_common_mail() -> None:
+    one = asked("q-1", "When is the all-hands meeting?")
+    other = asked("q-2", "When is the all-hands meeting?", inbox_address="bob@x.example")
+    assert found(one, other) == {}
+    assert found(one, other, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
+
+
+def test_unanswerable_ones_only_in_the_same_words() -> None:
+    fields: dict[str, Any] = {"answer": "", "answerable": False}
+    one = asked("q-1", "What is Richard's new phone extension in Oslo?", **fields)
+    same = asked("q-2", "In Oslo, what is Richard's new phone extension?", **fields)
+    near = asked("q-3", "What was Richard's old phone extension in Oslo?", **fields)
+    assert found(one, same, near) == {"q-2": "q-1"}
+    assert found(one, asked("q-4", one.question, "x4711")) == {}
+
+
+def test_kept_is_the_most_realistic_then_the_smallest_id() -> None:
+    text = "When is the seminar?"
+    low = asked("q-1", text, how_realistic=0.7)
+    assert found(low, asked("q-10", text), asked("q-9", text)) == {"q-1": "q-9", "q-10": "q-9"}
+    unrated = asked("q-0", text, how_realistic=None)
+    assert found(unrated, low) == {"q-0": "q-1"}
+
+
+def planted(count: int, every: int) -> tuple[list[Question], dict[str, set[str]], dict[str, str]]:
+    """`count` different questions, and a reworded one for each `every`th, that it is one of."""
+    rng = random.Random(f"{count}/planted")
+    rows: list[Question] = []
+    gold: dict[str, set[str]] = {}
+    twins: dict[str, str] = {}
+    for number in range(count):
+        first, second = (f"{a}{b}".title() for a, b in (rng.sample(WORDS, 2) for _ in range(2)))
+        fact = f"{rng.choice(WORDS)} of {first} {second} number{number:05}"
+        name = f"q-{number:05}"
+        rows.append(asked(name, f"When is the {fact} due?", f"2001-05-{number % 28 + 1:02}"))
+        gold[name] = {f"mail-{number}"}
+        if number % every == 0:
+            twin = f"{name}-again"
+            rows.append(asked(twin, f"By when is the {fact} due, please?", rows[-1].answer or ""))
+            gold[twin] = gold[name]
+            twins[twin] = name
+    return rows, gold, twins
+
+
+def test_planted_ones_are_found_among_a_thousand_and_nothing_else() -> None:
+    rows, gold, twins = planted(1000, 20)
+    random.Random(0).shuffle(rows)
+    assert found(*rows, gold=gold) == twins
+
+
+# Few words, so that many are near.
+TEXTS = st.lists(st.sampled_from(["seminar", "Rice", "Ann", "May 7", "dinner"]), max_size=4)
+
+
+@given(
+    st.lists(
+        st.tuples(TEXTS, st.sampled_from(["May 7", "Ann", "Yes"]), st.sampled_from(["a", "b", ""])),
+        max_size=12,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_order_does_not_matter_and_what_is_kept_has_no_duplicates(
+    rows: list[tuple[list[str], str, str]], rng: random.Random
+) -> None:
+    questions = [
+        asked(f"q-{place}", f"When is the {' '.join(words)}?", answer)
+        for place, (words, answer, _) in enumerate(rows)
+    ]
+    gold = {f"q-{place}": {mail} - {""} for place, (_, _, mail) in enumerate(rows)}
+    first = found(*questions, gold=gold)
+    shuffled = rng.sample(questions, len(questions))
+    assert found(*shuffled, gold=gold) == first
+    kept = [each for each in questions if each.id not in first]
+    assert set(first.values()) <= {each.id for each in kept}
+    assert found(*kept, gold=gold) == {}

@@ -1,0 +1,134 @@
+"""What is exported loads with `datasets` and with `load_questions`, whole, and nothing else."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from art_e.errors import UserError
+from art_e.question import Question, Split, load_questions
+from data_pipeline.golden.checks import Check, with_checks
+from data_pipeline.golden.export import export
+from data_pipeline.golden.golden_set import GoldenSet, Rejected
+
+SPLITS_OF_ROWS: tuple[Split, ...] = ("train", "test", "train", "test")
+
+
+def question(number: int, split: Split | None) -> Question:
+    base = Question(
+        f"q-{number}", "When does it end?\n\u2028“Really”?", "ann@test.example",
+        dt.date(2020, 1, 5), "May", (f"<{number}@t>", "<x@t>"), 0.9, "lookup", None, True, split,
+        {"model": "m", "nested": {"a": [1, None]}, "umlaut": "ä"},
+    )  # fmt: skip
+    return with_checks(base, [Check("ids", "filter", None, "not sure", "rule")])
+
+
+def golden_set(*splits: Split | None) -> GoldenSet:
+    golden = GoldenSet([question(number, split) for number, split in enumerate(splits)])
+    secret = Check("leak", "filter", False, "the secret reason", "rule")
+    golden.rejected.append(Rejected.of(question(99, "test"), secret))
+    golden.record("filter", len(splits) + 1, {})
+    return golden
+
+
+def loaded(folder: Path, tmp_path: Path) -> dict[str, list[Any]]:
+    parts = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    return {name: list(rows) for name, rows in parts.items()}
+
+
+def test_loads_with_datasets_by_its_splits(tmp_path: Path) -> None:
+    golden = golden_set(*SPLITS_OF_ROWS)
+    assert export(golden, tmp_path / "out") == {"train": 2, "test": 2}
+    found = loaded(tmp_path / "out", tmp_path)
+    assert {name: [row["id"] for row in rows] for name, rows in found.items()} == {
+        "train": ["q-0", "q-2"],
+        "test": ["q-1", "q-3"],
+    }
+    for row in (row for rows in found.values() for row in rows):
+        row["provenance"] = json.loads(row["provenance"])
+        assert Question.from_row(row) in golden.questions
+
+
+def test_loads_as_questions_from_every_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden, out = golden_set(*SPLITS_OF_ROWS), tmp_path / "out"
+    export(golden, out)
+    train, test = golden.questions[::2], golden.questions[1::2]
+    assert load_questions(str(out)) == train + test
+    assert load_questions(str(out), "test") == test
+    assert load_questions(str(out / "test.parquet")) == test
+    # The hub gives what the folder gives.
+    parts = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda _: parts)
+    assert load_questions("someone/questions", "train") == train
+    for file in out.glob("*.jsonl"):
+        file.unlink()
+    assert sorted(load_questions(str(out)), key=lambda each: each.id) == golden.questions
+
+
+def test_the_sets_own_folder_loads(tmp_path: Path) -> None:
+    golden = golden_set(*SPLITS_OF_ROWS)
+    golden.save(tmp_path / "set")
+    assert load_questions(str(tmp_path / "set")) == golden.questions
+    [(name, rows)] = loaded(tmp_path / "set", tmp_path).items()
+    assert (name, [row["id"] for row in rows]) == ("questions", ["q-0", "q-1", "q-2", "q-3"])
+
+
+@pytest.mark.parametrize("splits", [(None, None), ("train", None)])
+def test_rows_without_a_split_are_in_one_file(
+    tmp_path: Path, splits: tuple[Split | None, ...]
+) -> None:
+    golden = golden_set(*splits)
+    assert export(golden, tmp_path / "out") == {"questions": 2}
+    assert load_questions(str(tmp_path / "out")) == golden.questions
+    assert [len(rows) for rows in loaded(tmp_path / "out", tmp_path).values()] == [2]
+
+
+def test_rejected_rows_stay_behind(tmp_path: Path) -> None:
+    export(golden_set(*SPLITS_OF_ROWS), tmp_path / "out")
+    for file in (tmp_path / "out").iterdir():
+        assert b"q-99" not in file.read_bytes()
+        assert b"the secret reason" not in file.read_bytes()
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
+        "README.md", "manifest.json", "test.jsonl", "test.parquet", "train.jsonl", "train.parquet",
+    ]  # fmt: skip
+
+
+def test_an_earlier_export_is_replaced_whole(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(golden_set(None), out)
+    (tmp_path / ".out.partial").mkdir()  # of one that was killed
+    export(golden_set(*SPLITS_OF_ROWS), out)
+    first = {each.name: each.read_bytes() for each in out.iterdir()}
+    assert "questions.parquet" not in first
+    export(golden_set(*SPLITS_OF_ROWS), out)
+    assert {each.name: each.read_bytes() for each in out.iterdir()} == first
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    golden = golden_set(*SPLITS_OF_ROWS)
+    mine, own_set, readme = tmp_path / "mine", tmp_path / "set", tmp_path / "readme"
+    for folder in (mine, readme):
+        folder.mkdir()
+    (mine / "thesis.tex").write_text("years of work", "utf-8")
+    (readme / "README.md").write_text("not an export", "utf-8")
+    golden.save(own_set)
+    for folder in (mine, own_set, readme):
+        before = {each.name: each.read_bytes() for each in folder.iterdir()}
+        with pytest.raises(UserError, match="something else"):
+            export(golden, folder)
+        assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
+
+
+def test_an_empty_folder_is_used_and_an_empty_set_is_not(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    export(golden_set("test"), tmp_path / "out")
+    assert load_questions(str(tmp_path / "out"))
+    with pytest.raises(UserError, match="no row"):
+        export(GoldenSet(), tmp_path / "none")
+    assert not (tmp_path / "none").exists()

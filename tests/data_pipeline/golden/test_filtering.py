@@ -1,0 +1,166 @@
+"""The filter on sets with planted faults: each row is dropped for its own, and is accounted for."""
+
+import copy
+import datetime as dt
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.inbox.file import InboxFile
+from art_e.question import Question, load_questions
+from data_pipeline.batch import Rules
+from data_pipeline.golden.checks import checks_of, marks_of
+from data_pipeline.golden.cited import CitedMails
+from data_pipeline.golden.filtering import filter_rows
+from data_pipeline.golden.golden_set import Batch, GoldenSet
+from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.conftest import RealInbox
+from tests.mails import date_header, make_inbox, raw
+
+ANN = "ann@test.example"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    made = tmp_path / "inbox.duckdb"
+    lease = {"subject": "Lease", "body": "The lease ends on March 31, 2002."}
+    mails = [
+        raw("<1@test>", **lease, date=date_header(6)),
+        raw("<9@test>", **lease, date=date_header(7)),
+        raw("<2@test>", body="The pump is 40 bar.", date=date_header(8)),
+        raw("<3@test>", body="The dinner is on May 7.", date=date_header(20)),
+        raw("<4@test>", sender="Cat Coe <cat@test.example>", to="dan@test.example"),
+    ]
+    make_inbox(made, mails, Rules(any_id=True))
+    return made
+
+
+def row(name: str, question: str = "When does the lease end?", **more: Any) -> Question:
+    fields: dict[str, Any] = {
+        "answer": "March 31, 2002",
+        "message_ids": ("<1@test>",),
+        "inbox_address": ANN,
+        "query_date": dt.date(2020, 1, 10),
+        "how_realistic": 0.9,
+        "kind": "lookup",
+        "answerable": True,
+    }
+    return Question(id=name, question=question, **(fields | more))
+
+
+def filtered(db: Path, *rows: Question, batches: tuple[Batch, ...] = ()) -> GoldenSet:
+    golden = GoldenSet(list(rows), batches=list(batches))
+    with InboxFile(db) as file:
+        filter_rows(file, golden)
+    return golden
+
+
+def dropped(golden: GoldenSet) -> dict[str, str]:
+    return {each.row["id"]: each.check for each in golden.rejected}
+
+
+PLANTED = {
+    "answer": row("q-1", answer=""),
+    "sources": row("q-2", message_ids=("m37",), provenance={"batch": "b-1"}),
+    "ids": row("q-3", "When does the lease in m2 end?", provenance={"batch": "b-1"}),
+    "leak": row("q-4", "When does the lease of March 31, 2002 end?"),
+    "wording": row("q-5", "When does Ann Alder's lease end?"),
+    "realism": row("q-6", "How does the lease end, by date?", how_realistic=0.3),
+    "duplicate": row("q-8"),
+}
+BATCH = Batch("b-1", ANN, "train", ("<1@test>", "<2@test>"))
+
+
+def test_each_planted_fault_is_dropped_for_its_own_reason(db: Path) -> None:
+    golden = filtered(db, row("q-7"), *PLANTED.values(), batches=(BATCH,))
+    assert [each.id for each in golden.questions] == ["q-7"]
+    assert dropped(golden) == {each.id: name for name, each in PLANTED.items()}
+    sums = golden.manifest["steps"]["filter"]["sums"]
+    assert (sums["in"], sums["kept"], sums["dropped"]) == (8, 1, dict.fromkeys(sorted(PLANTED), 1))
+    [twin] = [each.reason for each in golden.rejected if each.check == "duplicate"]
+    assert "q-7" in twin
+
+
+def test_a_row_keeps_all_its_checks_and_falls_for_the_first(db: Path) -> None:
+    golden = filtered(db, row("q-1", "What does this email say?", how_realistic=0.1, answer=""))
+    [rejected] = golden.rejected
+    assert rejected.check == "answer"
+    assert rejected.question is not None
+    failed = {name for name, each in checks_of(rejected.question).items() if not each.passed}
+    assert failed == {"answer", "wording", "realism"}
+
+
+def test_mails_that_the_inbox_does_not_have_yet_or_at_all(db: Path) -> None:
+    golden = filtered(
+        db,
+        row("q-1", message_ids=("<3@test>",)),
+        row("q-2", message_ids=("<4@test>",)),  # in another inbox
+        row("q-3", message_ids=()),
+        row("q-4", inbox_address="nobody@test.example"),
+    )
+    reasons = {each.row["id"]: each.reason for each in golden.rejected}
+    assert dropped(golden) == dict.fromkeys(("q-1", "q-2", "q-3", "q-4"), "sources")
+    assert "sent after 2020-01-10" in reasons["q-1"]
+    assert "not in the inbox" in reasons["q-2"]
+    assert "no mail" in reasons["q-3"]
+    assert "no inbox" in reasons["q-4"]
+
+
+def test_copies_are_cited_by_the_id_that_is_stored(db: Path) -> None:
+    golden = filtered(db, row("q-1", message_ids=("<9@test>", "<1@test>"), kind="multi-mail"))
+    [kept] = golden.questions
+    assert (kept.message_ids, kept.kind) == (("<1@test>",), "lookup")
+    assert golden.manifest["steps"]["filter"]["sums"]["mended"] == {"kind": 1, "sources": 1}
+
+
+def test_long_answers_are_marked_and_kept(db: Path) -> None:
+    golden = filtered(db, row("q-1", answer="It ends, as I said, " * 6 + "in March."))
+    assert marks_of(golden.questions[0]) == ["long-answer"]
+
+
+def test_twice_is_once_and_order_does_not_matter(db: Path) -> None:
+    rows = [row("q-7"), *PLANTED.values()]
+    once = filtered(db, *rows, batches=(BATCH,))
+    twice = copy.deepcopy(once)
+    with InboxFile(db) as file:
+        filter_rows(file, twice)
+    other = filtered(db, *random.Random(1).sample(rows, len(rows)), batches=(BATCH,))
+    assert once == twice == other
+
+
+def test_the_filter_can_be_taken_back(db: Path) -> None:
+    rows = sorted([row("q-7"), *PLANTED.values()], key=lambda each: each.id)
+    golden = filtered(db, *rows, batches=(BATCH,))
+    golden.undo("filter")
+    assert golden.questions == rows
+
+
+def test_the_world_keeps_all_its_questions(world: InboxFile) -> None:
+    rows = questions(WorldConfig(size=1000))
+    golden = GoldenSet(list(rows))
+    filter_rows(world, golden, min_realism=0.0)
+    assert golden.rejected == []
+
+
+def test_ids_stand_for_what_the_inbox_says(db: Path) -> None:
+    ids = ("<1@test>", " 9@test", "<3@test>", "<4@test>", "<none@test>")
+    with InboxFile(db) as file:
+        for day in (None, dt.date(2020, 1, 6), dt.date(2020, 1, 20), dt.date(2019, 1, 1)):
+            asked = row("q", message_ids=ids, query_date=day)
+            inbox = file.open_inbox(ANN, day)
+            found = CitedMails(file, [asked]).of(asked)
+            assert {each: found[each].stored for each in ids} == {
+                each: inbox.canonical_id(each) for each in ids
+            }
+
+
+def test_real_questions_lose_only_third_person_and_twice_asked_ones(real_inbox: RealInbox) -> None:
+    rows = load_questions(str(real_inbox.folder / "questions.jsonl"))
+    golden = GoldenSet(list(rows))
+    with InboxFile(real_inbox.db) as file:
+        filter_rows(file, golden, min_realism=0.6)
+    assert golden.manifest["steps"]["filter"]["sums"]["dropped"] == {"duplicate": 2, "wording": 5}
+    named = [each for each in golden.rejected if each.check == "wording"]
+    assert all("Vince" in each.row["question"] for each in named)

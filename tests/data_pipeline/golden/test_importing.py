@@ -1,0 +1,314 @@
+"""Importing rows: each is judged on its own, nothing is lost, what is inferred is said."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.question import Question
+from data_pipeline.batch import Rules
+from data_pipeline.golden.checks import checks_of
+from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.importing import EXAMPLES, import_questions
+from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.conftest import RealInbox
+from tests.mails import date_header, make_inbox, raw
+
+# A row of the public data set, whose gold mail is there.
+PUBLIC: dict[str, Any] = {
+    "id": 17,
+    "question": "When does the lease of the warehouse end?",
+    "answer": "On May 3.",
+    "message_ids": ["<1@test>"],
+    "how_realistic": 0.9,
+    "inbox_address": "bob@test.example",
+    "query_date": "2020-01-10",
+}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
+    """Mail of Bob's: 1 (and its copy 1b), 2, a later 3 and one without a date; 4 is Carl's."""
+    path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
+    lease = {"subject": "Lease", "body": "The lease of the warehouse ends on May 3.\n"}
+    make_inbox(
+        path,
+        [
+            raw("<1@test>", date=date_header(2), **lease),
+            raw("<1b@test>", date=date_header(3), **lease),
+            raw("<2@test>", date=date_header(4), body="Twelve pallets came."),
+            raw("<3@test>", date=date_header(20), body="It ends in June."),
+            raw("<4@test>", date=date_header(2), to="carl@test.example", body="For Carl."),
+            raw("<5@test>", date=None, body="When was this?"),
+        ],
+        Rules(any_id=True),
+    )
+    with InboxFile(path) as opened:
+        yield opened
+
+
+def write(path: Path, rows: Sequence[Any]) -> str:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def imported(file: InboxFile, tmp_path: Path, *rows: Any) -> GoldenSet:
+    golden = GoldenSet()
+    import_questions(file, golden, write(tmp_path / "q.jsonl", rows))
+    return golden
+
+
+def the_row(golden: GoldenSet) -> Question:
+    [question] = golden.questions
+    return question
+
+
+def test_a_public_row_has_all_its_fields(file: InboxFile, tmp_path: Path) -> None:
+    question = the_row(imported(file, tmp_path, {**PUBLIC, "split": "train"}))
+    row = question.to_row()
+    assert row | PUBLIC == row | {"id": 17}
+    assert (question.id, question.split, question.difficulty) == ("17", "train", None)
+    assert (question.kind, question.answerable) == ("lookup", True)
+    assert question.provenance["import"] == {
+        "source": "q.jsonl",
+        "row": 1,
+        "inferred": ["answerable", "kind"],
+    }
+    assert [(each.name, each.passed) for each in checks_of(question).values()] == [("gold", True)]
+
+
+@pytest.mark.parametrize(
+    ("row", "check", "named"),
+    [
+        ({**PUBLIC, "question": None}, "row", "question"),
+        ({**PUBLIC, "question": " \n"}, "row", "empty"),
+        ({**PUBLIC, "how_realistic": 7}, "row", "0 to 1"),
+        ({**PUBLIC, "query_date": "soon"}, "row", "query_date"),
+        ({**PUBLIC, "answer": "\ud800"}, "row", "surrogate"),
+        ({key: PUBLIC[key] for key in PUBLIC if key != "id"}, "row", "id"),
+        (["not", "an", "object"], "row", "dictionary"),
+        ('{"id": 1', "row", "not JSON"),
+        ({**PUBLIC, "rejected": "mine", "id": None}, "row", "id"),
+        ({**PUBLIC, "inbox_address": "dan@test.example"}, "inbox", "no mail of dan@test.example"),
+        ({**PUBLIC, "message_ids": ["<9@test>"]}, "gold", "<9@test> is nowhere"),
+        ({**PUBLIC, "message_ids": ["<4@test>"]}, "gold", "<4@test> is in the file, but not in"),
+        ({**PUBLIC, "message_ids": ["<3@test>"]}, "gold", "on 2020-01-20, later than the query"),
+        ({**PUBLIC, "message_ids": ["5@test"]}, "gold", "5@test has no date"),
+        ({**PUBLIC, "message_ids": ["<1@test>", "<9@test>"]}, "gold", "<9@test> is nowhere"),
+        ({**PUBLIC, "message_ids": []}, "gold", "no gold mail is named"),
+        ({**PUBLIC, "message_ids": None}, "gold", "no gold mail is named"),
+    ],
+)
+def test_a_bad_row_is_kept_with_what_is_wrong(
+    file: InboxFile, tmp_path: Path, row: Any, check: str, named: str
+) -> None:
+    golden = imported(file, tmp_path, PUBLIC, row, {**PUBLIC, "id": 18})
+    assert [each.id for each in golden.questions] == ["17", "18"]
+    [rejected] = golden.rejected
+    assert (rejected.step, rejected.check) == ("import", check)
+    assert named in rejected.reason
+    assert "\n" not in rejected.reason
+    sums = golden.manifest["steps"]["import"]["sums"]
+    assert (sums["in"], sums["kept"], sums["dropped"]) == (3, 2, {check: 1})
+    golden.save(tmp_path / "set")
+    assert GoldenSet.load(tmp_path / "set").rejected == [rejected]
+
+
+def test_what_was_no_question_stays_as_it_came(file: InboxFile, tmp_path: Path) -> None:
+    bad = {**PUBLIC, "id": None, "more": [1, {"a": None}]}
+    rejected = imported(file, tmp_path, bad, {"rejected": 1}, [2], "{").rejected
+    assert [each.row for each in rejected if each.row] == [
+        {"raw": {"rejected": 1}}, {"raw": [2]}, {"raw": "{\n"}, bad,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"message_ids": ["<1@test>", "<2@test>"]}, "multi-mail"),
+        ({"message_ids": ["<1@test>", "1b@test"]}, "lookup"),  # copies of one mail
+        ({"question": "How many pallets came?", "answer": "Twelve."}, "count"),
+        ({"question": "How many pallets came?", "answer": "Some."}, "lookup"),
+        ({"question": "Who counted?", "answer": "12 people"}, "lookup"),
+        ({"answer": "I don't know.", "message_ids": []}, "unanswerable"),
+        ({"answer": None, "message_ids": []}, "unanswerable"),
+        ({"answer": "", "message_ids": []}, "unanswerable"),
+    ],
+)
+def test_a_kind_that_is_not_told_is_inferred(
+    file: InboxFile, tmp_path: Path, fields: dict[str, Any], kind: str
+) -> None:
+    question = the_row(imported(file, tmp_path, {**PUBLIC, **fields}))
+    assert question.kind == kind
+    assert question.answerable is (kind != "unanswerable")
+    assert "kind" in question.provenance["import"]["inferred"]
+
+
+def test_what_is_told_is_not_inferred(file: InboxFile, tmp_path: Path) -> None:
+    told = {**PUBLIC, "kind": "latest-update", "answerable": True, "difficulty": "hard"}
+    golden = imported(file, tmp_path, told)
+    assert the_row(golden).kind == "latest-update"
+    assert the_row(golden).difficulty == "hard"
+    assert the_row(golden).provenance["import"]["inferred"] == []
+    assert golden.manifest["steps"]["import"]["inferred"] == {}
+
+
+def test_ids_are_made_unique_and_clashes_counted(file: InboxFile, tmp_path: Path) -> None:
+    rows = [{**PUBLIC, "id": each} for each in ("a", "a-2", "a", "a", "b")]
+    golden = imported(file, tmp_path, *rows)
+    assert [each.id for each in golden.questions] == ["a", "a-2", "a-3", "a-4", "b"]
+    assert golden.manifest["steps"]["import"]["renamed"] == 2
+    by_id = {each.id: each.provenance["import"] for each in golden.questions}
+    assert {name: told.get("id") for name, told in by_id.items()} == {
+        "a": None, "a-2": None, "a-3": "a", "a-4": "a", "b": None,
+    }  # fmt: skip
+
+
+def test_columns_and_history_of_elsewhere_are_kept_apart(file: InboxFile, tmp_path: Path) -> None:
+    history = {"checks": {"ids": {}}, "marks": ["m"], "mended": [{"step": "filter"}]}
+    given_ = {"model": "m", **history}
+    for provenance in (given_, json.dumps(given_)):
+        row = {**PUBLIC, "provenance": provenance, "tokens": 12, "note": None}
+        told = the_row(imported(file, tmp_path, row)).provenance
+        assert told["extra"] == {"tokens": 12, "note": None}
+        assert told["earlier"] == history
+        assert told["model"] == "m"
+        assert set(told["checks"]) == {"gold"}
+        assert not {"marks", "mended"} & told.keys()
+
+
+def test_one_spelling_of_an_inbox(file: InboxFile, tmp_path: Path) -> None:
+    row = {**PUBLIC, "inbox_address": " Bob@Test.example"}
+    assert the_row(imported(file, tmp_path, row)).inbox_address == "bob@test.example"
+
+
+def test_reports_the_offline_checks_and_drops_nothing(file: InboxFile, tmp_path: Path) -> None:
+    rows = [{**PUBLIC, "id": f"same-{number}"} for number in range(EXAMPLES + 3)]
+    rows.append({**PUBLIC, "id": "dull", "how_realistic": 0.1})
+    rows.append({**PUBLIC, "id": "tells", "question": "When, if not on May 3, does the lease end?"})
+    rows.append({**PUBLIC, "id": "cites", "question": "What does the mail <1@test> say?"})
+    golden = imported(file, tmp_path, *rows)
+    assert len(golden.questions) == len(rows)
+    assert all(set(each.provenance["checks"]) == {"gold"} for each in golden.questions)
+    report = golden.manifest["steps"]["import"]["report"]
+    for name, culprit in (("realism", "dull"), ("leak", "tells"), ("ids", "cites")):
+        assert report[name]["failed"] == 1
+        assert [each["id"] for each in report[name]["examples"]] == [culprit]
+    assert report["duplicate"]["failed"] == EXAMPLES + 2
+    assert len(report["duplicate"]["examples"]) == EXAMPLES
+    assert report["unambiguous"]["step"] == "verify"
+    for found in report.values():
+        assert found["passed"] + found["failed"] + found["unsure"] <= len(rows)
+
+
+def test_every_source_gives_the_same_set(file: InboxFile, tmp_path: Path) -> None:
+    rows = [{**PUBLIC, "id": str(number), "extra_column": number} for number in range(3)]
+    folder = tmp_path / "set"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    for row in rows:
+        row["split"] = "train"
+    write(tmp_path / "q.jsonl", rows)
+    found = []
+    for source in (tmp_path / "q.jsonl", folder, folder / "train-00000-of-00001.parquet"):
+        golden = GoldenSet()
+        import_questions(file, golden, str(source))
+        for each in golden.questions:
+            assert each.provenance["import"].pop("source") == source.name
+        found.append(golden.questions)
+    assert found[0] == found[1]
+    # A single file says nothing of splits.
+    assert [dataclasses.replace(each, split="train") for each in found[2]] == found[0]
+
+
+def test_the_same_rows_give_the_same_bytes(file: InboxFile, tmp_path: Path) -> None:
+    rows = [{**PUBLIC, "id": "b"}, {**PUBLIC, "id": "a"}, {**PUBLIC, "id": "b"}, [1]]
+    contents = []
+    for name in ("one", "two"):
+        imported(file, tmp_path, *rows).save(tmp_path / name)
+        contents.append({each.name: each.read_bytes() for each in (tmp_path / name).iterdir()})
+    assert contents[0] == contents[1]
+    assert not any(str(tmp_path).encode() in each for each in contents[0].values())
+
+
+def test_importing_anew_forgets_what_was_there(file: InboxFile, tmp_path: Path) -> None:
+    golden = imported(file, tmp_path, PUBLIC, [1])
+    golden.manifest["steps"]["verify"] = {"sums": {}}
+    import_questions(file, golden, write(tmp_path / "q.jsonl", [{**PUBLIC, "id": 5}]))
+    assert ([each.id for each in golden.questions], golden.rejected) == (["5"], [])
+    assert list(golden.manifest["steps"]) == ["import"]
+
+
+def test_a_source_without_rows_is_refused(file: InboxFile, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no row"):
+        imported(file, tmp_path)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+_rows = _json | st.fixed_dictionaries(
+    {},
+    optional={name: st.just(value) | _json for name, value in PUBLIC.items()}
+    | {"provenance": _json, "split": st.just("train") | _json},
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(_rows, min_size=1, max_size=4))
+def test_whatever_the_rows_are_none_is_lost(
+    file: InboxFile, tmp_path: Path, rows: list[Any]
+) -> None:
+    golden = imported(file, tmp_path, *(json.dumps(row) for row in rows))
+    sums = golden.manifest["steps"]["import"]["sums"]
+    assert sums["in"] == len(rows) == len(golden.questions) + len(golden.rejected)
+    assert max(Counter(each.id for each in golden.questions).values(), default=1) == 1
+    golden.save(tmp_path / "set")
+    kept = GoldenSet.load(tmp_path / "set")
+    assert [each.reason for each in kept.rejected] == [each.reason for each in golden.rejected]
+    assert kept.questions == golden.questions
+
+
+def test_rows_of_the_synthetic_world_come_as_they_are(world: InboxFile, tmp_path: Path) -> None:
+    asked = questions(WorldConfig(size=1000))[::3]
+    golden = imported(world, tmp_path, *(each.to_row() for each in asked))
+    assert golden.rejected == []
+    by_id = {each.id: each for each in golden.questions}
+    for each in asked:
+        found = by_id[each.id]
+        assert found.provenance.items() >= each.provenance.items()
+        assert dataclasses.replace(found, provenance=each.provenance) == each
+    report = golden.manifest["steps"]["import"]["report"]
+    assert all(report[name]["failed"] == 0 for name in ("sources", "ids", "answer", "leak"))
+
+
+def test_the_real_questions(real_inbox: RealInbox) -> None:
+    golden = GoldenSet()
+    with InboxFile(real_inbox.db) as file:
+        import_questions(file, golden, str(real_inbox.folder / "questions.jsonl"))
+        lines = (real_inbox.folder / "questions.jsonl").read_text("utf-8").splitlines()
+        given_ = list(map(json.loads, lines))
+        assert len(golden.questions) == len(given_) == 73
+        rows = {each.id: each.to_row() for each in golden.questions}
+        for row in given_:
+            assert rows[str(row["id"])] | row == rows[str(row["id"])] | {"id": row["id"]}
+        for each in golden.questions:
+            inbox = file.open_inbox(each.inbox_address, each.query_date)
+            assert all(inbox.read(gold) is not None for gold in each.message_ids)
+    report = golden.manifest["steps"]["import"]["report"]
+    assert report["sources"]["passed"] == 73
+    assert report["duplicate"]["failed"] >= 1
+    assert {"realism", "wording", "leak", "unambiguous"} <= report.keys()

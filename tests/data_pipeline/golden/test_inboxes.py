@@ -1,0 +1,133 @@
+"""Whose inboxes are asked about, and in which split."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.question import SPLITS
+from data_pipeline.golden.inboxes import (
+    MIN_SENT,
+    Counts,
+    choose_inboxes,
+    draw,
+    named_inboxes,
+)
+from tests.mails import make_inbox, raw
+
+
+@pytest.mark.parametrize(
+    ("inboxes", "counts"),
+    [
+        (0, (0, 0, 0)),
+        # One split is all there is: with test, something is measured on unseen mail.
+        (1, (0, 0, 1)),
+        (2, (1, 0, 1)),
+        (3, (1, 1, 1)),
+        (4, (2, 1, 1)),
+        (14, (9, 1, 4)),
+        (28, (18, 2, 8)),
+        (56, (36, 4, 16)),
+    ],
+)
+def test_how_many_inboxes_are_where(inboxes: int, counts: tuple[int, ...]) -> None:
+    drawn = draw([f"{n}@test.example" for n in range(inboxes)], 0, Counts())
+    assert tuple(list(drawn.values()).count(name) for name in SPLITS) == counts
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(0, 99),
+    st.tuples(*[st.integers(0, 20)] * 3).filter(any),
+    st.randoms(),
+)
+def test_a_draw_keeps_to_the_proportions(
+    inboxes: int, seed: int, weights: tuple[int, ...], order: Random
+) -> None:
+    names = [f"{n}@test.example" for n in range(inboxes)]
+    wanted = Counts(*weights)
+    drawn = draw(names, seed, wanted)
+    assert sorted(drawn) == sorted(names)
+    counts = Counter(drawn.values())
+    used = [name for name in SPLITS if getattr(wanted, name)]
+    assert set(counts) <= set(used)
+    assert len(counts) == min(len(used), inboxes)
+    for name in used:
+        share = inboxes * getattr(wanted, name) / sum(weights)
+        # Each has one at least, which the others go without.
+        assert share - 2 < counts[name] < max(share, 1) + 1
+    order.shuffle(names)
+    assert draw(names, seed, wanted) == drawn
+
+
+def test_no_proportion_above_zero_is_refused() -> None:
+    with pytest.raises(UserError, match="--train, --validation or --test above 0"):
+        draw(["ann@test.example"], 0, Counts(0, 0, 0))
+
+
+def inbox_of(path: Path, owner: str | None = None) -> InboxFile:
+    """Ann and Bob write to each other and to a list, which writes once."""
+    people = ["ann@test.example", "bob@test.example", "cem@test.example"]
+    mails = [
+        raw(
+            f"<{sender}.{number}@test>",
+            sender=people[sender],
+            to=f"{people[(sender + 1) % 3]}, all@test.example",
+            subject=f"Matter {sender} {number}",
+            body=f"This is the body of {sender} {number}.",
+        )
+        for sender in range(3)
+        for number in range(MIN_SENT + sender)
+    ]
+    mails.append(raw("<list@test>", sender="all@test.example", to=people[0]))
+    make_inbox(path, mails, owner=owner)
+    return InboxFile(path)
+
+
+def test_lists_are_nobodys_inbox(tmp_path: Path) -> None:
+    with inbox_of(tmp_path / "inbox.duckdb") as file:
+        assert file.inboxes()[0].address == "all@test.example"
+        chosen = choose_inboxes(file, Counts(1, 0, 1), 0, 30)
+        assert "all@test.example" not in chosen.splits
+        assert sorted(chosen.splits.values()) == ["test", "train"]
+        assert chosen.note is None
+        few = choose_inboxes(file, Counts(), 0, 30)
+        assert len(few.splits) == 3
+        assert few.note is not None
+        assert "3 of the 28 inboxes wanted" in few.note
+        assert "\n" not in few.note
+        with pytest.raises(UserError, match="--min-mails"):
+            choose_inboxes(file, Counts(), 0, 1_000)
+
+
+def test_only_owners_inboxes_are_whole(tmp_path: Path) -> None:
+    with inbox_of(tmp_path / "inbox.duckdb", owner="cem@test.example") as file:
+        assert list(choose_inboxes(file, Counts(), 0, 30).splits) == ["cem@test.example"]
+
+
+def test_the_seed_draws_the_splits(world: InboxFile) -> None:
+    wanted = Counts(3, 1, 2)
+    drawn = {seed: choose_inboxes(world, wanted, seed, 20).splits for seed in range(5)}
+    assert drawn[0] == choose_inboxes(world, wanted, 0, 20).splits
+    assert len({tuple(each.items()) for each in drawn.values()}) > 1
+    largest = [each.address for each in world.inboxes() if each.sent >= MIN_SENT][:6]
+    for splits in drawn.values():
+        assert list(splits) == largest
+
+
+def test_named_ones(world: InboxFile) -> None:
+    addresses = [each.address for each in world.inboxes(5)]
+    chosen = named_inboxes(world, [addresses[1].upper(), addresses[0], addresses[1]], Counts(), 0)
+    assert list(chosen.splits) == [addresses[1], addresses[0]]
+    assert sorted(chosen.splits.values()) == ["test", "train"]
+    # More than wanted are all taken.
+    more = named_inboxes(world, addresses, Counts(1, 0, 1), 0)
+    assert sorted(more.splits.values()).count("test") in (2, 3)
+    assert len(more.splits) == 5
+    with pytest.raises(UserError, match="nearest"):
+        named_inboxes(world, ["nobody@nowhere.example"], Counts(), 0)

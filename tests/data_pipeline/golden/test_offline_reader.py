@@ -1,0 +1,154 @@
+"""What word overlap may call suspect: nothing is dropped, few alarms are false."""
+
+import dataclasses
+import datetime as dt
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from art_e.inbox.file import InboxFile
+from art_e.question import Question, load_questions
+from data_pipeline.golden.checks import Check, checks_of
+from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.offline_reader import ambiguity_by_search
+from data_pipeline.golden.verify import verify
+from data_pipeline.synthetic.world import WorldConfig, questions
+from evals.judge import OfflineJudge
+from tests.conftest import RealInbox
+from tests.data_pipeline.golden.verified import row
+from tests.mails import date_header, make_inbox, raw
+
+
+@pytest.fixture(scope="module")
+def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
+    db = tmp_path_factory.mktemp("offline") / "inbox.duckdb"
+    said = {
+        "harbor": (6, "The harbor lease of Quillon Maritime ends on May 3, 2020."),
+        "harbor-new": (9, "The harbor lease of Quillon Maritime ends on June 9, 2020."),
+        "crane": (6, "The Belmont crane of Ortega Works costs $4,000."),
+        "crane-again": (8, "As said: the Belmont crane of Ortega Works costs $4,000."),
+        "crane-quote": (9, "Fine.\n\n> The Belmont crane of Ortega Works costs $4,000."),
+        "kiln": (6, "Of the Havers kiln we have had one failure."),
+        "kiln-2": (7, "The Havers kiln has failed again."),
+    }
+    make_inbox(
+        db,
+        [
+            raw(f"<{name}@t>", subject="Notes", body=body, date=date_header(day))
+            for name, (day, body) in said.items()
+        ],
+    )
+    with InboxFile(db) as file:
+        yield file
+
+
+HARBOR = "When does the harbor lease of Quillon Maritime end?"
+
+
+def test_another_answer_is_suspect_and_drops_nothing(inbox_file: InboxFile) -> None:
+    check = ambiguity_by_search(inbox_file, row("q", HARBOR, "May 3, 2020", "harbor"))
+    assert check.passed is None
+    assert "<harbor-new@t>: 'The harbor lease of Quillon Maritime ends on June 9" in check.reason
+
+
+def test_of_a_latest_update_the_older_mail_is_no_suspect(inbox_file: InboxFile) -> None:
+    newest = row("q", HARBOR, "June 9, 2020", "harbor-new", kind="latest-update")
+    assert ambiguity_by_search(inbox_file, newest).passed
+    oldest = row("q", HARBOR, "May 3, 2020", "harbor", kind="latest-update")
+    assert ambiguity_by_search(inbox_file, oldest).passed is None
+
+
+def test_what_is_not_there_yet_is_no_suspect(inbox_file: InboxFile) -> None:
+    asked = row("q", HARBOR, "May 3, 2020", "harbor")
+    early = dataclasses.replace(asked, query_date=dt.date(2020, 1, 8))
+    assert ambiguity_by_search(inbox_file, early).passed
+
+
+def test_the_same_answer_and_a_quote_are_no_suspects(inbox_file: InboxFile) -> None:
+    asked = row("q", "How much does the Belmont crane of Ortega Works cost?", "$4,000", "crane")
+    assert ambiguity_by_search(inbox_file, asked).passed
+
+
+def test_a_count_of_the_mails_cited_can_be_counted(inbox_file: InboxFile) -> None:
+    asked = "How many failures of the Havers kiln were there?"
+    rows = [
+        row("two", asked, "2", "kiln", "kiln-2", kind="count"),
+        row("text", "What of the Havers kiln?", "It burst.", "kiln"),
+    ]
+    golden = GoldenSet(rows)
+    verify(inbox_file, golden, None, OfflineJudge())
+    text, two = (checks_of(each)["answerable"] for each in golden.questions)
+    assert two.passed
+    assert text.passed is None
+    assert text.by == "search"
+    strict = GoldenSet(rows)
+    verify(inbox_file, strict, None, OfflineJudge(), strict=True)
+    assert [each.row["id"] for each in strict.rejected] == ["text"]
+
+
+def flagged(found: list[Question]) -> dict[str, list[Question]]:
+    """The questions by the check that was not sure of them."""
+    unsure: dict[str, list[Question]] = {}
+    for each in found:
+        for name, check in checks_of(each).items():
+            if not check.passed:
+                unsure.setdefault(name, []).append(each)
+    return unsure
+
+
+def test_on_the_synthetic_world_nothing_is_dropped_and_little_suspected(world: InboxFile) -> None:
+    rows = questions(WorldConfig(size=1000))
+    golden = GoldenSet(list(rows))
+    verify(world, golden, None, OfflineJudge())
+    assert golden.rejected == []
+    assert len(golden.questions) == len(rows)
+    step = golden.manifest["steps"]["verify"]
+    assert (step["model"], step["unchecked"]) == ("offline", {})
+    # All rows are right, so that these are false alarms.
+    unsure = Counter({name: len(each) for name, each in flagged(golden.questions).items()})
+    answerable = sum(each.answerable is True for each in rows)
+    assert unsure["answerable"] <= 0.04 * answerable
+    assert unsure["unambiguous"] <= 0.02 * answerable
+    assert unsure["unanswerable"] <= 0.2 * (len(rows) - answerable)
+    assert step["sums"]["unsure"] == dict(unsure)
+
+
+def test_a_planted_wrong_answer_is_suspected(world: InboxFile) -> None:
+    """An answer of another row in the place of the right one, where they differ."""
+    rows = [each for each in questions(WorldConfig(size=1000)) if each.kind == "lookup"]
+    wrong = [
+        dataclasses.replace(one, answer=other.answer)
+        for one, other in itertools.pairwise(rows)
+        if not OfflineJudge().decide(one, other.answer).correct
+    ]
+    golden = GoldenSet(wrong)
+    verify(world, golden, None, OfflineJudge())
+    assert golden.rejected == []
+    assert len(flagged(golden.questions)["answerable"]) >= 0.8 * len(wrong)
+
+
+def test_on_real_questions(real_inbox: RealInbox) -> None:
+    """Read by hand, the questions flagged are worth a look; see the figures in offline_reader."""
+    rows = load_questions(str(real_inbox.folder / "questions.jsonl"))
+    with InboxFile(real_inbox.db) as file:
+        golden = GoldenSet(rows)
+        verify(file, golden, None, OfflineJudge())
+        once: list[Check] = [ambiguity_by_search(file, each) for each in rows]
+    unsure = flagged(golden.questions)
+    assert len(unsure["unambiguous"]) <= 3
+    assert len(unsure["answerable"]) <= 4
+    assert sum(each.passed is None for each in once) == len(unsure["unambiguous"])
+
+
+def test_the_same_twice(world_db: Path) -> None:
+    rows = questions(WorldConfig(size=1000))[:30]
+    found = []
+    for _ in range(2):
+        with InboxFile(world_db) as file:
+            golden = GoldenSet(list(rows))
+            verify(file, golden, None, OfflineJudge())
+            found.append([each.to_row() for each in golden.questions])
+    assert found[0] == found[1]

@@ -1,0 +1,99 @@
+"""What a search finds besides the gold mails: copies are left out, and other inboxes' mail is."""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email, Mailbox
+from data_pipeline.golden.rivals import (
+    MAX_RIVALS,
+    by_date,
+    lines_of,
+    mails_of,
+    own_part,
+    possible_answers,
+    rivals,
+)
+from tests.data_pipeline.golden.verified import row
+from tests.episodes import BOB
+from tests.mails import date_header, make_inbox, raw
+
+GOLD = "The lease of the harbor office ends on May 3.\n\nBring the key."
+
+
+@pytest.fixture(scope="module")
+def inbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inbox]:
+    db = tmp_path_factory.mktemp("rivals") / "inbox.duckdb"
+    mails = [
+        raw("<gold@t>", subject="Lease", body=GOLD, date=date_header(6)),
+        raw("<copy@t>", subject="Fwd: Lease", body=f"  {GOLD.upper()}", date=date_header(7)),
+        raw("<part@t>", subject="Re: Lease", body="> Bring the key.\n> ", date=date_header(8)),
+        raw(
+            "<reply@t>",
+            subject="Re: Lease",
+            body="Is the harbor lease not over in June?\n\n> " + GOLD.replace("\n", "\n> "),
+            date=date_header(9),
+        ),
+        raw("<eve@t>", subject="Harbor lease", body="The lease is mine.", to="eve@test.example"),
+        raw("<zoe@t>", subject="Dinner", body="With Zoe at Nonno's.", date=date_header(10)),
+        *(
+            raw(f"<more-{n}@t>", subject="Harbor", body=f"Harbor lease number {n}.")
+            for n in range(20)
+        ),
+    ]
+    make_inbox(db, mails)
+    with InboxFile(db) as file:
+        yield file.open_inbox(BOB)
+
+
+ASKED = row("q", "When does the harbor lease end?", "May 3", "gold")
+
+
+def test_the_best_without_gold_copies_and_other_inboxes(inbox: Inbox) -> None:
+    gold = mails_of(inbox, ["<gold@t>", "<gold@t>", "<eve@t>"])
+    assert [each.message_id for each in gold] == ["<gold@t>"]
+    found = [each.message_id for each in rivals(inbox, ASKED, gold)]
+    assert len(found) == MAX_RIVALS
+    assert "<reply@t>" in found
+    assert not {"<gold@t>", "<copy@t>", "<part@t>", "<eve@t>"} & set(found)
+
+
+def test_a_reply_is_what_it_adds(inbox: Inbox) -> None:
+    gold = mails_of(inbox, ["<gold@t>"])
+    [reply] = mails_of(inbox, ["<reply@t>"])
+    assert own_part(reply, gold).body == "Is the harbor lease not over in June?"
+
+
+def test_names_alone_find_what_is_lost_among_words(inbox: Inbox) -> None:
+    asked = row("q", "Which harbor lease has Zoe?", "", kind="unanswerable")
+    found = possible_answers(inbox, asked)
+    assert "<zoe@t>" in {each.message_id for each in found}
+    assert len(found) == len({each.message_id for each in found})
+
+
+def test_a_question_of_no_words_finds_nothing(inbox: Inbox) -> None:
+    assert rivals(inbox, row("q", "?!", "x"), []) == []
+    assert possible_answers(inbox, row("q", "...", "", kind="unanswerable")) == []
+
+
+def mail(body: str, message_id: str = "<1@t>", date: dt.datetime | None = None) -> Email:
+    return Email(message_id, date, Mailbox("a@t.example", ""), (), (), (), "", body)
+
+
+@given(st.lists(st.from_regex(r"[a-z]{2,8}( [a-z]{2,8}){0,4}", fullmatch=True), max_size=6))
+def test_quoting_makes_a_copy_and_nothing_of_ones_own(lines: list[str]) -> None:
+    gold = mail("\n".join(lines))
+    quote = mail("\n".join(f"> {each.upper()}" for each in lines))
+    assert lines_of([quote]) <= lines_of([gold])
+    assert own_part(quote, [gold]).body == ""
+    assert own_part(quote, []).body.lower().split() == gold.body.split()
+
+
+def test_undated_mail_is_the_oldest() -> None:
+    mails = [mail("b", "<2@t>", dt.datetime(1990, 1, 1)), mail("a"), mail("c", "<0@t>")]
+    assert [each.message_id for each in by_date(mails)] == ["<0@t>", "<1@t>", "<2@t>"]

@@ -1,0 +1,231 @@
+"""Each rule on questions that it is for, and on those that only look it."""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.inbox.mail import Email, Mailbox
+from art_e.question import Question
+from data_pipeline.golden import rules
+from data_pipeline.golden.checks import Check
+from data_pipeline.golden.cited import Cited
+from data_pipeline.golden.golden_set import Batch
+from data_pipeline.golden.mending import mended
+from data_pipeline.golden.owner import FullName, Mention, Owner
+
+VINCE = Owner("vince.kaminski@enron.com", (FullName("vince", "kaminski"),))
+ID = "<1.2@x>"
+BATCH = Batch("b-1", VINCE.address, "train", (ID, "<2.2@x>"))
+
+
+def row(
+    question: str = "When is the seminar?", answer: str | None = "May 7", **more: Any
+) -> Question:
+    fields: dict[str, Any] = {
+        "inbox_address": VINCE.address,
+        "message_ids": (ID,),
+        "answerable": True,
+    }
+    return Question(id="q-1", question=question, answer=answer, **(fields | more))
+
+
+def facts(
+    *mails: Email, batch: Batch | None = None, cited: dict[str, Cited] | None = None
+) -> rules.Facts:
+    def read() -> Sequence[Email]:
+        return mails
+
+    return rules.Facts(0.7, VINCE, batch, cited or {ID: Cited(ID, False)}, read)
+
+
+def mail(sender: str, body: str = "Fine with me.") -> Email:
+    box = Mailbox(f"{sender.replace(' ', '.').lower()}@x.example", sender)
+    return Email(ID, dt.datetime(2001, 5, 1), box, (), (), (), "Subject", body)
+
+
+def worded(question: str, *mails: Email) -> Check:
+    return rules.wording(row(question), facts(*mails))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What offer did Vince want to make Giuseppe?",
+        "What did Vince Kaminski ask for?",
+        "What is Vince's phone number?",
+        "Which speaker did Vince J. Kaminski propose?",
+        "When will Mr. Kaminski travel?",
+        "What did vince kaminski say about the pump?",
+        "Was the lease sent to Vince.Kaminski@enron.com?",
+        "What is this email about?",
+        "What date is given in the email?",
+        "What did the sender of the message ask for?",
+        "Who wrote the above email?",
+        "What does the recipient need to sign?",
+        "When did the user plan to travel?",
+        "When is the lunch mentioned in this thread?",
+    ],
+)
+def test_a_question_that_no_owner_asks_fails(question: str) -> None:
+    assert worded(question).passed is False
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did I tell Giuseppe?",
+        "What is the main topic of Christie's email regarding the article draft?",
+        "What did Martin say in the email about the pump?",
+        "Who in London will contact David regarding the KWI User Group?",
+        "What is the user name for the portal?",
+        "Who is the recipient of the safety award?",
+        "What did Vince Strickler ask for?",
+        "Who signed the Martin Kaminski contract?",
+        "What is the status of Bill AB 18X?",
+        "Is the cheque in the mail?",
+        "Whose is this email address?",
+    ],
+)
+def test_a_question_that_an_owner_may_ask_passes(question: str) -> None:
+    assert worded(question).passed is True
+
+
+def test_a_name_that_another_person_shares_is_not_sure() -> None:
+    question = "What did Vince say about the pump?"
+    assert worded(question, mail("Vince Strickler")).passed is None
+    assert worded(question, mail("Ann Alm", "Ask Vince Strickler about it.")).passed is None
+    assert worded(question, mail("Vince Kaminski")).passed is False
+    # His family or his secretary may be meant.
+    assert worded("When is the Kaminski wedding?").passed is not False
+    assert worded("What did Kaminski's secretary book?").passed is None
+
+
+def test_an_auxiliary_is_no_name() -> None:
+    will = Owner("will.hall@x.example", (FullName("will", "hall"),))
+    assert will.mention("Will the meeting be moved?", list) is None
+    assert will.mention("When did Will sign the lease?", list) == Mention("Will", True)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What did <12345678.99@thyme> ask for?", "May 7"),
+        ("What did 1.2@x ask for?", "May 7"),
+        ("What does m2 say of the pump?", "May 7"),
+        ("Which date is in email #2?", "May 7"),
+        ("Which date does message 4 give?", "May 7"),
+        ("When is the seminar?", "May 7, see m1"),
+        ("What is the message-id of Ann's mail?", "May 7"),
+    ],
+)
+def test_ids_of_mails_fail(question: str, answer: str) -> None:
+    assert rules.ids(row(question, answer), facts(batch=BATCH)).passed is False
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Who should I contact?", "Ann Alm <ann.alm@x.example>"),
+        ("How many m2 of floor are let?", "40 m2"),
+        ("Did I get that email 2 weeks ago?", "Yes"),
+        ("Which exit of the M1 should I take?", "m25"),
+        ("How many messages did Ann send?", "12"),
+    ],
+)
+def test_what_only_looks_like_an_id_passes(question: str, answer: str) -> None:
+    assert rules.ids(row(question, answer), facts(batch=BATCH)).passed is True
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("When is the May 7 seminar?", "May 7"),
+        ("How much is the $5,000 licence?", "It is $5,000."),
+        ("Who is Ann Alm, the new head of audit?", "Ann Alm"),
+        ("What is the name of the hotel Harbor Inn?", "Harbor Inn"),
+    ],
+)
+def test_an_answer_in_the_question_fails(question: str, answer: str) -> None:
+    assert rules.leak(row(question, answer), facts()).passed is False
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Did Ann sign the lease?", "Yes, Ann signed the lease."),
+        ("Is the dinner on May 3 or May 4?", "May 4"),
+        ("Which of Ann and Bob leads the audit?", "Ann"),
+        ("When on May 7 is the seminar?", "May 7, 3 pm"),
+        ("How many of the 3 plants are shut?", "3"),
+        ("How often was Harbor Two delayed?", "2"),
+        ("What did I tell Eugenio about dinner on Friday?", "I would be away on Friday."),
+        ("Who recommended Bob Berg?", "Ann Alm recommended Bob Berg."),
+        ("What is the status of Bill AB 18X?", "Bill AB 18X is dead."),
+    ],
+)
+def test_an_answer_that_says_more_passes(question: str, answer: str) -> None:
+    assert rules.leak(row(question, answer), facts()).passed is True
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_rules_take_any_text(question: str, answer: str) -> None:
+    given_row = row(question, answer)
+    for rule in rules.RULES:
+        check = rule(given_row, facts(batch=BATCH))
+        assert check.step == "filter"
+        assert len(check.reason.splitlines()) == 1
+
+
+def test_answers() -> None:
+    assert rules.answer(row(answer=""), facts()).passed is False
+    assert rules.answer(row(answer="I don't know."), facts()).passed is False
+    assert rules.answer(row(answer="May 7"), facts()).passed is True
+    assert rules.answer(row(answer="", answerable=False), facts()).passed is True
+    assert rules.answer(row(answer="May 7", answerable=False), facts()).passed is False
+
+
+def test_sources_name_the_fault() -> None:
+    def said(*ids: str, batch: Batch | None = None, later: bool = False) -> Check:
+        cited = {each: Cited(ID if each == ID and not later else None, later) for each in ids}
+        return rules.sources(row(message_ids=ids), facts(batch=batch, cited=cited))
+
+    assert said(ID).passed is True
+    assert said(ID, batch=BATCH).passed is True
+    assert "cites no mail" in said().reason
+    assert "not in its batch" in said(ID, "m37", batch=BATCH).reason
+    assert "not in the inbox" in said("<made-up@x>").reason
+    assert "sent after" in said(ID, later=True).reason
+
+
+def test_realism_is_a_bound_that_belongs() -> None:
+    ratings = {0.69: False, 0.7: True, 1.0: True, None: None}
+    for rated, passed in ratings.items():
+        assert rules.realism(row(how_realistic=rated), facts()).passed is passed
+
+
+def test_fields_that_disagree_are_mended() -> None:
+    cited = {
+        ID: Cited("<kept@x>", False),
+        "<2@x>": Cited("<kept@x>", False),
+        "m9": Cited(None, False),
+    }
+
+    def after(**fields: Any) -> Question:
+        return mended(row(**fields), None, cited)
+
+    assert after(message_ids=(ID, "m9", "<2@x>")).message_ids == ("<kept@x>", "m9")
+    assert after(kind="multi-mail").kind == "lookup"
+    assert after(kind="multi-mail", message_ids=(ID, "m9")).kind == "multi-mail"
+    assert after(kind="count", answer="Ann").kind == "lookup"
+    for number in ("two", "3 of them", "twice", "none"):
+        assert after(kind="count", answer=number).kind == "count"
+    nothing = after(kind="unanswerable", answer="")
+    assert (nothing.answerable, nothing.message_ids) == (False, ())
+    something = after(kind="unanswerable")
+    assert (something.answerable, something.kind) == (True, "lookup")
+    # What they were is kept.
+    assert nothing.provenance["mended"][0]["was"] == {"message_ids": [ID]}

@@ -1,0 +1,366 @@
+"""The split step: who is where, and no gold mail that another split knows.
+
+The mails are small sets full of copies, of both kinds: copies that became one mail (under
+Enron's rules) and copies that stayed mails of their own.
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.question import SPLITS, Question, Split
+from data_pipeline.batch import Rules
+from data_pipeline.golden.checks import checks_of
+from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.inboxes import Counts, draw
+from data_pipeline.golden.split import split
+from tests.data_pipeline.golden.leaking import leaks
+from tests.mails import make_inbox, raw
+
+ANN, BOB, CAT, DAN = (f"{name}@test.example" for name in ("ann", "bob", "cat", "dan"))
+SPLIT_OF: dict[str, Split] = {ANN: "train", BOB: "train", CAT: "validation", DAN: "test"}
+
+
+def asked(name: str, inbox: str, *gold: str, **fields: Any) -> Question:
+    return Question(name, f"What is {name}?", inbox, message_ids=gold, answer="42", **fields)
+
+
+def made(questions: Sequence[Question], *, generated: dict[str, Split] | None = None) -> GoldenSet:
+    """A set as `generate` left it, or as `import` did."""
+    golden = GoldenSet(list(questions))
+    if generated is not None:
+        golden.manifest |= {"inboxes": generated, "seed": 5}
+    golden.record("import" if generated is None else "generate", len(questions), {})
+    return golden
+
+
+def written(golden: GoldenSet) -> str:
+    """All that `save` writes of it."""
+    golden.sort()
+    rows = [each.to_row() for each in golden.questions]
+    dropped = [[each.row, each.step, each.check, each.reason] for each in golden.rejected]
+    return json.dumps([rows, dropped, golden.manifest], sort_keys=True)
+
+
+def why(golden: GoldenSet) -> dict[str, tuple[str, str]]:
+    """The check and the reason of each row that was dropped."""
+    return {each.row["id"]: (each.check, each.reason) for each in golden.rejected}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
+    """Mails between four people; <copy> is <kept> sent once more, to someone else."""
+    path = tmp_path_factory.mktemp("few") / "inbox.duckdb"
+
+    def mail(name: str, sender: str, to: str, **parts: Any) -> Any:
+        parts = {"subject": name, "body": f"All about {name}.", **parts}
+        return raw(f"<{name}>", sender=sender, to=to, **parts)
+
+    same = {"subject": "news", "body": "The same news.", "date": "Tue, 7 Jan 2020 09:00:00 +0000"}
+    messages = [
+        mail("a", ANN, ANN),
+        mail("ab", ANN, BOB),
+        mail("ac", ANN, CAT),
+        mail("ad", ANN, f"Vince J. Dunn <{DAN}>"),
+        mail("c", CAT, CAT),
+        mail("cd", CAT, DAN),
+        mail("d", DAN, DAN),
+        mail("kept", BOB, ANN, **{**same, "date": "Mon, 6 Jan 2020 09:00:00 +0000"}),
+        mail("copy", BOB, DAN, **same),
+        mail("undated", ANN, ANN, date=None),
+        mail("named", f"Dunn, Vince <{ANN}>", ANN),
+    ]
+    make_inbox(path, messages, Rules(any_id=True))
+    with InboxFile(path) as opened:
+        yield opened
+
+
+def test_gold_in_a_test_inbox_is_dropped_from_training_and_from_validation(file: InboxFile) -> None:
+    rows = [
+        asked("q-1", ANN, "<a>", "<ad>"),
+        asked("q-2", CAT, "<cd>"),
+        asked("q-3", ANN, "<a>"),
+        asked("q-4", CAT, "<c>"),
+        # Test is never touched, wherever its mail is too.
+        asked("q-5", DAN, "<ad>", "<cd>"),
+    ]
+    golden = made(rows, generated=SPLIT_OF)
+    split(file, golden)
+    assert [each.id for each in golden.questions] == ["q-3", "q-4", "q-5"]
+    assert why(golden) == {
+        "q-1": ("leak-test-inbox", f"gold mail <ad> is in the test inbox {DAN}"),
+        "q-2": ("leak-test-inbox", f"gold mail <cd> is in the test inbox {DAN}"),
+    }
+    assert [row["split"] for row in (each.row for each in golden.rejected)] == [
+        "train",
+        "validation",
+    ]
+
+
+@pytest.mark.parametrize("cited", ["<kept>", "<copy>", "copy", " <copy> "])
+def test_a_copy_is_the_mail_itself_under_any_id(file: InboxFile, cited: str) -> None:
+    # Bob wrote <kept> to Ann and the same again to Dan: it is one mail now, in Dan's inbox too.
+    golden = made([asked("q-1", BOB, cited)], generated=SPLIT_OF)
+    split(file, golden)
+    assert why(golden)["q-1"][0] == "leak-test-inbox"
+
+
+def test_gold_of_two_splits_goes_from_training(file: InboxFile) -> None:
+    rows = [
+        asked("q-1", ANN, "<a>", "<ac>"),
+        asked("q-2", CAT, "<ac>"),
+        asked("q-10", CAT, "<ac>"),
+        asked("q-3", BOB, "<ab>"),
+        # Within a split mails may be gold twice.
+        asked("q-4", ANN, "<ab>"),
+    ]
+    golden = made(rows, generated=SPLIT_OF)
+    split(file, golden)
+    reason = "gold mail <ac> is gold of validation question q-2 too"
+    assert why(golden) == {"q-1": ("shared-gold", reason)}
+    found = golden.manifest["steps"]["split"]["leaks"]
+    assert found["before"]["shared_gold"]["train/validation"] == 1
+    assert found["after"]["shared_gold"] == dict.fromkeys(found["after"]["shared_gold"], 0)
+
+
+def test_a_row_that_was_dropped_itself_drops_no_other(file: InboxFile) -> None:
+    # The validation row goes as <cd> is Dan's; then <ac> is gold in training alone.
+    golden = made(
+        [asked("q-1", ANN, "<ac>"), asked("q-2", CAT, "<ac>", "<cd>")], generated=SPLIT_OF
+    )
+    split(file, golden)
+    assert [each.id for each in golden.questions] == ["q-1"]
+
+
+def test_mail_that_the_file_lacks_is_told_and_compared_by_its_id(file: InboxFile) -> None:
+    rows = [asked("q-1", ANN, "m37"), asked("q-2", ANN, "<no>"), asked("q-3", DAN, "<no>")]
+    golden = made(rows, generated=SPLIT_OF)
+    split(file, golden)
+    assert why(golden) == {
+        "q-2": ("shared-gold", "gold mail <no> is gold of test question q-3 too")
+    }
+    check = checks_of(golden.questions[0])["leak-test-inbox"]
+    assert (check.passed, check.reason) == (None, "gold mail m37 is not in the inbox file")
+    sums = golden.manifest["steps"]["split"]["sums"]
+    assert sums["unsure"] == {"leak-test-inbox": 1, "shared-gold": 2}
+    assert golden.manifest["steps"]["split"]["leaks"]["unknown_gold"] == 2
+
+
+def test_kept_rows_carry_what_was_checked(file: InboxFile) -> None:
+    golden = made([asked("q-1", ANN, "<a>"), asked("q-2", DAN, "<d>")], generated=SPLIT_OF)
+    split(file, golden)
+    train, test = map(checks_of, golden.questions)
+    assert {name: each.passed for name, each in train.items()} == {
+        "leak-test-inbox": True,
+        "shared-gold": True,
+    }
+    # Test mail is allowed to be where it is.
+    assert list(test) == ["shared-gold"]
+
+
+def test_the_report_tells_what_is_not_forbidden(file: InboxFile) -> None:
+    rows = [
+        asked("q-1", ANN, "<a>"),
+        asked("q-2", DAN, "<ad>"),
+        Question("q-3", "WHAT is q 1", DAN),
+        Question("q-4", "?!", ANN),
+        Question("q-5", "...", DAN),
+    ]
+    golden = made(rows, generated=SPLIT_OF)
+    split(file, golden)
+    found = golden.manifest["steps"]["split"]["leaks"]
+    # Ann wrote <ad>, which is test gold.
+    assert found["after"]["gold_in_inboxes"] == {
+        "train/validation": 0,
+        "train/test": 0,
+        "validation/train": 0,
+        "validation/test": 0,
+        "test/train": 1,
+        "test/validation": 0,
+    }
+    # Without its signs; but a text of signs alone says nothing.
+    assert found["after"]["shared_questions"]["train/test"] == 1
+    # a ab ac ad named kept undated; c cd ac; ad cd d kept (whose copy went to Dan).
+    assert found["mails"] == {"train": 7, "validation": 3, "test": 4}
+    assert found["shared_mails"] == {"train/validation": 1, "train/test": 2, "validation/test": 1}
+    assert found["same_people"] == [{"name": "dunn vince", "inboxes": {ANN: "train", DAN: "test"}}]
+
+
+def test_when_gold_mails_were_sent(file: InboxFile) -> None:
+    rows = [asked("q-1", ANN, "<a>", "<kept>"), asked("q-2", ANN, "<a>", "<undated>")]
+    golden = made(rows, generated={ANN: "train", CAT: "test"})
+    split(file, golden)
+    assert golden.manifest["steps"]["split"]["gold_days"] == {
+        "train": {
+            "first": "2020-01-06",
+            "last": "2020-01-06",
+            "by_month": {"2020-01": 2},
+            "undated": 1,
+        }
+    }
+
+
+def test_inboxes_of_generate_keep_their_splits(file: InboxFile) -> None:
+    golden = made([asked("q-1", ANN, "<a>", split="train")], generated=SPLIT_OF)
+    split(file, golden, seed=9, wanted=Counts(train=0, test=1))
+    assert golden.manifest["inboxes"] == SPLIT_OF
+    # No proportion and no seed had a say: none is told.
+    assert golden.manifest["seed"] == 5
+    step = golden.manifest["steps"]["split"]
+    assert step["splits_from"] == "generate"
+    assert not step.keys() & {"seed", "proportions"}
+
+
+def test_rows_keep_the_splits_that_they_came_with(file: InboxFile) -> None:
+    rows = [
+        asked("q-1", ANN, "<a>", split="test"),
+        asked("q-2", ANN.upper(), "<a>", split="test"),
+        asked("q-3", CAT, "<c>", split="train"),
+    ]
+    golden = made(rows)
+    split(file, golden)
+    assert golden.manifest["inboxes"] == {ANN: "test", CAT: "train"}
+    assert golden.manifest["steps"]["split"]["splits_from"] == "rows"
+    assert "seed" not in golden.manifest
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        pytest.param(("train", "test", "test"), id="an inbox in two splits"),
+        pytest.param(("train", None, "test"), id="a row without one"),
+        pytest.param(("train", "train", "train"), id="one split for all"),
+        pytest.param((None, None, None), id="none"),
+    ],
+)
+def test_else_inboxes_are_drawn(file: InboxFile, splits: tuple[Split | None, ...]) -> None:
+    rows = [
+        asked("q-1", ANN, "<a>", split=splits[0]),
+        asked("q-2", ANN, "<a>", split=splits[1]),
+        asked("q-3", CAT, "<c>", split=splits[2]),
+    ]
+    golden = made(rows)
+    split(file, golden, seed=3)
+    assert golden.manifest["steps"]["split"]["splits_from"] == "seed"
+    assert golden.manifest["seed"] == 3
+    assert sorted(golden.manifest["inboxes"].values()) == ["test", "train"]
+    assert (
+        all(each.split == golden.manifest["inboxes"][each.inbox_address] for each in rows) is False
+    )
+    assert all(
+        each.split == golden.manifest["inboxes"][each.inbox_address] for each in golden.questions
+    )
+
+
+def test_another_seed_draws_anew_and_the_first_one_again_as_before(file: InboxFile) -> None:
+    rows = [
+        asked(f"q-{n}", each, "<a>", split="train") for n, each in enumerate((ANN, BOB, CAT, DAN))
+    ]
+    golden = made(rows)
+    split(file, golden, seed=0)
+    first = written(golden)
+    drawn = set()
+    for seed in range(1, 9):
+        split(file, golden, seed=seed)
+        drawn.add(tuple(golden.manifest["inboxes"].items()))
+    assert len(drawn) > 1
+    split(file, golden, seed=0)
+    assert written(golden) == first
+    # Rows are as they came once the step is taken back.
+    golden.undo("split")
+    assert golden.questions == rows
+
+
+def test_an_inbox_that_the_file_lacks_names_the_option(file: InboxFile) -> None:
+    golden = made([asked("q-1", "eve@evil.example", "<a>"), asked("q-2", ANN, "<a>")])
+    with pytest.raises(UserError, match=r"no mail of 'eve@evil\.example'; .* --db FILE"):
+        split(file, golden)
+
+
+def test_an_inbox_that_generate_did_not_name_is_refused(file: InboxFile) -> None:
+    with pytest.raises(UserError, match="no split for the inbox"):
+        split(file, made([asked("q-1", ANN, "<a>")], generated={DAN: "test"}))
+
+
+def test_a_set_without_rows_stays_one(file: InboxFile) -> None:
+    golden = made([])
+    split(file, golden)
+    assert golden.manifest["steps"]["split"]["sums"]["in"] == 0
+
+
+class Copies(NamedTuple):
+    """An inbox file of few contents and many mails, whose copies have ids of their own."""
+
+    file: InboxFile
+    inboxes: list[str]
+    ids: dict[str, list[str]]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["one mail of copies", "mails apart"])
+def copies(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Copies]:
+    draws = Random("copies")
+    inboxes = [f"person{number}@test.example" for number in range(7)]
+    ids: dict[str, list[str]] = {each: [] for each in inboxes}
+    messages = []
+    for number in range(90):
+        content = draws.randrange(45)
+        sender = inboxes[content % len(inboxes)]
+        to = draws.choice(inboxes)
+        body = f"What there is to say about {content}."
+        messages.append(
+            raw(f"<{number}@test>", subject=f"About {content}", body=body, sender=sender, to=to)
+        )
+        for each in {sender, to}:
+            ids[each].append(f"<{number}@test>")
+    db = tmp_path_factory.mktemp("copies") / "inbox.duckdb"
+    make_inbox(db, messages, Rules(any_id=request.param))
+    with InboxFile(db) as file:
+        yield Copies(file, inboxes, ids)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from(["import", "generate"]))
+def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, begin: str) -> None:
+    draws = Random(seed)
+    rows = [
+        asked(
+            f"q-{number}",
+            inbox,
+            *draws.sample(copies.ids[inbox], draws.randrange(4)),
+            split=draws.choice([*SPLITS, None]),
+        )
+        for number in range(size)
+        for inbox in [draws.choice(copies.inboxes)]
+    ]
+    generated = draw(copies.inboxes, seed, Counts()) if begin == "generate" else None
+    golden = made(rows, generated=generated)
+    shuffled = copy.deepcopy(golden)
+    draws.shuffle(shuffled.questions)
+    split(copies.file, golden, seed=seed)
+    once = written(golden)
+    split(copies.file, golden, seed=seed)
+    split(copies.file, shuffled, seed=seed)
+    # A second time and in another order: the same.
+    assert written(golden) == once
+    assert written(shuffled) == once
+    inboxes = golden.manifest["inboxes"]
+    assert all(each.split == inboxes[each.inbox_address] for each in golden.questions)
+    assert leaks(copies.file.path, golden.questions, inboxes) == (set(), set())
+    # What was dropped had a leak, and test lost nothing.
+    dropped = [each.question for each in golden.rejected]
+    assert all(each is not None and each.split != "test" for each in dropped)
+    whole = [*golden.questions, *(each for each in dropped if each is not None)]
+    assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
+    found = leaks(copies.file.path, whole, inboxes)
+    assert {each.row["id"] for each in golden.rejected} <= found.shared | found.in_test_inbox
+    assert found.in_test_inbox <= {each.row["id"] for each in golden.rejected}

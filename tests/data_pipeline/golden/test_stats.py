@@ -1,0 +1,292 @@
+"""The figures of a golden set: counted by hand, and true of any set; the plots drawn from them."""
+
+import datetime as dt
+import json
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.text import Text
+
+from art_e.inbox.file import InboxFile
+from art_e.message import AssistantMessage
+from art_e.policies.base import Usage
+from art_e.policies.responses import Response, Responses
+from art_e.question import SPLITS, Question
+from data_pipeline.golden.asking import responses_folder
+from data_pipeline.golden.checks import Check, Step, marked, with_checks
+from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.plots import draw, write_plots
+from data_pipeline.golden.split import split
+from data_pipeline.golden.stats import stats
+from data_pipeline.synthetic.world import WorldConfig
+from data_pipeline.synthetic.world import questions as world_questions
+from tests.data_pipeline.golden.rows import questions
+
+ANN, BOB = "ann@test.example", "bob@test.example"
+
+
+def filtered(golden: GoldenSet, faults: dict[str, tuple[str, ...]], step: Step = "filter") -> None:
+    """Drop rows as a step does: `faults` are ids by check."""
+    came = len(golden.questions)
+    fault_of = {name: check for check, names in faults.items() for name in names}
+    dropped = [each for each in golden.questions if each.id in fault_of]
+    golden.rejected += [
+        Rejected.of(each, Check(fault_of[each.id], step, False, "below 0.7", "rule"))
+        for each in dropped
+    ]
+    golden.questions = [each for each in golden.questions if each.id not in fault_of]
+    golden.sort()
+    golden.record(step, came, {})
+
+
+@pytest.fixture
+def few() -> GoldenSet:
+    """Four rows kept of nine."""
+    unsure = Check("wording", "filter", None, "says 'this'", "rule")
+    rows = [
+        Question("q-1", "Who is it?", ANN, dt.date(2001, 3, 4), "Ann", ("<1>",), 0.7, "lookup",
+                 "easy", True, "train"),
+        Question("q-2", "When was it, and where?", ANN, dt.date(2001, 3, 9), "May 1, in Rome",
+                 ("<1>", "<2>"), 0.699, "multi-mail", "hard", True, "train"),
+        Question("q-3", "How many?", BOB, dt.date(2002, 1, 1), None, (), 1.0, "unanswerable",
+                 "hard", False, "test"),
+        Question("q-4", "Why?", BOB, None, "No", ("<3>",), None, None, None, True, "test"),
+        *(Question(f"q-{n}", f"Question {n}?", ANN, how_realistic=0.1) for n in range(5, 10)),
+    ]  # fmt: skip
+    golden = GoldenSet([marked(rows[0], "long-answer"), with_checks(rows[1], [unsure]), *rows[2:]])
+    usage = {"prompt_tokens": 70, "cached_prompt_tokens": 0, "completion_tokens": 7,
+             "reasoning_tokens": 0}  # fmt: skip
+    settings = {"model": "openai/gpt-4.1", "usage": usage, "cost_usd": 0.25}
+    golden.record("generate", 9, settings)
+    filtered(golden, {"realism": ("q-5", "q-6", "q-7", "q-8"), "duplicate": ("q-9",)})
+    return golden
+
+
+def test_what_is_in_the_set(few: GoldenSet) -> None:
+    found = stats(few)
+    assert (found["rows"], found["rejected"]) == (4, 5)
+    assert found["kinds"] == {
+        "lookup": {"train": 1, "test": 0},
+        "multi-mail": {"train": 1, "test": 0},
+        "unanswerable": {"train": 0, "test": 1},
+        "unlabelled": {"train": 0, "test": 1},
+    }
+    assert found["difficulties"]["hard"] == {"train": 1, "test": 1}
+    assert found["answerable"] == {
+        "answerable": {"train": 2, "test": 1},
+        "unanswerable": {"train": 0, "test": 1},
+    }
+    assert [(each["inbox"], each["split"], each["rows"]) for each in found["inboxes"]] == [
+        (ANN, "train", 2),
+        (BOB, "test", 2),
+    ]
+    assert found["gold_mails"] == {"0": 1, "1": 2, "2": 1}
+    assert found["marks"] == {"long-answer": 1}
+    bins = {each["from"]: each["rows"] for each in found["realism"]["bins"] if each["rows"]}
+    # A bin has its lower bound: 0.7 is in the one that begins there, 0.699 is not.
+    assert bins == {0.6: 1, 0.7: 1, 0.9: 1}
+    assert found["realism"]["unscored"] == 1
+    assert found["lengths"]["question"]["words"] == {"median": 2.5, "p95": 4.7}
+    assert found["lengths"]["answer"]["chars"] == {"median": 3.0, "p95": 12.9}
+    assert found["days"]["train"]["query"] == {
+        "first": "2001-03-04",
+        "last": "2001-03-09",
+        "by_month": {"2001-03": 2},
+    }
+    assert found["days"]["test"]["gold"] is None
+
+
+def test_what_became_of_the_others(few: GoldenSet) -> None:
+    found = stats(few)
+    assert [(each["step"], each["in"], each["kept"]) for each in found["steps"]] == [
+        ("generate", 9, 9),
+        ("filter", 9, 4),
+    ]
+    realism, duplicate = found["drops"]
+    assert (realism["check"], realism["rows"]) == ("realism", 4)
+    assert [each["id"] for each in realism["examples"]] == ["q-5", "q-6", "q-7"]
+    assert duplicate["examples"] == [
+        {"id": "q-9", "question": "Question 9?", "reason": "below 0.7"}
+    ]
+    assert found["checks"] == [
+        {"check": "wording", "step": "filter", "passed": 0, "unsure": 1, "failed": 0, "without": 3}
+    ]
+    assert found["unbalanced"] == []
+
+
+def test_what_verify_could_not_check_is_told(few: GoldenSet) -> None:
+    few.record("verify", 4, {"unchecked": {"needs-mail": {"offline": 3}, "answerable": {"x": 1}}})
+    assert stats(few)["unchecked"] == [
+        {"step": "verify", "check": "answerable", "reason": "x", "rows": 1},
+        {"step": "verify", "check": "needs-mail", "reason": "offline", "rows": 3},
+    ]
+
+
+def test_what_was_no_question_is_an_example_too(few: GoldenSet) -> None:
+    few.questions, few.rejected = [], [Rejected({"answer": 7}, "generate", "form", "no question")]
+    few.manifest["steps"] = {}
+    few.record("generate", 1, {})
+    (drop,) = stats(few)["drops"]
+    assert drop["examples"] == [{"id": "", "question": "", "reason": "no question"}]
+
+
+def test_spent_is_what_kept_replies_cost_or_what_was_noted(few: GoldenSet, tmp_path: Path) -> None:
+    (noted,) = stats(few, tmp_path)["spent"]
+    assert noted == {
+        "role": "generate", "model": "openai/gpt-4.1", "replies": None,
+        "prompt_tokens": 70, "completion_tokens": 7, "cost_usd": 0.25,
+    }  # fmt: skip
+    usage = Usage(1_000_000, 0, 1_000)
+    few.record("verify", 4, {"model": "openai/gpt-4.1", "judge": "openai/o3@1f0c3a9b"})
+    asked = (("read", "openai/gpt-4.1"), ("judge", "openai/o3"), ("old", "openai/unheard-of"))
+    for role, model in asked:
+        kept = Responses(responses_folder(tmp_path, role, model))
+        for key in ("aa", "bb"):
+            kept.put(key, Response(AssistantMessage("{}", ()), usage))
+    judge, old, read = stats(few, tmp_path)["spent"]
+    assert (judge["role"], judge["model"]) == ("judge", "openai/o3")
+    # The manifest names no such model.
+    assert (old["role"], old["model"], old["cost_usd"]) == ("old", None, None)
+    assert (old["replies"], old["prompt_tokens"]) == (2, 2_000_000)
+    assert (read["model"], read["completion_tokens"]) == ("openai/gpt-4.1", 2_000)
+    assert read["cost_usd"] == pytest.approx(2 * (2 + 0.008))
+
+
+def tampered(golden: GoldenSet, how: str) -> str:
+    sums = golden.manifest["steps"]["filter"]["sums"]
+    if how == "a kept row vanished":
+        golden.questions.pop()
+        return "filter kept 4 rows, the set has 3"
+    if how == "a rejected row vanished":
+        golden.rejected.pop()
+        return "filter: 5 rows dropped and 4 in rejected.jsonl"
+    if how == "rows came from nowhere":
+        sums["in"] += 1
+        return "generate kept 9 rows and 10 came into filter"
+    golden.rejected[0] = Rejected({}, "filter", "ids", "")
+    return "or not by the same checks"
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["a kept row vanished", "a rejected row vanished", "rows came from nowhere", "another check"],
+)
+def test_sums_that_do_not_balance_are_told(few: GoldenSet, how: str) -> None:
+    expected = tampered(few, how)
+    assert any(expected in each for each in stats(few)["unbalanced"])
+
+
+@settings(max_examples=30)
+@given(st.lists(questions(), max_size=12), st.lists(questions(), max_size=4))
+def test_figures_of_any_set_add_up(kept: list[Question], dropped: list[Question]) -> None:
+    failed = Check("leak", "filter", False, "it says so", "rule")
+    golden = GoldenSet(kept, [Rejected.of(each, failed) for each in dropped])
+    golden.sort()
+    golden.record("filter", len(kept) + len(dropped), {})
+    found = stats(golden)
+    json.dumps(found)
+    for group in ("kinds", "difficulties", "answerable"):
+        assert sum(sum(each.values()) for each in found[group].values()) == len(kept)
+    assert sum(each["rows"] for each in found["inboxes"]) == len(kept)
+    assert sum(sum(each["kinds"].values()) for each in found["inboxes"]) == len(kept)
+    binned = sum(each["rows"] for each in found["realism"]["bins"])
+    assert binned + found["realism"]["unscored"] == len(kept)
+    assert sum(found["gold_mails"].values()) == len(kept)
+    assert sum(each["rows"] for each in found["drops"]) == len(dropped)
+    assert found["unbalanced"] == []
+
+
+def of_world(world: InboxFile) -> GoldenSet:
+    rows = world_questions(WorldConfig(size=1000))
+    golden = GoldenSet(rows)
+    golden.record("import", len(rows), {})
+    filtered(golden, {"realism": tuple(each.id for each in rows[::7])})
+    split(world, golden)
+    return golden
+
+
+def wild(rows: int) -> GoldenSet:
+    """Lengths and dates such as nobody expects."""
+    draws = Random(rows)
+    golden = GoldenSet(
+        [
+            Question(
+                f"q-{number}",
+                "why " * draws.choice([0, 1, 5, 20, 400]),
+                ANN,
+                dt.date(draws.choice([1980, 1999, 2004, 2038]), draws.randint(1, 12), 3),
+                "x " * draws.choice([1, 60, 30_000]),
+                split=draws.choice([*SPLITS, None]),
+            )
+            for number in range(rows)
+        ]
+    )
+    golden.record("import", rows, {})
+    return golden
+
+
+def overlapping(figure: Figure) -> list[tuple[str, str]]:
+    """Texts of the figure that are drawn over each other, or out of the picture."""
+    figure.draw_without_rendering()
+    # Ticks beyond the ends of an axis are there, and not drawn.
+    beyond = {
+        tick.label1
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for low, high in [sorted(axis.get_view_interval())]
+        for tick in axis.get_major_ticks()
+        if not low - 1e-9 <= tick.get_loc() <= high + 1e-9
+    }
+    drawn = [
+        (each.get_text(), each.get_window_extent())
+        for each in figure.findobj(Text)
+        if isinstance(each, Text) and each.get_text() and each.get_visible() and each not in beyond
+    ]
+    outside = [
+        (text, "the picture's edge")
+        for text, box in drawn
+        if not (
+            box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+        )
+    ]
+    return outside + [
+        (one, other)
+        for (one, box), (other, beside) in combinations(drawn, 2)
+        if box.x0 < beside.x1 and beside.x0 < box.x1 and box.y0 < beside.y1 and beside.y0 < box.y1
+    ]
+
+
+@pytest.mark.parametrize("which", ["world", "one", "wild"])
+def test_plots_are_drawn_and_nothing_overlaps(which: str, world: InboxFile) -> None:
+    golden = {"world": lambda: of_world(world), "one": lambda: wild(1), "wild": lambda: wild(3000)}
+    made = golden[which]()
+    for name, figure in draw(made, stats(made)).items():
+        assert overlapping(figure) == [], name
+
+
+def test_plots_are_files_of_the_same_bytes(few: GoldenSet, tmp_path: Path) -> None:
+    before = dict(mpl.rcParams)
+    figures = stats(few)
+    written = write_plots(few, figures, tmp_path / "a")
+    assert [each.name for each in written] == ["lengths.png", "dates.png", "kinds.png", "steps.png"]
+    for each, again in zip(written, write_plots(few, figures, tmp_path / "b"), strict=True):
+        assert each.read_bytes() == again.read_bytes()
+        assert imread(each).shape[1] >= 800
+    assert dict(mpl.rcParams) == before
+
+
+def test_plots_of_what_is_no_more_are_removed(few: GoldenSet, tmp_path: Path) -> None:
+    write_plots(few, stats(few), tmp_path)
+    filtered(few, {"answerable": tuple(each.id for each in few.questions)}, "verify")
+    assert write_plots(few, stats(few), tmp_path) == [tmp_path / "steps.png"]
+    assert list(tmp_path.iterdir()) == [tmp_path / "steps.png"]
+    empty: dict[str, Any] = stats(GoldenSet())
+    assert write_plots(GoldenSet(), empty, tmp_path) == []
