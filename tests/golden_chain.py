@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.generate import Options, batch_data, make_plan
+from data_pipeline.golden.generate import Options, make_plan
 from data_pipeline.golden.inboxes import Counts
 from tests.golden_player import PLAN, Unreadable, batch_key, generated
 from tests.provider import KEY, Provider
@@ -49,10 +49,9 @@ class Chain:
                 questions=len(PLAN),
             )
             plan = make_plan(file, options, WRITER)
-            sent = [batch_data(file, each, len(PLAN)) for each in plan.batches]
         return [
             Planned(batch.id, batch_key(data["mails"]), generated(data))
-            for batch, data in zip(plan.batches, sent, strict=True)
+            for batch, data in zip(plan.batches, plan.data, strict=True)
         ]
 
     def invoke(self, provider: Provider, step: str, *more: object) -> Result:
