@@ -17,11 +17,13 @@ from art_e.question import Question
 from art_e.rubric import Rubric
 from art_e.text import digest
 from art_e.tools import (
+    WHOLE_VIEW,
     CallError,
     ReadEmail,
     ReturnFinalAnswer,
     SearchEmails,
     Tools,
+    View,
     not_found,
     parse_call,
 )
@@ -37,7 +39,7 @@ class Episode:
     """An episode over `inbox`, which the caller opened with the question's `query_date`.
 
     `question` may be without a gold answer; `system_prompt` is a template with
-    `$inbox_address`, `$today` and `$max_turns`.
+    `$inbox_address`, `$today` and `$max_turns`; `view` is how much the tools show.
     """
 
     def __init__(
@@ -46,11 +48,11 @@ class Episode:
         question: Question,
         *,
         max_turns: int = DEFAULT_MAX_TURNS,
-        handles: bool = True,
+        view: View = WHOLE_VIEW,
         system_prompt: str | None = None,
     ) -> None:
         self.question = question
-        self.tools = Tools(inbox, handles)
+        self.tools = Tools(inbox, view)
         self.final_answer: str | None = None
         self.sources: tuple[str, ...] = ()
         self.done = False

@@ -26,6 +26,7 @@ from art_e.tools import (
     ReadEmail,
     SearchEmails,
     Tools,
+    View,
     not_found,
     parse_call,
     schemas,
@@ -37,7 +38,7 @@ TITLES = {"search_emails": "Search emails", "read_email": "Read an email"}
 
 def mail_server(inbox: Inbox) -> Server[Any]:
     """A server of `inbox`, for the transport that the caller connects it to."""
-    tools = Tools(inbox, handles=False)
+    tools = Tools(inbox, View(handles=False))
     listed = types.ListToolsResult(tools=_listed(inbox))
 
     # Both answer on the event loop: a search takes a millisecond, and the one client that

@@ -9,6 +9,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
@@ -163,22 +164,39 @@ def not_found(message_id: str) -> str:
     return f"not found in this inbox: {message_id[:80]!r}"
 
 
-class Tools:
-    """The tools over one opened inbox.
+@dataclass(frozen=True, slots=True)
+class View:
+    """How much of mail the tools show: the default to everybody, less to a very small model.
 
-    With `handles` each mail is called m1, m2, ... in the order in which it came up,
-    and both the handle and the message id are accepted; without, ids are spelt out.
+    With `handles` each mail is called m1, m2, ... in the order in which it came up, and both
+    the handle and the message id are accepted; without, ids are spelt out. `hits` is the
+    most that a search gives; `snippet_chars` cuts its snippets (None: as they are). Without
+    `addresses` people are shown by name alone where they have one.
     """
 
-    def __init__(self, inbox: Inbox, handles: bool) -> None:
+    handles: bool = True
+    hits: int = MAX_RESULTS
+    snippet_chars: int | None = None
+    addresses: bool = True
+
+
+WHOLE_VIEW = View()
+
+
+class Tools:
+    """The tools over one opened inbox."""
+
+    def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
         self.inbox = inbox
-        self._use_handles = handles
+        self._view = view
         self.handles: dict[str, str] = {}
         self._handle_of: dict[str, str] = {}
 
     def search(self, arguments: SearchEmails) -> Observation:
         """Run one search."""
-        wanted = min(max(arguments.max_results, 1), MAX_RESULTS)
+        most = self._view.hits
+        asked = arguments.max_results if "max_results" in arguments.model_fields_set else most
+        wanted = min(max(asked, 1), most)
         words = search_words(arguments.keywords)
         hits = self.inbox.search(
             [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
@@ -190,8 +208,8 @@ class Tools:
         )
         observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
         notes = []
-        if wanted != arguments.max_results:
-            notes.append(f"max_results is 1 to {MAX_RESULTS}; {wanted} was used")
+        if wanted != asked:
+            notes.append(f"max_results is 1 to {most}; {wanted} was used")
         if len(words) > MAX_WORDS:
             notes.append(f"only the first {MAX_WORDS} words were searched for")
         if not hits:
@@ -212,7 +230,7 @@ class Tools:
         return self.handles.get(handle_or_id.strip(), handle_or_id.strip())
 
     def _name(self, message_id: str) -> str:
-        if not self._use_handles:
+        if not self._view.handles:
             return message_id
         if message_id not in self._handle_of:
             handle = f"m{len(self.handles) + 1}"
@@ -224,9 +242,9 @@ class Tools:
         shown = {
             "message_id": self._name(hit.message_id),
             "date": format_date(hit.date)[:10],
-            "from": _cut(str(hit.sender)),
+            "from": self._person(hit.sender),
             "subject": _cut(hit.subject),
-            "snippet": hit.snippet,
+            "snippet": _shorter(hit.snippet, self._view.snippet_chars),
             "missing": list(hit.missing),
         }
         return {key: value for key, value in shown.items() if value != []}
@@ -239,21 +257,31 @@ class Tools:
         shown = {
             "message_id": self._name(email.message_id),
             "date": format_date(email.date),
-            "from": _cut(str(email.sender)),
-            "to": _listed(email.to),
-            "cc": _listed(email.cc),
-            "bcc": _listed(email.bcc),
+            "from": self._person(email.sender),
+            "to": self._listed(email.to),
+            "cc": self._listed(email.cc),
+            "bcc": self._listed(email.bcc),
             "subject": _cut(email.subject),
             "body": body,
         }
         return {key: value for key, value in shown.items() if value != []}
 
+    def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
+        shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
+        if len(recipients) > MAX_RECIPIENTS:
+            shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
+        return shown
 
-def _listed(recipients: tuple[Mailbox, ...]) -> list[str]:
-    shown = [_cut(str(mailbox)) for mailbox in recipients[:MAX_RECIPIENTS]]
-    if len(recipients) > MAX_RECIPIENTS:
-        shown.append(f"and {len(recipients) - MAX_RECIPIENTS} more")
-    return shown
+    def _person(self, mailbox: Mailbox) -> str:
+        return _cut(str(mailbox) if self._view.addresses else mailbox.name or mailbox.address)
+
+
+def _shorter(snippet: str, most: int | None) -> str:
+    """The snippet's first `most` characters, up to a word's end where there is one."""
+    if most is None or len(snippet) <= most:
+        return snippet
+    head = snippet[:most]
+    return f"{head.rpartition(' ')[0] or head}..."
 
 
 def _cut(line: str) -> str:

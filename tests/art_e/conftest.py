@@ -8,6 +8,7 @@ import pytest
 
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
+from art_e.tools import View
 from tests import episodes
 from tests.episodes import QUESTION, Start
 
@@ -24,6 +25,6 @@ def start(inbox_file: InboxFile) -> Start:
 
     def begin(max_turns: int = 10, handles: bool = True, **fields: Any) -> Episode:
         question = dataclasses.replace(QUESTION, **fields)
-        return Episode(inbox, question, max_turns=max_turns, handles=handles)
+        return Episode(inbox, question, max_turns=max_turns, view=View(handles=handles))
 
     return begin

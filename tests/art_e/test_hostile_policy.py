@@ -30,7 +30,7 @@ from art_e.mcp import answer_call, mail_server
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
 from art_e.policies.base import PolicyStep, Usage
 from art_e.question import Question
-from art_e.tools import ARGUMENTS, Tools
+from art_e.tools import ARGUMENTS, Tools, View
 from art_e.trajectory import Trajectory
 from data_pipeline.batch import Rules
 from tests.episodes import BOB, call, message
@@ -220,7 +220,7 @@ def assert_nothing_leaked(text: str) -> None:
 
 
 def run(inbox: Inbox, script: list[AssistantMessage], handles: bool = True) -> Trajectory:
-    episode = Episode(inbox, QUESTION, max_turns=8, handles=handles)
+    episode = Episode(inbox, QUESTION, max_turns=8, view=View(handles=handles))
     return asyncio.run(run_episode(episode, Obedient(script), "run"))
 
 
@@ -251,7 +251,7 @@ def test_the_same_calls_find_the_mail_where_it_may_be_seen(file: InboxFile) -> N
     seen = {PAYROLL: ZOE, COPY: ZOE, LATER: BOB, UNDATED: BOB, OTHER: NAMESAKE}
     assert set(seen) == set(HIDDEN)
     for message_id, address in seen.items():
-        tools = Tools(file.open_inbox(address), handles=False)
+        tools = Tools(file.open_inbox(address), View(handles=False))
         for name, arguments in (
             ("read_email", {"message_id": message_id}),
             ("search_emails", {"keywords": ["payroll"], "from_addr": "zoe"}),
@@ -262,7 +262,7 @@ def test_the_same_calls_find_the_mail_where_it_may_be_seen(file: InboxFile) -> N
 
 @pytest.mark.parametrize("handles", [True, False])
 def test_no_spelling_of_a_hidden_id_is_read_or_cited(inbox: Inbox, handles: bool) -> None:
-    episode = Episode(inbox, QUESTION, max_turns=2 * len(IDS), handles=handles)
+    episode = Episode(inbox, QUESTION, max_turns=2 * len(IDS), view=View(handles=handles))
     for message_id in IDS:
         episode.step(message(call("read_email", {"message_id": message_id})))
     episode.step(message(call("return_final_answer", {"answer": "x", "sources": IDS})))
@@ -270,12 +270,16 @@ def test_no_spelling_of_a_hidden_id_is_read_or_cited(inbox: Inbox, handles: bool
     assert set(episode.sources) <= VISIBLE
     assert_nothing_leaked(json.dumps(episode.messages))
     for message_id in IDS:
-        shown = said(answer_call(Tools(inbox, handles), "read_email", {"message_id": message_id}))
+        shown = said(
+            answer_call(
+                Tools(inbox, View(handles=handles)), "read_email", {"message_id": message_id}
+            )
+        )
         assert_nothing_leaked(shown)
 
 
 def test_no_filter_and_no_words_find_a_hidden_mail(inbox: Inbox) -> None:
-    tools = Tools(inbox, handles=False)
+    tools = Tools(inbox, View(handles=False))
     for word, who, day in itertools.product(WORDS, WHO, DAYS):
         for filters in (
             {"from_addr": who, "sent_after": day},

@@ -19,7 +19,7 @@ from art_e import __version__
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import ToolCall
-from art_e.tools import ReadEmail, SearchEmails, Tools, parse_call, schemas
+from art_e.tools import ReadEmail, SearchEmails, Tools, View, parse_call, schemas
 from tests import episodes
 from tests.episodes import (
     BOB,
@@ -56,7 +56,7 @@ def mcp_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(mcp_db: Path) -> Iterator[Tools]:
     """The same tools in this process."""
     with InboxFile(mcp_db) as file:
-        yield Tools(file.open_inbox(BOB, date.fromisoformat(AS_OF)), handles=False)
+        yield Tools(file.open_inbox(BOB, date.fromisoformat(AS_OF)), View(handles=False))
 
 
 @contextlib.asynccontextmanager
@@ -96,7 +96,7 @@ def observation(tools: Tools, made: ToolCall) -> str:
 
 @pytest.mark.parametrize(("mode", "protocol"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
 def test_a_session(mcp_db: Path, expected: Tools, mode: Mode, protocol: str) -> None:
-    episode = Episode(expected.inbox, QUESTION, handles=False)
+    episode = Episode(expected.inbox, QUESTION, view=View(handles=False))
 
     async def session() -> None:
         async with connected(mcp_db, "--as-of", AS_OF, mode=mode) as client:

@@ -13,6 +13,7 @@ from art_e.tools import (
     MAX_RECIPIENTS,
     CallError,
     Tools,
+    View,
     parse_call,
     schemas,
 )
@@ -23,7 +24,7 @@ from tests.episodes import CREW, LEASE, LEASE_COPY, PRICE
 
 @pytest.fixture
 def tools(inbox_file: InboxFile) -> Tools:
-    return Tools(inbox_file.open_inbox(episodes.BOB), handles=True)
+    return Tools(inbox_file.open_inbox(episodes.BOB))
 
 
 def handles_of(observation: dict[str, Any]) -> list[str]:
@@ -96,7 +97,7 @@ def test_reading_first_gives_a_handle(tools: Tools) -> None:
 
 
 def test_without_handles_ids_are_spelt_out(inbox_file: InboxFile) -> None:
-    plain = Tools(inbox_file.open_inbox(episodes.BOB), handles=False)
+    plain = Tools(inbox_file.open_inbox(episodes.BOB), View(handles=False))
     assert handles_of(search(plain, "lease", max_results=1)) == [LEASE]
     assert read(plain, LEASE_COPY)["message_id"] == LEASE
     assert read(plain, "m1") == {}
@@ -194,3 +195,27 @@ def test_a_mail_that_imitates_a_frame_stays_text(tools: Tools) -> None:
 def test_nothing_of_others_is_shown(tools: Tools) -> None:
     assert read(tools, episodes.FOREIGN) == {}
     assert search(tools, episodes.SECRET)["hits"] == []
+
+
+# What a small model is shown
+
+
+def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None:
+    inbox = inbox_file.open_inbox(episodes.BOB)
+    small = Tools(inbox, View(hits=2, snippet_chars=12, addresses=False))
+    whole = search(Tools(inbox), keywords=["lease"])
+    found = search(small, keywords=["lease"])
+    # The model did not ask for a number of hits, so that there is nothing to tell it of.
+    assert "note" not in found
+    assert [hit["subject"] for hit in found["hits"]] == [
+        hit["subject"] for hit in whole["hits"][:2]
+    ]
+    for shown, full in zip(found["hits"], whole["hits"], strict=False):
+        cut = shown["snippet"].removesuffix("...")
+        assert full["snippet"].startswith(cut)
+        assert 0 < len(cut) <= 12
+        assert full["from"].startswith(shown["from"])
+        assert "@" not in shown["from"] or "<" not in full["from"]
+    assert search(small, keywords=["lease"], max_results=9)["note"] == (
+        "max_results is 1 to 2; 2 was used"
+    )

@@ -26,7 +26,7 @@ HUGE = "x" * 1_000_000
 
 @pytest.fixture(scope="module")
 def tools(inbox_file: InboxFile) -> Tools:
-    return Tools(inbox_file.open_inbox(episodes.BOB), handles=True)
+    return Tools(inbox_file.open_inbox(episodes.BOB))
 
 
 SEARCH = "search_emails"

@@ -17,7 +17,7 @@ from art_e.message import AssistantMessage, ChatMessage
 from art_e.policies.base import Policy, PolicyStep, Usage
 from art_e.policies.offline import NOTHING, OfflinePolicy, best_candidate, is_to_be_counted
 from art_e.question import Question
-from art_e.tools import schemas
+from art_e.tools import View, schemas
 from art_e.trajectory import Trajectory
 from data_pipeline.records import RawMessage
 from tests.mails import date_header, make_inbox, raw
@@ -288,7 +288,7 @@ def test_it_costs_nothing_and_says_what_it_depends_on(inbox_file: InboxFile) -> 
 def test_it_works_without_handles(inbox_file: InboxFile) -> None:
     for question in (QUESTION.question, "How many times did Bea Quell call off the Granary visit?"):
         with_handles = run(begin(inbox_file, question))
-        without = run(begin(inbox_file, question, handles=False))
+        without = run(begin(inbox_file, question, view=View(handles=False)))
         assert without.handles == {}
         assert without.final_answer == with_handles.final_answer != NOTHING
         assert without.sources == with_handles.sources
