@@ -1,9 +1,6 @@
 """The golden set's commands, one after the other, against a provider that plays all models."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +11,7 @@ from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.generate import Options, make_plan
 from data_pipeline.golden.inboxes import Counts
+from tests.forked import Forked
 from tests.golden_player import PLAN, Unreadable, batch_key, generated
 from tests.provider import KEY, Provider
 
@@ -66,15 +64,9 @@ class Chain:
         sums: dict[str, Any] = json.loads(result.stdout)["sums"]
         return sums
 
-    def start(self, provider: Provider, step: str, *more: object) -> "subprocess.Popen[str]":
-        """Run a step as a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "art_e", *self._arguments(step, more)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **self._environment(provider)},
-        )
+    def start(self, forked: Forked, provider: Provider, step: str, *more: object) -> int:
+        """Run a step as a process of its own; its id."""
+        return forked.start(self._arguments(step, more), self._environment(provider))
 
     def _environment(self, provider: Provider) -> dict[str, str]:
         return {

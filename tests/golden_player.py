@@ -134,7 +134,8 @@ class Player:
             return f"Here are the questions:\n```json\n{whole}\n```"
         if how == "cut off":
             # In the question of the fourth item.
-            return whole[: whole.index('"question"', [*_starts(whole)][3]) + 30]
+            fourth = [each.start() for each in re.finditer('"question"', whole)][3]
+            return whole[: fourth + 30]
         return whole
 
 
@@ -348,8 +349,3 @@ def _words(text: str) -> list[str]:
 def _turned(text: str) -> str:
     """The words turned round: no mail has them so."""
     return " ".join(reversed(text.split()))
-
-
-def _starts(text: str) -> Iterator[int]:
-    """Where the items of a reply begin."""
-    return (match.start() for match in re.finditer(re.escape('{"kind"'), text))

@@ -134,8 +134,11 @@ def test_an_edit_is_asked_for_again_until_it_fits(review: Review, folder: Path) 
     assert record(folder)["precision"]["value"] == 0
     [said] = read_reviews(folder)
     assert said.changes == {
-        "question": "When is it over?", "answer": "April 30, 2003", "message_ids": [LEASE_2], "query_date": "2001-06-02",
-    }  # fmt: skip
+        "question": "When is it over?",
+        "answer": "April 30, 2003",
+        "message_ids": [LEASE_2],
+        "query_date": "2001-06-02",
+    }
 
 
 def test_what_is_shown(folder: Path, review: Review) -> None:
@@ -179,6 +182,8 @@ def test_apply_needs_nobody_and_takes_the_sample_of_the_last_review(
     before = (folder / "questions.jsonl").read_bytes()
     by_hand = record(folder)
     assert (by_hand["split"], by_hand["sample"], by_hand["seed"]) == ("test", 2, 7)
+    card = (folder / "README.md").read_text("utf-8")
+    assert "2 rows of a random sample of the test split: 1 were right as they stood" in card
     # As after a step that was run again.
     golden = GoldenSet.load(folder)
     golden.undo("review")

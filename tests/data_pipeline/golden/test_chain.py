@@ -233,7 +233,8 @@ def test_the_export_is_what_was_kept(story: Story, tmp_path: Path) -> None:
     )
     run = art_e(
         tmp_path, "eval", "run", "-m", "offline", "--questions", tmp_path / "out",
-        "--split", "test", "--limit", 2, "--db", story.chain.db, "--out", tmp_path / "run", "--json",
+        "--split", "test", "--limit", 2, "--db", story.chain.db, "--out", tmp_path / "run",
+        "--json",
     )  # fmt: skip
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout)["questions"]["n"] == 2

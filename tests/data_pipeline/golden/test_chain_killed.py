@@ -1,0 +1,178 @@
+"""`generate` and `verify` killed with SIGKILL at ten moments: run again, the set is the same.
+
+The provider kills the process when its n-th request comes. It counts what it has answered,
+request by request: no answer is asked for twice.
+"""
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from art_e.inbox.file import InboxFile
+from tests.forked import Forked
+from tests.golden_chain import Chain, unreadable
+from tests.golden_player import Player
+from tests.provider import Provider, Reply, Request, cut
+
+FILES = (
+    "questions.jsonl",
+    "rejected.jsonl",
+    "batches.jsonl",
+    "questions.parquet",
+    "manifest.json",
+    "README.md",
+)
+
+
+class Killing:
+    """Plays all models; when the request of number `kill_at` comes, from 0, `victim` is killed.
+
+    `answered` counts the requests that got an answer, by all that was sent.
+    """
+
+    def __init__(self, player: Player, kill_at: int | None = None) -> None:
+        self._player, self._kill_at = player, kill_at
+        self.victim: int | None = None
+        self.started = threading.Event()
+        self.came = 0
+        self.answered: Counter[str] = Counter()
+
+    def __call__(self, request: Request) -> Reply:
+        self.came += 1
+        if self.came - 1 == self._kill_at:
+            assert self.started.wait(30)
+            assert self.victim is not None
+            os.kill(self.victim, signal.SIGKILL)
+            return cut(-1)
+        self.answered[json.dumps(request.body, sort_keys=True)] += 1
+        return self._player(request)
+
+
+class Whole(NamedTuple):
+    """A chain that nobody killed: by step, the set's files after it and what was answered."""
+
+    files: dict[str, dict[str, bytes]]
+    answered: dict[str, Counter[str]]
+    # The set's folder as it is before `verify`.
+    filtered: Path
+
+
+Make = Callable[[Path], Chain]
+
+
+@pytest.fixture(scope="module")
+def make(world_db: Path) -> Make:
+    with InboxFile(world_db) as file:
+        inboxes = [each.address for each in file.inboxes(2)]
+    return lambda folder: Chain(world_db, inboxes, 2, folder)
+
+
+@pytest.fixture(scope="module")
+def player(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Player]:
+    planned = make(tmp_path_factory.mktemp("plan")).planned()
+    return lambda: Player(unreadable(planned[1:], "always", "cut off"))
+
+
+@pytest.fixture(scope="module")
+def whole(
+    make: Make, player: Callable[[], Player], tmp_path_factory: pytest.TempPathFactory
+) -> Whole:
+    chain = make(tmp_path_factory.mktemp("whole"))
+    filtered = chain.folder / "filtered"
+    files: dict[str, dict[str, bytes]] = {}
+    answered: dict[str, Counter[str]] = {}
+    for step in ("generate", "verify"):
+        rule = Killing(player())
+        with Provider(rule) as provider:
+            if step == "verify":
+                chain.done(provider, "filter")
+                shutil.copytree(chain.set, filtered)
+            chain.done(provider, step, "--concurrency", 1)
+        files[step], answered[step] = contents(chain.set), rule.answered
+    return Whole(files, answered, filtered)
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Forked]:
+    with Forked() as parent:
+        yield parent
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+# The step, how far into its requests, and how many at once.
+@pytest.mark.parametrize(
+    ("step", "into", "at_once"),
+    [
+        ("generate", 0.0, 1),
+        ("generate", 0.5, 1),
+        ("generate", 1.0, 1),
+        ("generate", 0.6, 3),
+        ("verify", 0.0, 1),
+        ("verify", 0.2, 1),
+        ("verify", 0.45, 1),
+        ("verify", 0.7, 1),
+        ("verify", 1.0, 1),
+        ("verify", 0.5, 4),
+    ],
+)
+def test_killed_and_run_again_the_set_is_the_same(
+    make: Make,
+    player: Callable[[], Player],
+    whole: Whole,
+    forked: Forked,
+    tmp_path: Path,
+    step: str,
+    into: float,
+    at_once: int,
+) -> None:
+    chain = make(tmp_path)
+    before: dict[str, bytes] = {}
+    if step == "verify":
+        shutil.copytree(whole.filtered, chain.set)
+        before = contents(chain.set)
+    rule = Killing(player(), round(into * (whole.answered[step].total() - 1)))
+    options: tuple[Any, ...] = ("--concurrency", at_once)
+    with Provider(rule) as provider:
+        rule.victim = chain.start(forked, provider, step, *options)
+        rule.started.set()
+        assert forked.wait() == -signal.SIGKILL
+        # Replies are kept as they come; the set is as it was.
+        assert {name: (chain.set / name).exists() for name in FILES} == dict.fromkeys(
+            FILES, bool(before)
+        )
+        assert not before or contents(chain.set) == before
+        chain.done(provider, step, *options)
+    assert contents(chain.set) == whole.files[step]
+    if at_once == 1:
+        assert rule.answered == whole.answered[step]
+    else:
+        # Of those that were under way together some were answered to a dead process.
+        assert rule.answered.keys() == whole.answered[step].keys()
+        twice = rule.answered - whole.answered[step]
+        assert twice.total() < at_once
+
+
+def test_run_again_it_asks_nothing(
+    make: Make, player: Callable[[], Player], whole: Whole, tmp_path: Path
+) -> None:
+    chain = make(tmp_path)
+    rule = Killing(player())
+    with Provider(rule) as provider:
+        for at_once in (4, 1):
+            chain.done(provider, "generate", "--concurrency", at_once)
+            assert contents(chain.set) == whole.files["generate"]
+            chain.done(provider, "filter")
+            chain.done(provider, "verify", "--concurrency", at_once)
+            assert contents(chain.set) == whole.files["verify"]
+            assert rule.answered == whole.answered["generate"] + whole.answered["verify"]
