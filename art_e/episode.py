@@ -119,6 +119,16 @@ class Episode:
         self.messages.extend(observations)
         return observations
 
+    def cut_off(self) -> None:
+        """End an episode that has no room for another turn: it is out of turns.
+
+        Raises `RuntimeError` on one that is done.
+        """
+        if self.done:
+            raise RuntimeError("the episode is done")
+        self.rubric.ran_out_of_turns = True
+        self.done = True
+
     def count_tokens(self, prompt: int, completion: int) -> None:
         """Add one turn's tokens to the facts."""
         self.rubric.prompt_tokens += prompt

@@ -212,3 +212,14 @@ def test_abstention_in_any_spelling(start: Start, spelling: str | None) -> None:
     assert episode.rubric.abstained
     assert not episode.rubric.answered
     assert episode.rubric.sources_correct is False
+
+
+def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> None:
+    episode = start()
+    step(episode, search("lease"))
+    episode.cut_off()
+    assert episode.done
+    assert episode.rubric.ran_out_of_turns
+    assert episode.rubric.turns == 1
+    with pytest.raises(RuntimeError, match="done"):
+        episode.cut_off()
