@@ -1,0 +1,109 @@
+"""The expert: without noise it is right, with noise it errs as often as it is told to."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from art_e.agent import run_episode
+from art_e.episode import Episode
+from art_e.inbox.file import InboxFile
+from art_e.trajectory import Trajectory
+from data_pipeline.synthetic.ledger import Planted
+from data_pipeline.synthetic.world import WorldConfig, ledger
+from evals.judge import OfflineJudge
+from training.expert import NOTHING, Expert, Noise
+
+PERFECT = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
+# Its mail is the fixture's.
+CONFIG = WorldConfig(size=1000)
+
+
+@pytest.fixture(scope="module")
+def planted() -> list[Planted]:
+    return list(ledger(CONFIG))
+
+
+def play(
+    file: InboxFile, planted: Sequence[Planted], noise: Noise, **options: bool
+) -> list[Trajectory]:
+    trajectories = []
+    for number, each in enumerate(planted):
+        question = each.question
+        inbox = file.open_inbox(question.inbox_address, question.query_date)
+        episode = Episode(inbox, question)
+        expert = Expert(episode, each, Random(f"0/{number}"), noise, **options)
+        trajectories.append(asyncio.run(run_episode(episode, expert, "run")))
+    return trajectories
+
+
+def test_without_noise_an_answer_is_right(world: InboxFile, planted: list[Planted]) -> None:
+    judge = OfflineJudge()
+    played = play(world, planted, PERFECT)
+    answered = right = 0
+    for each, trajectory in zip(planted, played, strict=True):
+        rubric = trajectory.rubric
+        assert rubric["answered"] or rubric["abstained"]
+        assert not rubric["unparseable_calls"] + rubric["bad_argument_calls"]
+        if not each.question.answerable:
+            assert trajectory.final_answer == NOTHING
+        elif rubric["answered"]:
+            answered += 1
+            assert rubric["read_gold"]
+            assert rubric["sources_correct"]
+            verdict = judge.decide(each.question, trajectory.final_answer)
+            # The mail's nickname for somebody is right, and the judge knows no nicknames.
+            assert verdict.correct or verdict.reason.startswith("lacks the name"), each.question
+            right += bool(verdict.correct)
+    answerable = sum(each.question.answerable is True for each in planted)
+    assert right / answered > 0.95
+    # The rest of the gold mails no search of its few words brings up.
+    assert answered / answerable > 0.8
+
+
+def test_the_same_random_numbers_play_the_same(world: InboxFile, planted: list[Planted]) -> None:
+    first, second = (play(world, planted[:20], Noise()) for _ in range(2))
+    assert [each.messages for each in first] == [each.messages for each in second]
+
+
+@pytest.mark.parametrize("name", Noise.model_fields)
+def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name: str) -> None:
+    chosen = planted[:60]
+    clean = play(world, chosen, PERFECT)
+    noisy = play(world, chosen, PERFECT.model_copy(update={name: 1.0}))
+    differs = [a.messages != b.messages for a, b in zip(clean, noisy, strict=True)]
+    assert sum(differs) > 10
+    kept = [each for each, differ in zip(zip(clean, noisy, strict=True), differs, strict=True)]
+    facts = [(one.rubric, other.rubric) for one, other in kept]
+    unanswerable = [each for each in noisy if each.rubric["answerable"] is False]
+    if name == "malformed":
+        assert all(other["unparseable_calls"] == 1 for _, other in facts)
+    elif name == "guesses":
+        assert sum(each.rubric["answered"] for each in unanswerable) > 5
+    elif name == "gives_up":
+        assert not any(other["answered"] for _, other in facts)
+    elif name == "wrong_answers":
+        judge = OfflineJudge()
+        right = [
+            judge.decide(each.question, trajectory.final_answer).correct
+            for each, trajectory in zip(chosen, noisy, strict=True)
+            if trajectory.rubric["answered"]
+        ]
+        assert sum(map(bool, right)) < len(right) / 3
+    else:
+        assert sum(other["effort"] > one["effort"] for one, other in facts) > 10
+
+
+def test_texts_begin_with_a_space_where_that_is_asked_for(
+    world: InboxFile, planted: list[Planted]
+) -> None:
+    for trajectory in play(world, planted[:10], PERFECT, leading_space=True):
+        calls = [
+            call["function"]["arguments"]
+            for each in trajectory.messages
+            for call in each.get("tool_calls", ())
+        ]
+        assert calls[0].startswith('{"keywords":[" ')
+        if trajectory.rubric["answered"]:
+            assert str(trajectory.final_answer).startswith(" ")

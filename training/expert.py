@@ -1,0 +1,198 @@
+"""A scripted agent that knows the answers of the synthetic world, and errs as it is told to.
+
+    expert = Expert(episode, planted, Random("7/0"), Noise())
+    trajectory = await run_episode(episode, expert, run_id)
+
+It searches with the question's names and telling words, reads the gold mails and answers as
+they put it; where nothing answers it says so. A model that copies it learns to use the tools.
+Reinforcement learning needs something to improve on, so that a share of episodes go wrong by
+`Noise`, each in a way that a model may unlearn. It is a policy for one episode, which it also
+looks into: handles tell it which hits are gold. Knows nothing of models and training.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from art_e.episode import Episode
+from art_e.inbox.tokenizer import STOP_WORDS, words
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.policies.base import PolicyStep, Usage
+from data_pipeline.synthetic.ledger import Planted
+
+NOTHING = "I don't know"
+# Words of one search: the names first.
+MOST_WORDS = 5
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+_ASKING = frozenset("who whom whose what which when where why how many much".split())
+_POSSESSIVE = re.compile(r"['’]s$")
+_WORD = re.compile(r"[\w'’-]+")
+
+
+class Noise(BaseModel):
+    """How often, per episode, the expert does what it should not; 0 everywhere is the best it
+    can do.
+
+    malformed: begins with a message without a call. lazy_searches: searches for one word
+    first. wrong_reads: reads another hit before the right one. needless_turns: reads the mail
+    again. wrong_answers: answers with some words of a mail. guesses: answers so where nothing
+    answers. gives_up: abstains though a mail answers.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    malformed: Probability = 0.05
+    lazy_searches: Probability = 0.3
+    wrong_reads: Probability = 0.3
+    needless_turns: Probability = 0.15
+    wrong_answers: Probability = 0.15
+    guesses: Probability = 0.3
+    gives_up: Probability = 0.1
+
+
+class Expert:
+    """Plays `episode`, whose question and gold are those of `planted`.
+
+    With `leading_space` each text in its calls begins with a space: a small model's tokenizer
+    has other tokens for a word behind a space, as in mail, and behind a quote, and it copies
+    tokens.
+    """
+
+    model = "expert"
+
+    def __init__(
+        self,
+        episode: Episode,
+        planted: Planted,
+        rng: Random,
+        noise: Noise,
+        *,
+        leading_space: bool = False,
+    ) -> None:
+        self._episode = episode
+        self._planted = planted
+        self._rng = rng
+        self._noise = noise
+        self._space = " " if leading_space else ""
+        self._messages = self._play()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As trajectories record them."""
+        return {"noise": self._noise.model_dump(), "leading_space": bool(self._space)}
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The next message; what `messages` say it reads from the episode."""
+        return PolicyStep(next(self._messages), Usage(), 0.0)
+
+    def _play(self) -> Iterator[AssistantMessage]:
+        if self._errs("malformed"):
+            yield AssistantMessage("The answer is in the mail.")
+        names, others = _telling(self._planted.question.question)
+        telling = (names + others)[:MOST_WORDS]
+        if self._errs("lazy_searches"):
+            yield self._search([self._rng.choice(telling)])
+        yield self._search(telling)
+        if not self._planted.question.answerable:
+            yield from self._find_nothing()
+            return
+        if not self._gold_in_sight() and names and names != telling:
+            yield self._search(names)
+        if not self._gold_in_sight() or self._errs("gives_up"):
+            yield self._final(NOTHING, [])
+            return
+        others_seen = [each for each in self._hits() if each not in self._gold()]
+        if others_seen and self._errs("wrong_reads"):
+            wrong = self._rng.choice(others_seen)
+            yield self._read(wrong)
+            if self._errs("wrong_answers"):
+                yield self._final(self._some_words(), [wrong])
+                return
+        gold = self._gold()
+        for handle in gold:
+            yield self._read(handle)
+        if self._errs("needless_turns"):
+            yield self._read(gold[-1])
+        if self._errs("wrong_answers"):
+            yield self._final(self._some_words(), gold)
+            return
+        yield self._final(self._answer(), gold)
+
+    def _find_nothing(self) -> Iterator[AssistantMessage]:
+        hits = self._hits()
+        if hits and self._errs("guesses"):
+            handle = self._rng.choice(hits)
+            yield self._read(handle)
+            yield self._final(self._some_words(), [handle])
+        else:
+            yield self._final(NOTHING, [])
+
+    def _answer(self) -> str:
+        """The answer in the words of its mail, where one mail holds it."""
+        if len(self._planted.evidence) == 1:
+            return self._planted.evidence[0][1]
+        return str(self._planted.question.answer)
+
+    def _gold(self) -> list[str]:
+        """The handles of the gold mails that came up; the ids where there are none."""
+        by_id = {mail: handle for handle, mail in self._episode.tools.handles.items()}
+        return [by_id[each] for each in self._planted.question.message_ids if each in by_id]
+
+    def _gold_in_sight(self) -> bool:
+        return len(self._gold()) == len(self._planted.question.message_ids)
+
+    def _hits(self) -> list[str]:
+        """What the last search gave."""
+        for observation in reversed(self._observations()):
+            if "hits" in observation:
+                return [hit["message_id"] for hit in observation["hits"]]
+        return []
+
+    def _some_words(self) -> str:
+        """Two words that stand together in the last mail read."""
+        body = next(each["body"] for each in reversed(self._observations()) if "body" in each)
+        said = body.split() or [NOTHING]
+        start = self._rng.randrange(len(said))
+        return " ".join(said[start : start + 2]).strip(".,:;")
+
+    def _observations(self) -> Sequence[dict[str, Any]]:
+        decoder = json.JSONDecoder()
+        return [
+            decoder.raw_decode(each["content"])[0]
+            for each in self._episode.messages
+            if each["role"] == "tool"
+        ]
+
+    def _errs(self, kind: str) -> bool:
+        return bool(self._rng.random() < getattr(self._noise, kind))
+
+    def _search(self, telling: Sequence[str]) -> AssistantMessage:
+        return self._call("search_emails", {"keywords": [self._space + " ".join(telling)]})
+
+    def _read(self, handle: str) -> AssistantMessage:
+        return self._call("read_email", {"message_id": handle})
+
+    def _final(self, answer: str, sources: Sequence[str]) -> AssistantMessage:
+        said = answer if answer == NOTHING else self._space + answer
+        return self._call("return_final_answer", {"answer": said, "sources": list(sources)})
+
+    def _call(self, name: str, arguments: dict[str, Any]) -> AssistantMessage:
+        turn = self._episode.rubric.turns
+        return AssistantMessage(None, (ToolCall(f"call_{turn}_0", name, compact_json(arguments)),))
+
+
+def _telling(question: str) -> tuple[list[str], list[str]]:
+    """The question's names and numbers, and its other words that tell what is asked."""
+    said = [_POSSESSIVE.sub("", word) for word in _WORD.findall(question)]
+    telling = [each for each in said if not _IDLE.issuperset(words(each))]
+    names = [each for each in telling if each[0].isupper() or each[0].isdigit()]
+    return names, [each for each in telling if each not in names] or ([] if names else said)
+
+
+_IDLE = STOP_WORDS | _ASKING
