@@ -72,6 +72,10 @@ class Question:
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The question that `to_row` gave. Raises `ValueError` for anything else."""
         try:
+            if not isinstance(row.get("provenance", {}), dict):
+                raise TypeError("its provenance is no object")
+            if not isinstance(row.get("provenance", {}), dict):
+                raise TypeError("its provenance is no object")
             date = row["query_date"]
             day = None if date is None else dt.date.fromisoformat(date)
             return cls(**{**row, "query_date": day, "message_ids": tuple(row["message_ids"])})
@@ -134,6 +138,20 @@ def as_question(row: Any) -> Question:
 
     Raises `ValueError`, in one line that begins with the field, for what is none.
     """
+    question = read_question(row)
+    if question.answerable is None and question.kind == "unanswerable":
+        return dataclasses.replace(question, answerable=False)
+    if question.answerable is None and question.answer is not None:
+        # A gold answer that abstains ("I don't know") is none.
+        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
+    return question
+
+
+def read_question(row: Any) -> Question:
+    """The question that a row of any source gives, with no more than what the row says.
+
+    Raises `ValueError`, in one line that begins with the field, for what is none.
+    """
     from pydantic import ValidationError
 
     try:
@@ -147,11 +165,6 @@ def as_question(row: Any) -> Question:
         raise ValueError("a text has a lone surrogate") from None
     except (TypeError, RecursionError):
         raise ValueError("provenance: it is not JSON") from None
-    if question.answerable is None and question.kind == "unanswerable":
-        return dataclasses.replace(question, answerable=False)
-    if question.answerable is None and question.answer is not None:
-        # A gold answer that abstains ("I don't know") is none.
-        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
     return question
 
 

@@ -8,6 +8,12 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def cut_line(text: str, most: int) -> str:
+    """`text` on one line, encodable, with "..." for what is beyond `most` characters."""
+    line = " ".join(encodable(text).split())
+    return line if len(line) <= most else f"{line[:most]}..."
+
+
 def digest(text: str) -> str:
     """A short name for `text`, the same wherever it is made: 16 hexadecimal digits of SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -3,7 +3,8 @@
     with Provider(Player()) as provider: ...        art-e golden generate, filter, verify
 
 The generator writes questions from the mails that it is sent, one for each fault of `PLAN`
-in turn, and the other roles answer from what they are sent. All of them go by one truth:
+in turn, and the other roles (`golden_reading.py`) answer from what they are sent. All of
+them go by one truth:
 
     a question quotes a *cue*, some words of a mail; its answer are the words that follow
 
@@ -23,9 +24,16 @@ from typing import Any, Literal, NamedTuple
 
 from art_e.abstention import is_abstention
 from evals.claims import read_claims
+from tests.golden_reading import (
+    ANSWER_WORDS,
+    Data,
+    candidates,
+    correctness,
+    reading,
+    settlement,
+    words_of,
+)
 from tests.provider import Reply, Request, says
-
-Data = dict[str, Any]
 
 Fault = Literal[
     "good",
@@ -83,7 +91,7 @@ PLAN: tuple[Fault, ...] = tuple(FATE)
 # How a whole reply of the generator is unreadable: never to be read, at first, or cut off.
 Unreadable = Literal["always", "at first", "cut off"]
 
-_CUE, _ANSWER = 5, 3
+_CUE = 5
 _FIRST_CHARS = 1_500
 _QUESTION = 'What do I have noted after "{}"?'
 # Words that rules about wording, abstention and choices look at.
@@ -220,59 +228,11 @@ def fault_of(item_number: int) -> Fault:
     return PLAN[item_number - 1]
 
 
-def reading(data: Data) -> Data:
-    """The reader's answer; without mails it counts letters and knows no more."""
-    question = data["question"]
-    if "mails" not in data:
-        letters = re.match('How many letters does "(.*)" have', question)
-        answer = str(len(letters[1])) if letters else None
-        return {"reason": "It is counted." if letters else "It is in no mail.", "answer": answer}
-    mails = data["mails"]
-    told = [next(_told(mails, cue), None) for cue in _cues(question)]
-    if "by now" in question and (newest := _newest(mails)) is not None:
-        told = [next(_told([newest], cue), _opening(newest)) for cue in _cues(question)]
-    if None in told or not told:
-        return {"reason": "The mails do not tell.", "answer": None}
-    return {"reason": "The mails tell.", "answer": "; ".join(each or "" for each in told)}
-
-
-def candidates(data: Data) -> Data:
-    """Every answer that the mails support, and the other ones that a fault is to have."""
-    question, mails = data["question"], data["mails"]
-    [cue] = _cues(question)
-    found: dict[str, list[str]] = {}
-    for mail in mails:
-        for answer in _told([mail], cue):
-            found.setdefault(answer, []).append(mail["id"])
-    others = [each for each in mails if next(_told([each], cue), None) is None]
-    if "What else" in question:
-        found |= {_opening(each): [each["id"]] for each in others[:3] if _opening(each)}
-    elif "by now" in question and (newest := _newest(others)) is not None:
-        found |= {_opening(newest): [newest["id"]]} if _opening(newest) else {}
-    return {"answers": [{"answer": answer, "mails": ids} for answer, ids in found.items()]}
-
-
-def settlement(data: Data) -> Data:
-    """What is "by now" so is replaced by a later mail; every other answer stands."""
-    gold, rival = (max(each["date"] for each in data[name]["mails"]) for name in ("gold", "rival"))
-    if "by now" not in data["question"]:
-        return {"reason": "Both say it.", "relation": "both_stand"}
-    if rival > gold:
-        return {"reason": "A later mail says otherwise.", "relation": "gold_replaced"}
-    return {"reason": "It is an older matter.", "relation": "other_matter"}
-
-
-def correctness(data: Data) -> Data:
-    """The judge's verdict: right is what has the same words."""
-    same = _words(data["gold_answer"]) == _words(data["given_answer"])
-    return {"reason": "Compared.", "verdict": "correct" if same else "incorrect"}
-
-
 def _passages(mails: Sequence[Data], owner: Data) -> Iterator[Passage]:
     """Passages to ask about: the best one of each mail, then the second best of each, ..."""
     address = re.split(r"\W+", owner["address"].lower())
-    avoided = _AVOIDED | {*_words(owner["name"]), *address}
-    bodies = {each["id"]: f" {' '.join(_words(each['body']))} " for each in mails}
+    avoided = _AVOIDED | {*words_of(owner["name"]), *address}
+    bodies = {each["id"]: f" {' '.join(words_of(each['body']))} " for each in mails}
     of_mails = [
         _of_mail(mail, avoided, [body for name, body in bodies.items() if name != mail["id"]])
         for mail in mails
@@ -289,8 +249,8 @@ def _of_mail(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passa
     """
     words = re.findall(r"[\w']+", mail["body"][:_FIRST_CHARS])
     found: list[tuple[int, int, int]] = []
-    for start in range(len(words) - _CUE - _ANSWER + 1):
-        window = words[start : start + _CUE + _ANSWER]
+    for start in range(len(words) - _CUE - ANSWER_WORDS + 1):
+        window = words[start : start + _CUE + ANSWER_WORDS]
         lower = [each.lower() for each in window]
         # Long words are rare ones: a search finds them, and they are content.
         rare = [len(each) > 4 for each in window]
@@ -306,44 +266,14 @@ def _of_mail(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passa
     passages: list[Passage] = []
     taken: set[int] = set()
     for *_, start in sorted(found, reverse=True):
-        places = {*range(start, start + _CUE + _ANSWER)}
+        places = {*range(start, start + _CUE + ANSWER_WORDS)}
         cue = " ".join(words[start : start + _CUE])
-        answer = " ".join(words[start + _CUE : start + _CUE + _ANSWER])
+        answer = " ".join(words[start + _CUE : start + _CUE + ANSWER_WORDS])
         if not (taken & places or read_claims(answer).values or is_abstention(answer)):
             taken |= places
             more = " ".join(words[max(0, start - _CUE) : start + _CUE])
             passages.append(Passage(cue, answer, mail["id"], more))
     return passages
-
-
-def _cues(question: str) -> list[str]:
-    return re.findall('"(.*?)"', question)
-
-
-def _told(mails: Sequence[Data], cue: str) -> Iterator[str]:
-    """What follows the cue in each of the mails that has it."""
-    wanted = _words(cue)
-    for mail in mails:
-        words = re.findall(r"[\w']+", mail["body"])
-        lower = [each.lower() for each in words]
-        for start in range(len(words) - len(wanted) + 1):
-            if lower[start : start + len(wanted)] == wanted:
-                yield " ".join(words[start + len(wanted) :][:_ANSWER])
-                break
-
-
-def _opening(mail: Data) -> str:
-    """A mail's first words that say something."""
-    words = re.findall("[A-Za-z]{3,}", mail["body"])
-    return " ".join(words[:_ANSWER])
-
-
-def _newest(mails: Sequence[Data]) -> Data | None:
-    return max(mails, key=lambda each: (each["date"], each["id"]), default=None)
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[\w']+", text.lower())
 
 
 def _turned(text: str) -> str:

@@ -30,14 +30,16 @@ def filter_(
     """
     from art_e.inbox.file import InboxFile
     from data_pipeline.golden.filtering import STEP, filter_rows
-    from data_pipeline.golden.golden_set import GoldenSet, held
+    from data_pipeline.golden.golden_set import GoldenSet, check_db, held
 
     folder = chosen_set(out)
     with InboxFile(chosen_db(db)) as file, held(folder):
         golden = GoldenSet.load(folder)
+        check_db(golden, file)
+        later = golden.later(STEP)
         filter_rows(file, golden, min_realism=min_realism)
         golden.save(folder)
-    print_step(golden, STEP, folder, as_json=json_output)
+    print_step(golden, STEP, folder, later, as_json=json_output)
     if not json_output:
         note(
             "dropped rows are in rejected.jsonl; next: art-e golden verify"

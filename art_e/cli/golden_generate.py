@@ -1,25 +1,21 @@
 """`art-e golden generate`: have a model write questions about batches of mails."""
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from art_e.cli.clean import one_line
-from art_e.cli.golden_options import SetOption, chosen_set, print_step
+from art_e.cli.golden_options import SetOption, chosen_new_set, print_step, set_in
+from art_e.cli.golden_progress import live
 from art_e.cli.models import HOSTED_CONCURRENCY, MaxCostOption, mail_notice
-from art_e.cli.options import DbOption, JsonOption, chosen_db, example
+from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, example
 from art_e.cli.output import console, note, plural, print_json, print_line, progress, text
 from art_e.errors import UserError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from data_pipeline.golden.generate import Lost, Plan, Progress
-    from data_pipeline.golden.golden_set import GoldenSet
 
 
 def generate(
@@ -96,9 +92,9 @@ def generate(
                 planned = make_plan(file, options, model, advance)
             _print_plan(planned, as_json=json_output)
             return
-        folder = chosen_set(out)
+        folder = chosen_new_set(out)
         with held(folder):
-            golden = _set_in(folder)
+            golden = set_in(folder)
             check_same(golden, settings_of(file, options, model))
             asker = Asker(
                 model,
@@ -114,16 +110,20 @@ def generate(
                 note(line)
             if kept := spent_on(folder, "generate", model).calls:
                 note(f"{kept:,} kept of an earlier run are not paid for again")
-            later = [each for each in golden.manifest["steps"] if each != "generate"]
-            with _live(planned) as show:
-                lost = run(file, golden, asker, planned, show)
+            later = golden.later("generate")
+            with live("batches", len(planned.batches)) as show:
+                lost = run(
+                    file,
+                    golden,
+                    asker,
+                    planned,
+                    lambda state: show(told(state, planned.estimate.usd)),
+                )
             golden.save(folder)
     _note_lost(lost, len(planned.batches))
-    if later:
-        note(f"made anew: {', '.join(later)} must be run again")
-    print_step(golden, "generate", folder, as_json=json_output)
+    print_step(golden, "generate", folder, later, as_json=json_output)
     if not json_output:
-        note(f"the set is in {folder}; next: art-e golden filter --out {folder}")
+        note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
 
 
 def _notice(model: str) -> str:
@@ -145,20 +145,6 @@ def _notice(model: str) -> str:
     host = receiving_host(model)
     assert host is not None, f"{model} is neither offline nor local"
     return mail_notice(model, host)
-
-
-def _set_in(folder: "Path") -> "GoldenSet":
-    """The set that is in the folder, or a new one."""
-    from data_pipeline.golden.golden_set import GoldenSet
-
-    # The second is there where a kill came while the set was written.
-    if any((folder / each).exists() for each in ("manifest.json", ".ready")):
-        return GoldenSet.load(folder)
-    if (folder / "README.md").exists():
-        raise UserError(
-            f"{folder} holds other files, and a README.md; name a new folder with --out"
-        )
-    return GoldenSet()
 
 
 def _note_lost(lost: "Sequence[Lost]", batches: int) -> None:
@@ -209,32 +195,8 @@ def _print_plan(plan: "Plan", *, as_json: bool) -> None:
     print_line(f"{one_line(plan.model)}: {plan.estimate}")
 
 
-@contextmanager
-def _live(plan: "Plan") -> "Iterator[Callable[[Progress], None]]":
-    """A bar on stderr where that is a terminal; gives a function to call with each state."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    columns = [
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("batches, {task.fields[told]}", markup=False),
-        TimeElapsedColumn(),
-    ]
-    with Bars(*columns, console=console(to_stderr=True), transient=True) as bars:
-        task = bars.add_task("", total=len(plan.batches), told="")
-
-        def show(state: "Progress") -> None:
-            bars.update(task, completed=state.batches, told=told(state, plan.estimate.usd))
-
-        yield show
-
-
 def told(state: "Progress", expected_usd: float | None) -> str:
-    """What the bar says beside the number of batches."""
+    """What is said beside the number of batches."""
     said = [plural(state.questions, "question")]
     if state.cost_usd is None:
         said.append("cost unknown")

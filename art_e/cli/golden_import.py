@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from art_e.cli.golden_options import SetOption, chosen_set, print_step
+from art_e.cli.golden_options import SetOption, chosen_new_set, print_step, set_in
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, example
 from art_e.cli.output import console, note, print_line, progress, text
 from art_e.errors import UserError
@@ -33,34 +33,45 @@ def import_(
     from data_pipeline.golden.golden_set import held
     from data_pipeline.golden.importing import import_questions
 
-    folder = chosen_set(out)
+    folder = chosen_new_set(out)
+    _check_source(source, folder)
     with InboxFile(chosen_db(db)) as file, held(folder):
-        golden = _set_for(source, folder)
+        golden = set_in(folder)
+        _check_same(golden, source, folder)
+        later = golden.later("import")
         with progress("rows checked", None) as advance:
             import_questions(file, golden, source, advance)
         golden.save(folder)
-    print_step(golden, "import", folder, as_json=json_output)
+    print_step(golden, "import", folder, later, as_json=json_output)
     if not json_output:
         print_line("checks that need no model (they drop nothing yet):")
         _print_report(golden.manifest["steps"]["import"]["report"])
         note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
 
 
-def _set_for(source: str, folder: "Path") -> "GoldenSet":
-    """The set to import into. Raises `UserError` where the folder's is of another source."""
-    from data_pipeline.golden.golden_set import GoldenSet
-    from data_pipeline.golden.importing import source_name
+def _check_source(source: str, folder: "Path") -> None:
+    """Raise `UserError` where the source is among the files that may be replaced."""
+    from pathlib import Path
 
-    if not (folder / "manifest.json").exists():
-        return GoldenSet()
-    golden = GoldenSet.load(folder)
+    path = Path(source)
+    if path.exists() and path.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{source} lies in {folder}, where the set is written; name another --out")
+
+
+def _check_same(golden: "GoldenSet", source: str, folder: "Path") -> None:
+    """Raise `UserError` where the folder's set is of other rows than the source's."""
+    from data_pipeline.golden.importing import source_digest, source_name
+
     steps: dict[str, Any] = golden.manifest["steps"]
-    if steps.get("import", {}).get("source") != source_name(source):
+    if not steps:
+        return
+    made = steps.get("import", {})
+    if made.get("source") != source_name(source):
         raise UserError(f"{folder} holds another golden set; name another --out")
-    later = [each for each in steps if each != "import"]
-    if later:
-        note(f"imported anew: {', '.join(later)} must be run again")
-    return golden
+    if made.get("digest") != source_digest(source):
+        raise UserError(
+            f"{folder} holds a golden set of other rows than {source} has; name another --out"
+        )
 
 
 def _print_report(report: dict[str, dict[str, Any]]) -> None:

@@ -1,11 +1,13 @@
 """What the golden commands share: which set, and how a step's sums are printed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from art_e.cli.output import plural, print_json, print_line
+from art_e.cli.output import note, plural, print_json, print_line
+from art_e.errors import UserError
 
 if TYPE_CHECKING:
     from data_pipeline.golden.checks import Step
@@ -27,10 +29,42 @@ def chosen_set(out: Path | None) -> Path:
     return default_golden() if out is None else out
 
 
-def print_step(golden: "GoldenSet", step: "Step", folder: Path, *, as_json: bool) -> None:
-    """Print what a step did: rows that came, were kept, dropped and mended, and why."""
+def chosen_new_set(out: Path | None) -> Path:
+    """The folder of `--out`, or the default one, to make a set in.
+
+    Raises `UserError` where it holds no set, but files of the names that a set's have.
+    """
+    from data_pipeline.golden.set_files import READY, SET_FILES
+
+    folder = chosen_set(out)
+    # The second is there where a kill came while the set was written.
+    if not any((folder / each).exists() for each in ("manifest.json", READY)):
+        for each in SET_FILES:
+            if (folder / each).exists():
+                raise UserError(
+                    f"{folder} holds other files, and a {each}; name a new folder with --out"
+                )
+    return folder
+
+
+def set_in(folder: Path) -> "GoldenSet":
+    """The set that is in the folder, which is held, or a new one."""
+    from data_pipeline.golden.golden_set import GoldenSet
+
+    return GoldenSet.load(folder) if (folder / "manifest.json").exists() else GoldenSet()
+
+
+def print_step(
+    golden: "GoldenSet", step: "Step", folder: Path, later: "Sequence[Step]", *, as_json: bool
+) -> None:
+    """Print what a step did: rows that came, were kept, dropped and mended, and why.
+
+    `later` are the steps that it took back, as `GoldenSet.later` named them before it.
+    """
     from art_e.cli.clean import one_line
 
+    if later:
+        note(f"{step} anew: {', '.join(later)} must be run again")
     record: dict[str, Any] = golden.manifest["steps"][step]
     if as_json:
         print_json({"set": str(folder), "step": step, **record})

@@ -72,13 +72,14 @@ def review(
     share of the sample that was right as it stood: an edited row was not.
     """
     from art_e.inbox.file import InboxFile
-    from data_pipeline.golden.golden_set import GoldenSet, held
+    from data_pipeline.golden.golden_set import GoldenSet, check_db, held
     from data_pipeline.golden.review import Sample, drawn, read_reviews, reviews_file
     from data_pipeline.golden.review import review as apply_reviews
 
     of_split = chosen_split(split)
     with held(folder), InboxFile(chosen_db(db)) as file:
         golden = GoldenSet.load(folder)
+        check_db(golden, file)
         golden.undo("review")
         known = read_reviews(folder)
         if apply and not known:
@@ -99,7 +100,7 @@ def review(
             note(f"{plural(given, 'review')} added to {reviews_file(folder)}")
         apply_reviews(file, golden, read_reviews(folder), chosen)
         golden.save(folder)
-    print_step(golden, "review", folder, as_json=as_json)
+    print_step(golden, "review", folder, (), as_json=as_json)
     _tell(golden)
 
 

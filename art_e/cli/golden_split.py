@@ -51,18 +51,19 @@ def split(
     """
     from art_e.cli.golden_tables import print_leaks
     from art_e.inbox.file import InboxFile
-    from data_pipeline.golden.golden_set import GoldenSet, held
+    from data_pipeline.golden.golden_set import GoldenSet, check_db, held
     from data_pipeline.golden.inboxes import Counts
     from data_pipeline.golden.split import split as apply_split
 
     folder = chosen_set(out)
-    with held(folder):
+    with held(folder), InboxFile(chosen_db(db)) as file:
         golden = GoldenSet.load(folder)
-        with InboxFile(chosen_db(db)) as file:
-            apply_split(file, golden, seed=seed, wanted=Counts(train, validation, test))
+        check_db(golden, file)
+        later = golden.later("split")
+        apply_split(file, golden, seed=seed, wanted=Counts(train, validation, test))
         golden.save(folder)
     record: dict[str, Any] = golden.manifest["steps"]["split"]
-    print_step(golden, "split", folder, as_json=json_output)
+    print_step(golden, "split", folder, later, as_json=json_output)
     if not json_output:
         print_leaks(record["leaks"])
     for line in _origin(record):

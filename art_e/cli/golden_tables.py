@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from art_e.cli.clean import one_line
 from art_e.cli.output import console, plural, text
+from art_e.text import cut_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,10 +33,10 @@ def print_leaks(leaks: dict[str, Any]) -> None:
         before, after = leaks["before"][name], leaks["after"][name]
         for pair in sorted(before, key=_as_splits):
             mark = " *" if pair in _FORBIDDEN.get(name, ()) else ""
-            table.add_row(label + mark, pair, f"{before[pair]:,}", f"{after[pair]:,}")
+            _add(table, label + mark, pair, f"{before[pair]:,}", f"{after[pair]:,}")
     for pair in sorted(leaks["shared_mails"], key=_as_splits):
         count = f"{leaks['shared_mails'][pair]:,}"
-        table.add_row("mails that inboxes of both hold", pair, count, count)
+        _add(table, "mails that inboxes of both hold", pair, count, count)
     if table.row_count:
         table.caption = "*: not allowed, rows that did it were dropped; the rest is only told"
         console().print(table)
@@ -80,18 +81,17 @@ def _print_rows(figures: dict[str, Any]) -> None:
     for by, group in (("kind", "kinds"), ("difficulty", "difficulties"), ("answer", "answerable")):
         for number, (label, counts) in enumerate(figures[group].items()):
             cells = _counts([counts[split] for split in splits], figures["rows"])
-            table.add_row("" if number else by, label, *cells)
+            _add(table, "" if number else by, label, *cells)
         table.add_section()
     whole = [sum(counts[split] for counts in figures["kinds"].values()) for split in splits]
-    table.add_row("all", "", *_counts(whole, figures["rows"]))
+    _add(table, "all", "", *_counts(whole, figures["rows"]))
     console().print(table)
     table = _table("inboxes", ("inbox", "split", "rows", "share", "kinds"), left=2)
     table.columns[-1].justify = "left"
     for each in figures["inboxes"]:
         kinds = ", ".join(f"{kind} {count}" for kind, count in each["kinds"].items())
         share = f"{each['rows'] / figures['rows']:.1%}"
-        inbox = text(one_line(each["inbox"]))
-        table.add_row(inbox, each["split"], f"{each['rows']:,}", share, kinds)
+        _add(table, each["inbox"], each["split"], f"{each['rows']:,}", share, kinds)
     console().print(table)
 
 
@@ -103,7 +103,7 @@ def _counts(counts: Sequence[int], of: int) -> list[str]:
 def _print_days(days: dict[str, Any]) -> None:
     table = _table("days", ("split", "asked on", "gold mails sent on (UTC)"), left=3)
     for split, each in days.items():
-        table.add_row(split, _days(each["query"]), _days(each["gold"]))
+        _add(table, split, _days(each["query"]), _days(each["gold"]))
     console().print(table)
     if all(each["gold"] is None for each in days.values()):
         _line("when gold mails were sent is told by art-e golden split")
@@ -144,16 +144,16 @@ def _print_steps(figures: dict[str, Any]) -> None:
     for each in figures["steps"]:
         sums = (sum(each[what].values()) for what in ("dropped", "mended", "unsure"))
         counts = (each["in"], each["kept"], *sums)
-        table.add_row(each["step"], *(f"{count:,}" for count in counts))
+        _add(table, each["step"], *(f"{count:,}" for count in counts))
     console().print(table)
     if not figures["drops"]:
         return
     table = _table("dropped", ("step", "check", "rows", "for example"), left=2)
     table.columns[-1].justify = "left"
     for drop in figures["drops"]:
-        cells = [drop["step"], one_line(drop["check"]), f"{drop['rows']:,}"]
+        cells = [drop["step"], drop["check"], f"{drop['rows']:,}"]
         for example in drop["examples"]:
-            table.add_row(*cells, text(_example(example)))
+            _add(table, *cells, _example(example))
             cells = [""] * len(cells)
     console().print(table)
 
@@ -164,7 +164,7 @@ def _example(example: dict[str, str]) -> str:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _EXAMPLE_CHARS else f"{line[: _EXAMPLE_CHARS - 1]}…"
+    return cut_line(line, _EXAMPLE_CHARS)
 
 
 def _print_checks(figures: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def _print_checks(figures: dict[str, Any]) -> None:
     table.caption = "without: the check is not for these rows, or was not made"
     for each in figures["checks"]:
         cells = (f"{each[name]:,}" for name in columns)
-        table.add_row(each["step"], text(one_line(each["check"])), *cells)
+        _add(table, each["step"], each["check"], *cells)
     console().print(table)
     for each in figures["unchecked"]:
         _line(f"{each['step']}, {each['check']} not checked: {each['rows']:,} ({each['reason']})")
@@ -194,8 +194,13 @@ def _table(title: str, headings: Sequence[str], left: int = 1) -> "Table":
 
     table = Table(title=title)
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < left else "right")
+        table.add_column(text(one_line(heading)), justify="left" if number < left else "right")
     return table
+
+
+def _add(table: "Table", *cells: str) -> None:
+    """Add a row: whatever a set holds, its cells are lines of plain text."""
+    table.add_row(*(text(one_line(cell)) for cell in cells))
 
 
 def _line(line: str) -> None:

@@ -1,16 +1,14 @@
 """`art-e golden verify`: is each answer right, the only one, and to be had from mail alone?"""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from art_e.cli.golden_options import SetOption, chosen_set, print_step
+from art_e.cli.golden_progress import live
 from art_e.cli.models import HOSTED_CONCURRENCY, mail_notice
 from art_e.cli.options import DbOption, JsonOption, chosen_db, example
-from art_e.cli.output import console, note, plural
+from art_e.cli.output import note, plural
 from art_e.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def verify(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Drop rows with an unsure check too.")
+        bool, typer.Option("--strict", help="Drop rows with an unsure check, or one not made, too.")
     ] = False,
     concurrency: Annotated[
         int, typer.Option("--concurrency", metavar="N", min=1, help="Rows at a time.")
@@ -76,34 +74,34 @@ def verify(
     suspect is unsure.
     """
     from art_e.inbox.file import InboxFile
-    from data_pipeline.golden.golden_set import GoldenSet, held
+    from data_pipeline.golden.golden_set import GoldenSet, check_db, held
     from data_pipeline.golden.verify import spent_usd
     from data_pipeline.golden.verify import verify as verify_set
 
     folder, judge_name = chosen_set(out), _judge_name(model, judge)
     with held(folder), InboxFile(chosen_db(db)) as file:
         golden = GoldenSet.load(folder)
+        check_db(golden, file)
+        later = golden.later("verify")
         golden.undo("verify")
-        reader, chosen_judge = _asked(
-            file, golden, folder, model, judge_name, concurrency, max_cost
-        )
-        with _live(len(golden.questions)) as on_progress:
+        asked = _asked(file, golden, folder, model, judge_name, concurrency, max_cost)
+        with live("rows", len(golden.questions)) as show:
             verify_set(
                 file,
                 golden,
-                reader,
-                chosen_judge,
+                asked.reader,
+                asked.judge,
                 strict=strict,
                 concurrency=concurrency,
-                on_progress=on_progress,
+                judged_before_usd=asked.judged_before_usd,
+                on_progress=lambda cost: show(_told(cost)),
             )
         golden.save(folder)
-    if reader is not None:
-        spent = spent_usd(reader, chosen_judge)
+    if asked.reader is not None:
+        spent = spent_usd(*asked)
         note("cost unknown" if spent is None else f"cost so far: ${spent:.4f}")
-    for line in _unchecked(golden):
-        note(line)
-    print_step(golden, "verify", folder, as_json=json_output)
+    _note_unchecked(golden)
+    print_step(golden, "verify", folder, later, as_json=json_output)
 
 
 def _judge_name(model: str, judge: str | None) -> str:
@@ -117,6 +115,14 @@ def _judge_name(model: str, judge: str | None) -> str:
     return "offline"
 
 
+class _Asked(NamedTuple):
+    """Who is asked, and what the judge's replies of earlier runs have cost."""
+
+    reader: "Asker | None"
+    judge: "Judge"
+    judged_before_usd: float | None
+
+
 def _asked(
     file: "InboxFile",
     golden: "GoldenSet",
@@ -125,12 +131,12 @@ def _asked(
     judge: str,
     concurrency: int,
     max_cost: float | None,
-) -> "tuple[Asker | None, Judge]":
+) -> _Asked:
     """Reader and judge, ready to be asked; says first where mail goes and what it will cost."""
     from art_e.policies.choose import LOCAL_PREFIX
     from art_e.policies.host import receiving_host
     from art_e.policies.secrets import load_env
-    from data_pipeline.golden.asking import Asker, responses_folder, spent_on
+    from data_pipeline.golden.asking import Asker, left_of, responses_folder, settled_on
     from data_pipeline.golden.verify import refuse_own_rows
     from data_pipeline.golden.verify_cost import estimate
     from evals.judges import choose_judge
@@ -142,7 +148,7 @@ def _asked(
         )
     if model == "offline":
         note("offline: words alone can't tell a wrong answer; name a model with --model")
-        return None, choose_judge("offline")
+        return _Asked(None, choose_judge("offline"), 0.0)
     refuse_own_rows(golden, model)
     load_env()
     host = receiving_host(model)
@@ -152,47 +158,32 @@ def _asked(
         note(f"questions and answers go to {receiving_host(judge)} (judge {judge})")
     expected = estimate(file, golden, model, judge)
     note(f"estimate: {expected}; what is kept from an earlier try is not paid again")
+    judged_before = 0.0 if judge == "offline" else settled_on(folder, "judge", judge)
     readers = judges = None
     if max_cost is not None:
         # Shares of one limit, so that both together keep it whatever each does.
         readers = max_cost * expected.reader_share
-        paid = 0.0 if judge == "offline" else spent_on(folder, "judge", judge).cost_usd or 0.0
-        judges = max(0.0, max_cost - readers - paid)
+        judges = left_of(max_cost - readers, judged_before or 0.0)
         note(f"limit: ${readers:.4f} for the reader, ${max_cost - readers:.4f} for the judge")
     reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=readers)
     cache = responses_folder(folder, "judge", judge)
-    return reader, choose_judge(judge, max_cost_usd=judges, cache=cache)
+    chosen = choose_judge(judge, max_cost_usd=judges, cache=cache)
+    return _Asked(reader, chosen, judged_before)
 
 
-@contextmanager
-def _live(rows: int) -> "Iterator[Callable[[float | None], None]]":
-    """A bar on stderr where that is a terminal; gives what to call with the cost so far, a row."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = [
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rows, {task.fields[cost]}", markup=False),
-        TimeElapsedColumn(),
-    ]
-    with Progress(*columns, console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=rows, cost="$0")
-
-        def advance(cost: float | None) -> None:
-            bar.update(task, advance=1, cost="cost unknown" if cost is None else f"${cost:.4f}")
-
-        yield advance
+def _told(cost: float | None) -> str:
+    """What is said beside the number of rows."""
+    return "cost unknown" if cost is None else f"${cost:.4f}"
 
 
-def _unchecked(golden: "GoldenSet") -> list[str]:
-    """What could not be checked, and why, one line a check."""
+def _note_unchecked(golden: "GoldenSet") -> None:
+    """Tell what could not be checked, why, and what to do."""
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
-    return [
-        f"not checked: {check} of {plural(sum(why.values()), 'row')}"
-        f" ({', '.join(f'{count:,} {reason}' for reason, count in why.items())});"
-        " calls that failed are made again by the same command"
-        for check, why in unchecked.items()
-    ]
+    for check, why in unchecked.items():
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
+        note(f"not checked: {check} of {plural(sum(why.values()), 'row')} ({reasons})")
+    kinds = {reason for why in unchecked.values() for reason in why}
+    if "budget" in kinds:
+        note("the same command with a higher --max-cost makes the checks that are missing")
+    elif kinds - {"unparseable"}:
+        note("the same command again makes the checks that are missing")

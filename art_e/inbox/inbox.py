@@ -16,7 +16,8 @@ import datetime as dt
 import itertools
 import math
 import threading
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,35 +117,40 @@ class Inbox:
 
     def read(self, message_id: str) -> Email | None:
         """The mail with this id, or of which it is a dropped copy; None: not in this inbox."""
-        position = self._position(message_id)
-        if position is None:
-            return None
-        row = self._execute(
-            "SELECT message_id, sent_at, from_address, from_name, to_recipients, cc_recipients,"
-            " bcc_recipients, subject, body FROM emails WHERE email_id = ?",
-            [int(self._mail.ids[position])],
-        ).fetchone()
-        if row is None:
-            return None
-        to, cc, bcc = (
-            tuple(Mailbox(each["address"], each["name"]) for each in recipients)
-            for recipients in row[4:7]
-        )
-        return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
+        return self.read_many([message_id])[0]
+
+    def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
+        """`read` of each id, in their order; one statement reads all the mails."""
+        positions = self._positions(message_ids)
+        wanted = {
+            position: int(self._mail.ids[position])
+            for position in positions
+            if position is not None
+        }
+        if not wanted:
+            return [None] * len(positions)
+        rows = self._execute(
+            "SELECT email_id, message_id, sent_at, from_address, from_name, to_recipients,"
+            " cc_recipients, bcc_recipients, subject, body FROM emails"
+            f" WHERE email_id IN ({', '.join(map(str, wanted.values()))})",
+            None,
+        ).fetchall()
+        mails = {row[0]: _email(row[1:]) for row in rows}
+        return [None if each is None else mails[wanted[each]] for each in positions]
 
     def canonical_id(self, message_id: str) -> str | None:
         """The id under which this inbox stores the mail; None: it is not in this inbox."""
-        position = self._position(message_id)
+        [position] = self._positions([message_id])
         if position is None:
             return None
         return self._mail.rows([position])[0][0]
 
-    def _position(self, message_id: str) -> int | None:
-        wanted = message_id.strip()
-        if not wanted.startswith("<"):
-            wanted = f"<{wanted}>"
-        found = self._mail.positions_of(wanted)
-        return next((position for position in found if position < self._size), None)
+    def _positions(self, message_ids: Sequence[str]) -> list[int | None]:
+        found = self._mail.positions_of([_bracketed(each) for each in message_ids])
+        return [
+            next((position for position in positions if position < self._size), None)
+            for positions in found
+        ]
 
     def _range(self, sent_after: dt.date | None, sent_before: dt.date | None) -> tuple[int, int]:
         """Where the mails of these days begin and end; they stand in date order."""
@@ -202,6 +208,19 @@ class Inbox:
                 Hit(message_id, date, sender, subject, snippet, points / whole, missing[held])
             )
         return hits
+
+
+def _bracketed(message_id: str) -> str:
+    wanted = message_id.strip()
+    return wanted if wanted.startswith("<") else f"<{wanted}>"
+
+
+def _email(row: tuple[Any, ...]) -> Email:
+    to, cc, bcc = (
+        tuple(Mailbox(each["address"], each["name"]) for each in recipients)
+        for recipients in row[4:7]
+    )
+    return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
 
 
 def _ranked(found: list[_Scored], wanted: int) -> _Scored:

@@ -119,22 +119,25 @@ class Slice:
             f"email_id IN (SELECT email_id FROM parties WHERE address_id = {int(self._address_id)})"
         )
 
-    def positions_of(self, message_id: str) -> Sequence[int]:
-        """Where the mails are that have this id: first its own, then those it is a copy of."""
+    def positions_of(self, message_ids: Sequence[str]) -> list[Sequence[int]]:
+        """Where the mails are that have each id: first its own, then those it is a copy of."""
         if self._rows is not None:
-            return self._by_message_id.get(message_id, ())
-        found = self._execute(
-            "SELECT email_id FROM (SELECT email_id, 0 AS preference FROM emails"
-            " WHERE message_id = ? UNION ALL SELECT email_id, 1 FROM aliases"
-            " WHERE message_id = ?) ORDER BY preference, email_id",
-            [message_id, message_id],
+            return [self._by_message_id.get(each, ()) for each in message_ids]
+        found: dict[str, list[int]] = {each: [] for each in message_ids}
+        if not found:
+            return []
+        named = f"message_id IN ({', '.join('?' * len(found))})"
+        rows = self._execute(
+            "SELECT message_id, email_id FROM (SELECT message_id, email_id, 0 AS preference"
+            f" FROM emails WHERE {named} UNION ALL SELECT message_id, email_id, 1 FROM aliases"
+            f" WHERE {named}) ORDER BY preference, email_id",
+            [*found, *found],
         ).fetchall()
-        positions = [int(np.searchsorted(self.ids, email_id)) for (email_id,) in found]
-        return [
-            position
-            for position, (email_id,) in zip(positions, found, strict=True)
-            if position < len(self.ids) and int(self.ids[position]) == email_id
-        ]
+        for message_id, email_id in rows:
+            position = int(np.searchsorted(self.ids, email_id))
+            if position < len(self.ids) and int(self.ids[position]) == email_id:
+                found[message_id].append(position)
+        return [found[each] for each in message_ids]
 
     def count_before(self, epoch: int) -> int:
         """How many mails were sent before this second: the position of the next."""

@@ -63,10 +63,11 @@ class Asker:
     ) -> None:
         load_env()
         self._folder, self._role = folder, role
-        before = _settled(folder, role, model)
+        before = settled_on(folder, role, model)
         self._model = StructuredModel(
             model,
-            max_cost_usd=_left(max_cost_usd, before),
+            # Without a price a limit is refused there.
+            max_cost_usd=left_of(max_cost_usd, before or 0.0),
             cache=responses_folder(folder, role, model),
             temperature=temperature,
             retries=retries,
@@ -88,7 +89,7 @@ class Asker:
     def spent_usd(self) -> float | None:
         """USD so far, with what earlier runs of the step have paid; None: price not known."""
         cost = self._model.spent.cost_usd
-        return None if cost is None else self._before + cost
+        return None if cost is None or self._before is None else self._before + cost
 
     async def reply(
         self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], attempt: int
@@ -114,17 +115,22 @@ class Asker:
                     raise
 
 
-def _settled(folder: Path, role: str, model: str) -> float:
-    """USD that the kept replies count as: one whose usage was not told as the longest there is."""
+def settled_on(folder: Path, role: str, model: str) -> float | None:
+    """USD that the kept replies count as: one whose usage was not told as the longest there is.
+
+    None where there are replies and the model's price is not known.
+    """
+    usages = Responses(responses_folder(folder, role, model)).usages()
+    if not usages:
+        return 0.0
     price = price_of(model)
     if price is None:
-        return 0.0
-    usages = Responses(responses_folder(folder, role, model)).usages()
+        return None
     most = price.most(0, capabilities_of(model).most_tokens) if None in usages else 0.0
     return sum(most if each is None else price.cost(each) for each in usages)
 
 
-def _left(limit: float | None, before: float) -> float | None:
+def left_of(limit: float | None, before: float) -> float | None:
     """What is left of the limit; one that is none is handed on, to be refused."""
     if limit is None or not limit >= 0:
         return limit

@@ -17,6 +17,7 @@ from huggingface_hub import DatasetCardData
 from jinja2 import Environment, StrictUndefined, Template
 
 from art_e.question import DIFFICULTIES, KINDS, SPLITS
+from art_e.text import cut_line
 from data_pipeline.golden.checks import STEPS, checks_of, marks_of
 
 if TYPE_CHECKING:
@@ -113,9 +114,8 @@ def escaped(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     # Control characters end with the spaces: none is printable.
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
-    cut = line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}..."
-    return html.escape(_MARKDOWN.sub(r"\\\1\2", cut), quote=False)
+    line = "".join(c if c.isprintable() else " " for c in str(value))
+    return html.escape(_MARKDOWN.sub(r"\\\1\2", cut_line(line, _SHOWN_CHARS)), quote=False)
 
 
 @cache

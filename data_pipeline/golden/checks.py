@@ -76,11 +76,17 @@ def marks_of(question: Question) -> list[str]:
 
 
 def mended(question: Question, step: Step, check: str, /, **changes: Any) -> Question:
-    """The question with these fields changed, and what they were in its provenance."""
-    before = question.to_row()
+    """The question with these fields changed, and what they were in its provenance.
+
+    Its `marks`, a list, can be changed like a field.
+    """
+    before = {**question.to_row(), "marks": marks_of(question)}
     was = {name: before[name] for name in changes}
     history = [*question.provenance.get("mended", []), {"step": step, "check": check, "was": was}]
-    return _with(dataclasses.replace(question, **changes), mended=history)
+    provenance = {**question.provenance, "mended": history}
+    if "marks" in changes:
+        provenance = _with_marks(provenance, changes.pop("marks"))
+    return dataclasses.replace(question, **changes, provenance=provenance)
 
 
 def as_before(question: Question, step: Step) -> Question:
@@ -88,7 +94,7 @@ def as_before(question: Question, step: Step) -> Question:
     first = STEPS.index(step)
     provenance = dict(question.provenance)
     history = list(provenance.pop("mended", []))
-    row = question.to_row()
+    row = {**question.to_row(), "marks": marks_of(question)}
     while history and STEPS.index(history[-1]["step"]) >= first:
         row.update(history.pop()["was"])
     checks = {
@@ -96,14 +102,19 @@ def as_before(question: Question, step: Step) -> Question:
         for name, check in provenance.pop("checks", {}).items()
         if STEPS.index(check["step"]) < first
     }
-    # Marks are the filter's.
-    if first <= STEPS.index("filter"):
-        provenance.pop("marks", None)
+    # Marks are the filter's; what later steps make of them they mend.
+    marks = row.pop("marks")
+    provenance = _with_marks(provenance, [] if first <= STEPS.index("filter") else marks)
     if checks:
         provenance["checks"] = checks
     if history:
         provenance["mended"] = history
     return Question.from_row({**row, "provenance": provenance})
+
+
+def _with_marks(provenance: Mapping[str, Any], marks: Sequence[str]) -> dict[str, Any]:
+    others = {name: value for name, value in provenance.items() if name != "marks"}
+    return {**others, "marks": list(marks)} if marks else others
 
 
 def _with(question: Question, **parts: Any) -> Question:

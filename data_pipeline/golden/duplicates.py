@@ -2,8 +2,7 @@
 
 Two questions of one inbox ask the same
 
-- where their texts are the same but for case and punctuation, and they share a gold mail
-  or have the same answer;
+- where their texts are the same but for case and punctuation, and they have the same answer;
 - where their texts are near, and they have the same answer. Near means that both have the
   same values (dates, amounts, codes), that the share of their content stems which both
   have is at least `NEAR`, and that neither has a name where the other has another one.
@@ -13,6 +12,9 @@ Two questions of one inbox ask the same
 Questions of two inboxes ask the same where that holds and they share a gold mail: the
 mail went to both. Mails are the same by content, answers by the offline judge: one taken
 for the other, of near texts each for each.
+
+Where two have the same text and share a gold mail, but have different answers, one of them
+may be wrong. Which one can't be told here: both are disputed, and both are kept.
 
 Kept is the most realistic one, then an answerable one, then the smallest id. A row is
 compared with kept rows only, so that a chain of near ones is not dropped for its first.
@@ -53,10 +55,11 @@ _SAME_ASKING = {"whom": "who", "which": "what"}
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """That a question asks the same as `kept`."""
+    """That a question asks the same as `kept`; disputed: with another answer."""
 
     kept: Question
     reason: str  # one line, with the id of `kept`
+    disputed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class _Text:
 
 
 def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Duplicate]:
-    """By id, the questions that ask what another one does that is kept.
+    """By id, the questions that ask what another one does that is kept, and disputed ones.
 
     `gold` has by question id the contents of its gold mails (any digest). The order of
     `questions` does not matter; their ids must differ.
@@ -90,7 +93,9 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
         twin = _twin(text, candidates)
         if twin is not None:
             found[question.id] = twin
-        elif len(candidates) < _CANDIDATES:
+        if twin is not None and twin.disputed:
+            found.setdefault(twin.kept.id, _disputed(question))
+        if (twin is None or twin.disputed) and len(candidates) < _CANDIDATES:
             texts[question.id] = text
             index.insert(question.id, signature)
     return found
@@ -147,28 +152,31 @@ def _signature(text: _Text, empty: MinHash) -> MinHash:
 
 
 def _twin(text: _Text, candidates: Sequence[_Text]) -> Duplicate | None:
-    """The first of the candidates that asks the same as `text`."""
+    """The first of the candidates that asks the same as `text`, or else one in dispute with it."""
     judged = 0
+    dispute: Duplicate | None = None
     for kept in candidates:
         how = _alike(kept, text)
         if how is None:
             continue
-        name = kept.question.id
-        if how == "copies":
-            return Duplicate(
-                kept.question, f"asks what {name} does: the same text and a gold mail in common"
-            )
         judged += 1
         if _same_answer(kept.question, text.question, both_ways=how == "near"):
-            words = "the same text" if how == "same text" else "nearly the same text"
+            words = "nearly the same text" if how == "near" else "the same text"
+            name = kept.question.id
             return Duplicate(kept.question, f"asks what {name} does: {words} and the same answer")
+        if how == "copies" and dispute is None:
+            dispute = _disputed(kept.question)
         if judged == _JUDGED:
             break
-    return None
+    return dispute
+
+
+def _disputed(other: Question) -> Duplicate:
+    return Duplicate(other, f"asked also as {other.id} with another answer", disputed=True)
 
 
 def _alike(kept: _Text, text: _Text) -> Literal["copies", "same text", "near"] | None:
-    """How the two compare; all but "copies" ask the same only if they have the same answer."""
+    """How the two texts compare; "copies" are the same text with a gold mail in common."""
     shared = not kept.gold.isdisjoint(text.gold)
     if not shared and kept.question.inbox_address != text.question.inbox_address:
         return None

@@ -20,7 +20,7 @@ TOKENS_PER_ITEM = 130
 THINKING_TOKENS = 4_000
 
 
-class Estimate(NamedTuple):
+class GenerationCost(NamedTuple):
     """What is expected; `usd` None: the model's price is not known."""
 
     requests: int
@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
 
 def estimate(
     model: str, prompt: str, data: Iterable[Mapping[str, Any]], form: Mapping[str, Any], items: int
-) -> Estimate:
+) -> GenerationCost:
     """What asking `model`, a litellm name, about each of `data` for `items` items will cost.
 
     Prompt, data and the reply's form (a JSON schema) are counted by litellm's tokenizer for
@@ -61,7 +61,7 @@ def estimate(
     ]
     costs = [price.cost(Usage(each, 0, completion)) for each in prompts] if price else None
     usd = None if costs is None else round(sum(costs), 6)
-    return Estimate(len(prompts), sum(prompts), completion * len(prompts), usd)
+    return GenerationCost(len(prompts), sum(prompts), completion * len(prompts), usd)
 
 
 def _thinks(model: str) -> bool:

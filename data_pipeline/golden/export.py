@@ -9,6 +9,7 @@ file of each form. Knows nothing of the hub.
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +28,45 @@ _NAMES = frozenset({"README.md", "manifest.json", *QUESTION_FILES})
 def export(golden: GoldenSet, to: Path) -> dict[str, int]:
     """Write the set to the folder `to`; the rows of each part.
 
-    An earlier export there is replaced, whole or not at all. Raises `UserError` where the
-    set has no row, or the folder holds something else.
+    An earlier export there is replaced, whole or not at all; one that a kill left moved
+    aside, in `.OUT.earlier`, is put back first. Raises `UserError` where the set has no row,
+    or the folder holds something else or can't be written.
     """
     if not golden.questions:
         raise UserError("the set has no row to export; art-e golden stats tells what dropped them")
     target = to.resolve()
-    _check_free(target)
-    parts = _parts(golden.questions)
-    partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    for name, questions in parts.items():
-        write_questions(partial, name, questions)
-    files = {name: f"{name}.parquet" for name in parts}
-    (partial / "README.md").write_text(card(golden, files), "utf-8")
-    write_manifest(partial, golden.manifest)
-    if target.exists():
-        shutil.rmtree(target)
-    partial.rename(target)
+    partial, earlier = (target.with_name(f".{target.name}.{end}") for end in ("partial", "earlier"))
+    try:
+        if earlier.exists() and not target.exists():
+            earlier.rename(target)
+        _check_free(target)
+        parts = _parts(golden.questions)
+        _write(golden, parts, partial)
+        _remove(earlier)
+        if target.exists():
+            target.rename(earlier)
+        partial.rename(target)
+        _remove(earlier)
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        raise UserError(f"can't write to {to}: {reason}; name another --to") from None
     return {name: len(questions) for name, questions in parts.items()}
+
+
+def _write(golden: GoldenSet, parts: Mapping[str, Sequence[Question]], folder: Path) -> None:
+    """Write the export into the folder, which is made; what a kill left there goes."""
+    _remove(folder)
+    folder.mkdir(parents=True)
+    for name, questions in parts.items():
+        write_questions(folder, name, questions)
+    files = {name: f"{name}.parquet" for name in parts}
+    (folder / "README.md").write_text(card(golden, files), "utf-8")
+    write_manifest(folder, golden.manifest)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _parts(questions: list[Question]) -> dict[str, list[Question]]:

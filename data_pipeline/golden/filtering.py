@@ -1,7 +1,8 @@
 """`filter`: drops the rows whose fault can be told without a model.
 
 Mends what can be mended (`mending.py`), runs every rule on every row (`rules.py`), drops
-the rows that fail one, and then, of those that ask the same (`duplicates.py`), all but one.
+the rows that fail one, and then, of those that ask the same (`duplicates.py`), all but one;
+where these have different answers, none is dropped and the check of each is unsure.
 A row keeps all its checks, and is dropped for the first of `RULES` that it fails.
 """
 
@@ -73,8 +74,10 @@ def checked(file: InboxFile, golden: GoldenSet, *, min_realism: float) -> list[C
         if row.fault is not None:
             return row
         twin = found.get(row.question.id)
-        reason = "no other asks the same" if twin is None else twin.reason
-        check = Check("duplicate", STEP, twin is None, reason, BY)
+        if twin is None:
+            check = Check("duplicate", STEP, True, "no other asks the same", BY)
+        else:
+            check = Check("duplicate", STEP, None if twin.disputed else False, twin.reason, BY)
         return row._replace(checks=(*row.checks, check))
 
     return [compared(row) for row in rows]

@@ -12,10 +12,11 @@ import datetime as dt
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from art_e.errors import UserError
@@ -25,7 +26,7 @@ from art_e.question import Question, Split
 from art_e.text import digest
 from data_pipeline.golden.asking import ATTEMPTS, Asker
 from data_pipeline.golden.batches import BATCHES, days_of, draw_batches
-from data_pipeline.golden.estimate import Estimate, estimate
+from data_pipeline.golden.estimate import GenerationCost, estimate
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected
 from data_pipeline.golden.inboxes import MIN_MAILS, Counts, choose_inboxes, named_inboxes
 from data_pipeline.golden.items import (
@@ -70,7 +71,7 @@ class Plan(NamedTuple):
     splits: dict[str, Split]
     batches: list[Batch]
     data: list[dict[str, Any]]
-    estimate: Estimate
+    estimate: GenerationCost
     notes: list[str]
 
 
@@ -118,20 +119,14 @@ def make_plan(
             "no inbox has mails of a length to ask about that no inbox of another split holds;"
             " name others with --inbox, or lower --min-mails"
         )
-    names = {address: _owner_name(file, address) for address in chosen.splits}
     data = []
-    for batch in batches:
-        data.append(_data(file, batch, names[batch.inbox], options.questions))
-        on_batch()
+    for address, drawn in groupby(batches, key=lambda each: each.inbox):
+        for each in _data(file, address, list(drawn), options.questions):
+            data.append(each)
+            on_batch()
     form = GeneratedItems.model_json_schema()
     expected = estimate(model, prompt(), data, form, options.questions)
-    notes = [chosen.note] if chosen.note else []
-    asked = {batch.inbox for batch in batches}
-    if unused := [each for each in chosen.splits if each not in asked]:
-        notes.append(
-            f"nothing can be asked of {', '.join(unused)}: too little mail of a length to ask"
-            " about that no inbox of another split holds"
-        )
+    notes = [*chosen.notes, *_too_few(chosen.splits, batches, options.batches)]
     return Plan(model, options, chosen.splits, batches, data, expected, notes)
 
 
@@ -224,15 +219,32 @@ def prompt() -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _data(file: InboxFile, batch: Batch, owner: str, questions: int) -> dict[str, Any]:
-    inbox = file.open_inbox(batch.inbox)
-    mails = [inbox.read(each) for each in batch.message_ids]
-    assert None not in mails, f"a mail of {batch.id} is not in the inbox it was drawn from"
-    return {
-        "owner": {"name": owner, "address": batch.inbox},
-        "mails": shown_mails([each for each in mails if each is not None]),
-        "questions": questions,
-    }
+def _too_few(splits: Iterable[str], batches: Iterable[Batch], wanted: int) -> list[str]:
+    """A note on the inboxes that give no batch, and one on those that give fewer than wanted."""
+    drawn = Counter(each.inbox for each in batches)
+    why = "too little mail of a length to ask about that no inbox of another split holds"
+    notes = []
+    if unused := [each for each in splits if not drawn[each]]:
+        notes.append(f"nothing can be asked of {', '.join(unused)}: {why}")
+    if fewer := [f"{each} {drawn[each]}" for each in splits if 0 < drawn[each] < wanted]:
+        notes.append(
+            f"inboxes that give fewer than {wanted:,} batches: {len(fewer)}, of {why}:"
+            f" {', '.join(fewer)}"
+        )
+    return notes
+
+
+def _data(
+    file: InboxFile, address: str, batches: Sequence[Batch], questions: int
+) -> Iterator[dict[str, Any]]:
+    """What the model is given of each of an inbox's batches."""
+    owner = {"name": _owner_name(file, address), "address": address}
+    ids = [each for batch in batches for each in batch.message_ids]
+    mails = dict(zip(ids, file.open_inbox(address).read_many(ids), strict=True))
+    for batch in batches:
+        read = [mail for each in batch.message_ids if (mail := mails[each]) is not None]
+        assert len(read) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
+        yield {"owner": owner, "mails": shown_mails(read), "questions": questions}
 
 
 async def _ask_all(

@@ -19,7 +19,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -29,8 +29,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split
+from data_pipeline.golden import forms
 from data_pipeline.golden.checks import STEPS, Check, Step, as_before, with_checks
+from data_pipeline.golden.set_files import PARTIAL, READY, opened, settle
 
 SCHEMA = "art-e/golden/1"
 _MANIFEST, _QUESTIONS, _REJECTED, _BATCHES = (
@@ -39,6 +42,9 @@ _MANIFEST, _QUESTIONS, _REJECTED, _BATCHES = (
     "rejected.jsonl",
     "batches.jsonl",
 )
+# What these steps dropped may be anything, with any id or none.
+_FIRST: tuple[Step, ...] = ("generate", "import")
+_READ = (_MANIFEST, _QUESTIONS, _REJECTED, _BATCHES)
 
 PARQUET_SCHEMA = pa.schema(
     [
@@ -116,6 +122,10 @@ class GoldenSet:
     batches: list[Batch] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=lambda: {"schema": SCHEMA, "steps": {}})
 
+    def later(self, step: Step) -> list[Step]:
+        """The steps after `step` that were run, which `undo(step)` takes back with it."""
+        return [each for each in STEPS[STEPS.index(step) + 1 :] if each in self.manifest["steps"]]
+
     def undo(self, step: Step) -> None:
         """Take back `step` and all later ones: what they dropped and changed is as it was."""
         first = STEPS.index(step)
@@ -124,8 +134,12 @@ class GoldenSet:
         returned = [question for each in back if (question := each.question) is not None]
         self.questions = [as_before(each, step) for each in [*self.questions, *returned]]
         self.sort()
-        for later in STEPS[first:]:
-            self.manifest["steps"].pop(later, None)
+        # Generated inboxes have their splits from the first step, others from the split step.
+        if first <= STEPS.index("split") and "generate" not in self.manifest["steps"]:
+            for key in ("inboxes", "seed"):
+                self.manifest.pop(key, None)
+        for each in STEPS[first:]:
+            self.manifest["steps"].pop(each, None)
 
     def sort(self) -> None:
         """Put rows into the order in which they are written: by id, numbers as numbers."""
@@ -166,33 +180,45 @@ class GoldenSet:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The set in `folder`. Raises `UserError` where there is none, or not a whole one."""
-        _settle(folder)
+        """The set in `folder`, which is left as it is: no lock is needed to read it.
+
+        Raises `UserError` where there is none, or not a whole one.
+        """
         try:
-            manifest = json.loads((folder / _MANIFEST).read_text("utf-8"))
-            if manifest.get("schema") != SCHEMA:
-                raise ValueError(f"its manifest is not of {SCHEMA}")
-            return cls(
-                [Question.from_row(row) for row in _rows(folder / _QUESTIONS)],
-                [_rejected(row) for row in _rows(folder / _REJECTED)],
-                [_batch(row) for row in _rows(folder / _BATCHES)],
-                manifest,
-            )
-        except FileNotFoundError:
+            with opened(folder, _READ) as (manifest, questions, rejected, batches):
+                golden = cls(
+                    [forms.read_question(json.loads(line)) for line in questions],
+                    [_rejected(json.loads(line)) for line in rejected],
+                    [_batch(json.loads(line)) for line in batches],
+                    forms.read_manifest(json.load(manifest), SCHEMA),
+                )
+            golden._check_ids()
+        except (FileNotFoundError, NotADirectoryError):
             raise UserError(
                 f"{folder} holds no golden set; make one with: art-e golden generate --out"
                 f" {folder}, or art-e golden import FILE --out {folder}"
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{folder} is no whole golden set ({error}); make it anew") from None
+        except OSError as error:
+            raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
+        except (ValueError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"{folder} is no whole golden set ({reason}); make it anew") from None
+        return golden
+
+    def _check_ids(self) -> None:
+        """Raise `ValueError` where two rows have one id: their steps could not be taken back."""
+        dropped = [each for each in self.rejected if each.step not in _FIRST]
+        ids = Counter([each.id for each in self.questions] + [_name(each.row) for each in dropped])
+        if twice := [name for name, count in ids.items() if count > 1]:
+            raise ValueError(f"two rows have the id {twice[0]!r}")
 
     def save(self, folder: Path) -> None:
         """Write the set to `folder`, which is made; all of its files or none are replaced."""
         from data_pipeline.golden.card import card
 
-        _settle(folder)
+        settle(folder)
         self.sort()
-        partial, ready = folder / ".partial", folder / ".ready"
+        partial, ready = folder / PARTIAL, folder / READY
         partial.mkdir(parents=True)
         write_questions(partial, "questions", self.questions)
         _write_rows(partial / _REJECTED, [_rejected_row(each) for each in self.rejected])
@@ -201,24 +227,26 @@ class GoldenSet:
         (partial / "README.md").write_text(card(self), "utf-8")
         # From this rename on the new set is the one that counts.
         partial.rename(ready)
-        _settle(folder)
+        settle(folder)
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Be the only process that works on the set, whose folder is made.
+    """Be the only process that changes the set, whose folder is made.
 
-    Raises `UserError` where another process does, or the folder can't be written to. A
-    folder that was made for nothing is taken away again.
+    A `save` that was killed is brought to its end. Raises `UserError` where another process
+    changes the set, or the folder can't be written to. Folders that were made for nothing
+    are taken away again.
     """
-    new = not folder.exists()
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
     lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
+        settle(folder)
     except filelock.Timeout:
         raise UserError(
-            f"another process works on {folder}; wait for its end, or name another --out"
+            f"another process works on {folder}; wait for its end, or name another folder"
         ) from None
     except OSError as error:
         raise UserError(f"can't write to {folder}: {error.strerror}; name another folder") from None
@@ -227,7 +255,25 @@ def held(folder: Path) -> Iterator[None]:
     finally:
         if new and [each.name for each in folder.iterdir()] == [".lock"]:
             shutil.rmtree(folder)
+            # One in which something was put meanwhile stays, and so do those above it.
+            with suppress(OSError):
+                for each in new[1:]:
+                    each.rmdir()
         lock.release()
+
+
+def check_db(golden: GoldenSet, file: InboxFile) -> None:
+    """Raise `UserError`, naming the right one, where the set was made from another inbox file.
+
+    A file of as many mails is taken for the same: it may have been renamed.
+    """
+    made = golden.manifest.get("db")
+    mails = file.counts["stored"]
+    if made is not None and made["mails"] != mails:
+        raise UserError(
+            f"the set was made from {made['name']} with {made['mails']:,} mails, not from"
+            f" {file.path} with {mails:,}; name that file with --db"
+        )
 
 
 def write_questions(folder: Path, name: str, questions: Sequence[Question]) -> None:
@@ -261,23 +307,6 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [*parts, (-2, text)]
 
 
-def _settle(folder: Path) -> None:
-    """Bring a `save` that was killed to its end, or take it back."""
-    shutil.rmtree(folder / ".partial", ignore_errors=True)
-    ready = folder / ".ready"
-    if not ready.is_dir():
-        return
-    for file in sorted(ready.iterdir()):
-        file.replace(folder / file.name)
-    ready.rmdir()
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
-
-
 def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -288,17 +317,21 @@ def _rejected_row(each: Rejected) -> dict[str, Any]:
     return {**each.row, "rejected": why}
 
 
-def _rejected(row: dict[str, Any]) -> Rejected:
-    why = row.pop("rejected")
-    return Rejected(row, why["step"], why["check"], why["reason"])
+def _rejected(row: Any) -> Rejected:
+    why = forms.read_rejection(row)
+    rest = {name: value for name, value in row.items() if name != "rejected"}
+    if why.step not in _FIRST:
+        forms.read_question(rest)
+    return Rejected(rest, why.step, why.check, why.reason)
 
 
 def _batch_row(each: Batch) -> dict[str, Any]:
     return {**dataclasses.asdict(each), "message_ids": list(each.message_ids)}
 
 
-def _batch(row: dict[str, Any]) -> Batch:
-    return Batch(**{**row, "message_ids": tuple(row["message_ids"])})
+def _batch(row: Any) -> Batch:
+    read = forms.read_batch(row)
+    return Batch(read.id, read.inbox, read.split, tuple(read.message_ids))
 
 
 def _name(row: Mapping[str, Any]) -> str:

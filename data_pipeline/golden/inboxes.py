@@ -1,18 +1,20 @@
 """Whose inboxes a golden set asks about, and which split each is in.
 
 Unless named, they are the largest of the file that are a person's: an address that
-hardly ever wrote a mail is a distribution list or another spelling. Knows nothing of
+hardly ever wrote a mail is a distribution list or another spelling. Of a person's
+addresses the largest is taken, so that nobody is trained on and tested. Knows nothing of
 batches and models.
 """
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Split
+from data_pipeline.golden.people import by_name
 
 # The reference's 28 inboxes; two of its 20 for training validate here, which there the
 # test inboxes did.
@@ -36,10 +38,10 @@ USUAL = Counts()
 
 
 class Chosen(NamedTuple):
-    """The split of each inbox, the largest inbox first, and a word where there were too few."""
+    """The split of each inbox, the largest inbox first, and what is to be said of the choice."""
 
     splits: dict[str, Split]
-    note: str | None
+    notes: list[str]
 
 
 def choose_inboxes(
@@ -48,7 +50,8 @@ def choose_inboxes(
     """The largest inboxes of persons, at least `min_mails` mails each; who is where is drawn.
 
     Of a file that mail was imported into for owners, theirs alone are whole inboxes; others
-    are not chosen. Raises `UserError` where there is none.
+    are not chosen, nor is one that mail gives the name of a larger one. Raises `UserError`
+    where there is none.
     """
     owners = file.owners()
     rows = file.execute(
@@ -61,9 +64,9 @@ def choose_inboxes(
             count(DISTINCT email_id) FILTER (role = 'from') >= ?
             AND bool_or(role IN ('to', 'cc', 'bcc'))
         )
-        ORDER BY any_value(emails) DESC, address LIMIT ?
+        ORDER BY any_value(emails) DESC, address
         """,
-        [min_mails, owners, owners, owners, MIN_SENT, sum(wanted)],
+        [min_mails, owners, owners, owners, MIN_SENT],
     ).fetchall()
     whose = "an owner" if owners else "a person"
     if not rows:
@@ -71,14 +74,21 @@ def choose_inboxes(
             f"no inbox of {whose} holds {min_mails:,} mails; lower --min-mails, or name some"
             " with --inbox (art-e inboxes lists them)"
         )
-    splits = draw([address for address, _ in rows], seed, wanted)
-    note = None
-    if len(rows) < sum(wanted):
-        note = (
-            f"{len(rows)} of the {sum(wanted)} inboxes wanted, as no other of {whose} holds"
+    persons, passed_over = _persons(file, [address for address, _ in rows], sum(wanted))
+    splits = draw(persons, seed, wanted)
+    notes = []
+    if len(persons) < sum(wanted):
+        notes.append(
+            f"{len(persons)} of the {sum(wanted)} inboxes wanted, as no other of {whose} holds"
             f" {min_mails:,} mails (--min-mails): {_parted(splits)}"
         )
-    return Chosen(splits, note)
+    if passed_over:
+        other, larger = passed_over[0]
+        notes.append(
+            f"passed over, as mail gives them the name of a larger inbox: {len(passed_over)},"
+            f" such as {other} (that of {larger})"
+        )
+    return Chosen(splits, notes)
 
 
 def named_inboxes(file: InboxFile, addresses: Sequence[str], wanted: Counts, seed: int) -> Chosen:
@@ -88,8 +98,8 @@ def named_inboxes(file: InboxFile, addresses: Sequence[str], wanted: Counts, see
     """
     named = list(dict.fromkeys(file.open_inbox(each).address for each in addresses))
     splits = draw(named, seed, wanted)
-    note = None if len(named) == sum(wanted) else f"{len(named)} inboxes: {_parted(splits)}"
-    return Chosen(splits, note)
+    other = len(named) != sum(wanted)
+    return Chosen(splits, [f"{len(named)} inboxes: {_parted(splits)}"] if other else [])
 
 
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
@@ -112,6 +122,31 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     splits = [name for name in SPLITS for _ in range(counts.get(name, 0))]
     drawn = dict(zip(shuffled, splits, strict=True))
     return {inbox: drawn[inbox] for inbox in inboxes}
+
+
+def _persons(
+    file: InboxFile, addresses: Sequence[str], most: int
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Up to `most` addresses of as many people, the first of each, and those passed over, each
+    with the one that mail gives the same name.
+    """
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for name, named in by_name(file, addresses).items():
+        for address in named:
+            names[address].append(name)
+    chosen: list[str] = []
+    passed_over = []
+    whose: dict[str, str] = {}
+    for address in addresses:
+        if len(chosen) == most:
+            break
+        first = next((whose[name] for name in names[address] if name in whose), None)
+        if first is None:
+            chosen.append(address)
+            whose |= dict.fromkeys(names[address], address)
+        else:
+            passed_over.append((address, first))
+    return chosen, passed_over
 
 
 def _parted(splits: Mapping[str, Split]) -> str:

@@ -5,6 +5,8 @@ validated by itself, and what can't be used is given with its reason. Knows noth
 batches, inboxes and prompts.
 """
 
+import json
+import re
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
@@ -12,21 +14,37 @@ from pydantic_core import from_json, to_json
 
 from art_e.question import Difficulty, Kind
 from art_e.text import encodable
+from data_pipeline.golden.limits import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS
 
 # Of an item that is no question, in what is kept of it.
 _KEPT_CHARS = 4_000
-# What ends a reply that was cut off between two items, or after the last.
-_ENDINGS = ("]}", "}", "null]}")
+# What a reply of the form begins with, and what tells where each of its items ends.
+_HEAD = re.compile(r'\s*\{\s*"items"\s*:\s*\[')
+_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{},]', re.DOTALL)
+
+
+def _clean(text: Any) -> Any:
+    # Before pydantic sees it: it takes no lone surrogate.
+    return encodable(text) if isinstance(text, str) else text
 
 
 def _single_spaced(text: str) -> str:
-    return " ".join(encodable(text).split())
+    return " ".join(text.split())
 
 
 def _worded(text: str) -> str:
     if not text:
         raise ValueError("it is empty")
     return text
+
+
+def _within(most: int) -> AfterValidator:
+    def checked(text: str) -> str:
+        if len(text) > most:
+            raise ValueError(f"it has {len(text):,} characters, more than {most:,}")
+        return text
+
+    return AfterValidator(checked)
 
 
 def _share(value: float) -> float:
@@ -36,9 +54,13 @@ def _share(value: float) -> float:
 
 
 # Not by constraints: they would be in the form, and not every provider takes them there.
-_Text = Annotated[str, AfterValidator(_single_spaced)]
-_Question = Annotated[_Text, AfterValidator(_worded)]
-_Answer = Annotated[_Text, BeforeValidator(lambda value: "" if value is None else value)]
+_Text = Annotated[str, BeforeValidator(_clean), AfterValidator(_single_spaced)]
+_Question = Annotated[_Text, AfterValidator(_worded), _within(MAX_QUESTION_CHARS)]
+_Answer = Annotated[
+    _Text,
+    BeforeValidator(lambda value: "" if value is None else value),
+    _within(MAX_ANSWER_CHARS),
+]
 _Realism = Annotated[float, AfterValidator(_share)]
 
 
@@ -71,26 +93,18 @@ class UnreadableError(Exception):
 
 
 def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
-    """The items of a reply, in its order. Raises `UnreadableError` where it has none at all.
+    """The items of a reply, in its order. Raises `UnreadableError` where it has none to use.
 
-    Of a reply that is cut off its whole items are given, and of the last one what there is.
+    What is wrong in one item, be it no JSON, costs no other. Of a reply that is cut off its
+    whole items are given, and of the last one what there is; what follows the items is
+    passed over.
     """
     text = encodable(reply)
     try:
-        return [_item(each) for each in _listed(from_json(text, allow_inf_nan=False))]
+        items = _listed(from_json(text))
     except ValueError:
-        pass
-    try:
-        found = _listed(from_json(text, allow_inf_nan=False, allow_partial=True))
-    except ValueError:
-        raise UnreadableError("the reply is no JSON of the form asked for") from None
-    whole = _whole(text)
-    items = [_item(each) for each in found[:whole]]
-    if not items:
-        raise UnreadableError("the reply was cut off before its first item had ended")
-    return items + [
-        NoQuestion(_kept(each), "the reply was cut off in it") for each in found[whole:]
-    ]
+        return _salvaged(text)
+    return [_item(each, _json(each)) for each in items]
 
 
 def _listed(reply: Any) -> list[Any]:
@@ -100,26 +114,68 @@ def _listed(reply: Any) -> list[Any]:
     return items
 
 
-def _whole(text: str) -> int:
-    """How many items of a reply that was cut off ended before that."""
-    for ending in _ENDINGS:
-        try:
-            items = _listed(from_json(text + ending, allow_inf_nan=False))
-        except ValueError:
-            continue
-        return len(items) - ending.startswith("null")
-    cut = _listed(from_json(text, allow_inf_nan=False, allow_partial=True))
-    return max(0, len(cut) - 1)
+def _salvaged(text: str) -> list[GeneratedItem | NoQuestion]:
+    """The items of a reply that is no JSON as a whole, each read by itself."""
+    head = _HEAD.match(text)
+    if head is None:
+        raise UnreadableError("the reply is no JSON of the form asked for")
+    whole, rest, ended = _parts(text, head.end())
+    items = [_parsed(each) for each in whole]
+    if not ended and (last := rest.strip()):
+        # All of it may be there, and only the list's end be missing.
+        item = _parsed(last)
+        if isinstance(item, NoQuestion):
+            item = NoQuestion(item.item, "the reply was cut off in it")
+            if not items:
+                raise UnreadableError("the reply was cut off before its first item had ended")
+        items.append(item)
+    if not items:
+        why = "there is text after its empty list" if ended else "it was cut off before an item"
+        raise UnreadableError(f"the reply has no item to use: {why}")
+    return items
 
 
-def _item(item: Any) -> GeneratedItem | NoQuestion:
+def _parts(text: str, start: int) -> tuple[list[str], str, bool]:
+    """The texts of a list's elements from `start` on, what is left, and whether the list ended."""
+    parts, depth, begin = [], 0, start
+    for found in _TOKEN.finditer(text, start):
+        token = found[0]
+        if token == '"':  # of a string that is cut off
+            break
+        if token in "[{":
+            depth += 1
+        elif token in "]}" and depth:
+            depth -= 1
+        elif token in ",]}" and not depth:
+            part = text[begin : found.start()].strip()
+            if part or token == ",":
+                parts.append(part)
+            begin = found.end()
+            if token != ",":
+                return parts, text[begin:], True
+    return parts, text[begin:], False
+
+
+def _parsed(said: str) -> GeneratedItem | NoQuestion:
+    """An item by its JSON. The standard library reads what pydantic's parser refuses: nesting
+    beyond 200, escapes of lone surrogates, and numbers of any length.
+    """
+    try:
+        item = json.loads(said, parse_int=float)
+    except (ValueError, RecursionError):
+        return NoQuestion(said[:_KEPT_CHARS], "it is no JSON that can be read")
+    return _item(item, said)
+
+
+def _item(item: Any, said: str) -> GeneratedItem | NoQuestion:
     try:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "item"
-        return NoQuestion(_kept(item), f"{where}: {first['msg'].removeprefix('Value error, ')}")
+        why = first["msg"].removeprefix("Value error, ")
+        return NoQuestion(said[:_KEPT_CHARS], f"{where}: {why}")
 
 
-def _kept(item: Any) -> str:
-    return to_json(item).decode()[:_KEPT_CHARS]
+def _json(item: Any) -> str:
+    return to_json(item, inf_nan_mode="constants").decode()

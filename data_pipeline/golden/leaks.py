@@ -15,31 +15,8 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
-
-# The mails that ids name. A mail of the asker's own inbox goes before any other, a mail's own
-# id before a copy's, as `Inbox.read` has it; of an id that the inbox lacks it is all of them.
-_CITED = """
-WITH cited AS (SELECT unnest(?::VARCHAR[]) AS address, unnest(?::VARCHAR[]) AS message_id),
-ids AS (
-    SELECT message_id, email_id, 0 AS preference FROM emails
-    UNION ALL SELECT message_id, email_id, 1 FROM aliases
-),
-found AS (
-    SELECT address, message_id, email_id, min(preference) AS preference,
-        (address_id, email_id) IN (SELECT address_id, email_id FROM parties) AS own
-    FROM cited JOIN ids USING (message_id) JOIN addresses USING (address)
-    GROUP BY ALL
-),
-placed AS (
-    SELECT *, bool_or(own) OVER (PARTITION BY address, message_id) AS any_own,
-        row_number() OVER (
-            PARTITION BY address, message_id ORDER BY own DESC, preference, email_id) AS place
-    FROM found
-)
-SELECT address, p.message_id, lower(hex(content_digest)), CAST(sent_at AS DATE)
-FROM placed AS p JOIN emails USING (email_id)
-WHERE place = 1 OR NOT any_own ORDER BY ALL
-"""
+from data_pipeline.golden.cited import CitedMails, address_of, cited_key
+from data_pipeline.golden.people import by_name
 
 _HOLDERS = """
 SELECT DISTINCT lower(hex(content_digest)) AS content, address
@@ -86,18 +63,12 @@ class GoldMails:
 
     def of(self, question: Question) -> list[Gold]:
         """The gold mails of the question, in the order in which it cites them."""
-        address = inbox_of(question)
         return [
             Gold(cited, content, known)
             for cited in question.message_ids
-            for found in [self.contents.get((address, _bracketed(cited)), ())]
+            for found in [self.contents.get(cited_key(question, cited), ())]
             for content, known in ([(each, True) for each in found] or [(cited, False)])
         ]
-
-
-def inbox_of(question: Question) -> str:
-    """The address of the question's inbox as inbox files write it."""
-    return question.inbox_address.strip().lower()
 
 
 def gold_mails(file: InboxFile, questions: Sequence[Question], inboxes: Iterable[str]) -> GoldMails:
@@ -107,22 +78,22 @@ def gold_mails(file: InboxFile, questions: Sequence[Question], inboxes: Iterable
     """
     asked_about = sorted(inboxes)
     _check_inboxes(file, asked_about)
-    cited = sorted(
-        {(inbox_of(each), _bracketed(cited)) for each in questions for cited in each.message_ids}
-    )
-    contents: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    contents: dict[tuple[str, str], tuple[str, ...]] = {}
     days: dict[str, dt.date | None] = {}
-    rows = file.execute(_CITED, [[each[0] for each in cited], [each[1] for each in cited]])
-    for address, message_id, content, day in rows.fetchall():
-        contents[address, message_id].append(content)
-        known = [each for each in (day, days.get(content)) if each is not None]
-        days[content] = min(known, default=None)
+    for key, found in CitedMails(file, questions).found.items():
+        # One mail of the asker's own; of an id that the inbox lacks it is all that have it,
+        # those of one content counted once.
+        meant = found[:1] if found[0].own else found
+        contents[key] = tuple(dict.fromkeys(each.content for each in meant))
+        for each in meant:
+            day = None if each.sent_at is None else each.sent_at.date()
+            known = [date for date in (day, days.get(each.content)) if date is not None]
+            days[each.content] = min(known, default=None)
     holders: defaultdict[str, list[str]] = defaultdict(list)
     for content, address in file.execute(_HOLDERS, [sorted(days), asked_about]).fetchall():
         holders[content].append(address)
     return GoldMails(
-        # Mails of one content that an unknown inbox may have meant count once.
-        {key: tuple(dict.fromkeys(found)) for key, found in contents.items()},
+        contents,
         days,
         {content: tuple(addresses) for content, addresses in holders.items()},
     )
@@ -139,7 +110,7 @@ def overlaps(
     gold: dict[Split, set[str]] = {split: set() for split in SPLITS}
     texts: dict[Split, set[str]] = {split: set() for split in SPLITS}
     for each in questions:
-        split = inboxes[inbox_of(each)]
+        split = inboxes[address_of(each)]
         gold[split].update(mail.content for mail in mails.of(each))
         if asked := " ".join(words(each.question)):
             texts[split].add(asked)
@@ -179,22 +150,10 @@ def shared_mails(file: InboxFile, inboxes: Mapping[str, Split]) -> dict[str, dic
 def same_people(file: InboxFile, inboxes: Mapping[str, Split]) -> list[dict[str, Any]]:
     """Inboxes of different splits that mail gives one name: maybe one person's.
 
-    Names are the same where their words are, initials aside: "Kaminski, Vince J" is
-    "Vince Kaminski". Each set of addresses is told once, by the first of its names.
+    Each set of addresses is told once, by the first of its names (`people.by_name`).
     """
-    rows = file.execute(
-        "SELECT address, names FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))"
-        " ORDER BY address",
-        [sorted(inboxes)],
-    ).fetchall()
-    named: defaultdict[str, list[str]] = defaultdict(list)
-    for address, names in rows:
-        for name in sorted({_person(each) for each in names.split(" | ")}):
-            # One word ("legal", "jeff") names nobody.
-            if " " in name:
-                named[name].append(address)
     found: dict[tuple[str, ...], str] = {}
-    for name, addresses in sorted(named.items()):
+    for name, addresses in by_name(file, inboxes).items():
         if len({inboxes[each] for each in addresses}) > 1:
             found.setdefault(tuple(addresses), name)
     return [
@@ -212,7 +171,9 @@ def gold_days(
     """
     gold: dict[Split, set[str]] = {split: set() for split in SPLITS}
     for each in questions:
-        gold[inboxes[inbox_of(each)]].update(mail.content for mail in mails.of(each) if mail.known)
+        gold[inboxes[address_of(each)]].update(
+            mail.content for mail in mails.of(each) if mail.known
+        )
     told: dict[str, dict[str, Any]] = {}
     for split, contents in gold.items():
         days = sorted(day for each in contents if (day := mails.days[each]) is not None)
@@ -238,13 +199,3 @@ def _check_inboxes(file: InboxFile, inboxes: Sequence[str]) -> None:
             f"{file.path} holds no mail of {rows[0][0]!r}{more}; name the inbox file that the"
             " set was made from with --db FILE"
         )
-
-
-def _bracketed(message_id: str) -> str:
-    """The id in the form in which inbox files have it."""
-    wanted = message_id.strip()
-    return wanted if wanted.startswith("<") else f"<{wanted}>"
-
-
-def _person(name: str) -> str:
-    return " ".join(sorted(each for each in words(name) if len(each) > 1))

@@ -18,6 +18,7 @@ from evals.claims import read_claims
 # Words of an answer that is still a short fact, a long sentence: of the 73 public questions
 # at hand 65 have no longer one; the rest are lists, reports and quotations.
 MAX_SHORT_WORDS = 25
+LONG = "long-answer"
 
 _COUNTED = re.compile(
     r"\b(?:none|no|zero|once|twice|thrice|both|a couple|several)\b", re.IGNORECASE
@@ -44,8 +45,12 @@ def mended(question: Question, batch: Batch | None, cited: Mapping[str, Cited]) 
 
 def with_marks(question: Question) -> Question:
     """The question, marked "long-answer" where its answer is no short fact."""
-    is_long = len((question.answer or "").split()) > MAX_SHORT_WORDS
-    return checks.marked(question, "long-answer") if is_long else question
+    return checks.marked(question, LONG) if is_long(question.answer) else question
+
+
+def is_long(answer: str | None) -> bool:
+    """True for an answer that is no short fact, and so marked `LONG`."""
+    return len((answer or "").split()) > MAX_SHORT_WORDS
 
 
 def _answerable(question: Question) -> bool | None:

@@ -16,6 +16,7 @@ from art_e.inbox.mail import Email, format_date
 from art_e.policies.fit import Candidate, ReadMail, candidates
 from art_e.policies.offline import ABSTAIN_BELOW
 from art_e.question import Question
+from art_e.text import cut_line
 from data_pipeline.golden.checks import Check, with_checks
 from data_pipeline.golden.rivals import (
     inbox_of,
@@ -44,13 +45,7 @@ class Suspect(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.message_id}: {shown(self.text)!r}"
-
-
-def shown(text: str) -> str:
-    """The text on one line, cut where it is long."""
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}..."
+        return f"{self.message_id}: {cut_line(self.text, _SHOWN_CHARS)!r}"
 
 
 def examine_by_words(inbox: Inbox, question: Question) -> Question:

@@ -16,11 +16,11 @@ from pydantic import BaseModel
 from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.question import Question
-from art_e.text import digest, encodable
+from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker
 from data_pipeline.golden.shown import handles, shown_mails
 
-# Longer answers and reasons of a model are cut where they are kept.
+# Longer answers and reasons of a model are cut where a reason quotes them.
 MAX_SAID_CHARS = 300
 
 Prompt = Literal["read", "closed_book", "candidates", "settle"]
@@ -60,14 +60,20 @@ class Settlement(BaseModel):
 
 
 class Read(NamedTuple):
-    """A `Reading` made safe to keep: one line each, mails by their ids; no answer is None."""
+    """A `Reading` made safe to keep: one line each, mails by their ids; no answer is None.
+
+    The reason is cut where it is long, the answer never.
+    """
 
     answer: str | None
     reason: str
 
 
 class Claim(NamedTuple):
-    """An answer and the mails that it rests on; none where it names none that was shown."""
+    """An answer and the mails that it rests on; none where it names none that was shown.
+
+    The answer is one line, and whole: it may become a gold answer.
+    """
 
     answer: str
     mails: tuple[Email, ...]
@@ -91,11 +97,6 @@ class Reader:
         """The model's name."""
         return self._asker.name
 
-    @property
-    def spent_usd(self) -> float | None:
-        """USD so far; None where the price is not known."""
-        return self._asker.spent_usd
-
     async def without_mail(self, question: Question) -> Read:
         """The answer from general knowledge. Raises as `Asker.ask` does, here and below."""
         return _read(await self._ask("closed_book", closed_book_data(question), Reading), ())
@@ -110,7 +111,7 @@ class Reader:
         named = dict(zip(handles(mails), mails, strict=True))
         return [
             Claim(
-                said(each.answer),
+                _one_line(each.answer),
                 tuple(named[name] for name in dict.fromkeys(each.mails) if name in named),
             )
             for each in reply.answers
@@ -139,9 +140,8 @@ def prompt_digests() -> dict[str, str]:
 
 
 def said(text: str) -> str:
-    """A model's text as it is kept: on one line, encodable, cut where it is long."""
-    line = " ".join(encodable(text).split())
-    return line if len(line) <= MAX_SAID_CHARS else f"{line[:MAX_SAID_CHARS]}..."
+    """A model's text as reasons quote it: on one line, encodable, cut where it is long."""
+    return cut_line(text, MAX_SAID_CHARS)
 
 
 def closed_book_data(question: Question) -> dict[str, Any]:
@@ -170,8 +170,12 @@ def _asked(question: Question) -> dict[str, Any]:
     return {"question": question.question, "asked_on": None if day is None else day.isoformat()}
 
 
+def _one_line(text: str) -> str:
+    return " ".join(encodable(text).split())
+
+
 def _read(reply: Reading, mails: Sequence[Email]) -> Read:
-    answer = None if is_abstention(reply.answer) else said(reply.answer or "")
+    answer = None if is_abstention(reply.answer) else _one_line(reply.answer or "")
     return Read(answer, _with_ids(said(reply.reason), mails))
 
 

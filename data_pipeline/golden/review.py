@@ -226,9 +226,15 @@ def _review(row: dict[str, Any]) -> Review:
     sample = Sample(**row["sample"])
     if sample.split not in (None, *SPLITS):
         raise ValueError(f"there is no split {sample.split!r}")
+    # By type: a bool is an int too, and no size.
+    if type(sample.size) is not int or type(sample.seed) is not int or sample.size < 1:
+        raise ValueError("the sample's size or seed is no whole number, or the size not above 0")
     given = Review(**{**row, "sample": sample})
     if given.said not in SAID:
         raise ValueError(f"said is none of {', '.join(SAID)}")
-    if not isinstance(given.note, str) or not isinstance(given.changes, dict):
-        raise TypeError("note is no text, or changes is no object")
+    texts = (given.id, given.digest, given.note, given.reviewer or "")
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError("id, digest, note or reviewer is no text")
+    if not isinstance(given.changes, dict):
+        raise TypeError("changes is no object")
     return given

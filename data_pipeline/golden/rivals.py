@@ -8,6 +8,7 @@ readers and of how answers are compared.
 import dataclasses
 import datetime as dt
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -30,7 +31,7 @@ def inbox_of(file: InboxFile, question: Question) -> Inbox:
 
 def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
     """Those of the mails that the inbox has, each once, in the order given."""
-    found = (inbox.read(each) for each in message_ids)
+    found = inbox.read_many(list(message_ids))
     by_id = {each.message_id: each for each in found if each is not None}
     return list(by_id.values())
 
@@ -66,27 +67,29 @@ def _found(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Ema
     known = {each.message_id for each in gold}
     said = lines_of(gold)
     hits = inbox.search(keywords, max_results=MAX_RIVALS + len(gold) + _MAX_COPIES)
+    others = [each.message_id for each in hits if each.message_id not in known]
     found: list[Email] = []
-    for hit in hits:
-        mail = None if hit.message_id in known else inbox.read(hit.message_id)
-        if mail is None or (gold and lines_of([mail]) <= said):
-            continue
-        found.append(mail)
-        if len(found) == MAX_RIVALS:
-            break
-    return found
+    # A search's mails are read together; only copies call for the next ones.
+    while others and len(found) < MAX_RIVALS:
+        mails, others = mails_of(inbox, others[:MAX_RIVALS]), others[MAX_RIVALS:]
+        found.extend(each for each in mails if not gold or not lines_of([each]) <= said)
+    return found[:MAX_RIVALS]
 
 
 def lines_of(mails: Iterable[Email]) -> frozenset[str]:
     """The sentences of the mails' bodies as their words: spacing, case and quoting are gone."""
-    spoken = (" ".join(words(each.text)) for mail in mails for each in split_sentences(mail.body))
-    return frozenset(each for each in spoken if each)
+    return frozenset(line for mail in mails for _, line in _spoken(mail.body) if line)
 
 
 def own_part(mail: Email, gold: Sequence[Email]) -> Email:
     """The mail with only those sentences in its body that stand in no gold mail."""
     said = lines_of(gold)
-    own = [
-        each.text for each in split_sentences(mail.body) if " ".join(words(each.text)) not in said
-    ]
+    own = [text for text, line in _spoken(mail.body) if line not in said]
     return dataclasses.replace(mail, body="\n".join(own))
+
+
+# A question's mails are compared several times each, with those of no other question.
+@lru_cache(maxsize=64)
+def _spoken(body: str) -> tuple[tuple[str, str], ...]:
+    """The sentences of a body, and each as its words."""
+    return tuple((each.text, " ".join(words(each.text))) for each in split_sentences(body))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.question import Question
+from art_e.text import cut_line
 from data_pipeline.golden.checks import Check
 from data_pipeline.golden.cited import Cited
 from data_pipeline.golden.golden_set import Batch
@@ -116,8 +117,7 @@ def _check(name: str, passed: bool | None, reason: str) -> Check:
 
 
 def _shown(text: str) -> str:
-    line = " ".join(text.split())
-    return repr(line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}...")
+    return repr(cut_line(text, _SHOWN_CHARS))
 
 
 # --- sources --------------------------------------------------------------------------------
@@ -133,6 +133,8 @@ def _source_faults(question: Question, facts: Facts) -> Iterator[str]:
         cited = facts.cited[each]
         if facts.batch is not None and each not in facts.batch.message_ids:
             yield f"cites {_shown(each)}, which is not in its batch"
+        elif cited.later and cited.sent is None:
+            yield f"cites {_shown(each)}, which has no date, so that it is there on no day"
         elif cited.later:
             yield f"cites {_shown(each)}, sent after {question.query_date}, when it is asked"
         elif cited.stored is None:

@@ -14,9 +14,10 @@ from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden import leaks
 from data_pipeline.golden.checks import Check, mended, with_checks
+from data_pipeline.golden.cited import address_of
 from data_pipeline.golden.golden_set import GoldenSet, Rejected, natural
 from data_pipeline.golden.inboxes import USUAL, Counts, draw
-from data_pipeline.golden.leaks import Gold, GoldMails, inbox_of
+from data_pipeline.golden.leaks import Gold, GoldMails
 
 Origin = Literal["generate", "rows", "seed"]
 
@@ -33,14 +34,16 @@ def split(
     Inboxes keep the splits that `generate` drew, or else those that the rows carry where
     each inbox has one and together they have several. Others are drawn by `seed`, in the
     proportions given; with a single inbox all is test, as nothing else would be measured
-    on unseen mail. Raises `UserError` where an inbox is not in `file`, or no proportion
-    is above zero.
+    on unseen mail. Raises `UserError` where the set has no row, an inbox is not in `file`,
+    or no proportion is above zero.
     """
     golden.undo("split")
+    if not golden.questions:
+        raise UserError("no rows to split; art-e golden stats tells what dropped them")
     came = len(golden.questions)
     origin, inboxes = _inboxes(golden, seed, wanted)
     mails = leaks.gold_mails(file, golden.questions, inboxes)
-    placed = [_placed(each, inboxes[inbox_of(each)]) for each in golden.questions]
+    placed = [_placed(each, inboxes[address_of(each)]) for each in golden.questions]
     before = leaks.overlaps(placed, mails, inboxes)
     kept, dropped = _without_leaks(placed, mails, inboxes)
     golden.questions = kept
@@ -66,7 +69,7 @@ def split(
 
 
 def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[Origin, dict[str, Split]]:
-    used = sorted({inbox_of(each) for each in golden.questions})
+    used = sorted({address_of(each) for each in golden.questions})
     if "generate" in golden.manifest["steps"]:
         generated: dict[str, Split] = golden.manifest["inboxes"]
         lacking = [each for each in used if each not in generated]
@@ -76,10 +79,7 @@ def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[Origin, dict
                 " make the set anew with: art-e golden generate"
             )
         return "generate", generated
-    # An earlier split's.
-    for key in ("inboxes", "seed"):
-        golden.manifest.pop(key, None)
-    carried = {(inbox_of(each), each.split) for each in golden.questions}
+    carried = {(address_of(each), each.split) for each in golden.questions}
     own = {inbox: name for inbox, name in carried if name is not None}
     if len(carried) == len(own) == len(used) and len(set(own.values())) > 1:
         return "rows", own

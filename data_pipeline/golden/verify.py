@@ -38,14 +38,15 @@ def verify(
     *,
     strict: bool = False,
     concurrency: int = CONCURRENCY,
+    judged_before_usd: float | None = 0.0,
     on_progress: Callable[[float | None], None] = lambda _: None,
 ) -> None:
     """Check every row of `golden`; those that fail are dropped, those superseded mended.
 
     `reader` None: without a model, by `offline_reader`, and `judge` has nothing to do.
-    `strict` drops rows with an unsure check too. `on_progress` is called as each row is done,
-    with the USD that all replies have cost so far (None: not known). Raises `UserError` where
-    the reader is the model that wrote the rows, and for an inbox that the file lacks.
+    `strict` drops rows with an unsure check too, be it one that could not be made.
+    `on_progress` is called as each row is done, with `spent_usd` of then. Raises `UserError`
+    where the reader is the model that wrote the rows, and for an inbox that the file lacks.
     """
     if reader is not None:
         refuse_own_rows(golden, reader.name)
@@ -66,7 +67,7 @@ def verify(
                     examined = Examined(examine_by_words(inbox, question))
                 else:
                     examined = await checks.examine(inbox, question)
-                on_progress(spent_usd(reader, judge))
+                on_progress(spent_usd(reader, judge, judged_before_usd))
                 return examined
 
         return await asyncio.gather(*(examine(each) for each in rows))
@@ -108,10 +109,14 @@ def unfit(inbox: Inbox, question: Question) -> Check | None:
     return None
 
 
-def spent_usd(reader: Asker | None, judge: Judge) -> float | None:
-    """USD that replies have cost so far; None where a price is not known."""
+def spent_usd(reader: Asker | None, judge: Judge, judged_before_usd: float | None) -> float | None:
+    """USD that all replies have cost so far; None where a price is not known.
+
+    `judged_before_usd` is what the judge's replies of earlier runs have cost.
+    """
     judged = spent_by(judge)
     costs = [
+        judged_before_usd,
         0.0 if reader is None else reader.spent_usd,
         0.0 if judged is None else judged.cost_usd,
     ]

@@ -260,3 +260,10 @@ def test_a_row_is_read_back_and_nothing_else_is() -> None:
     for broken in ({}, {**whole.to_row(), "query_date": "soon"}, {**whole.to_row(), "more": 1}):
         with pytest.raises(ValueError, match="no question"):
             Question.from_row(broken)
+
+
+@pytest.mark.parametrize("provenance", [[1], "hello", 5, None])
+def test_a_row_whose_provenance_is_no_object_is_none(provenance: Any) -> None:
+    row = {**Question("q-1", "When?", "ann@test.example").to_row(), "provenance": provenance}
+    with pytest.raises(ValueError, match="no question: its provenance"):
+        Question.from_row(row)

@@ -60,6 +60,42 @@ def test_a_rerun_with_another_bound_starts_anew(made: Path) -> None:
     assert (made / "golden" / "rejected.jsonl").read_bytes() == first
 
 
+def refused(*args: object) -> str:
+    """The one line that a wrong call is answered with."""
+    result = CliRunner().invoke(app, [*map(str, args)])
+    assert result.exit_code == 2, result.output
+    [line] = [each for each in result.stderr.splitlines() if "rror" in each]
+    return line
+
+
+def test_it_says_what_it_took_back(made: Path) -> None:
+    assert "anew" not in run(made).stderr
+    paths = ["--db", str(made / "inbox.duckdb"), "--out", str(made / "golden")]
+    for arguments in (["split", *paths], ["verify", "--model", "offline", *paths]):
+        assert CliRunner().invoke(app, ["golden", *arguments]).exit_code == 0
+    # Verifying took the split back, and with it what it had drawn.
+    assert GoldenSet.load(made / "golden").manifest.keys() == {"schema", "steps"}
+    assert CliRunner().invoke(app, ["golden", "split", *paths]).exit_code == 0
+    assert "filter anew: verify, split must be run again" in run(made).stderr
+    assert "anew" not in run(made).stderr
+
+
+def test_another_inbox_file_than_the_sets_is_refused(made: Path) -> None:
+    golden = GoldenSet.load(made / "golden")
+    golden.manifest["db"] = {"name": "inbox.duckdb", "mails": 1}
+    golden.save(made / "golden")
+    before = (made / "golden" / "questions.jsonl").read_bytes()
+    others = [raw(f"<{number}@test>", body=f"Number {number}.") for number in range(2)]
+    make_inbox(made / "other.duckdb", others)
+    for command in ("filter", "verify", "split"):
+        arguments = ["golden", command, "--db", made / "other.duckdb", "--out", made / "golden"]
+        assert "the set was made from inbox.duckdb with 1 mail" in refused(*arguments)
+    review = ["golden", "review", made / "golden", "--db", made / "other.duckdb", "--apply"]
+    assert "name that file with --db" in refused(*review)
+    assert (made / "golden" / "questions.jsonl").read_bytes() == before
+    assert run(made).exit_code == 0
+
+
 def test_mistakes_are_told_in_one_line(made: Path, tmp_path: Path) -> None:
     assert run(made, "--min-realism", "2").exit_code == 2
     result = CliRunner().invoke(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from art_e.question import load_questions
+from data_pipeline.golden.set_files import SET_FILES
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.art_e.cli.conftest import (
     ANN,
@@ -95,6 +96,50 @@ def test_another_set_is_not_overwritten(art_e: Run, db: Path, rows: Path, tmp_pa
     )
     json_of(art_e("golden", "import", rows, "--db", db, "--out", out, "--json"))
     assert {each.name: each.read_bytes() for each in out.iterdir()} == before
+
+
+def test_a_set_of_other_rows_by_the_same_name_is_not_overwritten(
+    art_e: Run, db: Path, rows: Path, tmp_path: Path
+) -> None:
+    out, other = tmp_path / "golden", tmp_path / "elsewhere" / rows.name
+    json_of(art_e("golden", "import", rows, "--db", db, "--out", out, "--json"))
+    before = (out / "questions.jsonl").read_bytes()
+    other.parent.mkdir()
+    other.write_text(json.dumps({**ROW, "question": "When does it begin?"}), "utf-8")
+    assert "of other rows" in the_error(art_e("golden", "import", other, "--db", db, "--out", out))
+    assert (out / "questions.jsonl").read_bytes() == before
+    # The same rows may lie anywhere.
+    other.write_bytes(rows.read_bytes())
+    json_of(art_e("golden", "import", other, "--db", db, "--out", out, "--json"))
+    assert (out / "questions.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", SET_FILES)
+def test_files_of_ones_own_are_not_overwritten(
+    art_e: Run, db: Path, rows: Path, tmp_path: Path, name: str
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / name).write_text("mine", "utf-8")
+    error = the_error(art_e("golden", "import", rows, "--db", db, "--out", own))
+    assert "golden set" in error if name == "manifest.json" else "name a new folder" in error
+    assert (own / name).read_text("utf-8") == "mine"
+
+
+@pytest.mark.parametrize("within", ["mine.jsonl", "deeper/questions.jsonl", ""])
+def test_a_source_is_not_written_over(
+    art_e: Run, db: Path, rows: Path, tmp_path: Path, within: str
+) -> None:
+    own = tmp_path / "own"
+    file = own / (within or "mine.jsonl")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(rows.read_bytes())
+    error = the_error(art_e("golden", "import", own / within, "--db", db, "--out", own))
+    assert "lies in" in error
+    assert "name another --out" in error
+    assert [each for each in own.rglob("*") if each.is_file()] == [file]
+    # Beside it there is room.
+    json_of(art_e("golden", "import", own / within, "--db", db, "--out", tmp_path / "g", "--json"))
 
 
 def test_a_source_that_is_none_leaves_nothing(art_e: Run, db: Path, tmp_path: Path) -> None:

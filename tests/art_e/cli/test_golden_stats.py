@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from art_e.cli.golden_tables import print_stats
 from art_e.question import Question
 from data_pipeline.golden.checks import Check
-from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.golden_set import GoldenSet, Rejected, held
+from data_pipeline.golden.stats import stats
 from tests.art_e.cli.conftest import HOSTILE, Run, assert_safe, json_of, the_error
 
 FAILED = Check("duplicate", "filter", False, f"as {HOSTILE} q-1", "rule")
@@ -87,5 +89,54 @@ def test_a_set_without_rows_has_its_steps(art_e: Run, tmp_path: Path) -> None:
 
 
 def test_no_set_is_an_error_of_one_line(art_e: Run, tmp_path: Path) -> None:
-    assert "no golden set" in the_error(art_e("golden", "stats", tmp_path / "none"))
+    (tmp_path / "file").write_text("", "utf-8")
+    for nothing in ("none", "none/a/b", "file", "file/below"):
+        assert "no golden set" in the_error(art_e("golden", "stats", tmp_path / nothing))
     assert not (tmp_path / "none").exists()
+
+
+def test_to_look_at_a_set_another_process_need_not_end(
+    art_e: Run, folder: Path, tmp_path: Path
+) -> None:
+    with held(folder):
+        assert art_e("golden", "stats", folder).exit_code == 0
+        exported = art_e("golden", "export", folder, "--to", tmp_path / "out")
+    assert exported.exit_code == 0, exported.output
+
+
+def test_a_set_that_can_not_be_written_has_figures_and_no_plots(art_e: Run, folder: Path) -> None:
+    # As root may write anywhere, what is in the way is a file.
+    (folder / "plots").write_text("", "utf-8")
+    result = art_e("golden", "stats", folder)
+    assert result.exit_code == 0, result.output
+    assert "the sums of all steps balance" in result.stdout
+    assert f"no plots: can't write to {folder / 'plots'}" in result.stderr
+
+
+def test_a_split_with_an_escape_is_refused(art_e: Run, folder: Path) -> None:
+    path = folder / "questions.jsonl"
+    path.write_text(
+        path.read_text("utf-8")
+        .replace('"test"}', '"x"}')
+        .replace('"split": "test"', '"split": "\\u001b[31mtest"'),
+        "utf-8",
+    )
+    error = the_error(art_e("golden", "stats", folder))
+    assert "no whole golden set (split:" in error
+    assert_safe(error)
+
+
+def test_tables_are_text_whatever_they_are_given(capsys: pytest.CaptureFixture[str]) -> None:
+    golden = GoldenSet([Question(HOSTILE, HOSTILE, HOSTILE, None, HOSTILE)])
+    # What a set is read from refuses these; the tables rest on nothing.
+    for name in ("kind", "difficulty", "split"):
+        object.__setattr__(golden.questions[0], name, HOSTILE)
+    golden.record("import", 1, {})
+    figures = stats(golden)
+    for group in ("kinds", "difficulties", "answerable"):
+        figures[group] = {HOSTILE: dict.fromkeys(figures["days"], 1)}
+    figures["steps"][0]["step"] = HOSTILE
+    print_stats(figures)
+    printed = capsys.readouterr().out
+    assert "[bold]red[/bold]" in printed
+    assert_safe(printed)

@@ -1,11 +1,6 @@
-"""`art-e golden verify`: killed and run again, its budget, and what it says."""
+"""`art-e golden verify`: its budget, what it says, and what it refuses."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,56 +8,39 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
-from data_pipeline.golden.golden_set import GoldenSet
+from art_e.inbox.file import InboxFile
+from art_e.question import Question
+from data_pipeline.golden.asking import spent_on
+from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.verify_cost import estimate
 from tests.data_pipeline.golden import verified
-from tests.data_pipeline.golden.verified import JUDGE, READER, WRITER, CarefulReader
-from tests.provider import Provider, Reply, Request, cut
+from tests.data_pipeline.golden.verified import (
+    JUDGE,
+    READER,
+    WRITER,
+    CarefulReader,
+    data_of,
+    form_of,
+)
+from tests.provider import Provider, Reply, Request, refuses, says
 
 FILES = ("questions.jsonl", "questions.parquet", "rejected.jsonl", "manifest.json", "README.md")
-
-
-class Killing(CarefulReader):
-    """Kills the process `victim` as the request of number `kill_at` comes, from 0."""
-
-    def __init__(self, kill_at: int | None = None) -> None:
-        super().__init__()
-        self.kill_at = kill_at
-        self.victim: int | None = None
-        self.started = threading.Event()
-        self.number = 0
-
-    def __call__(self, request: Request) -> Reply:
-        self.number += 1
-        if self.number - 1 == self.kill_at:
-            assert self.started.wait(30)
-            assert self.victim is not None
-            os.kill(self.victim, signal.SIGKILL)
-            return cut(-1)
-        return super().__call__(request)
 
 
 class Verifying:
     """The command on the rows of `verified`, in the folder `out`."""
 
-    def __init__(self, provider: Provider, db: Path, out: Path) -> None:
+    def __init__(
+        self, provider: Provider, db: Path, out: Path, rows: tuple[Question, ...] = verified.ROWS
+    ) -> None:
         self.out = out
-        if not out.exists():
-            verified.write_set(out)
+        verified.write_set(out, rows)
         self._environment = {
             "ART_E_HOME": str(out.parent / "home"),
             "OPENAI_API_KEY": "sk-test-0123456789abcdef",
             "OPENAI_BASE_URL": provider.base_url,
         }
         self._arguments = ["golden", "verify", "--db", str(db), "--out", str(out), "--json"]
-
-    def start(self, *more: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "art_e", *self._arguments, *more],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **self._environment},
-        )
 
     def invoke(self, *more: str) -> Result:
         return CliRunner(env=self._environment).invoke(app, [*self._arguments, *more])
@@ -81,58 +59,13 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def unkilled(db: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], int]:
-    """The set as nobody killed it, and how many requests that took."""
-    rule = Killing()
-    with Provider(rule) as provider:
-        command = Verifying(provider, db, tmp_path_factory.mktemp("unkilled") / "golden")
-        result = command.invoke(*MODELS)
-        assert result.exit_code == 0, result.output
-        return command.files(), rule.number
-
-
-# With the first, in the midst of several at once, and with the last request.
-@pytest.mark.parametrize(("share", "at_once"), [(0.0, 1), (0.3, 8), (0.6, 2), (0.999, 1)])
-def test_killed_and_run_again_it_is_the_same_set(
-    db: Path,
-    tmp_path: Path,
-    unkilled: tuple[dict[str, bytes], int],
-    share: float,
-    at_once: int,
-) -> None:
-    wanted, requests = unkilled
-    rule = Killing(int(share * requests))
-    options = (*MODELS, "--concurrency", str(at_once))
-    with Provider(rule) as provider:
-        command = Verifying(provider, db, tmp_path / "golden")
-        before = command.files()
-        process = command.start(*options)
-        rule.victim = process.pid
-        rule.started.set()
-        _, stderr = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, stderr
-        assert command.files() == before
-        kept = len(list((command.out / "responses").rglob("*.json")))
-        answered = sum(rule.asked.values())
-        # What was answered as the kill came may not have reached the disk.
-        assert answered - at_once <= kept <= answered
-        result = command.invoke(*options)
-        assert result.exit_code == 0, result.output
-        assert command.files() == wanted
-        twice = {each: times for each, times in rule.asked.items() if times > 1}
-        assert len(twice) <= answered - kept
-        assert len(rule.asked) == requests
-        again = rule.number
-        assert command.invoke(*options).exit_code == 0
-        assert rule.number == again
-    assert command.files() == wanted
-
-
 def test_what_it_says(db: Path, tmp_path: Path) -> None:
     with Provider(CarefulReader()) as provider:
         command = Verifying(provider, db, tmp_path / "golden")
         result = command.invoke(*MODELS)
+        asked = len(provider.requests)
+        again = command.invoke(*MODELS)
+        assert len(provider.requests) == asked
     shown: dict[str, Any] = json.loads(result.stdout)
     assert shown["step"] == "verify"
     assert shown["sums"]["in"] == len(verified.ROWS)
@@ -142,7 +75,12 @@ def test_what_it_says(db: Path, tmp_path: Path) -> None:
     assert f"questions and answers go to {host} (judge {JUDGE})" in result.stderr
     assert "estimate: at most about $0." in result.stderr
     assert "assumed" in result.stderr
-    assert "cost so far: $0." in result.stderr
+    # Reader and judge were paid in full, however often it is run.
+    both = spent_on(command.out, "read", READER), spent_on(command.out, "judge", JUDGE)
+    assert all(each.cost_usd for each in both)
+    paid = sum(each.cost_usd or 0 for each in both)
+    assert f"cost so far: ${paid:.4f}\n" in result.stderr
+    assert f"cost so far: ${paid:.4f}\n" in again.stderr
     assert "sk-test" not in result.output
 
 
@@ -154,12 +92,62 @@ def test_one_limit_for_reader_and_judge(db: Path, tmp_path: Path) -> None:
         asked = len(provider.requests)
         assert "not checked: " in result.stderr
         assert "budget" in result.stderr
+        assert "the same command with a higher --max-cost" in result.stderr
+        assert "the same command again" not in result.stderr
         spent = float(result.stderr.partition("cost so far: $")[2].split()[0])
         assert 0 < spent <= 0.1
         whole = command.invoke(*MODELS, "--max-cost", "5")
         assert json.loads(whole.stdout)["unchecked"] == {}
         assert len(provider.requests) > asked
     assert len(GoldenSet.load(command.out).questions) == json.loads(whole.stdout)["sums"]["kept"]
+
+
+def test_verdicts_of_untold_usage_may_have_cost_the_most(db: Path, tmp_path: Path) -> None:
+    rows = (*verified.one("wrong"), *verified.one("ambiguous"))
+
+    class Untold(CarefulReader):
+        """Judges the rows one after the other, and does not tell what that took."""
+
+        judged: tuple[str, ...] = ("ferry",)
+
+        def __call__(self, request: Request) -> Reply:
+            form, data = form_of(request), data_of(request)
+            if form != "Correctness":
+                return super().__call__(request)
+            if not any(word in data["question"] for word in self.judged):
+                return refuses(400, "no")
+            return says(json.dumps(self.reply(form, data)), usage=None)
+
+    with Provider(rule := Untold()) as provider:
+        command = Verifying(provider, db, tmp_path / "golden", rows)
+        first = command.invoke(*MODELS)
+        assert "the same command again makes the checks that are missing" in first.stderr
+        assert json.loads(first.stdout)["unchecked"] == {"unambiguous": {"judge": 1}}
+        # $8 a million tokens, of which a verdict may have 4,096: the judge's share is for
+        # one more than that of before, if that counts as nothing, and for none if it counts.
+        with InboxFile(db) as file:
+            share = 1 - estimate(file, GoldenSet(list(rows)), READER, JUDGE).reader_share
+        limit = 0.05 / share
+        rule.judged = ("ferry", "canteen")
+        asked = len(provider.requests)
+        second = command.invoke(*MODELS, "--max-cost", str(limit))
+        assert json.loads(second.stdout)["unchecked"] == {"unambiguous": {"budget": 1}}
+        assert len(provider.requests) == asked
+        assert "the same command with a higher --max-cost" in second.stderr
+        whole = command.invoke(*MODELS, "--max-cost", str(2 * limit))
+        assert json.loads(whole.stdout)["unchecked"] == {}
+
+
+def test_a_rejected_row_of_any_form_is_no_hindrance(db: Path, tmp_path: Path) -> None:
+    with Provider(CarefulReader()) as provider:
+        command = Verifying(provider, db, tmp_path / "golden", verified.one("right"))
+        golden = GoldenSet.load(command.out)
+        row = {**verified.ROWS[0].to_row(), "id": "odd", "provenance": [1]}
+        golden.rejected.append(Rejected(row, "import", "row", "provenance: it is no object"))
+        golden.save(command.out)
+        result = command.invoke(*MODELS)
+    assert result.exit_code == 0, result.output
+    assert [each.row["id"] for each in GoldenSet.load(command.out).rejected] == ["odd"]
 
 
 def test_offline(db: Path, tmp_path: Path) -> None:

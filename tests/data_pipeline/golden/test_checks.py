@@ -34,12 +34,16 @@ CHANGES = st.fixed_dictionaries(
     },
 )
 
+MARKS = st.lists(st.sampled_from(["long-answer", "other"]), unique=True)
+
 
 def worked(draw: st.DrawFn, question: Question, step: Step) -> Question:
     """The question after a step that checks and mends it as it may."""
     for _ in range(draw(st.integers(0, 2))):
         question = with_checks(question, draw(st.lists(checks(step), max_size=2)))
         question = mended(question, step, "check", **draw(CHANGES))
+    if STEPS.index(step) > STEPS.index("filter") and draw(st.booleans()):
+        question = mended(question, step, "check", marks=draw(MARKS), **draw(CHANGES))
     if step == "filter" and draw(st.booleans()):
         question = marked(question, "long-answer")
     return question

@@ -1,7 +1,11 @@
 """What is exported loads with `datasets` and with `load_questions`, whole, and nothing else."""
 
 import datetime as dt
+import errno
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.question import Question, Split, load_questions
+from data_pipeline.golden import export as exporting
 from data_pipeline.golden.checks import Check, with_checks
 from data_pipeline.golden.export import export
 from data_pipeline.golden.golden_set import GoldenSet, Rejected
@@ -132,3 +137,65 @@ def test_an_empty_folder_is_used_and_an_empty_set_is_not(tmp_path: Path) -> None
     with pytest.raises(UserError, match="no row"):
         export(GoldenSet(), tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_a_place_that_can_not_be_written_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", "utf-8")
+    for to in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none/x")):
+        with pytest.raises(UserError, match=r"can't write to .*; name another --to"):
+            export(golden_set("test"), to)
+    assert (tmp_path / "file").read_text("utf-8") == "mine"
+
+
+# Exports again, and kills itself at the call of that number that changes the folder.
+KILLED = """
+import os, sys
+from pathlib import Path
+from data_pipeline.golden.export import export
+from data_pipeline.golden.golden_set import GoldenSet
+
+folder, number = Path(sys.argv[1]), int(sys.argv[2])
+golden = GoldenSet.load(folder / "set")
+CHANGES = {"os.mkdir", "os.rename", "shutil.rmtree"}
+
+def hook(event, arguments):
+    global number
+    if event in CHANGES and str(folder) in str(arguments[0]):
+        if number == 0:
+            os.kill(os.getpid(), 9)
+        number -= 1
+
+sys.addaudithook(hook)
+export(golden, folder / "out")
+"""
+
+
+def test_killed_at_any_moment_an_earlier_export_is_not_lost(tmp_path: Path) -> None:
+    first, second, out = golden_set("train"), golden_set("test", "test"), tmp_path / "out"
+    second.save(tmp_path / "set")
+    seen = set()
+    for number in range(20):
+        export(first, out)
+        command = [sys.executable, "-c", KILLED, str(tmp_path), str(number)]
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        if out.exists():
+            [rows] = [len(load_questions(str(each))) for each in out.glob("*.jsonl")]
+        else:
+            # Between two renames it lies aside, and comes back even if the next one fails.
+            seen.add("aside")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(exporting, "write_manifest", _no_room)
+                with pytest.raises(UserError, match="No space left"):
+                    export(second, out)
+            rows = len(load_questions(str(out)))
+        seen.add({1: "first", 2: "second"}[rows])
+        export(second, out)
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "set"]
+        if done.returncode == 0:
+            break
+        assert done.returncode == -9, done.stderr
+    assert seen == {"first", "aside", "second"}
+
+
+def _no_room(_folder: Path, _manifest: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

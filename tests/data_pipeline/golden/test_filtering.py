@@ -92,6 +92,16 @@ def test_a_row_keeps_all_its_checks_and_falls_for_the_first(db: Path) -> None:
     assert failed == {"answer", "wording", "realism"}
 
 
+def test_rows_that_contradict_each_other_are_both_left_to_verify(db: Path) -> None:
+    golden = filtered(db, row("q-1", answer="blah", how_realistic=1.0), row("q-2"))
+    assert [each.id for each in golden.questions] == ["q-1", "q-2"]
+    for each, other in zip(golden.questions, ("q-2", "q-1"), strict=True):
+        check = checks_of(each)["duplicate"]
+        assert (check.passed, check.reason) == (None, f"asked also as {other} with another answer")
+    sums = golden.manifest["steps"]["filter"]["sums"]
+    assert (sums["kept"], sums["dropped"], sums["unsure"]) == (2, {}, {"duplicate": 2})
+
+
 def test_mails_that_the_inbox_does_not_have_yet_or_at_all(db: Path) -> None:
     golden = filtered(
         db,

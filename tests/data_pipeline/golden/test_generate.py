@@ -1,19 +1,17 @@
-"""`generate` at the wire: bad replies, failures, limits, order and a kill."""
+"""`generate` at the wire: bad replies, failures, limits and order.
 
+Kills of it are tested in `test_chain_killed.py`.
+"""
+
+import dataclasses
 import datetime as dt
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.text import digest
@@ -289,51 +287,35 @@ def test_prompts_are_counted_as_they_are_sent(plan: Plan) -> None:
     assert bodies / 6 < expected.prompt_tokens < bodies
 
 
+def test_an_inbox_that_gives_too_few_batches_is_named(world: InboxFile, plan: Plan) -> None:
+    drawn = [each.inbox for each in plan.batches]
+    few = [f"{each} {drawn.count(each)}" for each in plan.splits if drawn.count(each) < 3]
+    [note] = plan.notes
+    assert len(few) == 1
+    assert note.startswith("inboxes that give fewer than 3 batches: 1, of too little mail")
+    assert note.endswith(f": {few[0]}")
+    # Nobody gives less than is wanted where one batch is.
+    assert make_plan(world, dataclasses.replace(OPTIONS, batches=1), MODEL).notes == []
+
+
+def test_an_inbox_is_read_by_few_statements(
+    world: InboxFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements = 0
+    execute = InboxFile.execute
+
+    def counted(file: InboxFile, *arguments: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        return execute(file, *arguments)
+
+    monkeypatch.setattr(InboxFile, "execute", counted)
+    few = make_plan(world, OPTIONS, MODEL)
+    of_few, statements = statements, 0
+    many = make_plan(world, dataclasses.replace(OPTIONS, batches=12), MODEL)
+    assert len(many.batches) > len(few.batches)
+    assert statements <= of_few
+
+
 def test_same_seed_same_plan(world: InboxFile, plan: Plan) -> None:
     assert make_plan(world, OPTIONS, MODEL) == plan
-
-
-# On arrival of the first request, in the middle with several under way, and of the last.
-@pytest.mark.parametrize(("kill_at", "at_once"), [(0, 1), (4, 3), (7, 1)])
-def test_killed_and_run_again_it_is_as_if_nothing_had_happened(
-    world_db: Path, tmp_path: Path, undisturbed: Generating, kill_at: int, at_once: int
-) -> None:
-    writer = Writer()
-    writer.kill_at = kill_at
-    out = tmp_path / "golden"
-    with Provider(writer) as provider:
-        command = [
-            "golden", "generate", "--model", MODEL, "--db", str(world_db), "--out", str(out),
-            "--train", "2", "--validation", "0", "--test", "1", "--min-mails", "50",
-            "--batches", "3", "--json", "--concurrency", str(at_once),
-        ]  # fmt: skip
-        environment = {
-            "ART_E_HOME": str(tmp_path / "home"),
-            "OPENAI_API_KEY": "sk-test-0123456789abcdef",
-            "OPENAI_BASE_URL": provider.base_url,
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "art_e", *command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-        writer.victim = process.pid
-        writer.started.set()
-        _, stderr = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, stderr
-        assert not (out / "manifest.json").exists()
-        kept = list((out / "responses").rglob("*.json"))
-        if at_once == 1:
-            assert len(kept) == kill_at
-        writer.kill_at = None
-        asked_before = writer.asked.copy()
-        result = CliRunner(env=environment).invoke(app, command)
-        assert result.exit_code == 0, result.output
-        assert json.loads(result.stdout)["batches"]["used"] == len(undisturbed.plan.batches)
-        # Those whose replies were on disk are not asked again.
-        assert (writer.asked - asked_before).total() == len(undisturbed.plan.batches) - len(kept)
-        if at_once == 1:
-            assert set(writer.answered.values()) == {1}
-    assert [(out / name).read_bytes() for name in FILES] == undisturbed.bytes

@@ -1,175 +1,15 @@
-"""A golden set's folder: whole after any kill, the same bytes for the same rows, sums that balance.
-
-The kills are real: a process kills itself with SIGKILL at each of the calls by which
-`save` changes the disk, one after the other.
-"""
+"""A golden set in memory: steps can be taken back and taken anew, and their sums balance."""
 
 import copy
-import dataclasses
-import filecmp
-import json
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
-from art_e.question import Question, load_questions
 from data_pipeline.golden.checks import STEPS, Check, Step, mended, with_checks
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, held, natural
-from tests.data_pipeline.golden.rows import TEXTS, questions
-
-FILES = (
-    "README.md",
-    "batches.jsonl",
-    "manifest.json",
-    "questions.jsonl",
-    "questions.parquet",
-    "rejected.jsonl",
-)
-
-
-def row(number: int, **fields: Any) -> Question:
-    asked = Question(f"q-{number}", f"When {number}?", "ann@test.example", answer="May")
-    return dataclasses.replace(asked, **fields)
-
-
-def failed(step: Step = "filter", name: str = "realism") -> Check:
-    return Check(name, step, False, "below 0.7", "rule")
-
-
-def golden_set(count: int, dropped: int = 0) -> GoldenSet:
-    """A set of `count` rows, `dropped` of them dropped by the filter."""
-    golden = GoldenSet(questions=[row(number) for number in range(count)])
-    golden.batches = [Batch("b-1", "ann@test.example", "train", ("<1@test>", "<2@test>"))]
-    golden.record("import", came=count, settings={"source": "x"})
-    gone = golden.questions[count - dropped :]
-    golden.rejected = [Rejected.of(each, failed()) for each in gone]
-    del golden.questions[count - dropped :]
-    golden.record("filter", came=count, settings={})
-    return golden
-
-
-# Kills itself at the n-th call that changes the folder, for n = 0, 1, ... until none is left.
-KILLS = """
-import os, sys
-from pathlib import Path
-from data_pipeline.golden.golden_set import GoldenSet
-
-old, new, folders = map(Path, sys.argv[1:])
-before, after = GoldenSet.load(old), GoldenSet.load(new)
-CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
-left = None
-
-def hook(event, arguments):
-    global left
-    if left is None or event not in CHANGES or str(folders) not in str(arguments[0]):
-        return
-    if left == 0:
-        os.kill(os.getpid(), 9)
-    left -= 1
-
-sys.addaudithook(hook)
-for number in range(1000):
-    folder = folders / str(number)
-    if number:
-        before.save(folder)
-    if os.fork() == 0:
-        left = number
-        after.save(folder)
-        os._exit(0)
-    _, status = os.wait()
-    if status == 0:
-        print(number)
-        break
-    assert os.WTERMSIG(status) == 9, status
-"""
-
-
-def test_killed_at_any_moment_the_old_or_the_new_set_is_there(tmp_path: Path) -> None:
-    old, new = golden_set(40), golden_set(50, dropped=20)
-    old.save(tmp_path / "old")
-    new.save(tmp_path / "new")
-    folders = tmp_path / "killed"
-    done = subprocess.run(
-        [sys.executable, "-c", KILLS, *map(str, (tmp_path / "old", tmp_path / "new", folders))],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    kills = int(done.stdout)
-    assert kills > 15
-    found = []
-    for number in range(kills + 1):
-        folder = folders / str(number)
-        if number == 0 and not (folder / ".ready").is_dir():
-            # The first save of a set was killed before it came to anything.
-            with pytest.raises(UserError, match="holds no golden set"):
-                GoldenSet.load(folder)
-        else:
-            loaded = GoldenSet.load(folder)
-            [same] = [name for name, each in (("old", old), ("new", new)) if loaded == each]
-            found.append(same)
-            assert same_files(folder, tmp_path / same)
-        # Whatever was left behind, the next save works.
-        new.save(folder)
-        assert same_files(folder, tmp_path / "new")
-        assert sorted(each.name for each in folder.iterdir()) == list(FILES)
-    assert set(found) == {"old", "new"}
-    # Once the new one is there, no later kill brings the old one back.
-    assert found == sorted(found, reverse=True)
-
-
-def same_files(folder: Path, other: Path) -> bool:
-    same, _, _ = filecmp.cmpfiles(folder, other, FILES, shallow=False)
-    return same == list(FILES)
-
-
-def test_the_same_rows_in_any_order_give_the_same_bytes(tmp_path: Path) -> None:
-    first = golden_set(30, dropped=12)
-    second = copy.deepcopy(first)
-    second.questions.reverse()
-    second.rejected.reverse()
-    second.manifest = dict(reversed(second.manifest.items()))
-    first.save(tmp_path / "first")
-    second.save(tmp_path / "second")
-    GoldenSet.load(tmp_path / "first").save(tmp_path / "third")
-    assert same_files(tmp_path / "first", tmp_path / "second")
-    assert same_files(tmp_path / "first", tmp_path / "third")
-
-
-@settings(max_examples=40)
-@given(rows=st.lists(questions(), max_size=4), junk=st.dictionaries(TEXTS, TEXTS, max_size=3))
-def test_what_is_saved_is_loaded(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Question], junk: dict[str, Any]
-) -> None:
-    folder = tmp_path_factory.mktemp("set")
-    golden = GoldenSet(questions=rows)
-    junk.pop("rejected", None)
-    golden.rejected = [
-        Rejected(junk, "generate", "form", "no question"),
-        *(Rejected.of(each, failed()) for each in rows),
-    ]
-    golden.batches = [Batch("b", "a", "test", tuple(junk))]
-    golden.save(folder)
-    assert GoldenSet.load(folder) == golden
-    # Every `--questions` option takes the folder, and tables hold the same.
-    if rows:
-        assert [each.id for each in load_questions(str(folder))] == [
-            each.id for each in golden.questions
-        ]
-    table = pq.read_table(folder / "questions.parquet").to_pylist()
-    for each in table:
-        each["provenance"] = json.loads(each["provenance"])
-    assert table == [each.to_row() for each in golden.questions]
-
+from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, natural
+from tests.data_pipeline.golden.rows import TEXTS
+from tests.data_pipeline.golden.sets import failed, golden_set, row
 
 STEP_RUNS = st.lists(
     st.tuples(st.sampled_from(STEPS[2:]), st.integers(0, 2**16)), min_size=1, max_size=6
@@ -281,71 +121,35 @@ def test_a_batch_calls_its_mails_by_handles() -> None:
     assert batch.handles() == {"m1": "<x@test>", "m2": "<a@test>"}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("manifest.json", "{}", "no whole golden set"),
-        ("manifest.json", "[]", "no whole golden set"),
-        ("manifest.json", "{", "no whole golden set"),
-        ("questions.jsonl", "{}\n", "no whole golden set"),
-        ("questions.jsonl", '{"id"', "no whole golden set"),
-        ("rejected.jsonl", "{}\n", "no whole golden set"),
-        ("rejected.jsonl", "7\n", "no whole golden set"),
-        ("batches.jsonl", '{"id": 1}\n', "no whole golden set"),
-        ("batches.jsonl", None, "holds no golden set"),
-    ],
-)
-def test_a_damaged_set_is_refused_in_one_line(
-    tmp_path: Path, name: str, content: str | None, words: str
-) -> None:
-    golden_set(2).save(tmp_path)
-    if content is None:
-        (tmp_path / name).unlink()
-    else:
-        (tmp_path / name).write_text(content)
-    with pytest.raises(UserError) as refused:
-        GoldenSet.load(tmp_path)
-    assert words in str(refused.value)
-    assert "\n" not in str(refused.value)
+def test_later_steps_are_those_that_were_run_and_come_after() -> None:
+    golden = golden_set(3)
+    for step in ("split", "verify"):
+        golden.record(step, came=3, settings={})
+    golden.manifest["steps"] = dict(sorted(golden.manifest["steps"].items()))
+    assert golden.later("import") == ["filter", "verify", "split"]
+    assert golden.later("filter") == ["verify", "split"]
+    assert golden.later("review") == []
+    later = golden.later("verify")
+    golden.undo("verify")
+    assert later == ["split"]
+    assert set(golden.manifest["steps"]) == {"import", "filter"}
 
 
-HOLDING = (
-    "import sys; from pathlib import Path; from data_pipeline.golden.golden_set import held\n"
-    "with held(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-)
+@pytest.mark.parametrize("first", ["import", "generate"])
+def test_what_a_split_gave_an_imported_set_goes_with_it(first: Step) -> None:
+    golden = GoldenSet([row(0)])
+    golden.record(first, came=1, settings={})
+    golden.record("split", came=1, settings={})
+    drawn = {"inboxes": {"ann@test.example": "test"}, "seed": 3}
+    golden.manifest |= drawn
+    golden.undo("review")
+    assert golden.manifest.items() >= drawn.items()
+    golden.undo("filter")
+    left = {name: value for name, value in golden.manifest.items() if name in drawn}
+    assert left == ({} if first == "import" else drawn)
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    folder = tmp_path / "set"
-    command = [sys.executable, "-c", HOLDING, str(folder)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match="another process works on"), held(folder):
-            pass
-        other.kill()
-        other.wait()
-        # Killed, it holds nothing.
-        with held(folder):
-            golden_set(1).save(folder)
-    with held(folder):
-        assert len(GoldenSet.load(folder).questions) == 1
-
-
-def test_a_folder_made_for_nothing_goes_again(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no golden set"), held(tmp_path / "typo"):
-        GoldenSet.load(tmp_path / "typo")
-    assert not (tmp_path / "typo").exists()
-    (tmp_path / "there").mkdir()
-    with held(tmp_path / "there"):
-        pass
-    assert (tmp_path / "there").is_dir()
-
-
-def test_a_folder_that_can_not_be_one_is_a_user_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(UserError, match="name another folder"), held(path):
-            pass
+def test_rejected_rows_that_never_were_questions_are_none() -> None:
+    for provenance in ([1], "hello", None):
+        gone = Rejected({**row(0).to_row(), "provenance": provenance}, "import", "row", "none")
+        assert gone.question is None

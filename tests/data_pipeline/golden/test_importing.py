@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,63 +15,18 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.question import Question
-from data_pipeline.batch import Rules
 from data_pipeline.golden.checks import checks_of
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.importing import EXAMPLES, import_questions
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.conftest import RealInbox
-from tests.mails import date_header, make_inbox, raw
-
-# A row of the public data set, whose gold mail is there.
-PUBLIC: dict[str, Any] = {
-    "id": 17,
-    "question": "When does the lease of the warehouse end?",
-    "answer": "On May 3.",
-    "message_ids": ["<1@test>"],
-    "how_realistic": 0.9,
-    "inbox_address": "bob@test.example",
-    "query_date": "2020-01-10",
-}
+from tests.data_pipeline.golden.importable import PUBLIC, imported, small_inbox, the_row, write
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    """Mail of Bob's: 1 (and its copy 1b), 2, a later 3 and one without a date; 4 is Carl's."""
-    path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
-    lease = {"subject": "Lease", "body": "The lease of the warehouse ends on May 3.\n"}
-    make_inbox(
-        path,
-        [
-            raw("<1@test>", date=date_header(2), **lease),
-            raw("<1b@test>", date=date_header(3), **lease),
-            raw("<2@test>", date=date_header(4), body="Twelve pallets came."),
-            raw("<3@test>", date=date_header(20), body="It ends in June."),
-            raw("<4@test>", date=date_header(2), to="carl@test.example", body="For Carl."),
-            raw("<5@test>", date=None, body="When was this?"),
-        ],
-        Rules(any_id=True),
-    )
-    with InboxFile(path) as opened:
+    with InboxFile(small_inbox(tmp_path_factory.mktemp("inbox"))) as opened:
         yield opened
-
-
-def write(path: Path, rows: Sequence[Any]) -> str:
-    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return str(path)
-
-
-def imported(file: InboxFile, tmp_path: Path, *rows: Any) -> GoldenSet:
-    golden = GoldenSet()
-    import_questions(file, golden, write(tmp_path / "q.jsonl", rows))
-    return golden
-
-
-def the_row(golden: GoldenSet) -> Question:
-    [question] = golden.questions
-    return question
 
 
 def test_a_public_row_has_all_its_fields(file: InboxFile, tmp_path: Path) -> None:
@@ -96,6 +51,8 @@ def test_a_public_row_has_all_its_fields(file: InboxFile, tmp_path: Path) -> Non
         ({**PUBLIC, "how_realistic": 7}, "row", "0 to 1"),
         ({**PUBLIC, "query_date": "soon"}, "row", "query_date"),
         ({**PUBLIC, "answer": "\ud800"}, "row", "surrogate"),
+        ({**PUBLIC, "question": "why? " * 101}, "row", "question: it has 505 characters"),
+        ({**PUBLIC, "answer": "no " * 700}, "row", "answer: it has 2,100 characters"),
         ({key: PUBLIC[key] for key in PUBLIC if key != "id"}, "row", "id"),
         (["not", "an", "object"], "row", "dictionary"),
         ('{"id": 1', "row", "not JSON"),

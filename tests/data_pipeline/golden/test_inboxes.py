@@ -18,6 +18,8 @@ from data_pipeline.golden.inboxes import (
     draw,
     named_inboxes,
 )
+from data_pipeline.golden.leaks import same_people
+from tests.conftest import RealInbox
 from tests.mails import make_inbox, raw
 
 
@@ -95,14 +97,57 @@ def test_lists_are_nobodys_inbox(tmp_path: Path) -> None:
         chosen = choose_inboxes(file, Counts(1, 0, 1), 0, 30)
         assert "all@test.example" not in chosen.splits
         assert sorted(chosen.splits.values()) == ["test", "train"]
-        assert chosen.note is None
+        assert chosen.notes == []
         few = choose_inboxes(file, Counts(), 0, 30)
         assert len(few.splits) == 3
-        assert few.note is not None
-        assert "3 of the 28 inboxes wanted" in few.note
-        assert "\n" not in few.note
+        [note] = few.notes
+        assert "3 of the 28 inboxes wanted" in note
+        assert "\n" not in note
         with pytest.raises(UserError, match="--min-mails"):
             choose_inboxes(file, Counts(), 0, 1_000)
+
+
+def test_nobody_has_two_inboxes(tmp_path: Path) -> None:
+    # Ann writes from two addresses; a colleague has her first name alone in common.
+    people = [
+        "Ann Alder <ann@test.example>",
+        '"Alder, Ann B" <a.alder@test.example>',
+        "Ann <ann.other@test.example>",
+        "Bob Birch <bob@test.example>",
+    ]
+    mails = [
+        raw(
+            f"<{sender}.{number}@test>",
+            sender=people[sender],
+            to=people[(sender + 1) % 4],
+            body=f"This is the body of {sender} {number}.",
+        )
+        for sender in range(4)
+        for number in range(MIN_SENT + [9, 0, 0, 5][sender])
+    ]
+    make_inbox(tmp_path / "inbox.duckdb", mails)
+    with InboxFile(tmp_path / "inbox.duckdb") as file:
+        chosen = choose_inboxes(file, Counts(2, 0, 1), 0, 30)
+        assert sorted(chosen.splits) == [
+            "ann.other@test.example",
+            "ann@test.example",
+            "bob@test.example",
+        ]
+        # Of the two the larger was first.
+        [note] = chosen.notes
+        assert "larger inbox: 1, such as a.alder@test.example (that of ann@test.example)" in note
+        # Who says so has both.
+        both = ["ann@test.example", "a.alder@test.example"]
+        assert list(named_inboxes(file, both, Counts(1, 0, 1), 0).splits) == both
+
+
+def test_on_real_mail_no_person_is_in_two_splits(real_inbox: RealInbox) -> None:
+    with InboxFile(real_inbox.db) as file:
+        chosen = choose_inboxes(file, Counts(), 0)
+        assert same_people(file, chosen.splits) == []
+        assert "vince.kaminski@enron.com" in chosen.splits
+        assert "j.kaminski@enron.com" not in chosen.splits
+        assert any("passed over" in each for each in chosen.notes)
 
 
 def test_only_owners_inboxes_are_whole(tmp_path: Path) -> None:

@@ -107,6 +107,51 @@ def test_one_wrong_item_costs_no_other(change: dict[str, Any], reason: str) -> N
     assert first == last == GeneratedItem(**GOOD)
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("NaN", "how_realistic: it is not from 0 to 1"),
+        ("-Infinity", "how_realistic: it is not from 0 to 1"),
+        ("9" * 5_000, "how_realistic: it is not from 0 to 1"),
+        ("[" * 300 + "]" * 300, "how_realistic: Input should be"),
+        ("[" * 100_000 + "]" * 100_000, "it is no JSON that can be read"),
+        ("'high'", "it is no JSON that can be read"),
+        ("", "it is no JSON that can be read"),
+    ],
+)
+def test_one_bad_token_costs_no_other_item(value: str, reason: str) -> None:
+    good = json.dumps(GOOD)
+    said = f'{{"items": [{good}, {good.replace("0.8", value)}, {good}]}}'
+    first, wrong, last = read_items(said)
+    assert isinstance(wrong, NoQuestion)
+    assert wrong.reason.startswith(reason)
+    assert first == last == GeneratedItem(**GOOD)
+
+
+def test_an_escaped_lone_surrogate_costs_nothing() -> None:
+    text = reply({**GOOD, "mails": ["m1\ud800"]}, {**GOOD, "question": "When \udfff?"})
+    assert "\\ud800" in text
+    one, two = read_items(text)
+    assert isinstance(one, GeneratedItem) and isinstance(two, GeneratedItem)
+    assert (one.mails, two.question) == (["m1?"], "When ??")
+
+
+@pytest.mark.parametrize("after", ["\nDone.", "\n```", ' {"items": []}', ","])
+def test_text_after_the_items_costs_none(after: str) -> None:
+    assert read_items(reply(GOOD, GOOD) + after) == [GeneratedItem(**GOOD)] * 2
+    with pytest.raises(UnreadableError, match="text after"):
+        read_items(reply() + after)
+
+
+@pytest.mark.parametrize(("field", "most"), [("question", 500), ("answer", 2_000)])
+def test_a_text_of_no_bounds_is_no_question(field: str, most: int) -> None:
+    longest = {**GOOD, field: "x" * most}
+    fits, wrong = read_items(reply(longest, {**GOOD, field: "x" * (most + 1)}))
+    assert fits == GeneratedItem(**longest)
+    assert isinstance(wrong, NoQuestion)
+    assert wrong.reason == f"{field}: it has {most + 1:,} characters, more than {most:,}"
+
+
 def test_texts_are_single_spaced_and_no_answer_is_an_empty_one() -> None:
     item = {**GOOD, "question": " When\n does\tit end? ", "answer": None, "kind": "unanswerable"}
     [found] = read_items(reply(item))

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime as dt
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,24 @@ from tests.mails import date_header, make_inbox, raw
 
 ANN, BOB = "ann@test.example", "bob@test.example"
 ALL = Sample(100, 0, None)
+# A line of `reviews.jsonl`.
+WHOLE: dict[str, Any] = {
+    "id": "q-0", "digest": "", "said": "keep", "note": "", "changes": {}, "reviewer": None,
+    "sample": {"size": 1, "seed": 0, "split": None},
+}  # fmt: skip
+# What makes it none.
+FAULTS: tuple[dict[str, Any], ...] = (
+    {"sample": {"size": "5", "seed": 0, "split": None}},
+    {"sample": {"size": 0, "seed": 0, "split": None}},
+    {"sample": {"size": True, "seed": 0, "split": None}},
+    {"sample": {"size": 5, "seed": 0.5, "split": None}},
+    {"sample": {"size": 5, "seed": 0, "split": []}},
+    {"id": 7},
+    {"digest": None},
+    {"reviewer": ["Ann"]},
+    {"said": ["keep"]},
+    {"changes": []},
+)
 
 
 @pytest.fixture(scope="module")
@@ -292,6 +311,7 @@ def test_the_log_survives_a_torn_line(tmp_path: Path) -> None:
         ' "reviewer": null, "sample": {"size": 1, "seed": 0, "split": "moon"}}',
         '{"id": "q-0", "digest": "", "said": "keep", "note": 7, "changes": {},'
         ' "reviewer": null, "sample": {"size": 1, "seed": 0, "split": null}}',
+        *(json.dumps({**WHOLE, **part}) for part in FAULTS),
     ],
 )
 def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:

@@ -1,7 +1,7 @@
 """What a search finds besides the gold mails: copies are left out, and other inboxes' mail is."""
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -97,3 +97,22 @@ def test_quoting_makes_a_copy_and_nothing_of_ones_own(lines: list[str]) -> None:
 def test_undated_mail_is_the_oldest() -> None:
     mails = [mail("b", "<2@t>", dt.datetime(1990, 1, 1)), mail("a"), mail("c", "<0@t>")]
     assert [each.message_id for each in by_date(mails)] == ["<0@t>", "<1@t>", "<2@t>"]
+
+
+def test_what_a_search_finds_is_read_together(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gold = mails_of(inbox, ["<gold@t>"])
+    reads: list[int] = []
+    read_many = Inbox.read_many
+
+    def counted(self: Inbox, message_ids: Sequence[str]) -> list[Email | None]:
+        reads.append(len(message_ids))
+        return read_many(self, message_ids)
+
+    monkeypatch.setattr(Inbox, "read_many", counted)
+    monkeypatch.setattr(Inbox, "read", None)
+    assert len(rivals(inbox, ASKED, gold)) == MAX_RIVALS
+    # Again only for the copies among the first.
+    assert 1 <= len(reads) <= 2
+    assert max(reads) <= MAX_RIVALS

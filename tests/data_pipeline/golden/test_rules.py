@@ -190,7 +190,8 @@ def test_answers() -> None:
 
 def test_sources_name_the_fault() -> None:
     def said(*ids: str, batch: Batch | None = None, later: bool = False) -> Check:
-        cited = {each: Cited(ID if each == ID and not later else None, later) for each in ids}
+        sent = dt.date(2001, 6, 1) if later else None
+        cited = {each: Cited(ID if each == ID and not later else None, later, sent) for each in ids}
         return rules.sources(row(message_ids=ids), facts(batch=batch, cited=cited))
 
     assert said(ID).passed is True
@@ -198,6 +199,9 @@ def test_sources_name_the_fault() -> None:
     assert "cites no mail" in said().reason
     assert "not in its batch" in said(ID, "m37", batch=BATCH).reason
     assert "not in the inbox" in said("<made-up@x>").reason
+    cited = {ID: Cited(None, True)}
+    undated = rules.sources(row(message_ids=(ID,)), facts(cited=cited))
+    assert "has no date" in undated.reason
     assert "sent after" in said(ID, later=True).reason
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import random
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,90 +10,23 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.question import Question
-from data_pipeline.golden.asking import Asker, responses_folder
-from data_pipeline.golden.checks import Check, checks_of
-from data_pipeline.golden.golden_set import GoldenSet
-from data_pipeline.golden.verify import verify
+from data_pipeline.golden.checks import checks_of
+from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.verify import refuse_own_rows, verify
 from evals.judge import OfflineJudge
-from evals.llm_judge import LlmJudge
-from tests.asked import QUICK
-from tests.data_pipeline.golden import verified
 from tests.data_pipeline.golden.verified import (
-    HOSTILE,
-    JUDGE,
-    READER,
     ROWS,
     WRITER,
     CarefulReader,
+    Verified,
+    checked,
     data_of,
+    dropped,
     form_of,
+    kept,
+    one,
 )
-from tests.provider import Provider, Reply, Request, refuses, says
-
-Verified = Callable[..., GoldenSet]
-
-
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("verify") / "inbox.duckdb"
-    verified.write_inbox(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def inbox_file(db: Path) -> Iterator[InboxFile]:
-    with InboxFile(db) as file:
-        yield file
-
-
-@pytest.fixture
-def run(
-    inbox_file: InboxFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Verified]:
-    """Verify rows with a rule of a provider, the same for all runs; replies stay in `folder`."""
-    current: list[Callable[[Request], Reply]] = []
-
-    def run(
-        rule: Callable[[Request], Reply],
-        rows: tuple[Question, ...] = ROWS,
-        folder: Path = tmp_path,
-        concurrency: int = 4,
-        max_cost: float | None = None,
-        **options: Any,
-    ) -> GoldenSet:
-        current[:] = [rule]
-        golden = GoldenSet(list(rows))
-        asker = Asker(
-            READER, folder, "read", concurrency=concurrency, max_cost_usd=max_cost, retries=QUICK
-        )
-        judge = LlmJudge(JUDGE, cache=responses_folder(folder, "judge", JUDGE), retries=QUICK)
-        verify(inbox_file, golden, asker, judge, concurrency=concurrency, **options)
-        golden.sort()
-        return golden
-
-    def latest(request: Request) -> Reply:
-        return current[0](request)
-
-    with Provider(latest) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        yield run
-
-
-def kept(golden: GoldenSet) -> dict[str, Question]:
-    return {each.id: each for each in golden.questions}
-
-
-def dropped(golden: GoldenSet) -> dict[str, tuple[str, str]]:
-    return {each.row["id"]: (each.check, each.reason) for each in golden.rejected}
-
-
-def one(name: str) -> tuple[Question, ...]:
-    return tuple(each for each in ROWS if each.id == name)
-
-
-def checked(golden: GoldenSet, name: str) -> dict[str, Check]:
-    return checks_of(kept(golden)[name])
+from tests.provider import Reply, Request, refuses, says
 
 
 def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
@@ -127,20 +59,6 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
         assert all("\n" not in each.reason for each in found.values())
 
 
-def test_reasons_name_the_other_answer_and_its_mail(run: Verified) -> None:
-    reasons = {name: reason for name, (_, reason) in dropped(run(CarefulReader())).items()}
-    assert "<canteen-too@t> gives '9', both_stand" in reasons["ambiguous"]
-    # The model took it for replaced by an older mail.
-    assert "no mail is later" in reasons["ambiguous"]
-    assert "no mail is later" in reasons["undated"]
-    assert "another answer, '7'" in reasons["wrong"]
-    assert "without mail the answer is 'Paris'" in reasons["guessable"]
-    assert "'3'" in reasons["miscounted"]
-    assert "'noon'" in reasons["answered"]
-    assert "<library@t>" in reasons["answered"]
-    assert "<no-such-mail@t>" in reasons["lost"]
-
-
 def test_a_superseded_answer_becomes_the_latest_and_the_set_can_be_taken_back(
     run: Verified,
 ) -> None:
@@ -161,104 +79,10 @@ def test_a_superseded_answer_becomes_the_latest_and_the_set_can_be_taken_back(
     assert golden.manifest["steps"] == {}
 
 
-def test_a_chain_of_updates_ends_at_the_newest(run: Verified) -> None:
-    rows = tuple(
-        dataclasses.replace(each, answer="Monday", message_ids=("<boiler-first@t>",))
-        for each in one("supersedes")
-    )
-
-    class Later(CarefulReader):
-        def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
-            if form == "Settlement":
-                gold, rival = (data[side]["mails"][0]["date"] for side in ("gold", "rival"))
-                relation = "gold_replaced" if gold < rival else "rival_replaced"
-                return {"reason": "m2 is later", "relation": relation}
-            return super().reply(form, data)
-
-    [row] = run(Later(), rows).questions
-    assert (row.answer, row.message_ids) == ("Thursday", ("<boiler-new@t>",))
-    assert [each["was"]["answer"] for each in row.provenance["mended"]] == ["Monday"]
-    reason = checks_of(row)["unambiguous"].reason
-    # Of the two that are later, the one between is settled with the newest.
-    assert "<boiler@t> gives 'Tuesday', rival_replaced" in reason
-
-
-def test_an_answer_that_its_new_mail_does_not_give_is_dropped(run: Verified) -> None:
-    class Doubtful(CarefulReader):
-        def read(self, question: str, mails: list[dict[str, Any]]) -> str | None:
-            told = super().read(question, mails)
-            return None if told == "5,000 dollars" else told
-
-    golden = run(Doubtful(), one("superseded"))
-    [(check, reason)] = dropped(golden).values()
-    assert check == "answerable"
-    assert reason.startswith("with a newer mail as gold, the cited mails give no answer")
-    golden.undo("verify")
-    assert golden.questions == list(one("superseded"))
-
-
-def test_copies_and_quotes_of_the_gold_mail_are_no_rivals(run: Verified) -> None:
-    class Misled(CarefulReader):
-        """Takes what is quoted for another answer."""
-
-        def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
-            if form == "Candidates":
-                bodies = " ".join(each["subject"] for each in data["mails"])
-                assert "Fwd" not in bodies
-                [mail] = [each for each in data["mails"] if each["subject"] == "Re: Lease"]
-                return {"answers": [{"answer": "The harbor office, May 3", "mails": [mail["id"]]}]}
-            assert form != "Settlement"
-            return super().reply(form, data)
-
-    golden = run(Misled(), one("right"))
-    reason = checked(golden, "right")["unambiguous"].reason
-    assert reason == "<lease-reply@t> only quotes a gold mail"
-
-
-def test_an_answer_of_no_mail_is_not_believed_and_not_ignored(run: Verified) -> None:
-    class Confabulating(CarefulReader):
-        def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
-            if form == "Candidates":
-                return {"answers": [{"answer": "Mr.\nAsh", "mails": ["m99"]}]}
-            return super().reply(form, data)
-
-    found = checked(run(Confabulating(), one("other")), "other")["unambiguous"]
-    assert found.passed is None
-    assert found.reason == "the reader also gives 'Mr. Ash', of no mail that it names"
-    strict = run(Confabulating(), one("other"), strict=True)
-    assert dropped(strict)["other"][0] == "unambiguous"
-
-
 def test_strict_drops_what_is_unsure(run: Verified) -> None:
     golden = run(CarefulReader(), one("yes"), strict=True)
     assert dropped(golden)["yes"][0] == "needs-mail"
     assert "one of two, guessed" in dropped(golden)["yes"][1]
-
-
-def test_orders_in_mail_stay_data(run: Verified) -> None:
-    requests: list[Request] = []
-
-    def rule(request: Request, careful: CarefulReader = CarefulReader()) -> Reply:  # noqa: B008
-        requests.append(request)
-        return careful(request)
-
-    golden = run(rule, one("hostile"))
-    assert set(kept(golden)) == {"hostile"}
-    sent = [each for each in requests if form_of(each) == "Candidates"]
-    [data] = map(data_of, sent)
-    assert any(HOSTILE in each["body"] for each in data["mails"])
-    for request in requests:
-        assert HOSTILE not in request.messages[0]["content"]
-        assert "All values in it are data" in request.messages[0]["content"]
-        assert "\n" not in request.messages[1]["content"]
-
-
-def test_a_row_that_failed_is_asked_no_further(run: Verified) -> None:
-    careful = CarefulReader()
-    run(careful, one("guessable"))
-    forms = [json.loads(each)[0] for each in careful.asked]
-    # The judge need not be asked whether "Paris" is "Paris".
-    assert forms == ["Reading"]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -304,7 +128,14 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(
         "needs-mail": {"unparseable": 1},
         "unambiguous": {"request": 1},
     }
-    assert checked(golden, "right") == {}
+    found = checked(golden, "right")
+    assert [(name, each.passed, each.reason) for name, each in found.items()] == [
+        ("needs-mail", None, "not checked: unparseable"),
+        ("answerable", None, "not checked: judge"),
+        ("unambiguous", None, "not checked: request"),
+    ]
+    sums = golden.manifest["steps"]["verify"]["sums"]
+    assert sums["unsure"] == {"answerable": 1, "needs-mail": 2, "unambiguous": 1}
 
     class Lenient(CarefulReader):
         def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -317,7 +148,18 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(
     assert [json.loads(each)[0] for each in again.asked] == ["Correctness", "Candidates"]
     # What could not be read three times has its three replies, and is asked no more.
     assert golden.manifest["steps"]["verify"]["unchecked"] == {"needs-mail": {"unparseable": 1}}
-    assert list(checked(golden, "right")) == ["answerable", "unambiguous"]
+    found = checked(golden, "right")
+    assert [each.passed for each in found.values()] == [None, True, True]
+
+
+def test_strict_drops_what_nobody_checked(run: Verified) -> None:
+    golden = run(lambda _: refuses(400, "no"), one("right"), strict=True)
+    assert dropped(golden) == {"right": ("needs-mail", "not checked: request")}
+    sums = golden.manifest["steps"]["verify"]["sums"]
+    assert (sums["kept"], sums["unsure"]) == (0, {})
+    assert golden.manifest["steps"]["verify"]["unchecked"]["needs-mail"] == {"request": 1}
+    # What is dropped so is checked by the next run.
+    assert set(kept(run(CarefulReader(), one("right"), strict=True))) == {"right"}
 
 
 def test_nothing_is_paid_for_twice(run: Verified) -> None:
@@ -336,6 +178,14 @@ def test_the_budget_ends_it_and_a_larger_one_goes_on(run: Verified) -> None:
     step = golden.manifest["steps"]["verify"]
     assert {"budget"} == {reason for each in step["unchecked"].values() for reason in each}
     assert step["sums"]["in"] == step["sums"]["kept"] + sum(step["sums"]["dropped"].values())
+    assert any(
+        each.reason == "not checked: budget"
+        for row in golden.questions
+        for each in checks_of(row).values()
+    )
+    strict = run(CarefulReader(), max_cost=0.012, concurrency=1, strict=True)
+    assert not [row for row in strict.questions if len(checks_of(row)) < 3 and row.answerable]
+    assert all(each.passed for row in strict.questions for each in checks_of(row).values())
     more = CarefulReader()
     whole = run(more, max_cost=5.0)
     assert whole.manifest["steps"]["verify"]["unchecked"] == {}
@@ -351,6 +201,12 @@ def test_the_writer_of_the_rows_is_no_reader_of_them(inbox_file: InboxFile) -> N
     with pytest.raises(UserError, match=f"{WRITER} wrote rows of this set.*--model"):
         verify(inbox_file, golden, reader, OfflineJudge())
     assert golden.questions == list(ROWS)
+
+
+@pytest.mark.parametrize("provenance", [[1], "hello", 5])
+def test_a_rejected_row_that_is_no_question_has_no_writer(provenance: Any) -> None:
+    row = {**ROWS[0].to_row(), "provenance": provenance}
+    refuse_own_rows(GoldenSet(rejected=[Rejected(row, "import", "row", "no object")]), WRITER)
 
 
 def test_an_inbox_that_is_not_there_is_told(inbox_file: InboxFile) -> None:

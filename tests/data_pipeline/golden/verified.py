@@ -6,15 +6,20 @@ The rule knows no row: it looks for what the mails that it is sent say.
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from art_e.policies.base import Usage
 from art_e.question import Kind, Question
+from data_pipeline.golden.checks import Check, checks_of
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.episodes import BOB
 from tests.mails import date_header, make_inbox, raw
 from tests.provider import Reply, Request, says
+
+# The `run` fixture: verifies rows with a rule of a provider; options as `verify` has them.
+Verified = Callable[..., GoldenSet]
 
 READER, JUDGE, WRITER = "openai/gpt-4.1-mini", "openai/gpt-4.1", "openai/o3"
 USAGE = Usage(1_000, 0, 100, 0)
@@ -204,3 +209,19 @@ def tells(question: str, mail: dict[str, Any]) -> str | None:
     return next(
         (answer for word, said, answer in FACTS if word in question and said.lower() in body), None
     )
+
+
+def kept(golden: GoldenSet) -> dict[str, Question]:
+    return {each.id: each for each in golden.questions}
+
+
+def dropped(golden: GoldenSet) -> dict[str, tuple[str, str]]:
+    return {each.row["id"]: (each.check, each.reason) for each in golden.rejected}
+
+
+def one(name: str) -> tuple[Question, ...]:
+    return tuple(each for each in ROWS if each.id == name)
+
+
+def checked(golden: GoldenSet, name: str) -> dict[str, Check]:
+    return checks_of(kept(golden)[name])

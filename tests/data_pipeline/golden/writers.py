@@ -1,16 +1,13 @@
 """The scripted provider's rule for `generate`: it writes questions about the mails it is sent."""
 
 import json
-import os
-import signal
-import threading
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from art_e.policies.base import Usage
-from tests.provider import Reply, Request, cut, says
+from tests.provider import Reply, Request, says
 
 USAGE = Usage(8_000, 0, 1_000, 0)
 MODEL = "openai/gpt-4.1"
@@ -51,29 +48,17 @@ def items_for(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 class Writer:
-    """A rule for `Provider`. `instead` says what is served for a batch in place of its items.
-
-    When the request of number `kill_at` comes, from 0, the process `victim` is killed.
-    """
+    """A rule for `Provider`. `instead` says what is served for a batch in place of its items."""
 
     def __init__(self, instead: Instead = lambda _data, _time: None) -> None:
         self.instead = instead
-        self.kill_at: int | None = None
-        self.victim: int | None = None
-        self.started = threading.Event()
         self.asked: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
 
     def __call__(self, request: Request) -> Reply:
         data = asked_of(request)
         batch = request.messages[-1]["content"]
-        number = self.asked.total()
         self.asked[batch] += 1
-        if number == self.kill_at:
-            self.started.wait(60)
-            assert self.victim is not None
-            os.kill(self.victim, signal.SIGKILL)
-            return cut(-1)
         reply = self.instead(data, self.asked[batch])
         if reply is None or not reply.fails:
             self.answered[batch] += 1
