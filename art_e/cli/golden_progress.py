@@ -5,13 +5,14 @@ run tells what is being spent. Knows nothing of what is asked.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from art_e.cli.output import console, note
 
-# Lines of a run that is told without a terminal, at most: each about a tenth of it.
-_LINES = 10
+# Without a terminal a line is printed so often at most; what takes less prints none.
+LINE_EVERY_S = 10.0
 
 
 @contextmanager
@@ -35,11 +36,13 @@ def live(things: str, total: int) -> Iterator[Callable[[str], None]]:
 
 def _lines(things: str, total: int) -> Callable[[str], None]:
     done = 0
+    last = time.monotonic()
 
     def show(told: str) -> None:
-        nonlocal done
+        nonlocal done, last
         done += 1
-        if done * _LINES // total > (done - 1) * _LINES // total:
+        if time.monotonic() - last >= LINE_EVERY_S:
+            last = time.monotonic()
             note(f"{done:,} of {total:,} {things}, {told}")
 
     return show

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from art_e.cli import golden_progress
 from art_e.cli.golden_generate import generate, told
 from art_e.question import load_questions
 from data_pipeline.golden.generate import MODEL as DEFAULT_MODEL
@@ -40,6 +41,7 @@ def test_a_set_that_other_commands_read(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(golden_progress, "LINE_EVERY_S", 0.0)
     with Provider(Writer()) as provider:
         provider.stand_in_for_openai(monkeypatch)
         result = art_e(*command)

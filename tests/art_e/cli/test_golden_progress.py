@@ -2,10 +2,11 @@
 
 import io
 import sys
+import time
 
 import pytest
 
-from art_e.cli.golden_progress import live
+from art_e.cli.golden_progress import LINE_EVERY_S, live
 
 
 class Terminal(io.StringIO):
@@ -26,22 +27,25 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "batches, $0.02 [bold]" in said
 
 
-@pytest.mark.parametrize(
-    ("total", "told_at"),
-    [(1, [1]), (4, [1, 2, 3, 4]), (499, [50, 100, 150, 200, 250, 300, 350, 400, 450, 499])],
-)
 def test_a_log_is_told_the_cost_now_and_then(
-    capsys: pytest.CaptureFixture[str], total: int, told_at: list[int]
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with live("rows", total) as show:
-        for number in range(1, total + 1):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with live("rows", 40) as show:
+        for number in range(1, 41):
+            now += LINE_EVERY_S / 4
             show(f"${number}\x1b[2J")
     out, err = capsys.readouterr()
     assert out == ""
     assert "\x1b" not in err
-    lines = err.splitlines()
-    assert [line.split(" of ")[0] for line in lines] == [str(each) for each in told_at]
-    assert all(
-        line.startswith(f"{n} of {total} rows, ${n}")
-        for n, line in zip(told_at, lines, strict=True)
-    )
+    assert [line.split(", ") for line in err.splitlines()] == [
+        [f"{number} of 40 rows", f"${number}"] for number in range(4, 41, 4)
+    ]
+
+
+def test_what_is_quick_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with live("rows", 40) as show:
+        for _ in range(40):
+            show("$0.01")
+    assert capsys.readouterr().err == ""

@@ -80,7 +80,7 @@ def test_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:
         golden = made_up(file, ROWS)
     dropped = check(real_inbox.db, golden, tmp_path)
     assert dropped["leak-test-inbox"] > 100
-    assert dropped["shared-gold"] > 10
+    assert dropped["shared-gold"] > 0
 
 
 def test_a_world(world_db: Path, world: InboxFile, tmp_path: Path) -> None:
