@@ -33,13 +33,6 @@ class UnparseableError(Exception):
     """The model's reply is not of the form asked for. The message is one line."""
 
 
-class Reply(NamedTuple):
-    """What the model said, as it is; `kept`: it came from the cache."""
-
-    text: str
-    kept: bool
-
-
 class Spent(NamedTuple):
     """What calls have cost so far; those answered from the cache are not among them.
 
@@ -115,7 +108,7 @@ class StructuredModel:
 
     async def reply(
         self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], *, attempt: int = 0
-    ) -> Reply:
+    ) -> str:
         """What the model said when it was asked for `form`, be it of the form or not.
 
         It is kept whatever it is; another `attempt` is another request to the cache, and
@@ -124,10 +117,10 @@ class StructuredModel:
         request = self._request(prompt, data)
         key = self._key(request, form, attempt)
         if (kept := self._kept(key)) is not None:
-            return Reply(kept, kept=True)
+            return kept
         made = await make(lambda: self._call(request, form), self._retries)
         self._keep(key, made.result)
-        return Reply(made.result.message.content or "", kept=False)
+        return made.result.message.content or ""
 
     def _key(self, request: Mapping[str, Any], form: type[BaseModel], attempt: int = 0) -> str:
         named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}

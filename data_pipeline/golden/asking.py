@@ -6,7 +6,7 @@ already counts towards the limit. Knows nothing of what is asked.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +19,13 @@ from art_e.policies.responses import Responses
 from art_e.policies.retries import Retries
 from art_e.policies.secrets import load_env
 from art_e.text import digest
-from evals.structured import Reply, Spent, StructuredModel, UnparseableError, parsed
+from evals.structured import Spent, StructuredModel, UnparseableError, parsed
 
 # How often a model is asked for what can't be read.
 ATTEMPTS = 3
 
 Form = TypeVar("Form", bound=BaseModel)
+Result = TypeVar("Result")
 
 
 def responses_folder(folder: Path, role: str, model: str) -> Path:
@@ -91,24 +92,29 @@ class Asker:
         cost = self._model.spent.cost_usd
         return None if cost is None or self._before is None else self._before + cost
 
-    async def reply(
-        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], attempt: int
-    ) -> Reply:
-        """What the model says when asked for `form`, as it is. Raises `PolicyError`."""
-        async with self._turn:
-            return await self._model.reply(prompt, data, form, attempt=attempt)
-
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
-        """The model's reply as `form`; what can't be read is asked for again, `ATTEMPTS` times.
+        """The model's reply as `form`; otherwise as `read`."""
+        return await self.read(prompt, data, form, lambda text: parsed(text, form))
 
-        Raises `UnparseableError` where none can be read, and `PolicyError` where a call is
-        given up.
+    async def read(
+        self,
+        prompt: str,
+        data: Mapping[str, Any],
+        form: type[BaseModel],
+        reading: Callable[[str], Result],
+    ) -> Result:
+        """What `reading` makes of the model's reply when it is asked for `form`.
+
+        What can't be read is asked for again, `ATTEMPTS` times in all. Raises
+        `UnparseableError`, as `reading` does, where none can be read, and `PolicyError` where
+        a call is given up.
         """
         attempt = 0
         while True:
-            said = await self.reply(prompt, data, form, attempt)
+            async with self._turn:
+                said = await self._model.reply(prompt, data, form, attempt=attempt)
             try:
-                return parsed(said.text, form)
+                return reading(said)
             except UnparseableError:
                 attempt += 1
                 if attempt == ATTEMPTS:

@@ -24,7 +24,7 @@ from art_e.inbox.file import InboxFile
 from art_e.policies.base import PolicyError
 from art_e.question import Question, Split
 from art_e.text import digest
-from data_pipeline.golden.asking import ATTEMPTS, Asker
+from data_pipeline.golden.asking import Asker
 from data_pipeline.golden.batches import BATCHES, days_of, draw_batches
 from data_pipeline.golden.estimate import GenerationCost, estimate
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected
@@ -33,10 +33,10 @@ from data_pipeline.golden.items import (
     GeneratedItem,
     GeneratedItems,
     NoQuestion,
-    UnreadableError,
     read_items,
 )
 from data_pipeline.golden.shown import shown_mails
+from evals.structured import UnparseableError
 
 MODEL = "gemini/gemini-2.5-pro"
 QUESTIONS = 8
@@ -265,16 +265,13 @@ async def _ask_all(
 
 
 async def _ask(asker: Asker, batch: Batch, data: Mapping[str, Any]) -> _Asked:
-    lost = Lost("unreadable", "")
-    for attempt in range(ATTEMPTS):
-        try:
-            said = await asker.reply(prompt(), data, GeneratedItems, attempt)
-            return _Asked(batch, read_items(said.text))
-        except UnreadableError as error:
-            lost = Lost("unreadable", str(error))
-        except PolicyError as error:
-            return _Asked(batch, [], Lost(error.kind, " ".join(str(error).split())))
-    return _Asked(batch, [], lost)
+    try:
+        items = await asker.read(prompt(), data, GeneratedItems, read_items)
+    except UnparseableError as error:
+        return _Asked(batch, [], Lost("unreadable", str(error)))
+    except PolicyError as error:
+        return _Asked(batch, [], Lost(error.kind, " ".join(str(error).split())))
+    return _Asked(batch, items)
 
 
 def _put(golden: GoldenSet, asked: _Asked, days: Mapping[str, dt.date], plan: Plan) -> None:

@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 from art_e.question import Difficulty, Kind
 from art_e.text import encodable
 from data_pipeline.golden.limits import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS
+from evals.structured import UnparseableError
 
 # Of an item that is no question, in what is kept of it.
 _KEPT_CHARS = 4_000
@@ -88,12 +89,8 @@ class NoQuestion(NamedTuple):
     reason: str
 
 
-class UnreadableError(Exception):
-    """A reply that has no item to use. The message is one line."""
-
-
 def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
-    """The items of a reply, in its order. Raises `UnreadableError` where it has none to use.
+    """The items of a reply, in its order. Raises `UnparseableError` where it has none to use.
 
     What is wrong in one item, be it no JSON, costs no other. Of a reply that is cut off its
     whole items are given, and of the last one what there is; what follows the items is
@@ -118,7 +115,7 @@ def _salvaged(text: str) -> list[GeneratedItem | NoQuestion]:
     """The items of a reply that is no JSON as a whole, each read by itself."""
     head = _HEAD.match(text)
     if head is None:
-        raise UnreadableError("the reply is no JSON of the form asked for")
+        raise UnparseableError("the reply is no JSON of the form asked for")
     whole, rest, ended = _parts(text, head.end())
     items = [_parsed(each) for each in whole]
     if not ended and (last := rest.strip()):
@@ -127,11 +124,11 @@ def _salvaged(text: str) -> list[GeneratedItem | NoQuestion]:
         if isinstance(item, NoQuestion):
             item = NoQuestion(item.item, "the reply was cut off in it")
             if not items:
-                raise UnreadableError("the reply was cut off before its first item had ended")
+                raise UnparseableError("the reply was cut off before its first item had ended")
         items.append(item)
     if not items:
         why = "there is text after its empty list" if ended else "it was cut off before an item"
-        raise UnreadableError(f"the reply has no item to use: {why}")
+        raise UnparseableError(f"the reply has no item to use: {why}")
     return items
 
 

@@ -12,9 +12,9 @@ from data_pipeline.golden.items import (
     GeneratedItem,
     GeneratedItems,
     NoQuestion,
-    UnreadableError,
     read_items,
 )
+from evals.structured import UnparseableError
 
 GOOD: dict[str, Any] = {
     "kind": "lookup",
@@ -65,7 +65,7 @@ def test_cut_anywhere_it_gives_its_first_items(
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
     try:
         found = read_items(cut)
-    except UnreadableError:
+    except UnparseableError:
         return
     used = good(found)
     assert used == whole[: len(used)]
@@ -84,7 +84,7 @@ def test_items_that_had_ended_are_used() -> None:
     assert [type(each) for each in one] == [GeneratedItem, NoQuestion]
     for end in (second, second - 1, second - 2):
         assert len(good(read_items(text[:end]))) == 1
-    with pytest.raises(UnreadableError, match="cut off"):
+    with pytest.raises(UnparseableError, match="cut off"):
         read_items(text[: second - 5])
 
 
@@ -139,7 +139,7 @@ def test_an_escaped_lone_surrogate_costs_nothing() -> None:
 @pytest.mark.parametrize("after", ["\nDone.", "\n```", ' {"items": []}', ","])
 def test_text_after_the_items_costs_none(after: str) -> None:
     assert read_items(reply(GOOD, GOOD) + after) == [GeneratedItem(**GOOD)] * 2
-    with pytest.raises(UnreadableError, match="text after"):
+    with pytest.raises(UnparseableError, match="text after"):
         read_items(reply() + after)
 
 
@@ -177,7 +177,7 @@ def test_texts_are_single_spaced_and_no_answer_is_an_empty_one() -> None:
     ],
 )
 def test_what_holds_no_item_is_said_so(said: str) -> None:
-    with pytest.raises(UnreadableError) as raised:
+    with pytest.raises(UnparseableError) as raised:
         read_items(said)
     assert "\n" not in str(raised.value)
 
@@ -193,7 +193,7 @@ def test_a_hostile_item_is_kept_short() -> None:
 def test_any_json_is_read_or_refused(items: Any) -> None:
     try:
         found = read_items(json.dumps({"items": items}))
-    except UnreadableError:
+    except UnparseableError:
         return
     for each in found:
         if isinstance(each, NoQuestion):
@@ -204,7 +204,7 @@ def test_any_json_is_read_or_refused(items: Any) -> None:
 def test_any_text_is_read_or_refused(said: str) -> None:
     try:
         read_items(said)
-    except UnreadableError as error:
+    except UnparseableError as error:
         assert str(error)
 
 
