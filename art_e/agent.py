@@ -8,6 +8,7 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from art_e.episode import Episode
 from art_e.message import AssistantMessage, ChatMessage
@@ -52,20 +53,9 @@ async def run_episode(
         tools_seconds += time.perf_counter() - before
         if on_turn is not None:
             on_turn(step.message, observations)
-    inbox = episode.tools.inbox
-    return Trajectory(
-        run_id=run_id,
-        episode_id=uuid.uuid4().hex,
-        question_id=episode.question.id,
-        inbox_address=inbox.address,
-        as_of=None if inbox.as_of is None else inbox.as_of.isoformat(),
-        model=policy.model,
-        policy={**policy.settings, "prompt_hash": episode.prompt_hash},
-        messages=episode.messages,
-        handles=dict(episode.tools.handles),
-        final_answer=episode.final_answer,
-        sources=list(episode.sources),
-        rubric=dataclasses.asdict(episode.rubric),
+    trajectory = episode_record(episode, run_id, policy.model, policy.settings)
+    return dataclasses.replace(
+        trajectory,
         usage=dataclasses.asdict(usage),
         cost_usd=cost,
         seconds={
@@ -77,4 +67,30 @@ async def run_episode(
         retries=retries,
         error=error,
         started_at=started_at.isoformat(timespec="milliseconds"),
+    )
+
+
+def episode_record(
+    episode: Episode, run_id: str, model: str, settings: dict[str, Any]
+) -> Trajectory:
+    """What happened in `episode`, as far as it knows by itself: no times, no cost."""
+    inbox = episode.tools.inbox
+    tokens = Usage(episode.rubric.prompt_tokens, 0, episode.rubric.completion_tokens)
+    return Trajectory(
+        run_id=run_id,
+        episode_id=uuid.uuid4().hex,
+        question_id=episode.question.id,
+        inbox_address=inbox.address,
+        as_of=None if inbox.as_of is None else inbox.as_of.isoformat(),
+        model=model,
+        policy={**settings, "prompt_hash": episode.prompt_hash},
+        messages=episode.messages,
+        handles=dict(episode.tools.handles),
+        final_answer=episode.final_answer,
+        sources=list(episode.sources),
+        rubric=dataclasses.asdict(episode.rubric),
+        usage=dataclasses.asdict(tokens),
+        cost_usd=None,
+        seconds={"total": 0.0, "model": 0.0, "tools": 0.0},
+        started_at=dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
     )

@@ -74,8 +74,6 @@ class Question:
         try:
             if not isinstance(row.get("provenance", {}), dict):
                 raise TypeError("its provenance is no object")
-            if not isinstance(row.get("provenance", {}), dict):
-                raise TypeError("its provenance is no object")
             date = row["query_date"]
             day = None if date is None else dt.date.fromisoformat(date)
             return cls(**{**row, "query_date": day, "message_ids": tuple(row["message_ids"])})

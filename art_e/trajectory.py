@@ -88,6 +88,10 @@ class TrajectoryLog:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def append(self, trajectory: Trajectory) -> None:

@@ -20,10 +20,12 @@ from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email
 from art_e.policies.base import Policy
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.text import digest
+from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, TrajectoryLog
 from evals.judge import Judge
 from evals.metrics import run_metrics
@@ -100,6 +102,7 @@ def run_benchmark(
     *,
     max_turns: int,
     prompt: Prompt | None = None,
+    view: View = WHOLE_VIEW,
     repeats: int = 1,
     timed: bool = True,
     on_scored: Callable[[Scored], None] = lambda _: None,
@@ -108,15 +111,18 @@ def run_benchmark(
 
     The form is that of `evals.metrics`, with the prompt's name and hash, and each model's
     concurrency. The questions are those that `check_questions` lets pass; they end in any
-    order. The first judge's verdict decides. With `timed` false no latency is reported: a
-    cache may have answered. `on_scored` is called with what is on disk already, too.
+    order. `view` is what the tools show to all models. The first judge's verdict decides.
+    With `timed` false no latency is reported: a cache may have answered. `on_scored` is
+    called with what is on disk already, too.
     Raises `UserError` where another process works on the run.
     """
     chosen = prompt or read_prompt(None)
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
-        episode = Episode(inbox, question, max_turns=max_turns, system_prompt=chosen.text)
+        episode = Episode(
+            inbox, question, max_turns=max_turns, view=view, system_prompt=chosen.text
+        )
         trajectory = dataclasses.replace(
             await run_episode(episode, policy, run.id), repeat=repeat, question=question.to_row()
         )
@@ -173,8 +179,7 @@ def run_benchmark(
 async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
     """The episode with the verdicts of all judges, who are asked at the same time."""
     trajectory = scored.trajectory
-    read = (inbox.read(each) for each in mails_read(trajectory))
-    mails = [each for each in read if each is not None]
+    mails = read_in(trajectory, inbox)
     first, *others = [
         dataclasses.asdict(verdict)
         for verdict in await asyncio.gather(
@@ -184,6 +189,12 @@ async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scor
     return Scored(
         scored.question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others)
     )
+
+
+def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:
+    """The mails that were read in the episode, which judges ground its answer in, in order."""
+    read = (inbox.read(each) for each in mails_read(trajectory))
+    return [each for each in read if each is not None]
 
 
 def _key(trajectory: Trajectory) -> Key:

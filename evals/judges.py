@@ -1,21 +1,34 @@
 """From the name of a judge to the judge.
 
     offline          no model, `evals.judge`
+    f1               no model, by shared words, `evals.f1_judge`
     anything else    a litellm name, `evals.llm_judge`
 
 Imports what a name needs, and nothing before.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from art_e.errors import UserError
 from art_e.home import home
 from art_e.policies.choose import LOCAL_PREFIX
+from evals.f1_judge import F1Judge
 from evals.judge import Judge, OfflineJudge
 
 if TYPE_CHECKING:
     from evals.structured import Spent
+
+_WITHOUT_MODEL: Mapping[str, type[OfflineJudge] | type[F1Judge]] = {
+    "offline": OfflineJudge,
+    "f1": F1Judge,
+}
+
+
+def needs_model(name: str) -> bool:
+    """Whether the judge of that name asks a model, which is sent what it judges."""
+    return name not in _WITHOUT_MODEL
 
 
 def choose_judge(
@@ -27,8 +40,8 @@ def choose_judge(
     `cache` (None: in `ART_E_HOME`), by the content they were given for: the same verdict is
     not paid for twice. Raises `UserError` for a judge that can't be used.
     """
-    if name == "offline":
-        return OfflineJudge()
+    if name in _WITHOUT_MODEL:
+        return _WITHOUT_MODEL[name]()
     if name.startswith(LOCAL_PREFIX):
         raise UserError(
             "a checkpoint can't judge in this process: art-e serve it,"
@@ -45,7 +58,7 @@ def choose_judge(
 
 def spent_by(judge: Judge) -> "Spent | None":
     """What a judge's calls have cost so far; None for one that makes none."""
-    if isinstance(judge, OfflineJudge):
+    if isinstance(judge, (OfflineJudge, F1Judge)):
         return None
     from evals.llm_judge import LlmJudge
 

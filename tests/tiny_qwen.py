@@ -11,25 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
-    AddedToken,
     PreTrainedModel,
     PreTrainedTokenizerFast,
-    Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2Tokenizer,
 )
-from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
 from art_e.message import ChatMessage
+from training import scratch
+from training.recipe import Scratch
+from training.scratch import END, END_OF_TEXT, MARKS, START
 
-END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+# The marks of the template, for those who import them from here.
+__all__ = ["END", "END_OF_TEXT", "MARKS", "START"]
+
 # What is so small gains nothing by a second thread, and loses much where others are at work.
 torch.set_num_threads(1)
 
-# As in Qwen2.5: tokens of their own, but not special ones.
-MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 NO_LOSS = -100
 
 # One training sequence: the ids, and the same with `NO_LOSS` for what the model did not write.
@@ -52,58 +51,18 @@ def make_tokenizer(
 
     Each of `phrases` is one token more: what is the same in every prompt costs no time.
     """
-    trained = Tokenizer(models.BPE())
-    trained.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
+    return scratch.make_tokenizer(
+        texts, phrases=phrases, vocabulary=vocabulary, template=stock_template()
     )
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    trained.train_from_iterator(texts, trainer)
-    model = json.loads(trained.to_str())["model"]
-    merges: Any = [tuple(each) for each in model["merges"]]
-    tokenizer = Qwen2Tokenizer(
-        vocab=model["vocab"],
-        merges=merges,
-        eos_token=END,
-        pad_token=END_OF_TEXT,
-        extra_special_tokens=[START],
-    )
-    whole = dict.fromkeys([*MARKS, *phrases])
-    tokenizer.add_tokens([AddedToken(each, normalized=False) for each in whole])
-    tokenizer.chat_template = stock_template()
-    return tokenizer
 
 
 def make_model(
     tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
 ) -> Qwen2ForCausalLM:
     """New weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
-    torch.manual_seed(seed)
-    end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4_096,
-        # With the default of 0.02 so small a model never learns to copy.
-        initializer_range=hidden**-0.5,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=padding,
-    )
-    model = Qwen2ForCausalLM(config)
-    model.train(False)
-    return model
+    # With the usual deviation of 0.02 so small a model never learns to copy.
+    form = Scratch(layers=layers, hidden=hidden, heads=4, init=hidden**-0.5, context=4_096)
+    return scratch.make_model(tokenizer, form, seed)
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:

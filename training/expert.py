@@ -94,8 +94,7 @@ class Expert:
     def _play(self) -> Iterator[AssistantMessage]:
         if self._errs("malformed"):
             yield AssistantMessage("The answer is in the mail.")
-        names, others = _telling(self._planted.question.question)
-        telling = (names + others)[:MOST_WORDS]
+        names, telling = _telling(self._planted.question.question)
         if self._errs("lazy_searches"):
             yield self._search([self._rng.choice(telling)])
         yield self._search(telling)
@@ -188,11 +187,11 @@ class Expert:
 
 
 def _telling(question: str) -> tuple[list[str], list[str]]:
-    """The question's names and numbers, and its other words that tell what is asked."""
+    """The question's names and numbers, and all its words that tell what is asked, in order."""
     said = [_POSSESSIVE.sub("", word) for word in _WORD.findall(question)]
     telling = [each for each in said if not _IDLE.issuperset(words(each))]
     names = [each for each in telling if each[0].isupper() or each[0].isdigit()]
-    return names, [each for each in telling if each not in names] or ([] if names else said)
+    return names, telling or said
 
 
 _IDLE = STOP_WORDS | _ASKING

@@ -31,6 +31,9 @@ Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
 # From best to worst.
 OUTCOMES: tuple[Outcome, ...] = ("correct", "abstained", "out", "wrong", "lost")
 
+# The facts that count malformed calls.
+MALFORMED = ("unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
+
 # Malformed calls beyond so many are charged no further: the component stays bounded.
 CHARGED_CALLS = 3
 
@@ -163,7 +166,7 @@ def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) 
 
 def malformed_share(rubric: Rubric) -> float:
     """How much of the charge for malformed calls is due: 0 for none, 1 from `CHARGED_CALLS` on."""
-    wrong = rubric.unparseable_calls + rubric.unknown_tool_calls + rubric.bad_argument_calls
+    wrong: int = sum(getattr(rubric, name) for name in MALFORMED)
     return min(wrong, CHARGED_CALLS) / CHARGED_CALLS
 
 

@@ -76,6 +76,11 @@ class Tokens:
         """The conversation so far, with the mark behind which the model's turn begins."""
         return Conversation(self._encode(self._render(messages, to_go_on=True)))
 
+    def said(self, message: ChatMessage) -> list[int]:
+        """What the model would have sampled to say this message of its own, the end mark too."""
+        [written] = as_written([message])
+        return [*self._encode(str(written["content"] or "")), self.end_id]
+
     def text_of(self, ids: Sequence[int]) -> str:
         """What a turn says, without its end mark."""
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from art_e.cli.clean import one_line
+from art_e.cli.forms import RecipeOption, chosen_form
 from art_e.cli.models import (
     CacheOption,
     EffortOption,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from art_e.policies.base import Policy
     from art_e.question import Question
     from art_e.runs import Run
+    from art_e.tools import View
     from art_e.trajectory import Trajectory
 
 # As art_e.episode.DEFAULT_MAX_TURNS, which would cost its imports here.
@@ -109,6 +111,8 @@ class Answered(NamedTuple):
         'art-e ask "When is Shari\'s move to Portland targeted for?" \\',
         "    --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb --trace",
         'art-e ask "When does the lease end?" --model openai/o3 --max-cost 0.50',
+        'art-e ask "When does the lease end?" --model local:mine/checkpoints/checkpoint-40'
+        " --recipe mine",
     )
 )
 def ask(
@@ -124,8 +128,15 @@ def ask(
     ] = "offline",
     as_of: AsOfOption = None,
     max_turns: Annotated[
-        int, typer.Option("--max-turns", metavar="N", min=1, help="Messages the model may write.")
-    ] = MAX_TURNS,
+        int | None,
+        typer.Option(
+            "--max-turns",
+            metavar="N",
+            min=1,
+            help=f"Messages the model may write [default: {MAX_TURNS}].",
+        ),
+    ] = None,
+    recipe: RecipeOption = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Show each tool call and what came back.")
     ] = False,
@@ -142,6 +153,7 @@ def ask(
     if not re.search(r"\w", question):
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
     today = parse_day(as_of, "--as-of")
+    form = chosen_form(recipe, max_turns)
 
     from art_e.inbox.file import InboxFile
 
@@ -151,7 +163,7 @@ def ask(
     with InboxFile(chosen_db(db)) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         asked = _own_question(question.strip(), opened.address, today)
-        run = begin_run("ask", asked, policy, file.path, max_turns, out)
+        run = begin_run("ask", asked, policy, file.path, form.max_turns, out, recipe)
         if policy.model == "offline":
             note(OFFLINE_NOTE)
         elif chosen.notice is not None:
@@ -161,7 +173,9 @@ def ask(
             asked,
             policy,
             run,
-            max_turns=max_turns,
+            max_turns=form.max_turns,
+            view=form.view,
+            system_prompt=form.prompt,
             trace=trace,
             trace_to_stderr=as_json,
             timed=not cache,
@@ -174,9 +188,15 @@ def ask(
 
 
 def begin_run(
-    name: str, question: "Question", policy: "Policy", db: Path, max_turns: int, out: Path | None
+    name: str,
+    question: "Question",
+    policy: "Policy",
+    db: Path,
+    max_turns: int,
+    out: Path | None,
+    recipe: str | None = None,
 ) -> "Run":
-    """The folder for a run of one question."""
+    """The folder for a run of one question; `recipe` is what said the episode's form."""
     from art_e.home import runs_folder
     from art_e.runs import start_run
 
@@ -186,6 +206,7 @@ def begin_run(
         "as_of": None if question.query_date is None else question.query_date.isoformat(),
         "model": policy.model,
         "policy": policy.settings,
+        "recipe": recipe,
         "max_turns": max_turns,
         "db": str(db),
     }
@@ -199,17 +220,29 @@ def answer_question(
     run: "Run",
     *,
     max_turns: int = MAX_TURNS,
+    view: "View | None" = None,
+    system_prompt: str | None = None,
     trace: bool = False,
     trace_to_stderr: bool = False,
     timed: bool = True,
 ) -> Answered:
-    """Run the episode, showing its turns if `trace`; `run` keeps it and is complete then."""
+    """Run the episode, showing its turns if `trace`; `run` keeps it and is complete then.
+
+    `view` None: the tools show all; `system_prompt` None: the usual one.
+    """
     import asyncio
 
     from art_e.agent import run_episode
     from art_e.episode import Episode
+    from art_e.tools import WHOLE_VIEW
 
-    episode = Episode(opened, question, max_turns=max_turns)
+    episode = Episode(
+        opened,
+        question,
+        max_turns=max_turns,
+        view=view or WHOLE_VIEW,
+        system_prompt=system_prompt,
+    )
     screen = console(to_stderr=trace_to_stderr) if trace else None
 
     def show(message: "AssistantMessage", observations: "list[ChatMessage]") -> None:

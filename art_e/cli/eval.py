@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from art_e.cli import eval_compare, eval_judge, eval_report
+from art_e.cli.forms import RecipeOption, chosen_form
 from art_e.cli.models import (
     CacheOption,
     EffortOption,
@@ -42,6 +43,7 @@ app = typer.Typer(
         "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
         "art-e eval run -m o3 --questions golden --split validation --prompt mine.txt"
         " --repeat 3 --judge offline --judge gemini/gemini-2.5-flash",
+        "art-e eval run -m offline -m hosted_vllm/mine --recipe runs/mine --questions q.jsonl",
     )
 )
 def run(
@@ -70,7 +72,7 @@ def run(
         list[str] | None,
         typer.Option(
             "--judge",
-            help="offline or a model; may be repeated, the first decides [default: offline].",
+            help="offline, f1 or a model; may be repeated, the first decides [default: offline].",
         ),
     ] = None,
     prompt: Annotated[
@@ -81,7 +83,11 @@ def run(
         bool,
         typer.Option("--resume", help="Go on with the run of --out, or the last killed one."),
     ] = False,
-    max_turns: Annotated[int, typer.Option("--max-turns", min=1, help="Turns a question.")] = 10,
+    max_turns: Annotated[
+        int | None,
+        typer.Option("--max-turns", min=1, help="Turns a question [default: 10]."),
+    ] = None,
+    recipe: RecipeOption = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
@@ -102,9 +108,14 @@ def run(
 ) -> None:
     """Ask every question, judge the answers, print accuracy with intervals.
 
+    A small model knows only the prompt and the tools that it was trained with: --recipe
+    gives these to all models of the run.
+
     A run that was killed is taken up by the same command with --resume: no question that
     it has an answer to is asked again.
     """
+    import dataclasses
+
     from art_e.cli.eval_progress import live
     from art_e.cli.eval_tables import print_tables
     from art_e.cli.output import note, plural, print_json
@@ -112,7 +123,14 @@ def run(
     from art_e.inbox.file import InboxFile
     from art_e.question import load_questions
     from art_e.runs import start_run
-    from evals.benchmark import Entrant, check_questions, fingerprint, read_prompt, run_benchmark
+    from evals.benchmark import (
+        Entrant,
+        Prompt,
+        check_questions,
+        fingerprint,
+        read_prompt,
+        run_benchmark,
+    )
     from evals.estimate import estimate_cost
     from evals.judges import choose_judge
     from evals.presets import model_name
@@ -122,7 +140,8 @@ def run(
     of_split = chosen_split(split)
     names = list(dict.fromkeys(map(model_name, models)))
     judges = list(dict.fromkeys(judge or ["offline"]))
-    chosen_prompt = read_prompt(prompt)
+    form = chosen_form(recipe, max_turns, other_prompt=prompt is not None)
+    chosen_prompt = read_prompt(prompt) if form.prompt is None else Prompt("recipe", form.prompt)
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
     asked = load_questions(source, of_split)[:limit]
@@ -141,7 +160,9 @@ def run(
                 "hash": chosen_prompt.hash,
                 **({} if prompt is None else {"path": str(prompt)}),
             },
-            "max_turns": max_turns,
+            "recipe": recipe,
+            "max_turns": form.max_turns,
+            "view": dataclasses.asdict(form.view),
             "concurrency": at_once,
             "reasoning_effort": effort,
             "temperature": temperature,
@@ -189,8 +210,9 @@ def run(
                 inbox_file,
                 deciding,
                 started,
-                max_turns=max_turns,
+                max_turns=form.max_turns,
                 prompt=chosen_prompt,
+                view=form.view,
                 repeats=repeat,
                 timed=not cache,
                 on_scored=show,
@@ -235,9 +257,11 @@ def _is_here(host: str | None) -> bool:
 
 def _notice(judge: str) -> str | None:
     """One line on where a judge's model gets what it judges."""
-    if judge == "offline":
-        return None
     from art_e.policies.host import receiving_host
+    from evals.judges import needs_model
+
+    if not needs_model(judge):
+        return None
 
     return f"answers and the mails they rest on go to {receiving_host(judge)} (judge {judge})"
 

@@ -149,7 +149,9 @@ def _asked(
 
 
 def _receiver(name: str) -> str | None:
-    if name == "offline":
+    from evals.judges import needs_model
+
+    if not needs_model(name):
         return None
     from art_e.policies.host import receiving_host
 

@@ -139,7 +139,7 @@ def _asked(
     from data_pipeline.golden.asking import Asker, left_of, responses_folder, settled_on
     from data_pipeline.golden.verify import refuse_own_rows
     from data_pipeline.golden.verify_cost import estimate
-    from evals.judges import choose_judge
+    from evals.judges import choose_judge, needs_model
 
     if model.startswith(LOCAL_PREFIX):
         raise UserError(
@@ -154,11 +154,11 @@ def _asked(
     host = receiving_host(model)
     assert host is not None  # only a local checkpoint has none, and can't be asked for a form
     note(mail_notice(model, host))
-    if judge not in ("offline", model):
+    if judge != model and needs_model(judge):
         note(f"questions and answers go to {receiving_host(judge)} (judge {judge})")
     expected = estimate(file, golden, model, judge)
     note(f"estimate: {expected}; what is kept from an earlier try is not paid again")
-    judged_before = 0.0 if judge == "offline" else settled_on(folder, "judge", judge)
+    judged_before = settled_on(folder, "judge", judge) if needs_model(judge) else 0.0
     readers = judges = None
     if max_cost is not None:
         # Shares of one limit, so that both together keep it whatever each does.

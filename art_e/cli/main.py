@@ -42,7 +42,7 @@ _MENDABLE = {
 
 
 # Groups that are imported when they are asked for.
-LAZY_GROUPS = ("golden", "eval")
+LAZY_GROUPS = ("golden", "eval", "train")
 
 
 class Commands(TyperGroup):

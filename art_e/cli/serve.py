@@ -109,7 +109,11 @@ class Child:
 )
 def serve(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="CHECKPOINT", help="Folder or hub id of a Qwen model.")
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT",
+            help="Folder or hub id of a Qwen model; of a training run's folder the best one.",
+        ),
     ],
     adapter: Annotated[
         str | None,
@@ -126,6 +130,7 @@ def serve(
 ) -> None:
     """Serve a checkpoint to any OpenAI client, until Ctrl-C."""
     served = chosen_name(checkpoint, name)
+    checkpoint, adapter = of_training(checkpoint, adapter)
     vllm = shutil.which("vllm")
     if vllm is None and not transformers_can_serve():
         raise UserError("no server is installed: pip install 'art-e[train]' (or vllm, on a GPU)")
@@ -151,6 +156,26 @@ def chosen_name(checkpoint: str, name: str | None) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", chosen):
         raise UserError(f"--name {chosen!r}: use letters, digits, dots, dashes and underscores")
     return chosen
+
+
+def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
+    """A training run's best checkpoint for its folder, and for an adapter what it belongs on.
+
+    Others are as they are. Raises `UserError` for a run without one, for an adapter that
+    names no model, and for two adapters.
+    """
+    folder = Path(checkpoint).expanduser()
+    if not folder.is_dir():
+        return checkpoint, adapter
+    from training.merge import base_of, meant_checkpoint
+
+    best = meant_checkpoint(folder)
+    base = base_of(best)
+    if base is None:
+        return (checkpoint if best == folder else str(best)), adapter
+    if adapter is not None:
+        raise UserError(f"{checkpoint} is an adapter already; leave --adapter out")
+    return base, str(best)
 
 
 def transformers_can_serve() -> bool:

@@ -21,6 +21,7 @@ from data_pipeline.golden.rivals import (
     possible_answers,
     rivals,
 )
+from evals.judges import needs_model
 
 CHARS_PER_TOKEN = 4
 # Assumed of each reply, with what a model thinks before it.
@@ -74,7 +75,7 @@ def estimate(file: InboxFile, golden: GoldenSet, model: str, judge: str) -> Esti
         for prompt, data in _requests(file, question)
     ]
     answerable = sum(each.answerable is not False for each in golden.questions)
-    verdicts = 0 if judge == "offline" else VERDICTS_PER_ROW * answerable
+    verdicts = VERDICTS_PER_ROW * answerable if needs_model(judge) else 0
     price = price_of(model)
     reader_usd = (
         None

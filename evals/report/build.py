@@ -10,8 +10,9 @@ JSON in which no tag can begin.
 import base64
 import datetime as dt
 import hashlib
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,14 @@ from art_e.runs import Run
 from evals.hacking import detect
 from evals.report import tables
 from evals.report.cells import NONE
-from evals.report.charts import CurveChart
+from evals.report.charts import Chart, CurveChart
 from evals.report.command import command
 from evals.report.drawing import svg, write_png
 from evals.report.entries import Measured, measure, prompt_name
 from evals.report.pairs import pairings
 from evals.report.plots import charts
 from evals.report.published import SOURCE
+from evals.report.training import Training, read_training, step_charts, validation_charts
 from evals.report.viewer import viewer_data, viewer_parts
 
 
@@ -41,33 +43,44 @@ def build_report(runs: Sequence[Run], out: Path) -> list[Path]:
     no episode or can't be read.
     """
     measured = measure(runs)
-    entries = [entry for each in measured for entry in each.entries]
-    drawn = charts(entries)
+    trained = read_training(runs)
+    drawn = charts([entry for each in measured for entry in each.entries])
+    parts: dict[str, Sequence[Chart]] = {
+        "charts": [each for each in drawn if not isinstance(each, CurveChart)],
+        "held_out": validation_charts(trained),
+        "stepwise": step_charts(trained),
+        "curves": [each for each in drawn if isinstance(each, CurveChart)],
+    }
     plots = out / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     written = []
-    for chart in drawn:
+    for chart in itertools.chain(*parts.values()):
         file = plots / f"{chart.name}.png"
         write_png(chart.draw(titled=True), file)
         written.append(file)
-    figures = [
-        {
-            "over_steps": isinstance(chart, CurveChart),
-            "title": chart.title,
-            "note": chart.note,
-            "svg": svg(chart.draw(titled=False), chart.name, chart.title),
-        }
-        for chart in drawn
-    ]
+    figures = {part: [_figure(each) for each in chosen] for part, chosen in parts.items()}
     page = out / "report.html"
     partial = out / ".report.html.partial"
     # A lone surrogate that a mail or a model came with can't be written.
-    partial.write_text(_page(measured, figures), encoding="utf-8", errors="replace")
+    partial.write_text(_page(measured, figures, trained), encoding="utf-8", errors="replace")
     partial.replace(page)
     return [page, *written]
 
 
-def _page(measured: Sequence[Measured], figures: Sequence[dict[str, Any]]) -> str:
+def _figure(chart: Chart) -> dict[str, Any]:
+    return {
+        "over_steps": isinstance(chart, CurveChart),
+        "title": chart.title,
+        "note": chart.note,
+        "svg": svg(chart.draw(titled=False), chart.name, chart.title),
+    }
+
+
+def _page(
+    measured: Sequence[Measured],
+    figures: Mapping[str, Sequence[dict[str, Any]]],
+    trained: Sequence[Training],
+) -> str:
     entries = [entry for each in measured for entry in each.entries]
     scored = [episode for each in measured for episode in each.scored]
     viewer = viewer_parts()
@@ -94,8 +107,8 @@ def _page(measured: Sequence[Measured], figures: Sequence[dict[str, Any]]) -> st
         difficulties=tables.by_label(entries, "by_difficulty", "Difficulty"),
         pairings=pairings(measured),
         alarms=detect(scored),
-        charts=[each for each in figures if not each["over_steps"]],
-        curves=[each for each in figures if each["over_steps"]],
+        raised=[each for each in trained if each.alarms],
+        **figures,
         methods=tables.methods([each.figures for each in entries]),
         published=SOURCE,
         viewer=Markup(viewer.html),

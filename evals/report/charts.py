@@ -7,8 +7,9 @@ Knows nothing of runs or metrics.
 
 import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from matplotlib.transforms import Transform, blended_transform_factory
 
-from art_e.text import encodable
+from evals.report.legend import EDGE, LEGEND_LINE, cut, legend_height, legend_places
 
 # Each stands for a CSS variable of the page (evals/report/drawing.py); the PNG shows it as it is.
 INK, MUTED, GRID = "#1b2432", "#5d6979", "#dfe3e9"
@@ -27,10 +28,11 @@ Scale = Literal["share", "usd", "seconds", "number"]
 # Points, which are CSS pixels in the page.
 WIDTH = 400
 _TEXT_WIDTH = 160  # the column of figures on the right of bars
-_BAR, _LABEL, _GAP, _HEAD, _FOOT, _LEGEND, _EDGE = 15, 17, 9, 6, 24, 18, 16
+_BAR, _LABEL, _GAP, _HEAD, _FOOT = 15, 17, 9, 6, 24
 _CURVE_HEIGHT, _BASELINE_WIDTH, _BASELINE_CHARS = 200, 142, 23
 _FONT, _SMALL = 11.5, 10.5
-_LABEL_CHARS = 52
+# Curves of more steps have no dots; behind more curves no single steps are drawn.
+_FEW_STEPS, _FEW_CURVES = 30, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,10 @@ class BarChart:
 
     def draw(self, *, titled: bool) -> Figure:
         """The chart as a figure; with its title and note where nothing else says them."""
-        legend = _LEGEND if len(self.series) > 1 else 0
+        legend = legend_height(self.series, WIDTH)
         marks = sum(len(bar.marks) for bar in self.bars)
         plot = len(self.bars) * (_LABEL + _GAP) + marks * _BAR
-        frame = _Frame(plot, self.title, self.note, titled, left=_EDGE, right=_TEXT_WIDTH)
+        frame = _Frame(plot, self.title, self.note, titled, left=EDGE, right=_TEXT_WIDTH)
         figure, axes = frame.open(above=_HEAD + legend, below=_FOOT)
         across = blended_transform_factory(figure.dpi_scale_trans, axes.transData)
         axes.set_ylim(plot, 0)
@@ -77,9 +79,9 @@ class BarChart:
         self._scale_x(axes)
         at = 0.0
         for bar in self.bars:
-            label = _cut(bar.label) + (" (published)" if bar.published else "")
+            label = cut(bar.label) + (" (published)" if bar.published else "")
             ink = MUTED if bar.published else INK
-            _write(axes, _EDGE / 72, at + _LABEL - 5, label, ink, _FONT, transform=across)
+            _write(axes, EDGE / 72, at + _LABEL - 5, label, ink, _FONT, transform=across)
             at += _LABEL
             for number, mark in enumerate(bar.marks):
                 self._draw_mark(axes, across, bar, mark, number, at + _BAR / 2)
@@ -156,7 +158,11 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class CurveChart:
-    """Curves over training steps, with baselines as horizontal lines."""
+    """Curves over training steps, with baselines as horizontal lines.
+
+    With `smooth` above 1 a curve is the mean of so many steps around each; where there are
+    few curves the steps themselves are drawn thinly behind.
+    """
 
     name: str
     title: str
@@ -164,11 +170,13 @@ class CurveChart:
     scale: Scale
     curves: tuple[Curve, ...]
     baselines: tuple[Baseline, ...] = ()
+    smooth: int = 1
 
     def draw(self, *, titled: bool) -> Figure:
         """The chart as a figure; with its title and note where nothing else says them."""
-        legend = _LEGEND if len(self.curves) > 1 else 0
-        right = _BASELINE_WIDTH if self.baselines else _EDGE
+        names = tuple(curve.label for curve in self.curves) if len(self.curves) > 1 else ()
+        legend = legend_height(names, WIDTH)
+        right = _BASELINE_WIDTH if self.baselines else EDGE
         frame = _Frame(_CURVE_HEIGHT, self.title, self.note, titled, left=44, right=right)
         figure, axes = frame.open(above=_HEAD + legend, below=40)
         for number, curve in enumerate(self.curves):
@@ -186,13 +194,8 @@ class CurveChart:
             if banded:
                 steps, lows, highs = zip(*banded, strict=True)
                 axes.fill_between(steps, lows, highs, color=colour, alpha=0.16, linewidth=0)
-            axes.plot(
-                [step for step, *_ in known],
-                [value for _, value, *_ in known],
-                color=colour,
-                linewidth=2,
-                marker="o",
-                markersize=4,
+            self._draw_curve(
+                axes, [step for step, *_ in known], [value for _, value, *_ in known], colour
             )
         self._draw_baselines(axes)
         if self.scale == "share":
@@ -200,17 +203,34 @@ class CurveChart:
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
         else:
             axes.margins(y=0.12)
-            if axes.get_ylim()[0] > 0:
-                axes.set_ylim(0, axes.get_ylim()[1] * 1.2)
-            axes.yaxis.set_major_locator(MaxNLocator(5))
+            if axes.dataLim.ymin >= 0:
+                axes.set_ylim(0, axes.get_ylim()[1] * 1.05)
+            elif axes.dataLim.ymax > 0:
+                axes.axhline(0, color=MUTED, linewidth=0.8)
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axes.yaxis.set_major_formatter(FuncFormatter(_tick(self.scale)))
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.set_xlabel("training step", color=MUTED, size=_SMALL)
         axes.grid(axis="y", color=GRID, linewidth=0.8)
         self._label_baselines(axes)
         if legend:
-            frame.legend(figure, tuple(curve.label for curve in self.curves))
+            frame.legend(figure, names)
         return figure
+
+    def _draw_curve(
+        self, axes: Axes, steps: Sequence[int], values: Sequence[float], colour: str
+    ) -> None:
+        if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
+            axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.35)
+        axes.plot(
+            steps,
+            _smoothed(values, self.smooth),
+            color=colour,
+            linewidth=2,
+            # Dots tell steps apart where there are few.
+            marker="o" if len(steps) <= _FEW_STEPS else "",
+            markersize=4,
+        )
 
     def _draw_baselines(self, axes: Axes) -> None:
         for baseline in self.baselines:
@@ -228,7 +248,7 @@ class CurveChart:
                 axes,
                 1.02,
                 at,
-                _cut(baseline.label, _BASELINE_CHARS),
+                cut(baseline.label, _BASELINE_CHARS),
                 MUTED,
                 _SMALL,
                 transform=blended_transform_factory(axes.transAxes, axes.transData),
@@ -274,22 +294,29 @@ class _Frame:
         return figure, axes
 
     def legend(self, figure: Figure, names: tuple[str, ...]) -> None:
-        """The series' names and colours in a line above the plot."""
+        """The series' names and colours above the plot, in as many lines as they need."""
         axes = figure.axes[0]
         height = figure.get_figheight() * 72
-        y = axes.get_position().y1 + (_HEAD + _LEGEND / 2 - 2) / height
-        at = float(_EDGE)
-        for number, name in enumerate(names):
-            colour, shown = SERIES[number % len(SERIES)], _cut(name, 40)
+        places = legend_places(names, WIDTH)
+        lines = places[-1].line + 1
+        for number, (name, at, line) in enumerate(places):
+            above = _HEAD + LEGEND_LINE * (lines - line - 0.5) - 2
+            y = axes.get_position().y1 + above / height
+            colour = SERIES[number % len(SERIES)]
             _write(figure, at / WIDTH, y, "■", colour, _FONT, va="center")
-            _write(figure, (at + 14) / WIDTH, y, shown, INK, _SMALL, va="center")
-            at += 14 + 6.4 * len(shown) + 14
+            _write(figure, (at + 14) / WIDTH, y, name, INK, _SMALL, va="center")
 
     def _write_title(self, figure: Figure, notes: list[str], height: float) -> None:
-        _write(figure, _EDGE / WIDTH, 1 - 20 / height, self.title, INK, 13, weight="bold")
+        _write(figure, EDGE / WIDTH, 1 - 20 / height, self.title, INK, 13, weight="bold")
         for number, line in enumerate(notes, start=1):
             y = 1 - (22 + 13 * number) / height
-            _write(figure, _EDGE / WIDTH, y, line, MUTED, 9)
+            _write(figure, EDGE / WIDTH, y, line, MUTED, 9)
+
+
+def _smoothed(values: Sequence[float], steps: int) -> list[float]:
+    """The means of so many values around each, of fewer at the ends."""
+    before, after = (steps - 1) // 2, steps // 2
+    return [fmean(values[max(0, at - before) : at + after + 1]) for at in range(len(values))]
 
 
 def _write(
@@ -297,13 +324,6 @@ def _write(
 ) -> None:
     """Text as it is: a "$" in a model's name begins no formula."""
     on.text(x, y, text, color=colour, size=size, parse_math=False, **how)
-
-
-def _cut(label: str, chars: int = _LABEL_CHARS) -> str:
-    """A label on one line, cut in the middle where it is long, of what can be drawn alone."""
-    shown = "".join(each if each.isprintable() else " " for each in encodable(label))
-    line = " ".join(shown.split())
-    return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"
 
 
 def _tick(scale: Scale) -> Callable[[float, int], str]:

@@ -9,6 +9,7 @@ _OPTIONS = {
     "split": "--split",
     "limit": "--limit",
     "repeat": "--repeat",
+    "recipe": "--recipe",
     "max_turns": "--max-turns",
     "reasoning_effort": "--reasoning-effort",
     "temperature": "--temperature",
@@ -27,8 +28,10 @@ def command(config: dict[str, Any]) -> str | None:
         words += ["-m", model]
     for judge in config["judges"]:
         words += ["--judge", _judge_option(judge)]
+    # Turns are the recipe's, where there is one.
+    said = {"max_turns"} if config.get("recipe") is not None else set()
     for name, option in _OPTIONS.items():
-        if config.get(name) is not None:
+        if config.get(name) is not None and name not in said:
             words += [option, str(config[name])]
     if path := (config.get("prompt") or {}).get("path"):  # else the package's own
         words += ["--prompt", path]

@@ -1,5 +1,6 @@
 """What a benchmark can vary besides models: judges, prompts, and repeats."""
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.runs import Run, start_run
+from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.benchmark import Entrant, Prompt, read_prompt, run_benchmark
 from evals.judge import OfflineJudge, Verdict
@@ -27,6 +29,21 @@ def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return start_run("eval", {}, tmp_path)
+
+
+def test_a_view_is_what_every_episode_shows(inbox_file: InboxFile, tmp_path: Path) -> None:
+    shown = []
+    for number, view in enumerate((WHOLE_VIEW, View(snippet_chars=5, addresses=False))):
+        run = start_run("eval", {}, tmp_path, tmp_path / str(number))
+        ask(inbox_file, run, QUESTIONS[:1], Rehearsed("rehearsed", 0.01), view=view)
+        [trajectory] = read_trajectories(run.trajectories)
+        said = next(each["content"] for each in trajectory.messages if each["role"] == "tool")
+        shown.append(json.loads(said)["hits"][0])
+    whole, less = shown
+    assert whole["snippet"].startswith("The lease")
+    assert less["snippet"] == "The..."
+    assert whole["from"].endswith(">")
+    assert less["from"] == whole["from"].partition(" <")[0]
 
 
 def test_repeats_are_whole_rounds_and_are_recorded(inbox_file: InboxFile, run: Run) -> None:

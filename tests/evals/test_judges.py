@@ -10,8 +10,9 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.question import Question
+from evals.f1_judge import F1Judge
 from evals.judge import OfflineJudge
-from evals.judges import choose_judge, spent_by
+from evals.judges import choose_judge, needs_model, spent_by
 from tests.provider import Provider, says
 
 QUESTION = Question("q", "When?", "ann@test.example", None, "May 3")
@@ -23,6 +24,18 @@ def test_offline() -> None:
     assert judge.name == OfflineJudge.name
     assert spent_by(judge) is None
     assert asyncio.run(judge.judge(QUESTION, "5/3")) == OfflineJudge().decide(QUESTION, "5/3")
+
+
+def test_f1() -> None:
+    judge = choose_judge("f1")
+    assert judge.name == F1Judge.name
+    assert spent_by(judge) is None
+    assert asyncio.run(judge.judge(QUESTION, "3 May")) == F1Judge().decide(QUESTION, "3 May")
+
+
+@pytest.mark.parametrize(("name", "needs"), [("offline", False), ("f1", False), ("o3", True)])
+def test_which_ask_a_model(name: str, needs: bool) -> None:
+    assert needs_model(name) is needs
 
 
 def test_a_model_keeps_its_verdicts_at_home(
@@ -48,9 +61,10 @@ def test_one_that_cant_judge(name: str, fix: str) -> None:
         choose_judge(name)
 
 
-def test_the_offline_judge_loads_no_client() -> None:
+@pytest.mark.parametrize("name", ["offline", "f1"])
+def test_those_without_a_model_load_no_client(name: str) -> None:
     code = (
-        "import sys; from evals.judges import choose_judge; choose_judge('offline');"
+        f"import sys; from evals.judges import choose_judge; choose_judge({name!r});"
         " assert not {'litellm', 'torch', 'openai'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

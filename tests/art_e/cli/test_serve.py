@@ -24,6 +24,8 @@ pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
+from art_e.cli.serve import of_training
+from art_e.errors import UserError
 from art_e.policies.qwen_calls import RESPONSE_TEMPLATE
 from tests import tiny_qwen
 from tests.art_e.cli.conftest import Run, the_error
@@ -240,6 +242,44 @@ def test_one_line_says_where_it_is_for_whom_and_how_to_use_it(
     told = TOLD.fullmatch(capsys.readouterr().out)
     assert told
     assert told.groups() == (base, whom, base, "hosted_vllm/talk")
+
+
+class TestTraining:
+    """A training run's folder stands for its best checkpoint."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "mine"
+        (folder / "checkpoints").mkdir(parents=True)
+        (folder / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-4"}')
+        return folder
+
+    def test_its_best_checkpoint_is_served_by_the_runs_name(
+        self, checkpoint: Path, run: Path, vllm: Path
+    ) -> None:
+        best = Path(shutil.copytree(checkpoint, run / "checkpoints" / "checkpoint-4"))
+        with serving(run):
+            given = json.loads(vllm.read_text())
+        assert given[1] == str(best.resolve())
+        assert pairs(given)["--served-model-name"] == "mine"
+
+    def test_an_adapter_is_served_on_its_model(
+        self, checkpoint: Path, adapter: Path, run: Path
+    ) -> None:
+        best = Path(shutil.copytree(adapter, run / "checkpoints" / "checkpoint-4"))
+        for folder in (run, best):
+            assert of_training(str(folder), None) == (str(checkpoint), str(best))
+            with pytest.raises(UserError, match="leave --adapter out"):
+                of_training(str(folder), "other")
+
+    def test_others_are_left_as_they_are(self, checkpoint: Path) -> None:
+        for name in (str(checkpoint), "Qwen/Qwen2.5-14B-Instruct"):
+            assert of_training(name, None) == (name, None)
+            assert of_training(name, "me/talk") == (name, "me/talk")
+
+    def test_a_run_without_a_best_one(self, run: Path, art_e: Run) -> None:
+        (run / "metrics.json").write_text('{"best_checkpoint": null}')
+        assert "no best checkpoint yet" in the_error(art_e("serve", run, "--port", free_port()))
 
 
 class TestRefused:

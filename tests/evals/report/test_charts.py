@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
 
@@ -167,3 +168,45 @@ def test_figures_that_are_all_unknown_or_nothing_can_be_drawn() -> None:
         for shown in (nothing[:1], nothing):
             chart = BarChart("cost", "Cost", "", "usd", shown, log=log)
             assert "-" in texts(svg(chart.draw(titled=False), "cost", "Cost"))
+
+
+def squares(markup: str) -> list[tuple[float, float]]:
+    """Where the squares of a legend stand."""
+    root = ElementTree.fromstring(markup)
+    marks = [each for each in root.iter() if each.text == "\N{BLACK SQUARE}"]
+    return [(float(each.get("x", "nan")), float(each.get("y", "nan"))) for each in marks]
+
+
+@pytest.mark.parametrize("count", [2, 6, 12])
+def test_a_legend_has_as_many_lines_as_its_names_need(count: int) -> None:
+    names = [f"component number {number}" for number in range(count)]
+    curves = tuple(Curve(name, (0, 1), (Mark(0.1, ""), Mark(0.2, ""))) for name in names)
+    chart = CurveChart("c", "C", "", "number", curves)
+    markup = svg(chart.draw(titled=False), "c", "C")
+    assert set(names) <= set(texts(markup))
+    places = squares(markup)
+    assert len(set(places)) == count
+    assert all(0 < x < 300 and y > 0 for x, y in places)
+    # In reading order, and all of them above the first tick of the plot.
+    assert places == sorted(places, key=lambda each: (each[1], each[0]))
+    ticks = [
+        float(each.get("y", "nan"))
+        for each in ElementTree.fromstring(markup).iter()
+        if (each.text or "").startswith("0.")
+    ]
+    assert max(y for _, y in places) < min(ticks)
+
+
+def test_a_smoothed_curve_is_the_mean_of_the_steps_around() -> None:
+    marks = tuple(Mark(value, "") for value in (0.0, 0.0, 3.0, 0.0, 0.0, 9.0))
+    chart = CurveChart("c", "C", "", "number", (Curve("a", tuple(range(6)), marks),), smooth=3)
+    thin, bold = chart.draw(titled=False).axes[0].lines
+    assert np.asarray(thin.get_ydata()).tolist() == [0, 0, 3, 0, 0, 9]
+    assert np.asarray(bold.get_ydata()).tolist() == [0, 1, 1, 1, 3, 4.5]
+
+
+def test_single_steps_are_not_drawn_behind_many_curves() -> None:
+    marks = (Mark(0.0, ""), Mark(3.0, ""))
+    curves = tuple(Curve(name, (0, 1), marks) for name in "abcd")
+    chart = CurveChart("c", "C", "", "number", curves, smooth=2)
+    assert len(chart.draw(titled=False).axes[0].lines) == 4

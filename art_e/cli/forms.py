@@ -1,0 +1,52 @@
+"""The option `--recipe`, and what it decides: the form of an episode.
+
+Knows nothing of models. Only here, and in functions alone, is `training` imported for it.
+"""
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from art_e.errors import UserError
+
+if TYPE_CHECKING:
+    from art_e.tools import View
+
+RecipeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        metavar="RECIPE",
+        help="Turns, prompt and tools as in training: a recipe's name or file, or the folder"
+        " of a training run or checkpoint.",
+    ),
+]
+
+
+class Form(NamedTuple):
+    """Turns an episode, its system prompt (None: the usual one), and what the tools show."""
+
+    max_turns: int
+    prompt: str | None
+    view: "View"
+
+
+def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool = False) -> Form:
+    """The form of `--recipe`, else the usual one with the turns of `--max-turns`.
+
+    Raises `UserError` for a recipe that is none, and for one beside options that it decides:
+    `--max-turns`, or `--prompt` (`other_prompt`).
+    """
+    from art_e.episode import DEFAULT_MAX_TURNS
+    from art_e.tools import WHOLE_VIEW
+
+    if recipe is None:
+        return Form(DEFAULT_MAX_TURNS if max_turns is None else max_turns, None, WHOLE_VIEW)
+    given = {"--max-turns": max_turns is not None, "--prompt": other_prompt}
+    twice = [option for option, is_given in given.items() if is_given]
+    if twice:
+        raise UserError(f"--recipe says what {' and '.join(twice)} would; leave one of them out")
+    from training.forms import episode_form
+
+    form = episode_form(recipe)
+    return Form(form.max_turns, form.prompt, form.view)

@@ -1,0 +1,153 @@
+"""`art-e train`: a warm start, reinforcement learning, and folding an adapter in."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from art_e.cli.options import JsonOption, OutOption, example
+
+app = typer.Typer(
+    help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
+)
+
+RecipeOption = Annotated[
+    str, typer.Option("--recipe", metavar="NAME|FILE", help="nano, or a TOML file.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the killed run of --out.")]
+
+
+@app.command(
+    epilog=example(
+        "art-e train sft --recipe nano --out start",
+        "art-e train sft --recipe mine.toml --set sft.validate_every=100 --out start --resume",
+    )
+)
+def sft(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
+    ] = None,
+    seed: SeedOption = 0,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Imitate the scripted expert, or the best of stored trajectories."""
+    from art_e.policies.checkpoint import require_train_extra
+
+    require_train_extra()
+    from art_e.home import runs_folder
+    from training.recipe import load_recipe
+    from training.run import Setting, opened
+    from training.sft import train_sft
+    from training.watch import Watch
+
+    chosen = load_recipe(recipe, changes or ())
+    steps = chosen.sft.steps if chosen.sft else 0
+    setting = Setting("sft", chosen, seed, init)
+    with (
+        Watch(steps, f"sft {chosen.name}") as watch,
+        opened(setting, out, runs_folder(), watch, resume=resume) as (training, checkpoint),
+    ):
+        metrics = train_sft(training, checkpoint)
+    _tell(metrics, training.run.folder, json_output=json_output)
+
+
+@app.command(
+    epilog=example(
+        "art-e train grpo --recipe nano --init start --out trained",
+        "art-e train grpo --recipe nano --init start --set reward.effort=0 --out no-effort",
+    )
+)
+def grpo(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="DIR", help="Start: a checkpoint or a run of sft."),
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option("--max-steps", min=1, help="Steps [default: the recipe's].")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", metavar="RUN", help="Run of another model to compare with."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option("--max-cost", metavar="USD", min=0, help="Most that judges are paid."),
+    ] = None,
+    report_to: Annotated[
+        str,
+        typer.Option("--report-to", help="none, wandb, trackio or tensorboard."),
+    ] = "none",
+    seed: SeedOption = 0,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Reinforcement learning with GRPO on the composite reward."""
+    from art_e.policies.checkpoint import require_train_extra
+
+    require_train_extra()
+    from art_e.cli.output import note
+    from art_e.home import runs_folder
+    from art_e.runs import find_run
+    from training.grpo import train_grpo
+    from training.recipe import load_recipe
+    from training.run import Setting, opened
+    from training.watch import Watch
+
+    steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
+    chosen = load_recipe(recipe, [*(changes or ()), *steps])
+    if baseline is None:
+        note(
+            "no baseline: give --baseline RUN, a run of art-e eval on the same questions, to see"
+            " what training gains over a prompted model"
+        )
+    else:
+        baseline = str(find_run(baseline, runs_folder()).folder)
+    setting = Setting("grpo", chosen, seed, init, baseline)
+    total = chosen.grpo.steps if chosen.grpo else 0
+    with (
+        Watch(total, f"grpo {chosen.name}") as watch,
+        opened(setting, out, runs_folder(), watch, resume=resume) as (training, checkpoint),
+    ):
+        metrics = train_grpo(training, checkpoint, max_cost_usd=max_cost, report_to=report_to)
+    _tell(metrics, training.run.folder, json_output=json_output)
+
+
+@app.command(epilog=example("art-e train merge trained --out whole"))
+def merge(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Checkpoint with an adapter, or its run.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder.")],
+) -> None:
+    """Fold an adapter into the weights of its model."""
+    from art_e.cli.output import note
+    from training import merge as merging
+
+    merging.merge(checkpoint, out)
+    note(f"merged into {out}: art-e ask --model local:{out}, or art-e serve {out}")
+
+
+def _tell(metrics: dict[str, object], folder: Path, *, json_output: bool) -> None:
+    from art_e.cli.output import note, print_json
+
+    if json_output:
+        print_json({**metrics, "run": str(folder)})
+        return
+    note(f"done: {folder}")
+    best = metrics["best_checkpoint"]
+    if best is not None:
+        note(f"  art-e ask --model local:{folder}/{best} --recipe {folder} QUESTION")
+    note(f"  art-e eval report {folder}")

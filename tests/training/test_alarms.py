@@ -1,0 +1,255 @@
+"""An honest noisy rise raises no alarm, and each planted failure raises its own."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evals.hacking import detect
+from tests.evals.hacks import canned, hacking, honest
+from training.alarms import (
+    JUMP_AFTER,
+    JUMP_BEFORE,
+    WINDOW,
+    TrainingAlarm,
+    Watchdog,
+    alarms_of,
+    hacking_alarms,
+)
+from training.progress import Step, Validation
+
+STEPS = 60
+# Always the same noises: an honest run may raise an alarm once in some thousands.
+settled = settings(derandomize=True, max_examples=50)
+# Changes the figures of a step, given its number.
+Plant = Callable[[int], dict[str, Any]]
+
+
+def rise(seed: int, steps: int = STEPS, questions: int = 8, rollouts: int = 8) -> list[Step]:
+    """A policy that learns: questions differ in difficulty, and their rollouts are alike."""
+    rng = np.random.default_rng(seed)
+    first, last = rng.uniform(0.2, 0.5), rng.uniform(0.6, 0.9)
+    made = []
+    for number in range(steps):
+        part = number / steps
+        accuracy = first + (last - first) * part
+        chances = rng.beta(1.5 * accuracy, 1.5 * (1 - accuracy), questions)
+        rights = rng.binomial(rollouts, chances)
+        total = questions * rollouts
+        right = int(rights.sum())
+        wrong = int(rng.binomial(total - right, 0.1 + 0.6 * (1 - part)))
+        withheld = total - right - wrong
+        bonus = float(rng.normal(0, 0.02))
+        made.append(
+            Step(
+                step=number + 1,
+                seconds=2.0 * number,
+                tokens=10_000 * number,
+                learning_rate=3e-4,
+                reward=(1.6 * right - 0.9 * wrong + 0.1 * withheld) / total + bonus,
+                accuracy=right / total,
+                hallucination=wrong / total,
+                abstention=withheld / total,
+                format_errors=float(rng.poisson(total * (0.02 + 0.3 * (1 - part)))) / total,
+                entropy=0.35 * (1 - 0.75 * part) * float(np.exp(rng.normal(0, 0.15))),
+                groups=questions,
+                # Effort gives most groups a spread, were all of their answers right.
+                flat_groups=int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5)),
+            )
+        )
+    return made
+
+
+def planted(steps: Sequence[Step], plant: Plant) -> list[Step]:
+    return [dataclasses.replace(each, **plant(each.step)) for each in steps]
+
+
+def validation(step: int, **figures: Any) -> Validation:
+    names = [each.name for each in dataclasses.fields(Validation)]
+    return Validation(**{**dict.fromkeys(names), "step": step, "n": 200, **figures})
+
+
+def over_time(
+    steps: Sequence[Step], validations: Sequence[Validation] = ()
+) -> list[tuple[int, TrainingAlarm]]:
+    """What a caller is told who looks at every step, and at which."""
+    watchdog = Watchdog()
+    return [
+        (each.step, alarm)
+        for end, each in enumerate(steps, start=1)
+        for alarm in watchdog.new(
+            alarms_of(steps[:end], [every for every in validations if every.step < each.step])
+        )
+    ]
+
+
+def only(told: Sequence[tuple[int, TrainingAlarm]]) -> tuple[int, TrainingAlarm]:
+    [one] = told
+    return one
+
+
+# --- honest runs -----------------------------------------------------------------------------
+
+
+@settled
+@given(seed=st.integers(0, 10**6), questions=st.sampled_from([8, 12]), rollouts=st.integers(4, 8))
+def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollouts: int) -> None:
+    assert over_time(rise(seed, questions=questions, rollouts=rollouts)) == []
+
+
+@settled
+@given(
+    seed=st.integers(0, 10**6),
+    at=st.integers(1, STEPS),
+    odd=st.sampled_from(
+        [
+            {"abstention": 1.0, "accuracy": 0.0},
+            {"entropy": 0.0},
+            {"flat_groups": 8},
+            {"format_errors": 1.0},
+        ]
+    ),
+)
+def test_one_odd_step_raises_no_alarm(seed: int, at: int, odd: dict[str, Any]) -> None:
+    assert over_time(planted(rise(seed), lambda step: odd if step == at else {})) == []
+
+
+@pytest.mark.parametrize("length", [0, 1, WINDOW - 1, WINDOW, JUMP_BEFORE + JUMP_AFTER])
+def test_at_no_length(length: int) -> None:
+    assert alarms_of(rise(0, length), []) == []
+
+
+def test_supervised_steps_raise_none() -> None:
+    assert over_time([Step(number, number, 0, loss=3.0 / number) for number in range(1, 60)]) == []
+
+
+def test_questions_that_mostly_have_no_answer_may_be_abstained_on() -> None:
+    """Abstention near 1 where accuracy on the others does not fall is what was asked for."""
+    steps = planted(rise(0), lambda step: {"abstention": min(0.95, 0.2 + step / 40)})
+    assert over_time(steps) == []
+
+
+def test_who_has_learnt_all_may_be_sure() -> None:
+    sure = planted(rise(0), lambda step: {"entropy": 0.001, "accuracy": 0.99} if step > 40 else {})
+    assert over_time(sure) == []
+
+
+def test_what_is_no_number_is_no_sign_of_anything() -> None:
+    nothing = float("nan")
+    names = ("abstention", "accuracy", "entropy", "format_errors", "reward")
+    assert over_time(planted(rise(0), lambda _: dict.fromkeys(names, nothing))) == []
+
+
+# --- planted failures ------------------------------------------------------------------------
+
+
+@settled
+@given(seed=st.integers(0, 10**6))
+def test_collapse_to_abstention(seed: int) -> None:
+    def collapses(step: int) -> dict[str, Any]:
+        return {} if step < 30 else {"abstention": 0.98, "accuracy": 0.02, "reward": 0.09}
+
+    step, alarm = only(over_time(planted(rise(seed), collapses)))
+    assert 30 < step <= 30 + WINDOW
+    assert alarm.kind == "collapse to abstention"
+    assert "abstain" in alarm.message and "grpo.rate (now 0.0003)" in alarm.message
+
+
+def test_a_collapse_in_the_first_steps_is_told_from_the_validation_before_them() -> None:
+    steps = planted(rise(0), lambda step: {"abstention": 1.0, "accuracy": 0.0, "entropy": None})
+    before = validation(0, abstention=0.25, accuracy=0.21)
+    step, alarm = only(over_time(steps, [before]))
+    assert step == WINDOW
+    assert "25% did at the start" in alarm.message
+    assert "accuracy fell from 21% to 0%" in alarm.message
+
+
+@settled
+@given(seed=st.integers(0, 10**6))
+def test_entropy_gone(seed: int) -> None:
+    steps = planted(rise(seed), lambda step: {} if step < 25 else {"entropy": 0.003})
+    step, alarm = only(over_time(steps))
+    assert 25 < step <= 25 + WINDOW
+    assert alarm.kind == "entropy gone"
+    assert "grpo.temperature" in alarm.message
+
+
+@settled
+@given(seed=st.integers(0, 10**6), accuracy=st.sampled_from([0.05, 0.95]))
+def test_no_spread(seed: int, accuracy: float) -> None:
+    def flat(step: int) -> dict[str, Any]:
+        return {"flat_groups": 7, "accuracy": accuracy} if step > 20 else {}
+
+    step, alarm = only(over_time(planted(rise(seed), flat)))
+    assert 20 < step <= 20 + WINDOW
+    assert alarm.kind == "no spread"
+    assert ("harder questions" if accuracy > 0.5 else "easier questions") in alarm.message
+
+
+@settled
+@given(seed=st.integers(0, 10**6))
+def test_format_errors_rising(seed: int) -> None:
+    steps = planted(rise(seed), lambda step: {} if step < 40 else {"format_errors": 0.6})
+    step, alarm = only(over_time(steps))
+    assert 40 < step <= 40 + WINDOW
+    assert alarm.kind == "format errors rising"
+    assert "reward.format" in alarm.message and "art-e runs show" in alarm.message
+
+
+@settled
+@given(seed=st.integers(0, 10**6))
+def test_a_sudden_jump_of_reward(seed: int) -> None:
+    steps = rise(seed)
+    raised = [
+        dataclasses.replace(each, reward=(each.reward or 0) + (2.0 if each.step >= 30 else 0))
+        for each in steps
+    ]
+    step, alarm = only(over_time(raised))
+    assert 30 <= step < 30 + JUMP_AFTER
+    assert alarm.kind == "reward jump"
+
+
+def test_a_jump_is_held_against_the_other_judge() -> None:
+    steps = [Step(n, n, n, reward=0.01 * (n % 3) + (n >= 30)) for n in range(1, 34)]
+    told = [validation(20, accuracy=0.41), validation(32, accuracy=0.42)]
+    [alarm] = alarms_of(steps, told)
+    assert "at step 30" in alarm.message
+    assert "validation accuracy was 41% at step 20 and is 42% at step 32" in alarm.message
+    [alarm] = alarms_of(steps, told[:1])
+    assert "see whether the next validation's accuracy follows" in alarm.message
+
+
+# --- what is new -----------------------------------------------------------------------------
+
+
+def test_an_alarm_is_told_once_while_it_lasts_and_again_after_it_was_away() -> None:
+    watchdog, one, other = Watchdog(quiet=3), TrainingAlarm("a", "1"), TrainingAlarm("b", "1")
+    assert watchdog.new([one]) == [one]
+    assert watchdog.new([TrainingAlarm("a", "2"), other]) == [other]
+    # Away for two looks is flicker, for three it has ended.
+    assert [watchdog.new(each) for each in ([], [], [one])] == [[], [], []]
+    assert [watchdog.new(each) for each in ([], [], [], [one])] == [[], [], [], [one]]
+
+
+def test_a_resumed_run_that_shows_its_rows_again_is_told_nothing_twice() -> None:
+    steps = planted(rise(0), lambda step: {} if step < 25 else {"entropy": 0.003})
+    whole = over_time(steps)
+    kept = over_time(steps[:45])
+    assert whole == kept and len(whole) == 1
+
+
+# --- hacks -----------------------------------------------------------------------------------
+
+
+def test_the_detectors_of_evals_become_alarms() -> None:
+    assert hacking_alarms(honest(100)) == []
+    scored = hacking(honest(100), 0.3, canned)
+    seen = detect(scored)
+    alarms = hacking_alarms(scored)
+    assert [each.kind for each in alarms] == [f"hacking: {each.detector}" for each in seen]
+    assert all(one.message in other.message for one, other in zip(seen, alarms, strict=True))
+    assert f"such as {seen[0].episodes[0]}" in alarms[0].message

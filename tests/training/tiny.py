@@ -1,0 +1,86 @@
+"""The smallest training there is: the recipe nano cut to seconds, with a world for each split.
+
+What it learns is next to nothing. What it writes, counts and keeps is what any run does.
+"""
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from training.recipe import Recipe, load_recipe
+from training.run import Setting, TrainingRun, opened
+from training.watch import Watch
+
+# As `--set` takes them.
+CHANGES = (
+    "model.scratch.layers=1",
+    "model.scratch.hidden=32",
+    "model.scratch.vocabulary=1_000",
+    "data.worlds.train=[1_000, 1_001]",
+    "data.worlds.validation=[200, 201]",
+    "data.worlds.test=[900, 901]",
+    "data.worlds.new_names=0.2",
+    "episode.max_turns=4",
+    "episode.turn_tokens=32",
+    "episode.episode_tokens=400",
+    "judging.questions=9",
+    "judging.test_questions=12",
+    "sft.stages=[{turns=1, steps=15, batch=16, rate=1e-2}, {steps=25, batch=8, rate=1e-2}]",
+    "sft.validate_every=30",
+    "grpo.steps=3",
+    "grpo.questions=2",
+    "grpo.rollouts=4",
+    "grpo.micro_batch=4",
+    "grpo.validate_every=2",
+)
+
+
+def recipe(*changes: str) -> Recipe:
+    """The tiny recipe, with more changes made to it."""
+    return load_recipe("nano", [*CHANGES, *changes])
+
+
+def home_of(factory: pytest.TempPathFactory) -> Path:
+    """The ART_E_HOME of all tests that train: its worlds are made once a session."""
+    home = factory.getbasetemp() / "training-home"
+    home.mkdir(exist_ok=True)
+    return home
+
+
+@contextmanager
+def at(home: Path) -> Iterator[None]:
+    """With that ART_E_HOME."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "ART_E_HOME", str(home))
+        yield
+
+
+def silent_watch(steps: int = 10) -> Watch:
+    """A view that nobody sees."""
+    return Watch(steps, "tiny", console=Console(file=io.StringIO()))
+
+
+@contextmanager
+def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
+    """A run's folder, opened."""
+    with opened(setting, out, out.parent, silent_watch(), resume=resume) as (training, _):
+        yield training
+
+
+def metrics_fields() -> set[str]:
+    """What a validation has by the contract, which says so in words."""
+    return set(
+        "step n accuracy hallucination hallucination_unanswerable abstention turns effort"
+        " turns_when_correct format_errors reward".split()
+    )
+
+
+def whole(values: Sequence[Any]) -> bool:
+    """Whether all are numbers."""
+    return all(isinstance(each, int | float) for each in values)

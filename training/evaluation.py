@@ -1,0 +1,114 @@
+"""The test questions put to a trained model, once, when training is over.
+
+Sampled as in training and greedily, with the benchmark's figures and intervals by the judge
+of validations. Questions about names that no training question has are told apart. Knows
+nothing of trainers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from art_e.trajectory import TrajectoryLog
+from evals.metrics import model_metrics, sample_of
+from evals.scored import Scored
+from training.engine import Sampler
+from training.judging import Judges
+from training.material import is_new, load_material
+from training.recipe import Recipe
+from training.reward import MALFORMED
+from training.run import TrainingRun
+from training.scoring import Scorer
+from training.start import Start, load_start
+from training.validation import Examiner, by_second, held_out
+
+# The file of the run's folder that has the test's episodes.
+EPISODES = "test.jsonl"
+# As metrics.json has them, of the benchmark's figures.
+FIGURES = (
+    "accuracy",
+    "unanswerable_accuracy",
+    "hallucination",
+    "abstention",
+    "turns",
+    "turns_when_correct",
+    "effort",
+)
+
+
+def examined(training: TrainingRun, judges: Judges) -> dict[str, Any]:
+    """End the run with its best checkpoint's figures on the test questions; its metrics."""
+    best = training.best_checkpoint
+    if best is None:
+        return training.finish(None)
+    setting = training.setting
+    figures, episodes = figures_on_test(
+        setting.recipe, load_start(str(best)), judges, training.run.id, setting.seed
+    )
+    with TrajectoryLog(training.run.folder / EPISODES) as log:
+        for each in episodes:
+            log.append(each.trajectory)
+    return training.finish(figures)
+
+
+def figures_on_test(
+    recipe: Recipe, start: Start, judges: Judges, run_id: str, seed: int
+) -> tuple[dict[str, Any], list[Scored]]:
+    """What `metrics.json` holds as `test`, and the episodes.
+
+    `{"sampled": figures, "greedy": figures}`, each with the estimates of `FIGURES`,
+    `effort_when_correct`, `hallucination_unanswerable`, `format_errors`, and the same under
+    "new names" of the questions about names that training did not ask about, where there are.
+    """
+    material = load_material(recipe.data, "test")
+    asked = held_out(material, recipe.judging.test_questions)
+    examiner = Examiner(
+        material,
+        asked,
+        recipe.episode,
+        start.tokens,
+        Scorer(judges.reward, recipe.reward, run_id, recipe.name, (judges.validation,)),
+    )
+    new = {each.id for each in asked if is_new(recipe.data, material.planted.get(each.id))}
+    found: dict[str, Any] = {}
+    episodes: list[Scored] = []
+    for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
+        generate = Sampler(
+            start.model,
+            start.end_id,
+            start.pad_id,
+            recipe.episode.turn_tokens,
+            temperature,
+            seed,
+        )
+        scored = examiner.examine(generate, {"temperature": temperature, "seed": seed})
+        episodes += scored
+        found[name] = figures_of(scored)
+        apart = [each for each in scored if each.question.id in new]
+        if apart:
+            found[name]["new names"] = figures_of(apart)
+    return found, episodes
+
+
+def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
+    """The estimates of one way of sampling, by the judge of validations."""
+    decided = [by_second(each) for each in scored]
+    figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"], timed=False)
+    right = [each for each in decided if each.question.answerable and each.correct]
+    unanswerable = [each for each in decided if not each.question.answerable]
+    return {
+        "n": len(scored),
+        **{name: figures[name] for name in FIGURES},
+        "hallucination_unanswerable": sample_of(unanswerable).share(
+            [bool(each.trajectory.rubric["answered"]) for each in unanswerable]
+        ),
+        "effort_when_correct": sample_of(right).mean(
+            [each.trajectory.rubric["effort"] for each in right]
+        ),
+        "format_errors": sample_of(scored).mean(
+            [sum(each.trajectory.rubric[name] for name in MALFORMED) for each in scored]
+        ),
+        "by_kind": {
+            kind: {"n": each["n"], "accuracy": each["accuracy"]}
+            for kind, each in figures["by_kind"].items()
+        },
+    }

@@ -1,0 +1,109 @@
+"""What is asked in training: questions of one split, and the inbox file that they are about.
+
+Synthetic worlds are made when they are first asked for, and kept in `ART_E_HOME`, named by
+all that decides their content. Knows nothing of models and tokens.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+from art_e.episode import Episode
+from art_e.errors import UserError
+from art_e.home import default_db, home
+from art_e.inbox.file import InboxFile
+from art_e.question import Question, Split, load_questions
+from art_e.text import digest
+from data_pipeline.batch import Rules
+from data_pipeline.ingest import Source, ingest
+from data_pipeline.synthetic.ledger import Planted
+from data_pipeline.synthetic.world import WorldConfig, ledger, messages
+from evals.benchmark import check_questions
+from training.recipe import Data, EpisodeForm, Worlds
+
+# Names are cut by their hash into so many parts.
+_NAMES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The questions of a split. `planted` has what the world knows of each, by its id; it is
+    empty where they are not synthetic."""
+
+    inbox_file: InboxFile
+    questions: list[Question]
+    planted: Mapping[str, Planted]
+
+    def episode(self, question: Question, form: EpisodeForm) -> Episode:
+        """A new episode about the question."""
+        inbox = self.inbox_file.open_inbox(question.inbox_address, question.query_date)
+        return Episode(
+            inbox,
+            question,
+            max_turns=form.max_turns,
+            view=form.view,
+            system_prompt=form.prompt,
+        )
+
+
+def load_material(data: Data, split: Split) -> Material:
+    """The questions of `split`, which is also what each of them says.
+
+    Raises `UserError` where there are none, and where the inbox file does not fit them.
+    """
+    if data.worlds is None:
+        assert data.questions is not None
+        asked = load_questions(data.questions, split)
+        file = InboxFile(Path(data.db) if data.db else default_db())
+        planted: dict[str, Planted] = {}
+    else:
+        planted = {
+            each.question.id: each
+            for each in _planted(data.worlds, split)
+            if split != "train" or not is_new(data, each)
+        }
+        asked = [each.question for each in planted.values()]
+        file = InboxFile(_world_file(data.worlds, split))
+    chosen = [each for each in asked if not data.kinds or each.kind in data.kinds]
+    if not chosen:
+        raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
+    check_questions(chosen, file)
+    return Material(file, [dataclasses.replace(each, split=split) for each in chosen], planted)
+
+
+def is_new(data: Data, planted: Planted | None) -> bool:
+    """Whether the question is about a name that training leaves out; see `Worlds.new_names`."""
+    if planted is None or data.worlds is None:
+        return False
+    names = {word for subject in planted.subjects for word in subject.split()}
+    held_back = data.worlds.new_names * _NAMES
+    return any(int(digest(f"name {each}"), 16) % _NAMES < held_back for each in names)
+
+
+def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
+    first, end = getattr(worlds, split)
+    return [
+        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary)
+        for seed in range(first, end)
+    ]
+
+
+def _planted(worlds: Worlds, split: Split) -> list[Planted]:
+    return [each for config in _configs(worlds, split) for each in ledger(config)]
+
+
+def _world_file(worlds: Worlds, split: Split) -> Path:
+    """The inbox file of the split's worlds; ingest moves it into place when it is whole."""
+    configs = _configs(worlds, split)
+    name = digest(json.dumps([dataclasses.astuple(each) for each in configs]))
+    path = home() / "worlds" / f"{name}.duckdb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Runs that begin at the same time need the same file: one makes it, the others wait.
+    with filelock.FileLock(f"{path}.making"):
+        if not path.exists():
+            ingest([Source(messages(each), Rules()) for each in configs], path)
+    return path

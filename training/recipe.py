@@ -1,0 +1,299 @@
+"""A recipe: all that a training run is made by, from a TOML file and the command line.
+
+    art-e train sft --recipe nano --set sft.validate_every=100
+
+A recipe's name is that of a file in `training/recipes`, or a path. What the command line says
+wins over the file; the resolved recipe is saved with the run. Each table of the file is a
+model here, whose fields say what may stand there. Knows nothing of how it is carried out.
+"""
+
+import itertools
+import json
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from art_e.episode import DEFAULT_MAX_TURNS
+from art_e.errors import UserError
+from art_e.question import Kind
+from art_e.tools import MAX_RESULTS, View
+from training.expert import Noise
+from training.reward import RewardWeights
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+_FOLDER = "recipes"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Scratch(_Table):
+    """A Qwen2 made from nothing, and its tokenizer of at most `vocabulary` learnt tokens.
+
+    `init` is the standard deviation of new weights: with transformers' 0.02 so small a model
+    never learns to copy. `template` names a chat template of `training/templates`.
+    """
+
+    layers: Count = 3
+    hidden: Count = 128
+    heads: Count = 2
+    vocabulary: Count = 4_000
+    init: Positive = 0.06
+    rope_theta: Positive = 1e6
+    context: Count = 2_048
+    template: str = "nano"
+
+
+class Lora(_Table):
+    """An adapter in place of all weights; `alpha` is as many times the rank as is usual."""
+
+    rank: Count = 16
+    alpha: Count = 32
+    dropout: Share = 0.0
+
+
+class ModelTable(_Table):
+    """What is trained: a checkpoint `base`, a folder or a hub id, or one made from `scratch`;
+    all its weights, or those of an adapter (`lora`)."""
+
+    base: str | None = None
+    scratch: Scratch | None = None
+    lora: Lora | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.base is None) == (self.scratch is None):
+            raise ValueError("give either base or a table [model.scratch]")
+        return self
+
+
+class Worlds(_Table):
+    """Synthetic worlds that are trained and measured on, a seed each.
+
+    The seeds of `train`, `validation` and `test` are [first, end), and no seed is in two.
+    Training leaves out the questions about a share `new_names` of all names, chosen by their
+    spelling, so that those of the test that are about them can be told apart.
+    """
+
+    size: Count = 1_000
+    short: bool = True
+    vocabulary: Count | None = 1_000
+    train: tuple[int, int]
+    validation: tuple[int, int]
+    test: tuple[int, int]
+    new_names: Annotated[float, Field(ge=0, lt=1)] = 0.05
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        spans = sorted([self.train, self.validation, self.test])
+        if any(end <= first for first, end in spans):
+            raise ValueError("a span of seeds is [first, end), and holds one at least")
+        if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
+            raise ValueError("train, validation and test share a seed")
+        return self
+
+
+class Data(_Table):
+    """What is asked: the questions of `worlds`, or those of the golden set `questions` about
+    the inbox file `db`; of `kinds` alone where they are named."""
+
+    worlds: Worlds | None = None
+    questions: str | None = None
+    db: str | None = None
+    kinds: tuple[Kind, ...] = ()
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.questions is None) == (self.worlds is None):
+            raise ValueError("give either questions or a table [data.worlds]")
+        return self
+
+
+class EpisodeForm(_Table):
+    """How an episode is held: its turns, the system prompt (None: the usual one), and how
+    much of mail the tools show (`art_e.tools.View`).
+
+    `turn_tokens` bounds a turn, `episode_tokens` an episode with its prompt.
+    """
+
+    max_turns: Count = DEFAULT_MAX_TURNS
+    prompt: str | None = None
+    handles: bool = True
+    hits: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = MAX_RESULTS
+    snippet_chars: Count | None = None
+    addresses: bool = True
+    turn_tokens: Count = 2_048
+    episode_tokens: Count = 8_000
+
+    @property
+    def view(self) -> View:
+        """What the tools show."""
+        return View(self.handles, self.hits, self.snippet_chars, self.addresses)
+
+
+class Stage(_Table):
+    """A stretch of supervised training: `steps` of `batch` conversations each.
+
+    Conversations end with the model's turn number `turns` (None: all are kept): what a short
+    one teaches costs little. `rate` is the learning rate, reached after `warmup` steps.
+    """
+
+    turns: Count | None = None
+    steps: Count
+    batch: Count = 16
+    rate: Positive = 2.5e-3
+    warmup: Annotated[int, Field(ge=0)] = 30
+    schedule: Literal["constant", "cosine"] = "constant"
+
+
+class Sft(_Table):
+    """The warm start. Its stages follow each other, and steps are counted over all of them.
+
+    It imitates the scripted expert, who errs by `noise`, or the best of what the runs
+    `trajectories` have stored, where it earned `least_reward` or more. With `leading_space`
+    the expert's texts begin with a space (see `training.expert`). Every `validate_every`
+    steps there is a validation and a checkpoint, and at the end of a stage.
+    """
+
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
+    noise: Noise = Noise()
+    leading_space: bool = False
+    trajectories: tuple[str, ...] = ()
+    least_reward: float = 1.0
+    validate_every: Count = 200
+
+    @property
+    def steps(self) -> int:
+        """The steps of all stages."""
+        return sum(each.steps for each in self.stages)
+
+
+class Grpo(_Table):
+    """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each.
+
+    micro_batch: episodes of one forward pass. rate: learning rate. loss, scale, clip, beta:
+    as TRL's `loss_type`, `scale_rewards`, `epsilon` and `beta` (0: no KL term). iterations:
+    optimizer steps on the same episodes. resample: how often at most a group without spread
+    is replaced. patience: validations without a better one after which training stops.
+    """
+
+    steps: Count
+    questions: Count = 8
+    rollouts: Annotated[int, Field(ge=2)] = 8
+    micro_batch: Count = 16
+    iterations: Count = 1
+    rate: Positive = 3e-4
+    warmup: Annotated[int, Field(ge=0)] = 0
+    temperature: Positive = 1.0
+    loss: Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"] = "dapo"
+    scale: Literal["group", "batch", "none"] = "group"
+    clip: Positive = 0.2
+    beta: NotNegative = 0.0
+    resample: Annotated[int, Field(ge=0)] = 1
+    validate_every: Count = 20
+    patience: Count | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.questions * self.rollouts % self.micro_batch:
+            raise ValueError("questions times rollouts is no multiple of micro_batch")
+        return self
+
+
+class Judging(_Table):
+    """Who judges: `reward` in training, `validation` on held-out questions, which is another
+    one so that a hole in the first shows (see `training/judging.py` for the names).
+
+    questions: how many a validation asks, sampled at the temperature of training;
+    test_questions: how many are asked of the test split when training is over.
+    """
+
+    reward: str = "offline"
+    validation: str = "f1"
+    questions: Count = 200
+    test_questions: Count = 400
+
+
+class Recipe(_Table):
+    """A training run in all its settings. `name` is the file's, where it does not say."""
+
+    name: str
+    model: ModelTable
+    data: Data
+    episode: EpisodeForm = EpisodeForm()
+    reward: RewardWeights = RewardWeights()
+    judging: Judging = Judging()
+    sft: Sft | None = None
+    grpo: Grpo | None = None
+
+    def to_row(self) -> dict[str, Any]:
+        """The recipe as JSON, as a run's configuration holds it."""
+        row: dict[str, Any] = json.loads(self.model_dump_json())
+        return row
+
+
+def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name or path, with `changes` such as "reward.effort=0.1" made to it.
+
+    Raises `UserError`, naming the field, for what is none.
+    """
+    text, called = _read(name)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{called} is no TOML: {error}; mend it") from None
+    content.setdefault("name", Path(called).stem)
+    for change in changes:
+        _change(content, change)
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the recipe"
+        said = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"{called}: {where}: {said}; mend the recipe or --set") from None
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the project."""
+    files = resources.files("training").joinpath(_FOLDER).iterdir()
+    return sorted(Path(each.name).stem for each in files if each.name.endswith(".toml"))
+
+
+def _read(name: str) -> tuple[str, str]:
+    """The file's text, and what it is called in errors."""
+    own = resources.files("training").joinpath(f"{_FOLDER}/{name}.toml")
+    path = Path(name)
+    try:
+        if path.name == name and path.suffix != ".toml" and own.is_file():
+            return own.read_text("utf-8"), f"{name}.toml"
+        return path.read_text("utf-8"), str(path)
+    except (OSError, UnicodeDecodeError):
+        known = ", ".join(recipe_names())
+        raise UserError(f"no recipe {name!r}; there are {known}, or give a TOML file") from None
+
+
+def _change(content: dict[str, Any], change: str) -> None:
+    """Put one `table.field=value` into the content; the value is TOML, or else plain text."""
+    key, has_value, value = change.partition("=")
+    *tables, last = key.strip().split(".")
+    if not has_value or not last or not all(tables):
+        raise UserError(f"--set {change!r} is no change; write it as table.field=value")
+    place: Any = content
+    for name in tables:
+        place = place.setdefault(name, {})
+        if not isinstance(place, dict):
+            raise UserError(f"--set {change!r}: {name} is no table of the recipe")
+    try:
+        place[last] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        place[last] = value.strip()

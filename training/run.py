@@ -1,0 +1,262 @@
+"""A training run's folder as it grows: steps, episodes, validations, checkpoints.
+
+    config.json  steps.jsonl  trajectories.jsonl  metrics.json  checkpoints/  README.md  COMPLETE
+
+A checkpoint counts once its `run.json` is there, which is written last and holds what the run
+knew then. A run that was killed goes on from its newest one: what came after is forgotten and
+made again, the same. Knows nothing of trainers.
+"""
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from art_e.errors import UserError
+from art_e.runs import Run, start_run
+from evals.resume import held
+from evals.scored import Scored, load_run
+from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
+from training.card import write_card
+from training.merge import CHECKPOINTS
+from training.progress import Step, Validation, append_step, keep_steps, read_steps
+from training.recipe import Recipe
+from training.watch import Watch
+
+Kind = Literal["sft", "grpo"]
+
+STATE = "run.json"
+_METRICS = "metrics.json"
+
+
+class Setting(NamedTuple):
+    """What a run is: its kind, recipe and seed, the folder of its start (`init`), and the run
+    on the same questions that it is compared with (`baseline`), None where there is none."""
+
+    kind: Kind
+    recipe: Recipe
+    seed: int
+    init: str | None = None
+    baseline: str | None = None
+
+    def to_row(self) -> dict[str, Any]:
+        """As config.json holds it."""
+        row = self._asdict()
+        return {**row, "recipe": self.recipe.to_row()}
+
+
+class TrainingRun:
+    """A run that is being made. Use `opened`."""
+
+    def __init__(self, run: Run, setting: Setting, watch: Watch, state: dict[str, Any]) -> None:
+        self.run = run
+        self.setting = setting
+        self.state = state
+        self.validations = [Validation(**each) for each in state.get("validation", [])]
+        self.alarms: list[dict[str, Any]] = list(state.get("alarms", []))
+        self.steps = read_steps(run.folder)
+        self._watch = watch
+        self._log = run.log()
+        away = state.get("dogs", {})
+        self._dogs = {
+            "steps": Watchdog(away=away.get("steps")),
+            # Hacks are looked for at validations, which are few.
+            "hacking": Watchdog(quiet=1, away=away.get("hacking")),
+        }
+        self._cost_before = float(state.get("cost_usd", 0.0))
+        self._seconds_before = float(state.get("seconds", 0.0))
+        self._begun = time.perf_counter()
+        for step in self.steps:
+            watch.step(step)
+        for validation in self.validations:
+            watch.validation(validation)
+        for each in self.alarms:
+            watch.alarm(TrainingAlarm(each["kind"], each["message"]))
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are kept."""
+        return self.run.folder / CHECKPOINTS
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has worked, with what it did before it was killed."""
+        return self._seconds_before + time.perf_counter() - self._begun
+
+    @property
+    def cost_before(self) -> float:
+        """USD that judges were paid before the run was resumed."""
+        return self._cost_before
+
+    @property
+    def tokens(self) -> int:
+        """Tokens trained on and generated up to the last step."""
+        return self.steps[-1].tokens if self.steps else 0
+
+    def add_step(self, step: Step) -> None:
+        """Keep and show a step, with the alarms that are new at it."""
+        append_step(self.run.folder, step)
+        self.steps.append(step)
+        self._watch.step(step)
+        self._alarm("steps", step.step, alarms_of(self.steps, self.validations))
+
+    def add_episodes(self, scored: Sequence[Scored]) -> None:
+        """Keep episodes, of training or of a validation."""
+        for each in scored:
+            self._log.append(each.trajectory)
+
+    def add_validation(self, validation: Validation, scored: Sequence[Scored]) -> None:
+        """Keep and show a validation, with its episodes and what the detectors see in all."""
+        self.add_episodes(scored)
+        self.validations.append(validation)
+        self._watch.validation(validation)
+        self._alarm("hacking", validation.step, hacking_alarms(load_run(self.run)))
+
+    def _alarm(self, dog: str, step: int, alarms: Sequence[TrainingAlarm]) -> None:
+        for each in self._dogs[dog].new(alarms):
+            self.alarms.append({"step": step, "kind": each.kind, "message": each.message})
+            self._watch.alarm(each)
+
+    @property
+    def best(self) -> Validation | None:
+        """The validation with the best accuracy less hallucination; the earliest of equals."""
+        later = [each for each in self.validations if each.step > 0]
+        return max(later or self.validations, key=_merit, default=None)
+
+    def checkpoint_saved(self, step: int, **state: Any) -> None:
+        """Make the checkpoint of `step` count, and take away those that nothing needs."""
+        folder = self.checkpoints / f"checkpoint-{step}"
+        dogs = {name: dog.away for name, dog in self._dogs.items()}
+        kept = {**self._facts(), "dogs": dogs, **state}
+        partial = folder / f".{STATE}.partial"
+        partial.write_text(json.dumps(kept, indent=2), encoding="utf-8")
+        partial.replace(folder / STATE)
+        best = self.best
+        needed = {step} | ({best.step} if best else set())
+        for name, number in _numbered(self.checkpoints):
+            if number not in needed:
+                shutil.rmtree(name)
+        self.run.write_json(_METRICS, self._metrics())
+
+    def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
+        """The run's metrics with the figures of `test`; the folder then holds them, with the
+        model card."""
+        metrics = {**self._metrics(), "test": test}
+        self.run.write_json(_METRICS, metrics)
+        setting = self.setting
+        write_card(
+            self.run.folder,
+            recipe=setting.recipe,
+            kind=setting.kind,
+            seed=setting.seed,
+            metrics=metrics,
+            baseline=None,
+        )
+        self.run.finish()
+        return metrics
+
+    def close(self) -> None:
+        """Close the file of trajectories."""
+        self._log.close()
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "validation": [each.to_row() for each in self.validations],
+            "alarms": self.alarms,
+            "seconds": self.seconds,
+            "tokens": self.tokens,
+            "cost_usd": self.steps[-1].cost_usd if self.steps else self._cost_before,
+        }
+
+    @property
+    def best_checkpoint(self) -> Path | None:
+        """The folder of the best validation's checkpoint, as far as it has one."""
+        best = self.best
+        folder = None if best is None else self.checkpoints / f"checkpoint-{best.step}"
+        return folder if folder is not None and folder.is_dir() else None
+
+    def _metrics(self) -> dict[str, Any]:
+        folder = self.best_checkpoint
+        named = None if folder is None else f"{CHECKPOINTS}/{folder.name}"
+        return {**self._facts(), "best_checkpoint": named, "test": None}
+
+
+def _merit(validation: Validation) -> float:
+    return (validation.accuracy or 0.0) - (validation.hallucination or 0.0)
+
+
+@contextlib.contextmanager
+def opened(
+    setting: Setting, out: Path | None, parent: Path, watch: Watch, *, resume: bool
+) -> Iterator[tuple[TrainingRun, Path | None]]:
+    """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
+
+    Gives the run and that checkpoint. Raises `UserError` where `out` holds something else, or
+    another process works on it.
+    """
+    if resume:
+        run = _resumable(setting, out)
+    else:
+        name = f"{setting.kind}-{setting.recipe.name}"
+        run = start_run(name, setting.to_row(), parent, out)
+    with held(run):
+        checkpoint = newest_checkpoint(run.folder)
+        state: dict[str, Any] = {}
+        if checkpoint is not None:
+            state = json.loads((checkpoint / STATE).read_text("utf-8"))
+        _forget(run, _step_of(checkpoint))
+        training = TrainingRun(run, setting, watch, state)
+        try:
+            yield training, checkpoint
+        finally:
+            training.close()
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a run's folder that counts."""
+    whole = [each for each in _numbered(folder / CHECKPOINTS) if (each[0] / STATE).is_file()]
+    return max(whole, key=lambda each: each[1])[0] if whole else None
+
+
+def _step_of(checkpoint: Path | None) -> int:
+    return -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+
+
+def _numbered(checkpoints: Path) -> list[tuple[Path, int]]:
+    found = checkpoints.glob("checkpoint-*")
+    return [(each, _step_of(each)) for each in found if each.name[11:].isdigit()]
+
+
+def _resumable(setting: Setting, out: Path | None) -> Run:
+    if out is None:
+        raise UserError("which run? --resume goes on with the one of --out")
+    run = Run(out)
+    if not (out / "config.json").is_file():
+        raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
+    if run.complete:
+        raise UserError(f"{out} is complete; name a new folder with --out")
+    config = run.config
+    mine = json.loads(json.dumps(setting.to_row()))
+    for key in ("kind", "recipe", "seed", "init"):
+        if config.get(key) != mine[key]:
+            raise UserError(f"{out} was begun with another {key}; resume it as it was begun")
+    return run
+
+
+def _forget(run: Run, last: int) -> None:
+    """Take away what came after step `last`, which will be made again."""
+    keep_steps(run.folder, last)
+    for name, number in _numbered(run.folder / CHECKPOINTS):
+        if number > last:
+            shutil.rmtree(name)
+    # In place: the lock is on this file. Episodes stand in the order of their steps.
+    with run.trajectories.open("rb+") as lines:
+        kept = 0
+        for line in lines:
+            if not line.endswith(b"\n") or json.loads(line)["policy"]["step"] > last:
+                break
+            kept += len(line)
+        lines.truncate(kept)

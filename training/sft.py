@@ -1,0 +1,234 @@
+"""The warm start: TRL's SFTTrainer on conversations, with loss on the model's own tokens alone.
+
+A recipe's stages are stretches of one run, each with a batch size and a learning rate of its
+own: short conversations first, whole ones later. What a small model made from nothing has to
+learn first is to copy a name from the question into its search, and first turns alone teach
+that in a tenth of the time.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, cycle, islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from art_e.errors import UserError
+from art_e.home import runs_folder
+from art_e.message import ChatMessage
+from training.callbacks import RunCallback, quiet
+from training.engine import Sampler
+from training.evaluation import examined
+from training.examples import Example, example, expert_conversations, stored_conversations
+from training.judging import Judges, judges_of
+from training.material import Material, load_material
+from training.progress import Step
+from training.recipe import Sft, Stage
+from training.run import Setting, TrainingRun
+from training.start import Start, adapter_config, load_start, make_start
+from training.tokens import Tokens
+from training.validation import examiner_of
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LambdaLR
+    from torch.utils.data import DataLoader
+    from trl.trainer.sft_trainer import SFTTrainer
+
+# Conversations from which a new tokenizer learns its words.
+TOKENIZER_CONVERSATIONS = 4_000
+# Batches within which conversations are sorted by length, so that little is padded.
+SORTED_BATCHES = 50
+LOG_EVERY = 10
+
+
+def train_sft(training: TrainingRun, checkpoint: Path | None) -> dict[str, Any]:
+    """Carry the run out, from `checkpoint` on where there is one; its metrics.
+
+    Raises `UserError` for a recipe that can't be carried out.
+    """
+    setting = training.setting
+    table = setting.recipe.sft
+    if table is None:
+        raise UserError(f"the recipe {setting.recipe.name} has no table [sft]; use another")
+    with quiet():
+        material = load_material(setting.recipe.data, "train")
+        conversations = _conversations(setting, table, material)
+        start = _start(setting, conversations)
+        examples, batches = _batches(table, conversations, start.tokens, setting.seed)
+        judges = judges_of(setting.recipe.judging)
+        trainer = _trainer(training, table, start, examples, batches, judges)
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        return examined(training, judges)
+
+
+def _conversations(setting: Setting, table: Sft, material: Material) -> list[list[ChatMessage]]:
+    """As many as the hungriest stage eats, of questions in an order of the seed."""
+    if table.trajectories:
+        kept = stored_conversations(
+            table.trajectories, runs_folder(), least_reward=table.least_reward
+        )
+        if not kept:
+            raise UserError(
+                f"no trajectory of {', '.join(table.trajectories)} earned"
+                f" {table.least_reward:g} or more; lower sft.least_reward"
+            )
+        return kept
+    questions = list(material.questions)
+    Random(f"{setting.seed}/sft").shuffle(questions)
+    most = max(each.steps * each.batch for each in table.stages)
+    return list(
+        expert_conversations(
+            material,
+            questions[:most],
+            setting.recipe.episode,
+            table.noise,
+            setting.seed,
+            leading_space=table.leading_space,
+        )
+    )
+
+
+def _start(setting: Setting, conversations: Sequence[Sequence[ChatMessage]]) -> Start:
+    """The model of `--init`, or of the recipe. A checkpoint brings weights, and nothing else."""
+    recipe = setting.recipe
+    if setting.init is not None:
+        return load_start(setting.init)
+    if recipe.model.base is not None:
+        return load_start(recipe.model.base)
+    assert recipe.model.scratch is not None
+    learnt = conversations[:TOKENIZER_CONVERSATIONS]
+    return make_start(recipe, recipe.model.scratch, learnt, setting.seed)
+
+
+def _batches(
+    table: Sft, conversations: Sequence[Sequence[ChatMessage]], tokens: Tokens, seed: int
+) -> tuple[list[Example], list[list[int]]]:
+    """All examples, and for each step the numbers of those in its batch."""
+    examples: list[Example] = []
+    batches: list[list[int]] = []
+    ends = _ends(table.stages)
+    for number, stage in enumerate(table.stages):
+        rng = Random(f"{seed}/stage/{number}")
+        first = len(examples)
+        seen = conversations[: stage.steps * stage.batch]
+        examples += [example(each, tokens, stage.turns) for each in seen]
+        order = list(range(first, len(examples)))
+        rng.shuffle(order)
+        endless = cycle(order)
+        for _ in range(0, stage.steps, SORTED_BATCHES):
+            steps = min(SORTED_BATCHES, ends[number] - len(batches))
+            drawn = sorted(
+                islice(endless, steps * stage.batch),
+                key=lambda place: len(examples[place].input_ids),
+            )
+            cut = [drawn[at : at + stage.batch] for at in range(0, len(drawn), stage.batch)]
+            rng.shuffle(cut)
+            batches += cut
+    return examples, batches
+
+
+def rate_at(stages: Sequence[Stage], step: int) -> float:
+    """The learning rate of step number `step`, from 0: a warm-up, then constant or a cosine."""
+    for stage in stages:
+        if step < stage.steps:
+            rising = min(1.0, (step + 1) / max(1, stage.warmup))
+            if stage.schedule == "cosine":
+                # Down to a twentieth: at nothing at all the last steps would be lost.
+                rising *= 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
+            return stage.rate * rising
+        step -= stage.steps
+    return 0.0
+
+
+def _trainer(
+    training: TrainingRun,
+    table: Sft,
+    start: Start,
+    examples: Sequence[Example],
+    batches: list[list[int]],
+    judges: Judges,
+) -> "SFTTrainer":
+    from datasets import Dataset
+    from torch.optim.lr_scheduler import LambdaLR
+    from torch.utils.data import DataLoader
+    from transformers import PrinterCallback
+    from trl.trainer.sft_config import SFTConfig
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    setting = training.setting
+
+    class StagedTrainer(SFTTrainer):
+        """Takes its batches and its learning rate from the stages."""
+
+        def get_train_dataloader(self) -> "DataLoader[Any]":
+            rows: Any = self.train_dataset
+            loader: DataLoader[Any] = DataLoader(
+                rows, batch_sampler=batches, collate_fn=self.data_collator
+            )
+            prepared: DataLoader[Any] = self.accelerator.prepare(loader)
+            return prepared
+
+        def create_scheduler(
+            self, num_training_steps: int, optimizer: "Optimizer | None" = None
+        ) -> "LambdaLR":
+            chosen: Any = optimizer or self.optimizer
+            self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(table.stages, step))
+            return self.lr_scheduler
+
+    lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
+
+    def to_step(step: int, logs: Mapping[str, float]) -> Step:
+        return Step(
+            step=step,
+            seconds=training.seconds,
+            tokens=sum(lengths[:step]),
+            loss=logs["loss"],
+            learning_rate=logs["learning_rate"],
+            grad_norm=logs["grad_norm"],
+        )
+
+    form = setting.recipe.episode
+    generate = Sampler(start.model, start.end_id, start.pad_id, form.turn_tokens, 1.0, setting.seed)
+    callback = RunCallback(
+        training,
+        examiner_of(setting.recipe, judges, start.tokens, training.run.id),
+        generate,
+        to_step,
+        validate_every=table.validate_every,
+        also_at=_ends(table.stages),
+    )
+    on_cpu = start.model.device.type == "cpu"
+    trainer = StagedTrainer(
+        model=start.model,
+        args=SFTConfig(
+            output_dir=str(training.checkpoints),
+            max_steps=len(batches),
+            # Of the optimizer; the scheduler multiplies it by a stage's rate.
+            learning_rate=1.0,
+            weight_decay=0.0,
+            adam_beta2=0.98,
+            max_grad_norm=1.0,
+            logging_steps=LOG_EVERY,
+            save_strategy="steps",
+            save_steps=len(batches) + 1,
+            report_to="none",
+            use_cpu=on_cpu,
+            bf16=not on_cpu,
+            gradient_checkpointing=not on_cpu,
+            max_length=None,
+            disable_tqdm=True,
+            seed=setting.seed,
+        ),
+        train_dataset=Dataset.from_list([each._asdict() for each in examples]),
+        processing_class=start.tokenizer,
+        peft_config=adapter_config(setting.recipe.model, start),
+        callbacks=[callback],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _ends(stages: Sequence[Stage]) -> list[int]:
+    """The steps at which the stages end."""
+    return list(accumulate(each.steps for each in stages))

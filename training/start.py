@@ -1,0 +1,112 @@
+"""What a run begins from: a model and its tokenizer, loaded, or made from nothing.
+
+Knows nothing of trainers.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from art_e.message import ChatMessage
+from art_e.policies.checkpoint import load_checkpoint, split_adapter, stop_ids
+from art_e.tools import schemas
+from training.merge import base_of, meant_checkpoint
+from training.recipe import ModelTable, Recipe, Scratch
+from training.scratch import make_model, make_tokenizer, phrases, template
+from training.tokens import Tokens
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+
+class Start(NamedTuple):
+    """A model in memory, with its tokenizer; `adapter` says that only a peft adapter trains."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerFast"
+    end_id: int
+    adapter: bool = False
+
+    @property
+    def pad_id(self) -> int:
+        """What pads a batch; it is never attended to."""
+        padding = self.tokenizer.pad_token_id
+        return self.end_id if padding is None else int(padding)
+
+    @property
+    def tokens(self) -> Tokens:
+        """Its conversations as tokens."""
+        return Tokens(self.tokenizer, schemas(), self.end_id)
+
+
+def load_start(name: str) -> Start:
+    """The model of a checkpoint, of a training run's best one, or of the hub.
+
+    Where the checkpoint is an adapter, that is what trains on. Raises `UserError` for what
+    can't be loaded.
+    """
+    base, adapter = split_adapter(name)
+    folder = Path(base).expanduser()
+    if adapter is None and folder.is_dir():
+        folder = meant_checkpoint(folder)
+        own_base = base_of(folder)
+        base, adapter = (str(folder), None) if own_base is None else (own_base, str(folder))
+    loaded = load_checkpoint(base, adapter)
+    if adapter is not None:
+        for parameter_name, parameter in loaded.model.named_parameters():
+            parameter.requires_grad_("lora_" in parameter_name)
+    end_id = stop_ids(loaded.tokenizer, loaded.generation_config)[-1]
+    return Start(loaded.model, loaded.tokenizer, end_id, adapter is not None)
+
+
+def make_start(
+    recipe: Recipe, form: Scratch, conversations: Sequence[Sequence[ChatMessage]], seed: int
+) -> Start:
+    """A new model, whose tokenizer has learnt the words of `conversations`."""
+    known = phrases(recipe.episode.prompt or "", years=_years(conversations))
+    frames = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True))))
+    texts = [
+        part
+        for messages in conversations
+        for message in messages
+        for part in frames.split(_said(message))
+        if part
+    ]
+    tokenizer = make_tokenizer(
+        texts, phrases=known, vocabulary=form.vocabulary, template=template(form.template)
+    )
+    model = make_model(tokenizer, form, seed)
+    assert model.generation_config is not None
+    return Start(model, tokenizer, stop_ids(tokenizer, model.generation_config)[-1])
+
+
+def adapter_config(table: ModelTable, start: Start) -> "LoraConfig | None":
+    """The adapter that the recipe trains; None where it trains all weights, or one is there."""
+    if table.lora is None or start.adapter:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=table.lora.rank,
+        lora_alpha=table.lora.alpha,
+        lora_dropout=table.lora.dropout,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def _said(message: ChatMessage) -> str:
+    calls = message.get("tool_calls") or ()
+    return "\n".join([message["content"] or "", *(call["function"]["arguments"] for call in calls)])
+
+
+def _years(conversations: Sequence[Sequence[ChatMessage]]) -> list[int]:
+    """The years of the mails that the tools have shown."""
+    found: set[Any] = set()
+    for messages in conversations:
+        for message in messages:
+            if message["role"] == "tool":
+                found.update(re.findall(r'"date":"(\d{4})-', message["content"]))
+    return sorted(map(int, found))
