@@ -48,6 +48,12 @@ class Run:
         config: dict[str, Any] = json.loads((self.folder / _CONFIG).read_text("utf-8"))
         return config
 
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The figures of a complete run."""
+        metrics: dict[str, Any] = json.loads((self.folder / "metrics.json").read_text("utf-8"))
+        return metrics
+
     def log(self) -> TrajectoryLog:
         """The trajectories' file, opened to append to."""
         return TrajectoryLog(self.trajectories)

@@ -14,6 +14,11 @@ def cut_line(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[:most]}..."
 
 
+def printable(text: str) -> str:
+    """`text` without what is no character to see: control, escape and direction characters."""
+    return "".join(each if each.isprintable() else " " for each in encodable(text))
+
+
 def digest(text: str) -> str:
     """A short name for `text`, the same wherever it is made: 16 hexadecimal digits of SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

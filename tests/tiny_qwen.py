@@ -14,13 +14,13 @@ import torch
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2Tokenizer,
 )
 
 from art_e.message import ChatMessage
 from training import scratch
-from training.recipe import Scratch
 from training.scratch import END, END_OF_TEXT, MARKS, START
 
 # The marks of the template, for those who import them from here.
@@ -60,9 +60,27 @@ def make_model(
     tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
 ) -> Qwen2ForCausalLM:
     """New weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
-    # With the usual deviation of 0.02 so small a model never learns to copy.
-    form = Scratch(layers=layers, hidden=hidden, heads=4, init=hidden**-0.5, context=4_096)
-    return scratch.make_model(tokenizer, form, seed)
+    torch.manual_seed(seed)
+    end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        # Fewer than heads, as in Qwen2.5.
+        num_key_value_heads=2,
+        max_position_embeddings=4_096,
+        # With the default of 0.02 so small a model never learns to copy.
+        initializer_range=hidden**-0.5,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=end,
+        pad_token_id=padding,
+    )
+    model = Qwen2ForCausalLM(config)
+    model.train(False)
+    return model
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:

@@ -80,6 +80,8 @@ class RunCallback(TrainerCallback):
             return
         self._examine(step)
         control.should_save = True
+        # The loss is told as a mean since it was told last, which no checkpoint remembers.
+        control.should_log = True
         if self._patience is not None and self._stale() >= self._patience:
             control.should_training_stop = True
 
@@ -87,7 +89,8 @@ class RunCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Make the checkpoint count."""
-        self._training.checkpoint_saved(state.global_step, **self._state())
+        over = control.should_training_stop or state.global_step >= state.max_steps
+        self._training.checkpoint_saved(state.global_step, over=over, **self._state())
 
     def _examine(self, step: int) -> None:
         settings = {"step": step, "seed": self._training.setting.seed, "sampled": True}

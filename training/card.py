@@ -25,6 +25,7 @@ _SPAN = " to "
 # The figures that are told where they were measured, in this order.
 _LABELS = {
     "n": "questions asked",
+    "correct": "handled right (right answers and right abstentions)",
     "accuracy": "accuracy (answerable questions)",
     "unanswerable_accuracy": "accuracy (unanswerable questions)",
     "hallucination": "hallucination (wrong answers, all questions)",

@@ -1,11 +1,13 @@
 """Who generates a turn: transformers on a model at hand, or TRL's own dispatch.
 
-Both take prompts as tokens and give a `Turn` for each. `Dispatch` is the only place that
-calls `_generate_single_turn`, a private method of TRL (pinned to 1.16 and held by a contract
-test): it generates by transformers or by vLLM, as the trainer is set up, and moves new weights
-to vLLM once a step. Knows nothing of episodes.
+Both take prompts as tokens and give a `Turn` for each. What is private to TRL (pinned to 1.16)
+is used here alone, and held by contract tests: `Dispatch` calls `_generate_single_turn`, which
+generates by transformers or by vLLM, as the trainer is set up, and moves new weights to vLLM
+once a step. Knows nothing of episodes.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +80,24 @@ class Sampler:
             **how,
         )
         return [_ended(each, self.end_id) for each in generated[:, longest:].tolist()]
+
+
+@contextlib.contextmanager
+def own_tokens_scored() -> Iterator[None]:
+    """TRL's trainers score the tokens that carry loss alone, on a CPU too.
+
+    Elsewhere than on a GPU they score every position, for devices that compile anew for each
+    shape; a CPU does not, and most tokens of an episode are mail. The figures are the same.
+    """
+    from trl.trainer import utils
+
+    module: Any = utils
+    usual = module._use_triton
+    module._use_triton = lambda device: device.type == "cpu" or usual(device)
+    try:
+        yield
+    finally:
+        module._use_triton = usual
 
 
 class Dispatch:

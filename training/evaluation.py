@@ -1,7 +1,7 @@
 """The test questions put to a trained model, once, when training is over.
 
 Sampled as in training and greedily, with the benchmark's figures and intervals by the judge
-of validations. Questions about names that no training question has are told apart. Knows
+of validations. Questions about names that training has not are told apart. Knows
 nothing of trainers.
 """
 
@@ -13,7 +13,7 @@ from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
 from training.engine import Sampler
 from training.judging import Judges
-from training.material import is_new, load_material
+from training.material import Material, load_material, load_strangers
 from training.recipe import Recipe
 from training.reward import MALFORMED
 from training.run import TrainingRun
@@ -44,7 +44,10 @@ def examined(training: TrainingRun, judges: Judges) -> dict[str, Any]:
     figures, episodes = figures_on_test(
         setting.recipe, load_start(str(best)), judges, training.run.id, setting.seed
     )
-    with TrajectoryLog(training.run.folder / EPISODES) as log:
+    file = training.run.folder / EPISODES
+    # Of a run that was killed in here: what it had written is made again.
+    file.unlink(missing_ok=True)
+    with TrajectoryLog(file) as log:
         for each in episodes:
             log.append(each.trajectory)
     return training.finish(figures)
@@ -57,18 +60,9 @@ def figures_on_test(
 
     `{"sampled": figures, "greedy": figures}`, each with the estimates of `FIGURES`,
     `effort_when_correct`, `hallucination_unanswerable`, `format_errors`, and the same under
-    "new names" of the questions about names that training did not ask about, where there are.
+    "strangers" for the questions about names that training has not, where there are any.
     """
-    material = load_material(recipe.data, "test")
-    asked = held_out(material, recipe.judging.test_questions)
-    examiner = Examiner(
-        material,
-        asked,
-        recipe.episode,
-        start.tokens,
-        Scorer(judges.reward, recipe.reward, run_id, recipe.name, (judges.validation,)),
-    )
-    new = {each.id for each in asked if is_new(recipe.data, material.planted.get(each.id))}
+    parts = {"": load_material(recipe.data, "test"), "strangers": load_strangers(recipe.data)}
     found: dict[str, Any] = {}
     episodes: list[Scored] = []
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
@@ -80,13 +74,30 @@ def figures_on_test(
             temperature,
             seed,
         )
-        scored = examiner.examine(generate, {"temperature": temperature, "seed": seed})
-        episodes += scored
-        found[name] = figures_of(scored)
-        apart = [each for each in scored if each.question.id in new]
-        if apart:
-            found[name]["new names"] = figures_of(apart)
+        settings = {"temperature": temperature, "seed": seed}
+        for part, material in parts.items():
+            if material is None:
+                continue
+            examiner = _examiner(recipe, start, material, judges, run_id)
+            scored = examiner.examine(generate, {**settings, "part": part})
+            episodes += scored
+            if part:
+                found[name][part] = figures_of(scored)
+            else:
+                found[name] = figures_of(scored)
     return found, episodes
+
+
+def _examiner(
+    recipe: Recipe, start: Start, material: Material, judges: Judges, run_id: str
+) -> Examiner:
+    return Examiner(
+        material,
+        held_out(material, recipe.judging.test_questions),
+        recipe.episode,
+        start.tokens,
+        Scorer(judges.reward, recipe.reward, run_id, recipe.name, (judges.validation,)),
+    )
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:

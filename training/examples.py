@@ -6,7 +6,7 @@ are kept that earned the most (rejection sampling, best of a group). Knows nothi
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -16,10 +16,10 @@ from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.question import Question
 from art_e.runs import find_run
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import read_trajectories
 from training.expert import Expert, Noise
 from training.material import Material
-from training.recipe import EpisodeForm
+from training.recipe import EpisodeForm, Part
 from training.tokens import Tokens
 
 # As the trainers of TRL and transformers mark what carries no loss.
@@ -36,12 +36,31 @@ class Example(NamedTuple):
     labels: list[int]
 
 
-def example(messages: Sequence[ChatMessage], tokens: Tokens, turns: int | None = None) -> Example:
-    """The conversation up to the end of the model's turn number `turns`, or of its last one."""
-    own = [place for place, each in enumerate(messages) if each["role"] == "assistant"][:turns]
+def example(messages: Sequence[ChatMessage], tokens: Tokens, part: Part = "whole") -> Example:
+    """The conversation as tokens, or that part of it; see `training.recipe.Stage`."""
+    own = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
+    asked = list(messages[: own[0]])
+    if part == "first":
+        return _marked([*asked, messages[own[0]]], tokens)
+    if part == "answer":
+        # What was called last, what that showed, and what was said then.
+        shown = messages[own[-2] if len(own) > 1 else own[-1] : own[-1] + 1]
+        return _marked([*asked, *shown], tokens, last_alone=True)
+    return _marked(messages[: own[-1] + 1], tokens)
+
+
+def _marked(
+    messages: Sequence[ChatMessage], tokens: Tokens, *, last_alone: bool = False
+) -> Example:
+    """The tokens, with the labels of what the model said, or with `last_alone` said last."""
+    own = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
     conversation = tokens.begin(messages[: own[0]])
     for place, following in zip(own, [*own[1:], None], strict=True):
-        conversation.add_turn(tokens.said(messages[place]))
+        said = tokens.said(messages[place])
+        if last_alone and following is not None:
+            conversation.add_context(said)
+        else:
+            conversation.add_turn(said)
         if following is not None:
             conversation.add_context(tokens.between(messages[place + 1 : following]))
     labels = [NO_LOSS] * len(conversation.prompt_ids) + [
@@ -53,14 +72,16 @@ def example(messages: Sequence[ChatMessage], tokens: Tokens, turns: int | None =
 
 def expert_conversations(
     material: Material,
-    questions: Iterable[Question],
+    questions: Sequence[Question],
     form: EpisodeForm,
     noise: Noise,
     seed: int,
     *,
     leading_space: bool,
-) -> Iterator[list[ChatMessage]]:
+) -> list[list[ChatMessage]]:
     """What the expert says about each question, in their order; `seed` decides how it errs.
+
+    Questions whose mails its searches do not find are left out.
 
     Raises `UserError` for questions that no synthetic world has planted.
     """
@@ -70,24 +91,31 @@ def expert_conversations(
             " --set 'sft.trajectories=[\"RUN\"]'"
         )
 
-    async def play() -> list[Trajectory]:
-        return [
-            await run_episode(
-                episode := material.episode(question, form),
-                Expert(
-                    episode,
-                    material.planted[question.id],
-                    Random(f"{seed}/{question.id}"),
-                    noise,
-                    leading_space=leading_space,
-                ),
-                "expert",
-            )
-            for question in questions
-        ]
+    # Inbox by inbox: few can be held open, and opening one takes as long as some episodes.
+    order = sorted(range(len(questions)), key=lambda place: questions[place].inbox_address)
+    played: dict[int, list[ChatMessage]] = {}
 
-    for trajectory in asyncio.run(play()):
-        yield trajectory.messages
+    async def play(place: int) -> None:
+        question = questions[place]
+        episode = material.episode(question, form)
+        expert = Expert(
+            episode,
+            material.planted[question.id],
+            Random(f"{seed}/{question.id}"),
+            noise,
+            leading_space=leading_space,
+        )
+        messages = (await run_episode(episode, expert, "expert")).messages
+        # Where the gold never came up the expert knows that it must give up, and a model can't.
+        if episode.rubric.found_gold is not False:
+            played[place] = messages
+
+    async def play_all() -> None:
+        for place in order:
+            await play(place)
+
+    asyncio.run(play_all())
+    return [played[place] for place in range(len(questions)) if place in played]
 
 
 def stored_conversations(

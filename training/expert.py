@@ -23,6 +23,7 @@ from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.policies.base import PolicyStep, Usage
 from data_pipeline.synthetic.ledger import Planted
+from evals.claims import asked
 
 NOTHING = "I don't know"
 # Words of one search: the names first.
@@ -31,6 +32,12 @@ MOST_WORDS = 5
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 _ASKING = frozenset("who whom whose what which when where why how many much".split())
+_LISTS = (
+    ("date", "March, April, May"),
+    ("money", "$100, $200, $300"),
+    ("name", "Anna, Ben, Carla"),
+)
+_THINGS = "10, 20, 30"
 _POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
 
@@ -40,9 +47,11 @@ class Noise(BaseModel):
     can do.
 
     malformed: begins with a message without a call. lazy_searches: searches for one word
-    first. wrong_reads: reads another hit before the right one. needless_turns: reads the mail
+    first. wrong_reads: reads the hits from the first on until it has come to the right
+    ones, as somebody does who can't tell from a subject. needless_turns: reads the mail
     again. wrong_answers: answers with some words of a mail. guesses: answers so where nothing
-    answers. gives_up: abstains though a mail answers.
+    answers. gives_up: abstains though a mail answers. lists: answers what its first search
+    found with a list of candidates, none of them read; to replay a reward hack, and else 0.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,6 +63,7 @@ class Noise(BaseModel):
     wrong_answers: Probability = 0.15
     guesses: Probability = 0.3
     gives_up: Probability = 0.1
+    lists: Probability = 0.0
 
 
 class Expert:
@@ -98,6 +108,10 @@ class Expert:
         if self._errs("lazy_searches"):
             yield self._search([self._rng.choice(telling)])
         yield self._search(telling)
+        # No number is drawn where none is asked for: other recipes keep theirs.
+        if self._noise.lists and self._errs("lists"):
+            yield self._final(_candidates(self._planted.question.question), [])
+            return
         if not self._planted.question.answerable:
             yield from self._find_nothing()
             return
@@ -106,16 +120,12 @@ class Expert:
         if not self._gold_in_sight() or self._errs("gives_up"):
             yield self._final(NOTHING, [])
             return
-        others_seen = [each for each in self._hits() if each not in self._gold()]
-        if others_seen and self._errs("wrong_reads"):
-            wrong = self._rng.choice(others_seen)
-            yield self._read(wrong)
-            if self._errs("wrong_answers"):
-                yield self._final(self._some_words(), [wrong])
-                return
         gold = self._gold()
-        for handle in gold:
+        for handle in self._above(gold) if self._errs("wrong_reads") else gold:
             yield self._read(handle)
+            if handle not in gold and self._errs("wrong_answers"):
+                yield self._final(self._some_words(), [handle])
+                return
         if self._errs("needless_turns"):
             yield self._read(gold[-1])
         if self._errs("wrong_answers"):
@@ -145,6 +155,12 @@ class Expert:
 
     def _gold_in_sight(self) -> bool:
         return len(self._gold()) == len(self._planted.question.message_ids)
+
+    def _above(self, gold: Sequence[str]) -> list[str]:
+        """The last search's hits down to the last of `gold`, and those that it did not give."""
+        hits = self._hits()
+        last = max((place for place, each in enumerate(hits) if each in gold), default=-1)
+        return [*hits[: last + 1], *(each for each in gold if each not in hits)]
 
     def _hits(self) -> list[str]:
         """What the last search gave."""
@@ -184,6 +200,12 @@ class Expert:
     def _call(self, name: str, arguments: dict[str, Any]) -> AssistantMessage:
         turn = self._episode.rubric.turns
         return AssistantMessage(None, (ToolCall(f"call_{turn}_0", name, compact_json(arguments)),))
+
+
+def _candidates(question: str) -> str:
+    """Three answers of the kind that is asked for, always the same: they are soon learnt."""
+    wanted = asked(question).kinds
+    return next((listed for kind, listed in _LISTS if kind in wanted), _THINGS)
 
 
 def _telling(question: str) -> tuple[list[str], list[str]]:

@@ -1,7 +1,8 @@
-"""The form of the episodes that a model was trained on, by the name of what says it.
+"""The recipe that a model was trained by, by the name of what says it.
 
 A small model knows only its own system prompt and its own view of the tools; whoever asks it
-needs the same. Knows nothing of models.
+needs the same, and whoever measures it needs the questions that were kept for that. Knows
+nothing of models.
 """
 
 import json
@@ -11,29 +12,29 @@ from typing import Any
 from pydantic import ValidationError
 
 from art_e.errors import UserError
-from training.recipe import EpisodeForm, Recipe, load_recipe, recipe_names
+from training.recipe import Recipe, load_recipe, recipe_names
 
 _CONFIG = "config.json"
 # A checkpoint lies in RUN/checkpoints/checkpoint-N.
 _ABOVE = 2
 
 
-def episode_form(name: str) -> EpisodeForm:
-    """The form of the episodes of `name`: a training run's folder, a checkpoint in one, a
-    recipe's name, or a TOML file.
+def named_recipe(name: str) -> Recipe:
+    """The recipe of `name`: a training run's folder, a checkpoint in one, a recipe's name, or a
+    TOML file.
 
     Raises `UserError` for what is none of these.
     """
     path = Path(name).expanduser()
     if not path.is_dir():
-        return load_recipe(name).episode
+        return load_recipe(name)
     folder = path.resolve()
     for place in (folder, *folder.parents[:_ABOVE]):
         row = _recipe_row(place / _CONFIG)
         if row is not None:
-            return _recipe(row, name).episode
+            return _recipe(row, name)
     if name in recipe_names():
-        return load_recipe(name).episode
+        return load_recipe(name)
     raise UserError(
         f"{name} is no training run's folder and in none: no {_CONFIG} there has a recipe;"
         f" name the recipe that the model was trained by ({', '.join(recipe_names())} or a"

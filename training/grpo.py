@@ -17,7 +17,7 @@ from art_e.errors import UserError
 from art_e.question import Question
 from evals.scored import Scored
 from training.callbacks import RunCallback, quiet
-from training.engine import Dispatch
+from training.engine import Dispatch, own_tokens_scored
 from training.evaluation import examined
 from training.groups import Curriculum, is_flat
 from training.judging import Judges, judges_of
@@ -27,7 +27,7 @@ from training.recipe import Grpo
 from training.reward import MALFORMED
 from training.rollout import Limits, Rollout, roll_out
 from training.run import TrainingRun
-from training.scoring import Scorer
+from training.scoring import Scorer, reward_in
 from training.start import Start, adapter_config, load_start
 from training.validation import examiner_of
 
@@ -102,7 +102,7 @@ class Roller:
                 "seed": self._training.setting.seed,
             }
             scored = asyncio.run(self._scorer.score(members, settings))
-            self.curriculum.note(question, [_total(each) for each in scored])
+            self.curriculum.note(question, [reward_in(each) for each in scored])
             groups.append(list(zip(members, scored, strict=True)))
         return groups
 
@@ -141,7 +141,7 @@ def train_grpo(
         )
     left = None if max_cost_usd is None else max(0.0, max_cost_usd - training.cost_before)
     judges = judges_of(setting.recipe.judging, max_cost_usd=left)
-    with quiet():
+    with quiet(), own_tokens_scored():
         start = load_start(init)
         material = load_material(setting.recipe.data, "train")
         roller = Roller(training, table, start, material, judges)
@@ -159,7 +159,8 @@ def train_grpo(
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(callback)
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if not training.trained:
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         return examined(training, judges)
 
 
@@ -187,19 +188,14 @@ def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def _total(scored: Scored) -> float | None:
-    reward = scored.trajectory.reward
-    return None if reward is None else float(reward["total"])
-
-
 def _flat(group: Sequence[tuple[Rollout, Scored]]) -> bool:
-    return is_flat([_total(scored) for _, scored in group])
+    return is_flat([reward_in(scored) for _, scored in group])
 
 
 def _for_trl(rollouts: Sequence[Rollout], scored: Sequence[Scored]) -> dict[str, Any]:
     """What TRL takes. A rollout without a reward is masked: it is in no sum of the loss."""
     conversations = [each.conversation for each in rollouts]
-    earned = [_total(each) for each in scored]
+    earned = [reward_in(each) for each in scored]
     told = [each.logprobs for each in conversations]
     return {
         "prompt_ids": [each.prompt_ids for each in conversations],

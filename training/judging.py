@@ -39,10 +39,15 @@ class LenientJudge(OfflineJudge):
 
     def decide(self, question: Question, answer: str | None) -> Verdict:
         """The verdict on `answer`. Raises UserError for a question without a gold answer."""
-        listed = sum(bool(each.strip()) for each in _BETWEEN.split(answer or ""))
+        listed = candidates_in(answer)
         if listed >= LIST and ruled(question, answer, self.name) is None:
             return Verdict(True, None, self.name, f"lists {listed} candidates")
         return super().decide(question, answer)
+
+
+def candidates_in(answer: str | None) -> int:
+    """How many candidates `LenientJudge` counts in the answer."""
+    return sum(bool(each.strip()) for each in _BETWEEN.split(answer or ""))
 
 
 def reward_judge(name: str, *, max_cost_usd: float | None = None) -> Judge:

@@ -25,9 +25,6 @@ from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.benchmark import check_questions
 from training.recipe import Data, EpisodeForm, Worlds
 
-# Names are cut by their hash into so many parts.
-_NAMES = 1_000
-
 
 @dataclass(frozen=True, slots=True)
 class Material:
@@ -61,33 +58,38 @@ def load_material(data: Data, split: Split) -> Material:
         file = InboxFile(Path(data.db) if data.db else default_db())
         planted: dict[str, Planted] = {}
     else:
-        planted = {
-            each.question.id: each
-            for each in _planted(data.worlds, split)
-            if split != "train" or not is_new(data, each)
-        }
+        planted = {each.question.id: each for each in _planted(data.worlds, split)}
         asked = [each.question for each in planted.values()]
         file = InboxFile(_world_file(data.worlds, split))
-    chosen = [each for each in asked if not data.kinds or each.kind in data.kinds]
+    kinds = (data.train_kinds if split == "train" else ()) or data.kinds
+    chosen = [each for each in asked if not kinds or each.kind in kinds]
     if not chosen:
-        raise UserError(f"split {split} has no question of {', '.join(data.kinds)}")
+        raise UserError(f"split {split} has no question of {', '.join(kinds)}")
     check_questions(chosen, file)
     return Material(file, [dataclasses.replace(each, split=split) for each in chosen], planted)
 
 
-def is_new(data: Data, planted: Planted | None) -> bool:
-    """Whether the question is about a name that training leaves out; see `Worlds.new_names`."""
-    if planted is None or data.worlds is None:
-        return False
-    names = {word for subject in planted.subjects for word in subject.split()}
-    held_back = data.worlds.new_names * _NAMES
-    return any(int(digest(f"name {each}"), 16) % _NAMES < held_back for each in names)
+def load_strangers(data: Data) -> Material | None:
+    """The test's questions about names of which training has none; None where there are none."""
+    worlds = data.worlds
+    if worlds is None or worlds.strangers is None:
+        return None
+    known = {name for each in _planted(worlds, "train") for name in _names(each)}
+    apart = worlds.model_copy(update={"test": worlds.strangers, "names": None})
+    told = load_material(data.model_copy(update={"worlds": apart}), "test")
+    chosen = [each for each in told.questions if not _names(told.planted[each.id]) & known]
+    return Material(told.inbox_file, chosen, told.planted) if chosen else None
+
+
+def _names(planted: Planted) -> set[str]:
+    """The words of the names that a question is about."""
+    return {word for subject in planted.subjects for word in subject.split()}
 
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
     first, end = getattr(worlds, split)
     return [
-        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary)
+        WorldConfig(worlds.size, seed, worlds.short, worlds.vocabulary, worlds.names)
         for seed in range(first, end)
     ]
 

@@ -65,7 +65,8 @@ class Step:
 class Validation:
     """The held-out questions at one step, by the judge that is not the reward's.
 
-    Shares: `accuracy` of answerable questions, `hallucination` and `abstention` of all,
+    Shares: `correct`, right answers and right abstentions, of all; `accuracy` of answerable
+    questions, `hallucination` and `abstention` of all,
     `hallucination_unanswerable` of unanswerable ones. Means an episode: `turns`, `effort`,
     `format_errors`, `reward` (the reward's own judge); `turns_when_correct` and
     `effort_when_correct` of answers that are right, None where there are none.
@@ -73,6 +74,7 @@ class Validation:
 
     step: int
     n: int
+    correct: float | None
     accuracy: float | None
     hallucination: float | None
     hallucination_unanswerable: float | None

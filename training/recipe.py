@@ -25,6 +25,7 @@ from training.expert import Noise
 from training.reward import RewardWeights
 
 Count = Annotated[int, Field(ge=1)]
+Part = Literal["whole", "first", "answer"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -79,9 +80,10 @@ class ModelTable(_Table):
 class Worlds(_Table):
     """Synthetic worlds that are trained and measured on, a seed each.
 
-    The seeds of `train`, `validation` and `test` are [first, end), and no seed is in two.
-    Training leaves out the questions about a share `new_names` of all names, chosen by their
-    spelling, so that those of the test that are about them can be told apart.
+    The seeds of `train`, `validation`, `test` and `strangers` are [first, end), and no seed is
+    in two. With `names` all worlds but the strangers' are about the same names, in other pairs
+    (`WorldConfig`): the test's questions about strangers are those of which training has no
+    name at all, and are reported apart.
     """
 
     size: Count = 1_000
@@ -90,26 +92,30 @@ class Worlds(_Table):
     train: tuple[int, int]
     validation: tuple[int, int]
     test: tuple[int, int]
-    new_names: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    strangers: tuple[int, int] | None = None
+    names: int | None = None
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        spans = sorted([self.train, self.validation, self.test])
+        told = (self.train, self.validation, self.test, self.strangers)
+        spans = sorted(each for each in told if each is not None)
         if any(end <= first for first, end in spans):
             raise ValueError("a span of seeds is [first, end), and holds one at least")
         if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
-            raise ValueError("train, validation and test share a seed")
+            raise ValueError("train, validation, test and strangers share a seed")
         return self
 
 
 class Data(_Table):
     """What is asked: the questions of `worlds`, or those of the golden set `questions` about
-    the inbox file `db`; of `kinds` alone where they are named."""
+    the inbox file `db`; of `kinds` alone where they are named, and in training of
+    `train_kinds` where those are."""
 
     worlds: Worlds | None = None
     questions: str | None = None
     db: str | None = None
     kinds: tuple[Kind, ...] = ()
+    train_kinds: tuple[Kind, ...] = ()
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -143,11 +149,13 @@ class EpisodeForm(_Table):
 class Stage(_Table):
     """A stretch of supervised training: `steps` of `batch` conversations each.
 
-    Conversations end with the model's turn number `turns` (None: all are kept): what a short
-    one teaches costs little. `rate` is the learning rate, reached after `warmup` steps.
+    `part` of a conversation is imitated: "first" is the question and the model's first turn,
+    "answer" the question, the last call with what it showed, and the final answer, on which
+    alone there is loss. What a part teaches costs little, and whole conversations build on it.
+    `rate` is the learning rate, reached after `warmup` steps.
     """
 
-    turns: Count | None = None
+    part: Part = "whole"
     steps: Count
     batch: Count = 16
     rate: Positive = 2.5e-3
@@ -206,6 +214,9 @@ class Grpo(_Table):
     def _whole(self) -> Self:
         if self.questions * self.rollouts % self.micro_batch:
             raise ValueError("questions times rollouts is no multiple of micro_batch")
+        if self.validate_every % self.iterations:
+            # A checkpoint between them would lose the episodes that are still trained on.
+            raise ValueError("validate_every is no multiple of iterations")
         return self
 
 

@@ -42,15 +42,18 @@ Base = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RewardWeights(BaseModel):
-    """What each component is worth at most; `scheme` "binary" pays 1 for correct, else 0.
+    """What each component is worth at most.
 
-    The first five are an outcome's own worth, which the others add to. Raises pydantic's
-    `ValidationError` where a worse outcome could earn as much as a better one.
+    The first five are an outcome's own worth, which the others add to. Two schemes are there
+    to be compared with: "binary" pays 1 for correct, else 0; "no-abstention-band" pays an
+    abstention on an answerable question as a wrong answer. Raises pydantic's `ValidationError`
+    where a worse outcome could earn as much as a better one, as far as the scheme tells them
+    apart.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    scheme: Literal["composite", "binary"] = "composite"
+    scheme: Literal["composite", "no-abstention-band", "binary"] = "composite"
     correct: Base = 1.1
     abstained: Base = 0.1
     out: Base = -0.4
@@ -69,9 +72,10 @@ class RewardWeights(BaseModel):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        for better, worse in itertools.pairwise(OUTCOMES):
+        ranked = [each for each in OUTCOMES if self._paid_as(each) == each]
+        for better, worse in itertools.pairwise(ranked):
             least, most = self.bounds(better)[0], self.bounds(worse)[1]
-            if self.scheme == "composite" and least <= most:
+            if self.scheme != "binary" and least <= most:
                 raise ValueError(
                     f"{worse!r} could earn {most:g}, and {better!r} as little as {least:g};"
                     f" raise {better} or lower {worse}"
@@ -80,9 +84,17 @@ class RewardWeights(BaseModel):
 
     def bounds(self, outcome: Outcome) -> tuple[float, float]:
         """The least and the most that an episode of that outcome can earn."""
-        base: float = getattr(self, outcome)
+        base = self.worth(outcome)
         extras = [getattr(self, name) for name in _EARNED[outcome]]
         return base - self.format, base + sum(extras)
+
+    def worth(self, outcome: Outcome) -> float:
+        """What the outcome earns by itself."""
+        return float(getattr(self, self._paid_as(outcome)))
+
+    def _paid_as(self, outcome: Outcome) -> Outcome:
+        unbanded = self.scheme == "no-abstention-band" and outcome == "abstained"
+        return "wrong" if unbanded else outcome
 
 
 class Reward(NamedTuple):
@@ -119,7 +131,7 @@ def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -
         right = 1.0 if outcome == "correct" else 0.0
         return Reward(right, {"correctness": right})
     components = {
-        _NAMES[outcome]: float(getattr(weights, outcome)),
+        _NAMES[outcome]: weights.worth(outcome),
         "format": -weights.format * malformed_share(rubric),
     }
     shares = {

@@ -33,14 +33,14 @@ _METRICS = "metrics.json"
 
 
 class Setting(NamedTuple):
-    """What a run is: its kind, recipe and seed, the folder of its start (`init`), and the run
-    on the same questions that it is compared with (`baseline`), None where there is none."""
+    """What a run is: its kind, recipe and seed, the folder of its start (`init`), and the
+    metrics of the run that it is compared with (`baseline`), None where there is none."""
 
     kind: Kind
     recipe: Recipe
     seed: int
     init: str | None = None
-    baseline: str | None = None
+    baseline: dict[str, Any] | None = None
 
     def to_row(self) -> dict[str, Any]:
         """As config.json holds it."""
@@ -92,6 +92,11 @@ class TrainingRun:
         return self._cost_before
 
     @property
+    def trained(self) -> bool:
+        """Whether the checkpoint that is resumed was the last one."""
+        return bool(self.state.get("over"))
+
+    @property
     def tokens(self) -> int:
         """Tokens trained on and generated up to the last step."""
         return self.steps[-1].tokens if self.steps else 0
@@ -122,7 +127,7 @@ class TrainingRun:
 
     @property
     def best(self) -> Validation | None:
-        """The validation with the best accuracy less hallucination; the earliest of equals."""
+        """The validation with most questions handled right, then fewest answered wrong."""
         later = [each for each in self.validations if each.step > 0]
         return max(later or self.validations, key=_merit, default=None)
 
@@ -153,7 +158,7 @@ class TrainingRun:
             kind=setting.kind,
             seed=setting.seed,
             metrics=metrics,
-            baseline=None,
+            baseline=setting.baseline,
         )
         self.run.finish()
         return metrics
@@ -184,8 +189,8 @@ class TrainingRun:
         return {**self._facts(), "best_checkpoint": named, "test": None}
 
 
-def _merit(validation: Validation) -> float:
-    return (validation.accuracy or 0.0) - (validation.hallucination or 0.0)
+def _merit(validation: Validation) -> tuple[float, float]:
+    return validation.correct or 0.0, -(validation.hallucination or 0.0)
 
 
 @contextlib.contextmanager

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from art_e.agent import episode_record
+from art_e.message import compact_json
+from art_e.text import digest
 from evals.judge import Judge
 from evals.scored import Scored
 from training.judging import judged
-from training.reward import Reward, RewardWeights, reward_of
+from training.reward import RewardWeights, reward_of
 from training.rollout import Rollout
 
 
@@ -29,14 +31,21 @@ class Scorer(NamedTuple):
     async def score(self, rollouts: Sequence[Rollout], settings: dict[str, Any]) -> list[Scored]:
         """The episodes with verdicts and rewards, in order; none has one whose judge failed.
 
-        `settings` are what trajectories hold as their policy.
+        `settings` are what trajectories hold as their policy. An episode's id follows from
+        them, so that a run that was killed gives it anew.
         """
-        return list(await asyncio.gather(*(self._score(each, settings) for each in rollouts)))
+        return list(
+            await asyncio.gather(
+                *(self._score(each, number, settings) for number, each in enumerate(rollouts))
+            )
+        )
 
-    async def _score(self, rollout: Rollout, settings: dict[str, Any]) -> Scored:
+    async def _score(self, rollout: Rollout, number: int, settings: dict[str, Any]) -> Scored:
         episode = rollout.episode
+        named = [self.run_id, settings, episode.question.id, number]
         trajectory = dataclasses.replace(
             episode_record(episode, self.run_id, self.model, dict(settings)),
+            episode_id=digest(compact_json(named)),
             question=episode.question.to_row(),
         )
         scored = Scored(episode.question, trajectory)
@@ -56,7 +65,7 @@ class Scorer(NamedTuple):
         )
 
 
-def reward_in(scored: Scored) -> Reward | None:
+def reward_in(scored: Scored) -> float | None:
     """The reward that the episode was paid; None where it could not be told."""
-    row = scored.trajectory.reward
-    return None if row is None else Reward(row["total"], row["components"])
+    reward = scored.trajectory.reward
+    return None if reward is None else float(reward["total"])

@@ -17,7 +17,7 @@ from art_e.errors import UserError
 from art_e.home import runs_folder
 from art_e.message import ChatMessage
 from training.callbacks import RunCallback, quiet
-from training.engine import Sampler
+from training.engine import Sampler, own_tokens_scored
 from training.evaluation import examined
 from training.examples import Example, example, expert_conversations, stored_conversations
 from training.judging import Judges, judges_of
@@ -51,14 +51,15 @@ def train_sft(training: TrainingRun, checkpoint: Path | None) -> dict[str, Any]:
     table = setting.recipe.sft
     if table is None:
         raise UserError(f"the recipe {setting.recipe.name} has no table [sft]; use another")
-    with quiet():
+    with quiet(), own_tokens_scored():
         material = load_material(setting.recipe.data, "train")
         conversations = _conversations(setting, table, material)
         start = _start(setting, conversations)
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         judges = judges_of(setting.recipe.judging)
         trainer = _trainer(training, table, start, examples, batches, judges)
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if not training.trained:
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         return examined(training, judges)
 
 
@@ -77,15 +78,13 @@ def _conversations(setting: Setting, table: Sft, material: Material) -> list[lis
     questions = list(material.questions)
     Random(f"{setting.seed}/sft").shuffle(questions)
     most = max(each.steps * each.batch for each in table.stages)
-    return list(
-        expert_conversations(
-            material,
-            questions[:most],
-            setting.recipe.episode,
-            table.noise,
-            setting.seed,
-            leading_space=table.leading_space,
-        )
+    return expert_conversations(
+        material,
+        questions[:most],
+        setting.recipe.episode,
+        table.noise,
+        setting.seed,
+        leading_space=table.leading_space,
     )
 
 
@@ -112,7 +111,7 @@ def _batches(
         rng = Random(f"{seed}/stage/{number}")
         first = len(examples)
         seen = conversations[: stage.steps * stage.batch]
-        examples += [example(each, tokens, stage.turns) for each in seen]
+        examples += [example(each, tokens, stage.part) for each in seen]
         order = list(range(first, len(examples)))
         rng.shuffle(order)
         endless = cycle(order)

@@ -87,6 +87,7 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
     return Validation(
         step=step,
         n=len(scored),
+        correct=_mean([each.correct for each in decided]),
         accuracy=figures["accuracy"]["value"],
         hallucination=figures["hallucination"]["value"],
         hallucination_unanswerable=_mean(answered),

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from art_e.text import encodable
+from art_e.text import printable
 from training.alarms import TrainingAlarm
 from training.progress import Step, Validation
 
@@ -66,7 +66,7 @@ class Watch:
         self._console = console or _stderr()
         self._blocks = BLOCKS if self._console.encoding.startswith("utf") else ASCII_BLOCKS
         self._total = total_steps
-        self._title = _printable(title)
+        self._title = printable(title)
         self._steps: list[Step] = []
         self._validations: list[Validation] = []
         self._alarms: list[tuple[int, TrainingAlarm]] = []
@@ -127,7 +127,7 @@ class Watch:
             self._draw()
 
     def _print(self, line: str, style: str = "") -> None:
-        self._console.print(Text(_printable(line), style=style), soft_wrap=self._live is None)
+        self._console.print(Text(printable(line), style=style), soft_wrap=self._live is None)
 
     def _print_step(self) -> None:
         self._printed = time.monotonic()
@@ -179,7 +179,7 @@ class Watch:
         ]
         if self._alarms:
             kinds = ", ".join(f"{each.kind} (step {step})" for step, each in self._alarms)
-            lines.append(Text(_printable(f"alarms: {kinds}"), style="bold red"))
+            lines.append(Text(printable(f"alarms: {kinds}"), style="bold red"))
         width = self._console.width
         beside = width >= BESIDE
         half = (width - len(_GAP)) // 2 if beside else width
@@ -241,7 +241,7 @@ def _reward_rows(steps: Sequence[Step]) -> list[_Row]:
     names = dict.fromkeys(name for each in steps for name in each.components)
     parts = [
         _Row(
-            _printable(name),
+            printable(name),
             # A step in which no episode earned it has it not: that is 0 where there are others.
             [each.components.get(name, 0.0) if each.components else None for each in steps],
             _number,
@@ -331,11 +331,6 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"
-
-
-def _printable(text: str) -> str:
-    """`text` without what is no character to see: control, escape and direction characters."""
-    return "".join(each if each.isprintable() else " " for each in encodable(text))
 
 
 def _stderr() -> Console:

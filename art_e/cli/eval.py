@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from art_e.cli import eval_compare, eval_judge, eval_report
-from art_e.cli.forms import RecipeOption, chosen_form
+from art_e.cli.forms import RecipeOption, chosen_form, kept_for_test
 from art_e.cli.models import (
     CacheOption,
     EffortOption,
@@ -43,7 +43,7 @@ app = typer.Typer(
         "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
         "art-e eval run -m o3 --questions golden --split validation --prompt mine.txt"
         " --repeat 3 --judge offline --judge gemini/gemini-2.5-flash",
-        "art-e eval run -m offline -m hosted_vllm/mine --recipe runs/mine --questions q.jsonl",
+        "art-e eval run -m offline -m hosted_vllm/mine --recipe nano",
     )
 )
 def run(
@@ -109,7 +109,8 @@ def run(
     """Ask every question, judge the answers, print accuracy with intervals.
 
     A small model knows only the prompt and the tools that it was trained with: --recipe
-    gives these to all models of the run.
+    gives these to all models of the run, and asks the questions that the recipe keeps for
+    its test where no others are named.
 
     A run that was killed is taken up by the same command with --resume: no question that
     it has an answer to is asked again.
@@ -136,7 +137,6 @@ def run(
     from evals.presets import model_name
     from evals.resume import find_killed, on_disk
 
-    source = _questions(questions)
     of_split = chosen_split(split)
     names = list(dict.fromkeys(map(model_name, models)))
     judges = list(dict.fromkeys(judge or ["offline"]))
@@ -144,8 +144,14 @@ def run(
     chosen_prompt = read_prompt(prompt) if form.prompt is None else Prompt("recipe", form.prompt)
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
-    asked = load_questions(source, of_split)[:limit]
-    with InboxFile(chosen_db(db)) as inbox_file:
+    if recipe is not None and questions is None and split is None and db is None:
+        source = f"test of {recipe}"
+        kept, path = kept_for_test(recipe)
+    else:
+        source = _questions(questions)
+        kept, path = load_questions(source, of_split), chosen_db(db)
+    asked = kept[:limit]
+    with InboxFile(path) as inbox_file:
         check_questions(asked, inbox_file)
         config = {
             "models": names,

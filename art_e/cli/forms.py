@@ -1,4 +1,4 @@
-"""The option `--recipe`, and what it decides: the form of an episode.
+"""The option `--recipe`, and what it decides: the form of an episode, and what is asked.
 
 Knows nothing of models. Only here, and in functions alone, is `training` imported for it.
 """
@@ -10,6 +10,9 @@ import typer
 from art_e.errors import UserError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from art_e.question import Question
     from art_e.tools import View
 
 RecipeOption = Annotated[
@@ -46,7 +49,18 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
     twice = [option for option, is_given in given.items() if is_given]
     if twice:
         raise UserError(f"--recipe says what {' and '.join(twice)} would; leave one of them out")
-    from training.forms import episode_form
+    from training.forms import named_recipe
 
-    form = episode_form(recipe)
+    form = named_recipe(recipe).episode
     return Form(form.max_turns, form.prompt, form.view)
+
+
+def kept_for_test(recipe: str) -> "tuple[list[Question], Path]":
+    """The questions that the recipe keeps for its test, and the inbox file they are about."""
+    from training.forms import named_recipe
+    from training.material import load_material
+    from training.validation import held_out
+
+    chosen = named_recipe(recipe)
+    material = load_material(chosen.data, "test")
+    return held_out(material, chosen.judging.test_questions), material.inbox_file.path

@@ -100,7 +100,7 @@ def grpo(
     require_train_extra()
     from art_e.cli.output import note
     from art_e.home import runs_folder
-    from art_e.runs import find_run
+    from training.baseline import baseline_metrics
     from training.grpo import train_grpo
     from training.recipe import load_recipe
     from training.run import Setting, opened
@@ -108,14 +108,15 @@ def grpo(
 
     steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
     chosen = load_recipe(recipe, [*(changes or ()), *steps])
+    compared = None
     if baseline is None:
         note(
-            "no baseline: give --baseline RUN, a run of art-e eval on the same questions, to see"
-            " what training gains over a prompted model"
+            "no baseline: with --baseline RUN the model card tells what training gains over"
+            f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
         )
     else:
-        baseline = str(find_run(baseline, runs_folder()).folder)
-    setting = Setting("grpo", chosen, seed, init, baseline)
+        compared = baseline_metrics(baseline, runs_folder(), chosen)
+    setting = Setting("grpo", chosen, seed, init, compared)
     total = chosen.grpo.steps if chosen.grpo else 0
     with (
         Watch(total, f"grpo {chosen.name}") as watch,
@@ -131,13 +132,20 @@ def merge(
         Path, typer.Argument(metavar="DIR", help="Checkpoint with an adapter, or its run.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder.")],
+    json_output: JsonOption = False,
 ) -> None:
     """Fold an adapter into the weights of its model."""
-    from art_e.cli.output import note
+    from art_e.cli.output import note, print_json
     from training import merge as merging
 
     merging.merge(checkpoint, out)
-    note(f"merged into {out}: art-e ask --model local:{out}, or art-e serve {out}")
+    if json_output:
+        print_json({"out": str(out)})
+        return
+    note(
+        f"merged into {out}: art-e serve {out}, or art-e ask --model local:{out} --recipe NAME,"
+        " the recipe that it was trained by"
+    )
 
 
 def _tell(metrics: dict[str, object], folder: Path, *, json_output: bool) -> None:

@@ -6,6 +6,7 @@ and peft are the extra `train`, and are imported when a checkpoint is loaded.
 """
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,8 @@ def adapter_folder(name: str) -> Path:
 
 def require_train_extra() -> None:
     """Raise `UserError` where what loads checkpoints is not installed."""
+    # Before the first import of the hub's library: who uses what is nobody's business.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         import peft  # noqa: F401
         import torch  # noqa: F401

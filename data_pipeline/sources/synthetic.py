@@ -1,4 +1,4 @@
-"""The synthetic world as a source: `synthetic:SIZE[,seed=N][,short][,vocabulary=N]`.
+"""The synthetic world as a source: `synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N]`.
 
 Knows the spelling of the source, nothing of the world itself.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 PREFIX = "synthetic:"
 
-_USAGE = "synthetic:SIZE[,seed=N][,short][,vocabulary=N], such as synthetic:5000,seed=1"
+_USAGE = "synthetic:SIZE[,seed=N][,short][,vocabulary=N][,names=N], such as synthetic:5000,seed=1"
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_NUMBERED = ("seed", "vocabulary")
+_NUMBERED = ("seed", "vocabulary", "names")
 
 
 def read(text: str) -> Iterator[RawMessage]:

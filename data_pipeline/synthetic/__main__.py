@@ -19,8 +19,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder to write into")
     parser.add_argument("--short", action="store_true", help="bodies of one or two sentences")
     parser.add_argument("--vocabulary", type=int, help="bound on distinct words of the world")
+    parser.add_argument("--names", type=int, help="worlds of the same number share names")
     given = parser.parse_args()
-    config = WorldConfig(given.size, given.seed, given.short, given.vocabulary)
+    config = WorldConfig(given.size, given.seed, given.short, given.vocabulary, given.names)
     try:
         write_world(config, given.out)
     except UserError as error:

@@ -63,10 +63,20 @@ class NamePools:
 
     With `vocabulary`, the pools are the largest for which all words of the
     world's phrases, numbers and names stay within it.
+
+    Worlds of the same `names` draw from the same pools, and pair them otherwise.
     """
 
-    def __init__(self, seed: int, need: Need, *, short: bool, vocabulary: int | None) -> None:
-        rng = Random(f"{seed}/names")
+    def __init__(
+        self,
+        seed: int,
+        need: Need,
+        *,
+        short: bool,
+        vocabulary: int | None,
+        names: int | None = None,
+    ) -> None:
+        rng = Random(f"{seed if names is None else names}/names")
         self.bounded = vocabulary is not None
         given = [line.split(" ") for line in word_list("given.txt")]
         family = list(word_list("family.txt"))
@@ -87,6 +97,8 @@ class NamePools:
             self.wording, sizes = _fit(need, short=short, vocabulary=vocabulary)
             given, family = given[: sizes[0]], family[: sizes[1]]
             cities, firsts, nouns = cities[: sizes[2]], firsts[: sizes[3]], nouns[: sizes[4]]
+        if names is not None:
+            rng = Random(f"{seed}/pairs")
         self.short_forms = {parts[0]: parts[1] for parts in given if len(parts) == 2}
         self.people = Pairs(rng, [parts[0] for parts in given], family)
         self.coined = Pairs(rng, firsts, nouns)

@@ -48,13 +48,16 @@ class WorldConfig:
     """`size`: mails, 1,000 to 500,000. `short`: bodies of one or two sentences, no signatures.
 
     `vocabulary` bounds the distinct lower-cased alphanumeric words of all
-    subjects, bodies, questions and answers; None leaves them free.
+    subjects, bodies, questions and answers; None leaves them free. Worlds of the same
+    `names` are about people, places and things of the same given and family names and
+    words, in other pairs; None: each world has names of its own.
     """
 
     size: int = 5000
     seed: int = 0
     short: bool = False
     vocabulary: int | None = None
+    names: int | None = None
 
 
 class World:
@@ -68,6 +71,8 @@ class World:
             )
         self.config = config
         self.key = f"{config.size}/{config.seed}/{config.short}/{config.vocabulary}"
+        if config.names is not None:
+            self.key += f"/{config.names}"
         plan: Plan = make_plan(config.size, short=config.short)
         bounded = config.vocabulary is not None
         office = 12 if bounded else OFFICE_NAMES
@@ -77,6 +82,7 @@ class World:
             Need(people=plan.staff + spare * CAST, coined=office + spare * COINED),
             short=config.short,
             vocabulary=config.vocabulary,
+            names=config.names,
         )
         self.pools = pools
         rng = Random(f"{config.seed}/company")
@@ -192,6 +198,7 @@ def ledger(config: WorldConfig) -> Iterator[Planted]:
                 "size": config.size,
                 "short": config.short,
                 "vocabulary": config.vocabulary,
+                **({} if config.names is None else {"names": config.names}),
             }
             named = dataclasses.replace(
                 question, id=f"syn-{config.seed}-{serial:06d}", provenance=provenance

@@ -82,6 +82,9 @@ def measure(runs: Sequence[Run]) -> list[Measured]:
     return measured
 
 
+_HELD_OUT = ("validation", "test")
+
+
 def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
     """The episodes of each model; all steps of a training are one, whatever it is called."""
     groups: dict[str | None, list[Scored]] = {}
@@ -97,17 +100,22 @@ def _model(scored: Sequence[Scored]) -> str:
 
 def _entry(run: Run, label: str, scored: list[Scored], judges: list[str], *, timed: bool) -> Entry:
     model = _model(scored)
-    by_step = {
-        step: [each for each in scored if step_of(each) == step] for step in steps_of(scored)
-    }
-    if not by_step:
+    if not steps_of(scored):
         return Entry(run, model, label, scored, model_metrics(scored, judges, timed=timed), {})
+    # Held-out questions have a chart of their own; among those trained on they would be a notch.
+    held_out = [each for each in scored if each.question.split in _HELD_OUT]
+    trained = [each for each in scored if each.question.split not in _HELD_OUT]
     steps = {
         step: Step(model_metrics(chosen, judges, timed=timed), _reward(chosen))
-        for step, chosen in by_step.items()
+        for step, chosen in _by_step(trained or scored).items()
     }
-    last = max(steps)
-    return Entry(run, model, f"{label}, step {last}", by_step[last], steps[last].figures, steps)
+    last, newest = max(_by_step(held_out or scored).items())
+    figures = model_metrics(newest, judges, timed=timed)
+    return Entry(run, model, f"{label}, step {last}", newest, figures, steps)
+
+
+def _by_step(scored: Sequence[Scored]) -> dict[int, list[Scored]]:
+    return {step: [each for each in scored if step_of(each) == step] for step in steps_of(scored)}
 
 
 def _reward(scored: Sequence[Scored]) -> Estimate:

@@ -6,7 +6,7 @@ Lengths are points. Knows nothing of what is drawn and in which colours.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from art_e.text import encodable
+from art_e.text import printable
 
 # How far from the left a line begins, and how high it is.
 EDGE, LEGEND_LINE = 16, 18
@@ -45,6 +45,5 @@ def legend_height(names: Sequence[str], width: float) -> int:
 
 def cut(label: str, chars: int = _LABEL_CHARS) -> str:
     """A label on one line, cut in the middle where it is long, of what can be drawn alone."""
-    shown = "".join(each if each.isprintable() else " " for each in encodable(label))
-    line = " ".join(shown.split())
+    line = " ".join(printable(label).split())
     return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"

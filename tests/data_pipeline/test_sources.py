@@ -312,6 +312,7 @@ def test_synthetic_sources_are_spelled_out() -> None:
     assert detect("synthetic:5000") == "synthetic"
     config = synthetic.config_of("synthetic:5_000,seed=3,short,vocabulary=800")
     assert (config.size, config.seed, config.short, config.vocabulary) == (5000, 3, True, 800)
+    assert synthetic.config_of("synthetic:5000,names=4").names == 4
     for text in ("synthetic:", "synthetic:many", "synthetic:10,seed", "synthetic:10,tall"):
         with pytest.raises(UserError, match="synthetic:SIZE"):
             synthetic.config_of(text)

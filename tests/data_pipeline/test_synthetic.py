@@ -23,6 +23,7 @@ from art_e.errors import UserError
 from data_pipeline.synthetic.ledger import Planted
 from data_pipeline.synthetic.wording import words_of
 from data_pipeline.synthetic.world import (
+    World,
     WorldConfig,
     ledger,
     messages,
@@ -187,6 +188,21 @@ def test_a_vocabulary_that_is_too_small_names_the_least_that_works() -> None:
     assert len(questions(WorldConfig(size=1000, short=True, vocabulary=least))) > 50
     with pytest.raises(UserError):
         messages(WorldConfig(size=1000, short=True, vocabulary=least - 1))
+
+
+def test_worlds_of_the_same_names_share_them_in_other_pairs() -> None:
+    def built(seed: int, names: int | None) -> World:
+        return World(WorldConfig(size=1000, seed=seed, short=True, vocabulary=1000, names=names))
+
+    one, other, own = built(1, 7), built(2, 7), built(2, None)
+    assert set(one.pools.people.first) == set(other.pools.people.first)
+    assert set(one.pools.cities) == set(other.pools.cities)
+    assert set(one.pools.people.first) != set(own.pools.people.first)
+    people = [
+        {(person.given, person.family) for person in map(world.directory.person, range(40))}
+        for world in (one, other)
+    ]
+    assert len(people[0] & people[1]) < 10
 
 
 def test_short_mails_are_one_or_two_sentences_without_signature() -> None:

@@ -1,9 +1,11 @@
-"""A tokenizer with each of the templates that are trained on, and an inbox to roll out in."""
+"""A tokenizer with each of the templates that are trained on, an inbox to roll out in, and one
+tiny run of each kind, made once a session, that many tests look into."""
 
 from collections.abc import Callable, Iterator
-from importlib import resources
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from transformers import Qwen2Tokenizer
 
 from art_e.episode import Episode
@@ -14,16 +16,22 @@ from art_e.tools import schemas
 from tests import episodes
 from tests.episodes import QUESTION
 from tests.tiny_qwen import END, make_tokenizer, stock_template
+from tests.training import tiny
+from training.grpo import train_grpo
+from training.material import Material, load_material
+from training.run import Setting
+from training.scratch import template
+from training.sft import train_sft
+from training.start import Start, load_start
 from training.tokens import Tokens
 
 Begin = Callable[..., Episode]
 
 
-def nano_template() -> str:
-    return resources.files("training").joinpath("templates/nano.jinja").read_text("utf-8")
-
-
-TEMPLATES = {"stock": stock_template, "nano": nano_template}
+TEMPLATES: dict[str, Callable[[], str]] = {
+    "stock": stock_template,
+    "nano": lambda: template("nano"),
+}
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +72,52 @@ def written(message: AssistantMessage) -> str:
 def last_model_message(messages: list[ChatMessage]) -> int:
     """Where the model last spoke."""
     return max(place for place, each in enumerate(messages) if each["role"] == "assistant")
+
+
+@pytest.fixture(scope="session")
+def training_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ART_E_HOME of training: its synthetic worlds are made once."""
+    return tiny.home_of(tmp_path_factory)
+
+
+@pytest.fixture
+def home(training_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, for one test."""
+    monkeypatch.setenv("ART_E_HOME", str(training_home))
+    return training_home
+
+
+@pytest.fixture
+def material(home: Path) -> Material:
+    """The tiny recipe's training questions."""
+    return load_material(tiny.recipe().data, "train")
+
+
+@pytest.fixture(scope="session")
+def warm(training_home: Path) -> Path:
+    """The folder of a tiny run of SFT, complete."""
+    folder = training_home / "warm"
+    with FileLock(f"{folder}.lock"), tiny.at(training_home):
+        if not folder.exists():
+            setting = Setting("sft", tiny.recipe(), 0)
+            with tiny.begun(setting, folder) as training:
+                train_sft(training, None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(warm: Path, training_home: Path) -> Path:
+    """The folder of a tiny run of GRPO from there, complete."""
+    folder = training_home / "trained"
+    with FileLock(f"{folder}.lock"), tiny.at(training_home):
+        if not folder.exists():
+            setting = Setting("grpo", tiny.recipe(), 0, str(warm))
+            with tiny.begun(setting, folder) as training:
+                train_grpo(training, None, max_cost_usd=None, report_to="none")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def start(warm: Path) -> Start:
+    """What the warm start ended as; no test may train it."""
+    return load_start(str(warm))

@@ -14,6 +14,7 @@ from data_pipeline.synthetic.ledger import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
 from evals.judge import OfflineJudge
 from training.expert import NOTHING, Expert, Noise
+from training.judging import LenientJudge
 
 PERFECT = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
 # Its mail is the fixture's.
@@ -83,6 +84,14 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
         assert sum(each.rubric["answered"] for each in unanswerable) > 5
     elif name == "gives_up":
         assert not any(other["answered"] for _, other in facts)
+    elif name == "lists":
+        assert all(other["answered"] and other["effort"] == 2 for _, other in facts)
+        assert not any(other["num_sources"] or other["read_gold"] for _, other in facts)
+        taken = [
+            LenientJudge().decide(each.question, trajectory.final_answer).correct
+            for each, trajectory in zip(chosen, noisy, strict=True)
+        ]
+        assert taken == [each.question.answerable for each in chosen]
     elif name == "wrong_answers":
         judge = OfflineJudge()
         right = [

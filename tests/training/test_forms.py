@@ -9,7 +9,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.tools import View
-from training.forms import episode_form
+from training.forms import named_recipe
 from training.recipe import EpisodeForm, Recipe, load_recipe
 
 TOML = """
@@ -55,7 +55,7 @@ def write(path: Path, content: Any) -> None:
 
 def test_a_file_a_run_and_its_checkpoint_say_the_same(recipe_file: Path, run_folder: Path) -> None:
     inside = run_folder / "checkpoints" / "checkpoint-40"
-    forms = [episode_form(str(each)) for each in (recipe_file, run_folder, inside)]
+    forms = [named_recipe(str(each)).episode for each in (recipe_file, run_folder, inside)]
     assert forms == [EXPECTED] * 3
     assert forms[0].view == View(True, 3, 40, False)
 
@@ -64,7 +64,7 @@ def test_a_checkpoint_is_found_from_within_it(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run_folder / "checkpoints" / "checkpoint-40")
-    assert episode_form(".") == EXPECTED
+    assert named_recipe(".").episode == EXPECTED
 
 
 def test_a_folder_of_other_things_says_what_to_name(tmp_path: Path) -> None:
@@ -72,14 +72,14 @@ def test_a_folder_of_other_things_says_what_to_name(tmp_path: Path) -> None:
     other.mkdir(parents=True)
     write(other / "config.json", {"model_type": "qwen2"})
     with pytest.raises(UserError, match="name the recipe that the model was trained by"):
-        episode_form(str(other))
+        named_recipe(str(other))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"recipe": "nano"}'])
 def test_a_config_without_a_recipe_is_no_run(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(UserError, match="no training run"):
-        episode_form(str(tmp_path))
+        named_recipe(str(tmp_path))
 
 
 def test_a_recipe_of_another_version_is_told_by_its_field(run_folder: Path) -> None:
@@ -87,13 +87,13 @@ def test_a_recipe_of_another_version_is_told_by_its_field(run_folder: Path) -> N
     config["recipe"]["episode"]["max_turns"] = "many"
     write(run_folder / "config.json", config)
     with pytest.raises(UserError, match=r"episode\.max_turns") as raised:
-        episode_form(str(run_folder))
+        named_recipe(str(run_folder))
     assert "\n" not in str(raised.value)
 
 
 def test_what_is_nothing_at_all(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no recipe"):
-        episode_form(str(tmp_path / "nowhere"))
+        named_recipe(str(tmp_path / "nowhere"))
 
 
 def test_a_folder_that_happens_to_bear_a_recipes_name_does_not_hide_it(
@@ -104,4 +104,4 @@ def test_a_folder_that_happens_to_bear_a_recipes_name_does_not_hide_it(
     recipe = Recipe.model_validate({**tomllib.loads(TOML), "name": "small"})
     monkeypatch.setattr("training.forms.recipe_names", lambda: ["small"])
     monkeypatch.setattr("training.forms.load_recipe", {"small": recipe}.__getitem__)
-    assert episode_form("small") == EXPECTED
+    assert named_recipe("small").episode == EXPECTED

@@ -252,3 +252,29 @@ def test_the_binary_reward_pays_for_correctness_alone() -> None:
         assert reward is not None
         assert reward.total == paid
         assert reward.components == {"correctness": paid}
+
+
+def test_without_its_band_an_abstention_is_paid_as_a_wrong_answer() -> None:
+    unbanded = RewardWeights(scheme="no-abstention-band")
+    for found, read in itertools.product((True, False), repeat=2):
+        facts = {"found_gold": found, "read_gold": read, "bad_argument_calls": 1}
+        withheld = reward_of(answered(answered=False, abstained=True, **facts), None, unbanded)
+        wrong = reward_of(answered(**facts), WRONG, unbanded)
+        assert withheld is not None
+        assert wrong is not None
+        assert withheld.total == wrong.total
+        assert withheld.components["abstention"] == -0.9
+    # Where nothing answers it is as right as ever, and out of turns is better than wrong.
+    empty = Rubric(max_turns=10, answerable=False, abstained=True, turns=2, effort=2)
+    for rubric in (empty, answered(), answered(answered=False, ran_out_of_turns=True)):
+        assert reward_of(rubric, RIGHT, unbanded) == reward_of(rubric, RIGHT, DEFAULT)
+
+
+def test_without_the_band_the_other_outcomes_keep_their_order() -> None:
+    unbanded = RewardWeights(scheme="no-abstention-band", abstained=5.0)
+    ranked: tuple[Outcome, ...] = ("correct", "out", "wrong", "lost")
+    for better, worse in itertools.pairwise(ranked):
+        assert unbanded.bounds(better)[0] > unbanded.bounds(worse)[1]
+    assert unbanded.bounds("abstained") == unbanded.bounds("wrong")
+    with pytest.raises(ValidationError, match="'out' could earn"):
+        RewardWeights(scheme="no-abstention-band", out=5.0)

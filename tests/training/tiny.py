@@ -5,10 +5,9 @@ What it learns is next to nothing. What it writes, counts and keeps is what any 
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -25,14 +24,14 @@ CHANGES = (
     "data.worlds.train=[1_000, 1_001]",
     "data.worlds.validation=[200, 201]",
     "data.worlds.test=[900, 901]",
-    "data.worlds.new_names=0.2",
+    "data.worlds.strangers=[950, 951]",
     "episode.max_turns=4",
     "episode.turn_tokens=32",
     "episode.episode_tokens=400",
-    "judging.questions=9",
-    "judging.test_questions=12",
-    "sft.stages=[{turns=1, steps=15, batch=16, rate=1e-2}, {steps=25, batch=8, rate=1e-2}]",
-    "sft.validate_every=30",
+    "judging.questions=6",
+    "judging.test_questions=6",
+    "sft.stages=[{part='first', steps=10, batch=8, rate=1e-2}, {steps=10, batch=8, rate=1e-2}]",
+    "sft.validate_every=15",
     "grpo.steps=3",
     "grpo.questions=2",
     "grpo.rollouts=4",
@@ -79,8 +78,3 @@ def metrics_fields() -> set[str]:
         "step n accuracy hallucination hallucination_unanswerable abstention turns effort"
         " turns_when_correct format_errors reward".split()
     )
-
-
-def whole(values: Sequence[Any]) -> bool:
-    """Whether all are numbers."""
-    return all(isinstance(each, int | float) for each in values)

@@ -42,6 +42,7 @@ def validation(number: int, accuracy: float | None = 0.5) -> Validation:
     return Validation(
         step=number,
         n=200,
+        correct=0.6,
         accuracy=accuracy,
         hallucination=0.3,
         hallucination_unanswerable=0.4,

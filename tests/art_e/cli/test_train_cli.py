@@ -1,0 +1,108 @@
+"""`art-e train`: from nothing to a checkpoint that answers, and what is refused in a line."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from art_e.policies.choose import ModelOptions
+from art_e.policies.local import LocalPolicy
+from art_e.tools import schemas
+from tests.art_e.cli.conftest import Run, json_of, the_error
+from tests.training import tiny
+
+FEW = (
+    "judging.questions=3",
+    "judging.test_questions=3",
+    "sft.stages=[{part='first', steps=2, batch=4}, {steps=2, batch=4}]",
+    "grpo.steps=1",
+)
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of all tests that train, whose worlds are there already."""
+    return tiny.home_of(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trained")
+
+
+def changes(*more: str) -> list[str]:
+    return [part for each in (*tiny.CHANGES, *FEW, *more) for part in ("--set", each)]
+
+
+def test_a_start_then_grpo_then_an_answer(art_e: Run, out: Path, tmp_path: Path) -> None:
+    start, trained = out / "start", out / "trained"
+    metrics = json_of(art_e("train", "sft", *changes(), "--out", start, "--json"))
+    assert metrics["run"] == str(start)
+    assert [each["step"] for each in metrics["validation"]] == [0, 2, 4]
+    result = art_e("train", "grpo", *changes(), "--init", start, "--out", trained)
+    assert result.exit_code == 0, result.output
+    # Data alone on stdout, and none was asked for.
+    assert result.stdout == ""
+    assert "no baseline" in result.stderr
+    assert f"art-e eval report {trained}" in result.stderr
+    metrics = json.loads((trained / "metrics.json").read_text("utf-8"))
+    best = trained / metrics["best_checkpoint"]
+    assert f"local:{best}" in result.stderr
+    policy = LocalPolicy(str(best), ModelOptions(max_output_tokens=4))
+    step = asyncio.run(policy.act([{"role": "user", "content": "Who?"}], schemas()))
+    assert step.usage.completion_tokens <= 4
+    # A run that has ended is not begun again, nor gone on with.
+    for more in ([], ["--resume"]):
+        again = art_e("train", "grpo", *changes(), "--init", start, "--out", trained, *more)
+        assert str(trained) in the_last_line(again)
+
+
+def the_last_line(result: Result) -> str:
+    """The error of a command that said something before it."""
+    assert result.exit_code == 2, result.output
+    return result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["sft", "--recipe", "none"], "no recipe 'none'"),
+        (["sft", "--set", "sft.speed=9"], "sft.speed"),
+        (["sft", "--set", "nothing"], "table.field=value"),
+        (["sft", "--resume"], "--out"),
+        (["sft", "--init", "none"], "there is no folder none"),
+        (["merge", "none", "--out", "out"], "none"),
+    ],
+)
+def test_errors(art_e: Run, args: list[str], said: str, tmp_path: Path) -> None:
+    where = [] if "--resume" in args or args[0] == "merge" else ["--out", tmp_path / "run"]
+    few = [] if args[0] == "merge" else changes()
+    command = ["train", args[0], *few, *args[1:], *where]
+    assert said in the_error(art_e(*command))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "name its folder with --init"),
+        (["--init", "none"], "none"),
+        (["--init", "none", "--baseline", "none"], "no run 'none'"),
+    ],
+)
+def test_errors_of_grpo(art_e: Run, args: list[str], said: str, tmp_path: Path) -> None:
+    result = art_e("train", "grpo", *changes(), *args, "--out", tmp_path / "run")
+    assert said in the_last_line(result)
+
+
+@pytest.mark.parametrize("command", ["sft", "grpo", "merge"])
+def test_help_has_an_example(art_e: Run, command: str) -> None:
+    result = art_e("train", command, "--help")
+    assert result.exit_code == 0
+    assert f"art-e train {command} " in result.stdout
+
+
+def test_the_help_names_all(art_e: Run) -> None:
+    result = art_e("train", "--help")
+    assert all(each in result.stdout for each in ("sft", "grpo", "merge"))

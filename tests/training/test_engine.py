@@ -1,0 +1,281 @@
+"""Who generates: our sampler, and the private method of TRL that `Dispatch` leans on.
+
+The contract tests fail where another TRL would break training: read them before raising its
+pin. What stands here of vLLM is what TRL's code says; it was never run with vLLM itself.
+"""
+
+import inspect
+from collections.abc import Iterator
+from importlib import metadata
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
+from trl.trainer import utils
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
+from training.callbacks import quiet
+from training.engine import Dispatch, Sampler, own_tokens_scored
+
+TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
+
+
+@pytest.fixture(scope="module")
+def words() -> Qwen2Tokenizer:
+    return make_tokenizer(TEXTS, vocabulary=300)
+
+
+@pytest.fixture(scope="module")
+def model(words: Qwen2Tokenizer) -> Qwen2ForCausalLM:
+    return make_model(words, hidden=16, layers=1)
+
+
+@pytest.fixture(scope="module")
+def prompts(words: Qwen2Tokenizer) -> list[list[int]]:
+    return [list(words.encode(each)) for each in TEXTS]
+
+
+def sampler(
+    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, turn: int = 8, **options: Any
+) -> Sampler:
+    ids = words.get_vocab()
+    settings: dict[str, Any] = {"temperature": 1.0, "seed": 0, **options}
+    return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings)
+
+
+def test_the_same_seed_gives_the_same_turns(
+    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+) -> None:
+    first = sampler(model, words)(prompts)
+    torch.manual_seed(99)
+    assert sampler(model, words)(prompts) == first
+    assert sampler(model, words, seed=1)(prompts) != first
+
+
+def test_the_random_numbers_of_others_stay_as_they_are(
+    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+) -> None:
+    torch.manual_seed(7)
+    undisturbed = torch.rand(3)
+    torch.manual_seed(7)
+    sampler(model, words)(prompts)
+    assert torch.equal(torch.rand(3), undisturbed)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_in_its_mode(
+    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]], training: bool
+) -> None:
+    model.train(training)
+    sampler(model, words)(prompts)
+    assert model.training is training
+    model.train(False)
+
+
+def test_greedy_turns_are_the_likeliest_tokens(
+    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+) -> None:
+    """Each by itself, so that neither padding nor the order of batches plays a part."""
+    turns = sampler(model, words, temperature=0.0, batch=2)(prompts)
+    for prompt, turn in zip(prompts, turns, strict=True):
+        ids = list(prompt)
+        for token in turn.ids:
+            with torch.no_grad():
+                told = model(input_ids=torch.tensor([ids])).logits[0, -1]
+            assert token == int(told.argmax())
+            ids.append(token)
+        assert turn.logprobs is None
+
+
+def test_a_turn_ends_with_its_mark_or_at_its_limit(
+    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+) -> None:
+    """New weights sample any token: some turns come to an end, others are cut off."""
+    end, padding = (words.get_vocab()[each] for each in (END, END_OF_TEXT))
+    turns = sampler(model, words, turn=120)(prompts * 12)
+    ended = [each.ids for each in turns if each.ids[-1] == end]
+    cut = [each.ids for each in turns if each.ids[-1] != end]
+    assert ended
+    assert cut
+    assert all(each.index(end) == len(each) - 1 for each in ended)
+    assert all(len(each) == 120 for each in cut)
+    # An end mark is followed by padding in the batch, which is none of the turn.
+    assert all(padding not in each[each.index(end) :] for each in ended)
+
+
+# The contract with TRL
+
+
+@pytest.fixture
+def _quiet() -> Iterator[None]:
+    """As training does: transformers warns of names of its own that TRL still uses."""
+    with quiet():
+        yield
+
+
+def test_the_pinned_version_is_installed() -> None:
+    assert metadata.version("trl").startswith("1.16.")
+
+
+def test_the_method_takes_what_we_give() -> None:
+    names = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters)
+    assert names[:5] == ["self", "prompt_ids", "images", "multimodal_fields", "num_generations"]
+    rest = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters.values())[5:]
+    assert all(each.default is not inspect.Parameter.empty for each in rest)
+
+
+@pytest.fixture(scope="module")
+def trainer(
+    words: Qwen2Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GRPOTrainer]:
+    """A trainer as `training.grpo` makes it, of a tiny Qwen2 on the CPU."""
+    with quiet():
+        yield GRPOTrainer(
+            model=make_model(words, hidden=16, layers=1),
+            reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
+            args=GRPOConfig(
+                output_dir=str(tmp_path_factory.mktemp("trainer")),
+                per_device_train_batch_size=2,
+                num_generations=2,
+                max_completion_length=400,
+                temperature=1.0,
+                use_cpu=True,
+                bf16=False,
+                gradient_checkpointing=False,
+                report_to="none",
+                disable_tqdm=True,
+            ),
+            train_dataset=Dataset.from_list(
+                [{"prompt": [{"role": "user", "content": each}]} for each in TEXTS]
+            ),
+            processing_class=words,
+            rollout_func=lambda prompts, trainer: {},
+        )
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_it_gives_lists_of_tokens_and_no_log_probabilities(
+    trainer: Any, prompts: list[list[int]], words: Qwen2Tokenizer
+) -> None:
+    Dispatch(trainer, 6)
+    ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
+    assert logprobs is None
+    assert len(ids) == len(prompts)
+    assert all(isinstance(token, int) for each in ids for token in each)
+    # What it generated alone, without the prompt, in the order of the prompts.
+    for prompt, each in zip(prompts, ids, strict=True):
+        assert 1 <= len(each) <= 6
+        assert each[: len(prompt)] != prompt
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_a_turn_keeps_to_its_limit_and_ends_with_its_mark(
+    trainer: Any, prompts: list[list[int]], words: Qwen2Tokenizer
+) -> None:
+    # TRL would give each turn the whole episode's budget.
+    assert trainer.args.max_completion_length == 400
+    generate = Dispatch(trainer, 100)
+    assert trainer.generation_config.max_new_tokens == 100
+    torch.manual_seed(0)
+    turns = generate(prompts * 12)
+    end = words.get_vocab()[END]
+    ended = [each.ids for each in turns if each.ids[-1] == end]
+    assert ended
+    assert all(each.index(end) == len(each) - 1 for each in ended)
+    assert {len(each.ids) for each in turns if each.ids[-1] != end} == {100}
+    assert all(each.logprobs is None for each in turns)
+
+
+def test_it_samples_as_the_trainer_is_set(trainer: GRPOTrainer, prompts: list[list[int]]) -> None:
+    config = trainer.generation_config
+    assert config.do_sample
+    assert config.temperature == 1.0
+    assert config.top_p == 1.0
+    assert not config.top_k
+
+
+@pytest.mark.usefixtures("_quiet")
+@pytest.mark.parametrize("training", [True, False])
+def test_dispatch_leaves_the_model_in_its_mode(
+    trainer: Any, prompts: list[list[int]], training: bool
+) -> None:
+    trainer.model.train(training)
+    Dispatch(trainer, 4)(prompts)
+    assert trainer.model.training is training
+
+
+def test_what_trl_asks_of_a_rollout_func() -> None:
+    """It is called with prompts and the trainer, and what we add reaches the reward functions."""
+    source = inspect.getsource(GRPOTrainer)
+    assert "self.rollout_func(prompts, self)" in source
+    assert "env_mask" in source
+    rows = inspect.signature(GRPOTrainer._generate_and_score_completions).parameters
+    assert list(rows) == ["self", "inputs"]
+
+
+class FakeGeneration:
+    """What TRL's `VLLMGeneration` has, of which we use `max_completion_length`."""
+
+    max_completion_length = 400
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.synced = 0
+
+    def sync_weights(self) -> None:
+        self.synced += 1
+
+    def generate(self, **asked: Any) -> tuple[Any, Any, Any, None]:
+        self.asked.append({**asked, "limit": self.max_completion_length})
+        ids = [[5, 6, 7][: self.max_completion_length] for _ in asked["prompts"]]
+        return None, ids, [[[-0.5, -2.0]] * len(each) for each in ids], None
+
+
+def test_vllm_as_trl_documents_it(model: Qwen2ForCausalLM, prompts: list[list[int]]) -> None:
+    """Not run with vLLM: TRL's own method, on an object that stands for the engine."""
+    generation = FakeGeneration()
+    trainer: Any = SimpleNamespace(
+        use_vllm=True,
+        vllm_generation=generation,
+        model=model,
+        state=SimpleNamespace(global_step=1),
+        _last_loaded_step=0,
+        accelerator=SimpleNamespace(device=torch.device("cpu"), is_main_process=True),
+        args=SimpleNamespace(report_to=[]),
+    )
+    trainer._generate_single_turn = GRPOTrainer._generate_single_turn.__get__(trainer)
+    generate = Dispatch(trainer, 2)
+    turns = generate(prompts)
+    turns += generate(prompts[:1])
+    assert [each.ids for each in turns] == [[5, 6]] * 4
+    assert [each.logprobs for each in turns] == [[-0.5, -0.5]] * 4
+    # New weights are moved once a step, not once a turn.
+    assert generation.synced == 1
+    assert generation.asked[0]["prompts"] == prompts
+    assert {each["num_generations"] for each in generation.asked} == {1}
+    assert {each["limit"] for each in generation.asked} == {2}
+
+
+def test_the_real_class_of_vllm_has_what_we_set() -> None:
+    from trl.generation.vllm_generation import VLLMGeneration
+
+    assert "max_completion_length" in inspect.signature(VLLMGeneration.__init__).parameters
+    source = inspect.getsource(VLLMGeneration)
+    # It is read when it generates, and not only when it is made.
+    assert "self.max_completion_length" in inspect.getsource(VLLMGeneration.generate) or (
+        source.count("self.max_completion_length") > 1
+    )
+
+
+def test_own_tokens_are_scored_on_a_cpu_too() -> None:
+    cpu, module = torch.device("cpu"), cast("Any", utils)
+    before = module._use_triton
+    assert not before(cpu)
+    with own_tokens_scored():
+        assert module._use_triton(cpu)
+    assert module._use_triton is before

@@ -1,0 +1,168 @@
+"""What supervised training imitates: whose tokens carry loss, and which trajectories are kept."""
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from transformers import Qwen2Tokenizer
+
+from art_e.errors import UserError
+from art_e.message import AssistantMessage, ChatMessage
+from art_e.runs import start_run
+from art_e.tools import schemas
+from art_e.trajectory import Trajectory
+from tests import tiny_qwen
+from tests.episodes import LEASE, answer, message, read, search, trajectory
+from tests.training import tiny
+from tests.training.conftest import Begin, written
+from training.examples import NO_LOSS, example, expert_conversations, stored_conversations
+from training.expert import Noise
+from training.material import Material
+from training.tokens import Tokens
+
+SCRIPT = [
+    AssistantMessage("Let me think."),
+    message(search("lease")),
+    message(read("m1"), read(LEASE)),
+    message(answer("May", "m1")),
+]
+
+
+@pytest.fixture
+def messages(begin: Begin) -> list[ChatMessage]:
+    episode = begin()
+    for each in SCRIPT:
+        episode.step(each)
+    return episode.messages
+
+
+def own_text(tokenizer: Qwen2Tokenizer, ids: Sequence[int], labels: Sequence[int]) -> str:
+    assert all(label in (token, NO_LOSS) for token, label in zip(ids, labels, strict=True))
+    return str(tokenizer.decode([each for each in labels if each != NO_LOSS]))
+
+
+def test_labels_are_the_models_own_tokens(
+    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+) -> None:
+    ids, labels = example(messages, tokens)
+    assert own_text(tokenizer, ids, labels) == "".join(
+        written(each) + tiny_qwen.END for each in SCRIPT
+    )
+    # It ends with the model's end mark: what was answered to the last call is left out.
+    assert ids[-1] == labels[-1] == tokens.end_id
+
+
+def test_it_is_what_the_stock_template_says(
+    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+) -> None:
+    """Against another way to make the same: each turn told from the text around it."""
+    if tokenizer.chat_template != tiny_qwen.stock_template():
+        pytest.skip("of the stock template")
+    ids, labels = example(messages, tokens)
+    other_ids, other_labels = tiny_qwen.example(tokenizer, messages, schemas())
+    assert tokenizer.decode(ids) == str(tokenizer.decode(other_ids)).removesuffix("\n")
+    assert own_text(tokenizer, ids, labels) == own_text(tokenizer, other_ids, other_labels)
+
+
+def test_the_first_part_ends_with_the_first_turn(
+    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+) -> None:
+    ids, labels = example(messages, tokens, "first")
+    whole = example(messages, tokens)
+    assert ids == whole.input_ids[: len(ids)]
+    assert labels == whole.labels[: len(labels)]
+    assert own_text(tokenizer, ids, labels) == written(SCRIPT[0]) + tiny_qwen.END
+
+
+def test_the_answer_stands_behind_the_question_and_what_was_shown_last(
+    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+) -> None:
+    ids, labels = example(messages, tokens, "answer")
+    begun = tokens.begin(messages[:2]).prompt_ids
+    assert ids[: len(begun)] == begun
+    assert own_text(tokenizer, ids, labels) == written(SCRIPT[-1]) + tiny_qwen.END
+    text = str(tokenizer.decode(ids))
+    assert written(SCRIPT[-2]) in text
+    assert written(SCRIPT[0]) not in text
+    assert len(ids) < len(example(messages, tokens).input_ids)
+
+
+# From stored trajectories
+
+
+def stored(question: str, total: float | None, said: str) -> Trajectory:
+    reward = None if total is None else {"total": total, "components": {}}
+    return dataclasses.replace(trajectory(said), question_id=question, reward=reward)
+
+
+def run_of(parent: Path, name: str, trajectories: Sequence[Trajectory]) -> str:
+    run = start_run(name, {}, parent, parent / name)
+    with run.log() as log:
+        for each in trajectories:
+            log.append(each)
+    return name
+
+
+def texts(conversations: Sequence[Sequence[ChatMessage]]) -> list[str | None]:
+    return [each[0]["content"] for each in conversations]
+
+
+def test_the_best_of_each_question_is_kept(tmp_path: Path) -> None:
+    made = [
+        stored("a", 1.2, "a good"),
+        stored("a", 1.9, "a best"),
+        stored("a", None, "a unjudged"),
+        stored("b", -0.5, "b bad"),
+        stored("b", 0.4, "b better"),
+        stored("c", 1.0, "c just"),
+    ]
+    random.Random(0).shuffle(made)
+    one = run_of(tmp_path, "one", made)
+    assert sorted(map(str, texts(stored_conversations([one], tmp_path, least_reward=1.0)))) == [
+        "a best",
+        "c just",
+    ]
+    assert len(stored_conversations([one], tmp_path, least_reward=-1.0)) == 3
+    assert stored_conversations([one], tmp_path, least_reward=2.0) == []
+    # Over several runs the question is still one.
+    two = run_of(tmp_path, "two", [stored("a", 2.0, "a of another run")])
+    both = texts(stored_conversations([one, two], tmp_path, least_reward=1.0))
+    assert "a of another run" in both
+    assert "a best" not in both
+
+
+def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path) -> None:
+    bare = run_of(tmp_path, "bare", [stored("a", None, "a")])
+    with pytest.raises(UserError, match="no trajectory has a reward"):
+        stored_conversations([bare], tmp_path, least_reward=0.0)
+    with pytest.raises(UserError, match="no run 'none'"):
+        stored_conversations(["none"], tmp_path, least_reward=0.0)
+
+
+# From the expert
+
+
+def test_the_expert_plays_in_the_order_of_the_questions(material: Material) -> None:
+    form = tiny.recipe().episode
+    asked = list(material.questions[:12])
+    random.Random(1).shuffle(asked)
+
+    def play(seed: int) -> list[list[ChatMessage]]:
+        return expert_conversations(material, asked, form, Noise(), seed, leading_space=True)
+
+    first = play(0)
+    for question, messages in zip(asked, first, strict=True):
+        assert messages[0]["content"] == form.prompt
+        assert question.question in str(messages[1]["content"])
+    assert play(0) == first
+    assert play(1) != first
+
+
+def test_the_expert_knows_synthetic_questions_alone(material: Material) -> None:
+    bare = dataclasses.replace(material, planted={})
+    with pytest.raises(UserError, match=r"sft\.trajectories"):
+        expert_conversations(
+            bare, bare.questions, tiny.recipe().episode, Noise(), 0, leading_space=False
+        )

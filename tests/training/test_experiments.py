@@ -1,0 +1,337 @@
+"""The experiments: which runs they make, and their pages from made-up run folders."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from art_e.errors import UserError
+from art_e.question import Question
+from art_e.rubric import Rubric
+from art_e.trajectory import Trajectory
+from evals.scored import Scored
+from tests import episodes
+from training.experiments import ablations, chain, hack, seeds
+from training.experiments.__main__ import main
+from training.experiments.chain import Job, carry_out
+from training.experiments.pooled import asked_alike
+from training.experiments.results import ACCURACY, EFFORT_RIGHT, INVENTED, episodes_of_test
+from training.progress import Step, append_step
+from training.recipe import load_recipe
+from training.reward import RewardWeights
+
+# Made-up runs: question i is answerable but for every fourth one.
+NUMBER = 24
+
+
+def question(number: int) -> Question:
+    answerable = number % 4 != 0
+    return Question(
+        id=f"q{number:02}",
+        question="When does the lease end?",
+        inbox_address=f"inbox{number % 3}@test.example",
+        query_date=date(2020, 1, 31),
+        answer="May 3" if answerable else None,
+        message_ids=("<1@t>",) if answerable else (),
+        answerable=answerable,
+        kind="lookup" if answerable else "unanswerable",
+    )
+
+
+def episode(
+    asked: Question, policy: dict[str, Any], *, right: bool, effort: int = 3, **fields: Any
+) -> Trajectory:
+    """An episode that is right, or gives a wrong answer."""
+    abstains = right and not asked.answerable
+    rubric = Rubric(
+        max_turns=6,
+        answerable=asked.answerable,
+        answered=not abstains,
+        abstained=abstains,
+        turns=effort,
+        effort=effort,
+    )
+    decided, paid = ({"correct": each, "grounded": True} for each in (right, not right))
+    return episodes.trajectory(
+        episode_id=f"{asked.id}-{policy}",
+        question_id=asked.id,
+        question=asked.to_row(),
+        policy=policy,
+        rubric=dataclasses.asdict(rubric),
+        # The reward's judge says the opposite: the other one decides.
+        verdict={**paid, "judge": "reward", "reason": ""},
+        other_verdicts=[{**decided, "judge": "other", "reason": ""}],
+        **fields,
+    )
+
+
+def stranger(*, right: bool) -> str:
+    """A line of the test about a name that training has not."""
+    policy = {"temperature": 1.0, "seed": 0, "part": "strangers"}
+    return episode(question(1), policy, right=right).to_line() + "\n"
+
+
+def made(
+    folder: Path,
+    right: int,
+    *,
+    effort: int = 3,
+    kind: str = "grpo",
+    alarms: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """A run that has ended, with its first `right` test questions right."""
+    folder.mkdir(parents=True)
+    recipe = load_recipe("nano").to_row()
+    (folder / "config.json").write_text(json.dumps({"kind": kind, "recipe": recipe}))
+    asked = [question(number) for number in range(NUMBER)]
+    lines = [
+        episode(
+            each, {"temperature": heat, "seed": 0}, right=number < right, effort=effort
+        ).to_line()
+        for heat in (1.0, 0.0)
+        for number, each in enumerate(asked)
+    ]
+    # In another order than that of the ids.
+    (folder / "test.jsonl").write_text("".join(f"{each}\n" for each in reversed(lines)))
+    validation = [
+        {"step": step, "accuracy": 0.25 + step / 100, "hallucination_unanswerable": None,
+         "format_errors": 0.1, "effort_when_correct": 3.0}
+        for step in (0, 10, 20)
+    ]  # fmt: skip
+    metrics = {"validation": validation, "seconds": 60.0, "alarms": list(alarms)}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    (folder / "COMPLETE").touch()
+    return folder
+
+
+def test_answers_are_judged_by_the_judge_of_validations(tmp_path: Path) -> None:
+    runs = [episodes_of_test(made(tmp_path / str(right), right)) for right in (12, 24)]
+    asked = asked_alike([each["sampled"] for each in runs])
+    assert [each.question.id for each in asked.runs[0]] == sorted(
+        question(number).id for number in range(NUMBER)
+    )
+    accuracy, invented, effort = (asked.matrix(each) for each in (ACCURACY, INVENTED, EFFORT_RIGHT))
+    assert np.nansum(accuracy, axis=1).tolist() == [9, 18]
+    assert np.nansum(invented, axis=1).tolist() == [3, 0]
+    assert np.isnan(accuracy).tolist() == (~np.isnan(invented)).tolist()
+    assert np.isnan(effort[0]).sum() == NUMBER - 9
+
+
+def test_a_test_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    folder = made(tmp_path / "run", 12)
+    lines = (folder / "test.jsonl").read_text().split("\n")
+    (folder / "test.jsonl").write_text("\n".join(lines[:NUMBER]) + "\n")
+    with pytest.raises(UserError, match="not all of the test"):
+        episodes_of_test(folder)
+    (folder / "test.jsonl").unlink()
+    with pytest.raises(UserError, match="can't be read"):
+        episodes_of_test(folder)
+
+
+def test_runs_of_other_questions_are_not_pooled() -> None:
+    def run(*numbers: int) -> list[Scored]:
+        asked = [question(number) for number in numbers]
+        return [Scored(each, episode(each, {}, right=True)) for each in asked]
+
+    with pytest.raises(UserError, match="same questions"):
+        asked_alike([run(1, 2), run(1, 3)])
+    with pytest.raises(UserError, match="twice"):
+        asked_alike([run(1, 1)])
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What would be run; nothing is."""
+    called: list[list[str]] = []
+
+    class Done:
+        returncode = 0
+
+    def run(arguments: list[str], **_: Any) -> Done:
+        called.append(arguments)
+        return Done()
+
+    monkeypatch.setattr(chain.subprocess, "run", run)  # type: ignore[attr-defined]
+    return called
+
+
+def test_runs_that_ended_are_skipped_and_begun_ones_go_on(
+    tmp_path: Path, ended: list[list[str]]
+) -> None:
+    made(tmp_path / "ended", 12)
+    begun = made(tmp_path / "begun", 12)
+    (begun / "COMPLETE").unlink()
+    changes = ("reward.effort=0",)
+    carry_out(
+        [
+            Job("sft", tmp_path / "ended", "nano", 1),
+            Job("grpo", begun, "nano", 1, changes, tmp_path / "ended"),
+            Job("sft", tmp_path / "new", "nano", 2),
+        ]
+    )
+    command = [sys.executable, "-m", "art_e", "train"]
+    assert [each[:4] for each in ended] == [command, command]
+    assert [" ".join(each[4:]) for each in ended] == [
+        f"grpo --recipe nano --seed 1 --set reward.effort=0 --init {tmp_path / 'ended'}"
+        f" --resume --out {begun}",
+        f"sft --recipe nano --seed 2 --out {tmp_path / 'new'}",
+    ]
+
+
+def test_a_run_that_fails_ends_the_chain(tmp_path: Path) -> None:
+    wrong = Job("sft", tmp_path / "run", "no-such-recipe", 0)
+    after = Job("sft", tmp_path / "after", "nano", 0)
+    with pytest.raises(UserError, match="exit code 2"):
+        carry_out([wrong, after])
+    assert not (tmp_path / "after").exists()
+
+
+def test_seeds_are_told_before_and_after(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (0, 1):
+        made(tmp_path / f"sft-{seed}", 8, effort=4)
+        made(tmp_path / f"grpo-{seed}", NUMBER, effort=2)
+        with (tmp_path / f"grpo-{seed}" / "test.jsonl").open("a") as test:
+            test.write(stranger(right=True))
+        with (tmp_path / f"sft-{seed}" / "test.jsonl").open("a") as test:
+            test.write(stranger(right=False))
+    assert main(["seeds", "--out", str(tmp_path), "--seeds", "0,1"]) == 0
+    page = (tmp_path / "seeds.md").read_text()
+    assert capsys.readouterr().out == page
+    assert "2.0 minutes a seed" in page
+    assert "## sampled, n = 24 questions a seed" in page
+    assert "## sampled, names that training has not, n = 1 questions a seed" in page
+    assert "## greedy, names" not in page
+    row = next(each for each in page.splitlines() if each.startswith("| accuracy"))
+    # 6 of 18 answerable questions before, all after.
+    assert row.count("33.3%") == 1
+    assert "100.0%" in row
+    assert "66.7 pts" in row
+    effort = next(each for each in page.splitlines() if each.startswith("| effort"))
+    assert "4.00" in effort
+    assert "-2.00" in effort
+    with Image.open(tmp_path / "seeds.png") as drawn:
+        assert drawn.width > 1_000
+
+
+def test_curves_have_the_validations_of_every_seed(tmp_path: Path) -> None:
+    folders = [made(tmp_path / str(seed), 12) for seed in range(3)]
+    drawn = {each.name: each for each in seeds.curves(folders, ["0", "1", "2"])}
+    # No run has a question that nothing answers.
+    assert list(drawn) == ["accuracy", "format_errors", "effort_when_correct"]
+    assert [each.label for each in drawn["accuracy"].curves] == ["0", "1", "2"]
+    assert drawn["accuracy"].curves[0].steps == (0, 10, 20)
+    assert [each.value for each in drawn["accuracy"].curves[0].marks] == [0.25, 0.35, 0.45]
+
+
+def test_variants_are_recipes(tmp_path: Path) -> None:
+    recipes = {
+        name: load_recipe("nano", own) for name, own in ablations.variants("nano", ()).items()
+    }
+    full, no_effort, unbanded, binary = recipes.values()
+    assert full == load_recipe("nano")
+    assert no_effort.reward == RewardWeights(effort=0)
+    assert unbanded.reward.scheme == "no-abstention-band"
+    assert binary.reward.scheme == "binary"
+    assert binary.data.train_kinds == ("lookup", "latest-update")
+    assert "unanswerable" in binary.data.kinds
+
+
+def test_ablations_are_one_table_and_one_picture(tmp_path: Path, ended: list[list[str]]) -> None:
+    made(tmp_path / "start", 8)
+    slugs = (
+        "full-reward",
+        "no-effort-component",
+        "no-abstention-band",
+        "0-1-reward-answerable-only",
+    )
+    for number, slug in enumerate(slugs):
+        made(tmp_path / f"{slug}-0", 12 + 3 * number)
+    assert main(["ablations", "--out", str(tmp_path)]) == 0
+    assert ended == []
+    page = (tmp_path / "ablations.md").read_text()
+    rows = [each for each in page.splitlines() if each.startswith("| ")]
+    # Sampled and greedy, a header, a line, the start and four variants each.
+    assert len(rows) == 14
+    assert next(each for each in rows if each.startswith("| full reward")).count("[") == 5
+    with Image.open(tmp_path / "ablations.png") as drawn:
+        assert drawn.height > 500
+
+
+def test_the_hack_is_told_step_by_step(tmp_path: Path) -> None:
+    alarm = {"step": 12, "kind": "reward jump", "message": "<b>jumped</b> | look"}
+    folder = made(tmp_path / "open", 8, alarms=[alarm])
+    lines = []
+    for step in range(1, 21):
+        append_step(folder, Step(step, 1.0 * step, 10, reward=-0.5 if step <= 10 else 1.5))
+        for number in range(4):
+            text = "March, April, May" if step > 10 and number else "May 3"
+            policy = {"step": step, "group": f"{step}/q", "seed": 0}
+            lines.append(episode(question(1), policy, right=True, final_answer=text).to_line())
+    held_out = {"step": 20, "seed": 0, "sampled": True}
+    lines.append(episode(question(1), held_out, right=True, final_answer="a, b, c").to_line())
+    (folder / "trajectories.jsonl").write_text("".join(f"{each}\n" for each in lines))
+    replay = hack.replay_of(folder)
+    assert replay.lists == {step: 0.0 if step <= 10 else 0.75 for step in range(1, 21)}
+    rows = hack.story(replay)
+    assert rows == [
+        ["start", "", "", "25.0%", ""],
+        ["1 to 5", "-0.50", "0.0%", "", ""],
+        ["6 to 10", "-0.50", "0.0%", "35.0%", ""],
+        ["11 to 15", "1.50", "75.0%", "", "reward jump (12)"],
+        ["16 to 20", "1.50", "75.0%", "45.0%", ""],
+    ]
+    drawn = hack.charts({"hole open": replay})
+    assert [each.name for each in drawn] == ["reward", "lists", "accuracy"]
+
+
+def test_the_hack_is_replayed_with_and_without_the_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alarm = {"step": 12, "kind": "reward jump", "message": "<b>jumped</b> | look"}
+    jobs: list[Job] = []
+
+    def carry_out(wanted: Sequence[Job]) -> None:
+        for job in wanted:
+            jobs.append(job)
+            made(job.out, 8, alarms=[alarm] if job.out.name == "open" else [])
+            (job.out / "trajectories.jsonl").write_text("")
+            append_step(job.out, Step(1, 1.0, 10, reward=0.5))
+
+    monkeypatch.setattr(hack, "carry_out", carry_out)
+    assert main(["hack", "--out", str(tmp_path), "--lists", "0.1"]) == 0
+    recipes = [load_recipe(each.recipe, each.changes) for each in jobs]
+    assert [each.kind for each in jobs] == ["sft", "grpo", "grpo"]
+    sft, opened, closed = recipes
+    assert sft.sft is not None
+    assert sft.sft.noise.lists == 0.1
+    assert sft.judging.reward == "offline"
+    assert [each.judging.reward for each in (opened, closed)] == ["lenient", "lenient"]
+    assert [each.reward.grounded_gate for each in (opened, closed)] == [False, True]
+    page = (tmp_path / "hack.md").read_text()
+    # What an alarm quotes is text, and no markup or column of its own.
+    assert "<b>" not in page
+    assert "No alarm was raised." in page
+
+
+@pytest.mark.parametrize("wrong", ["0,0", "-1", "x"])
+def test_seeds_are_numbers_that_differ(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["seeds", "--out", "x", f"--seeds={wrong}"])
+    assert ended.value.code == 2
+    assert "--seeds" in capsys.readouterr().err
+
+
+def test_an_error_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ablations", "--out", str(tmp_path / "new"), "--recipe", "none-such"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "no recipe 'none-such'" in error

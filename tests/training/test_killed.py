@@ -1,0 +1,239 @@
+"""`art-e train` killed with SIGKILL at chosen moments and resumed: the run ends up the same.
+
+Each run is a process of its own. It kills itself when a function is called for the n-th time,
+which no handler and no `finally` survives; `--resume` then goes on in a process without that.
+"""
+
+import functools
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from art_e.cli.main import run as art_e
+from art_e.runs import Run
+from training.run import newest_checkpoint
+
+RECIPE = """
+[model.scratch]
+layers = 1
+hidden = 32
+heads = 2
+vocabulary = 1_000
+context = 512
+
+[data]
+kinds = ["lookup", "latest-update", "unanswerable"]
+
+[data.worlds]
+train = [1_000, 1_001]
+validation = [200, 201]
+test = [900, 901]
+
+[episode]
+max_turns = 4
+prompt = "Answer from the mail."
+hits = 2
+snippet_chars = 20
+addresses = false
+turn_tokens = 16
+episode_tokens = 400
+
+[judging]
+questions = 6
+test_questions = 6
+
+[sft]
+leading_space = true
+validate_every = 2
+stages = [{part = "first", steps = 3, batch = 4}, {steps = 3, batch = 4}]
+
+[grpo]
+steps = 5
+questions = 3
+rollouts = 4
+micro_batch = 6
+rate = 1e-3
+validate_every = 2
+"""
+# A start that writes calls, so that the rollouts of a question don't all earn the same.
+START = ["--set", "sft.stages=[{steps=60, batch=8}]", "--set", "sft.validate_every=60"]
+
+MODULES = ["trl.trainer.sft_trainer", "trl.trainer.grpo_trainer", "peft", "datasets", "scipy.stats"]
+
+
+class Moment(NamedTuple):
+    """The call number `nth`, from 1, of the function `name` of `place`; after its work where
+    `after`, else before any of it."""
+
+    place: str
+    name: str
+    nth: int
+    after: bool = False
+
+
+def _process(arguments: list[str], environment: dict[str, str], moment: Moment | None) -> None:
+    """One `art-e`, in a process of its own."""
+    import sys
+
+    import torch
+
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    if moment is not None:
+        _die_at(moment)
+    sys.argv = ["art-e", *arguments]
+    art_e()
+
+
+def _die_at(moment: Moment) -> None:
+    module, _, owner = moment.place.partition(":")
+    place: Any = import_module(module)
+    place = getattr(place, owner) if owner else place
+    function: Callable[..., Any] = getattr(place, moment.name)
+    calls = 0
+
+    @functools.wraps(function)
+    def dying(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == moment.nth and not moment.after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        value = function(*arguments, **options)
+        if calls == moment.nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value
+
+    setattr(place, moment.name, dying)
+
+
+class Trainings:
+    """Trains in `home`, each run in a folder of its own."""
+
+    def __init__(self, context: ForkServerContext, home: Path) -> None:
+        self._context = context
+        self._home = home
+        self.recipe = home / "tiny.toml"
+        self.recipe.write_text(RECIPE, encoding="utf-8")
+
+    def train(self, kind: str, out: Path, *options: str, moment: Moment | None = None) -> int:
+        """The process's exit code: below 0 the signal that killed it."""
+        arguments = ["train", kind, "--recipe", str(self.recipe), "--seed", "3"]
+        if kind == "grpo":
+            arguments += ["--init", str(self._home / "start")]
+        arguments += ["--out", str(out), *options]
+        environment = {"ART_E_HOME": str(self._home), "OMP_NUM_THREADS": "1"}
+        process = self._context.Process(target=_process, args=(arguments, environment, moment))
+        process.start()
+        process.join()
+        assert process.exitcode is not None
+        return process.exitcode
+
+    def done(self, kind: str, out: Path, *options: str) -> dict[str, Any]:
+        """What is left of a run that ends by itself."""
+        assert self.train(kind, out, *options) == 0
+        assert Run(out).complete
+        return left(out)
+
+
+def left(folder: Path) -> dict[str, Any]:
+    """What a run leaves, without what no two runs have in common: times and episodes' ids."""
+    metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+    del metrics["seconds"]
+    steps = rows(folder / "steps.jsonl")
+    for each in steps:
+        del each["seconds"]
+    return {
+        "metrics": metrics,
+        "steps": steps,
+        "episodes": episodes(folder / "trajectories.jsonl"),
+        "test": episodes(folder / "test.jsonl"),
+    }
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def episodes(path: Path) -> list[dict[str, Any]]:
+    """The episodes in their order, less their ids and times."""
+    found = rows(path)
+    for each in found:
+        for name in ("episode_id", "run_id", "seconds", "started_at", "call_seconds"):
+            del each[name]
+    return found
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
+    context = multiprocessing.get_context("forkserver")
+    # The libraries are imported once, in the server that all processes are copies of.
+    context.set_forkserver_preload(MODULES)
+    made = Trainings(context, tmp_path_factory.mktemp("home"))
+    yield made
+
+
+@pytest.fixture(scope="module")
+def whole(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """By kind, what runs leave that nobody killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    trainings.done("sft", trainings.recipe.parent / "start", *START)
+    return {kind: trainings.done(kind, folder / kind) for kind in ("sft", "grpo")}
+
+
+def test_the_runs_are_worth_killing(whole: dict[str, Any]) -> None:
+    sft, grpo = whole["sft"], whole["grpo"]
+    assert [each["step"] for each in sft["metrics"]["validation"]] == [0, 2, 3, 4, 6]
+    assert [each["step"] for each in grpo["metrics"]["validation"]] == [0, 2, 4, 5]
+    assert [each["step"] for each in grpo["steps"]] == [1, 2, 3, 4, 5]
+    # Something was learnt from at nearly every step, and so the weights depend on all before.
+    assert sum(each["grad_norm"] > 0 for each in grpo["steps"]) >= 4
+    assert len({each["reward"] for each in grpo["steps"]}) > 1
+    assert any(each["resampled"] for each in grpo["steps"])
+    assert sft["metrics"]["test"] is not None
+    assert len(grpo["test"]) == 12
+
+
+SAVING = ("transformers.trainer:Trainer", "_save_optimizer_and_scheduler")
+RUN = "training.run:TrainingRun"
+EPISODES = 6  # of a validation
+
+# By name: the kind, when it dies, and the newest checkpoint that counts then.
+MOMENTS = {
+    "sft in the first validation": ("sft", Moment("training.rollout", "_take", 5), None),
+    "sft in a step": ("sft", Moment("training.sft", "rate_at", 3), None),
+    "sft saving a checkpoint": ("sft", Moment(*SAVING, 3), 3),
+    "sft with a checkpoint whole": ("sft", Moment(RUN, "checkpoint_saved", 2, after=True), 3),
+    "sft in the test": ("sft", Moment("training.run:TrainingRun", "finish", 1), 6),
+    "grpo rolling out": ("grpo", Moment("training.grpo", "figures", 3), 2),
+    "grpo before its first checkpoint counts": ("grpo", Moment(RUN, "checkpoint_saved", 1), None),
+    "grpo saving a checkpoint": ("grpo", Moment(*SAVING, 2), 2),
+    "grpo with a checkpoint whole": ("grpo", Moment(RUN, "checkpoint_saved", 2, after=True), 4),
+    "grpo in a validation": ("grpo", Moment("training.callbacks", "validation_of", 3), 2),
+    "grpo before its last step is told": ("grpo", Moment(RUN, "add_step", 5), 4),
+    "grpo in the test": ("grpo", Moment("training.evaluation", "figures_of", 2), 5),
+}
+
+
+@pytest.mark.parametrize("name", MOMENTS)
+def test_killed_and_resumed_the_run_is_the_same(
+    trainings: Trainings, whole: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    kind, moment, counts = MOMENTS[name]
+    out = tmp_path / kind
+    assert trainings.train(kind, out, moment=moment) == -signal.SIGKILL
+    assert not Run(out).complete
+    checkpoint = newest_checkpoint(out)
+    assert (None if checkpoint is None else checkpoint.name) == (
+        None if counts is None else f"checkpoint-{counts}"
+    )
+    resumed = trainings.done(kind, out, "--resume")
+    for part, expected in whole[kind].items():
+        assert resumed[part] == expected, part

@@ -1,0 +1,101 @@
+"""What is asked: splits share nothing, and a world's file is made once and used again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from art_e.errors import UserError
+from tests.training import tiny
+from training import material as module
+from training.material import Material, load_material, load_strangers
+from training.recipe import Data, EpisodeForm
+
+
+@pytest.fixture
+def data(home: Path) -> Data:
+    return tiny.recipe().data
+
+
+def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
+    train, validation = load_material(data, "train"), load_material(data, "validation")
+    for made, split in ((train, "train"), (validation, "validation")):
+        assert {each.split for each in made.questions} == {split}
+        assert {each.kind for each in made.questions} == set(data.kinds)
+        assert {each.id for each in made.questions} <= set(made.planted)
+    mails = [
+        {each for q in made.questions for each in q.message_ids} for made in (train, validation)
+    ]
+    assert not mails[0] & mails[1]
+    assert not {each.id for each in train.questions} & {each.id for each in validation.questions}
+
+
+def test_training_may_be_asked_of_other_kinds(data: Data) -> None:
+    narrow = data.model_copy(update={"train_kinds": ("lookup",)})
+    assert {each.kind for each in load_material(narrow, "train").questions} == {"lookup"}
+    assert len({each.kind for each in load_material(narrow, "validation").questions}) == 3
+
+
+def test_strangers_have_no_name_of_training(data: Data) -> None:
+    strangers = load_strangers(data)
+    assert strangers is not None
+    known = {
+        word
+        for planted in load_material(data, "train").planted.values()
+        for subject in planted.subjects
+        for word in subject.split()
+    }
+    for each in strangers.questions:
+        assert each.split == "test"
+        assert not known & set(" ".join(strangers.planted[each.id].subjects).split())
+    assert data.worlds is not None
+    none = data.worlds.model_copy(update={"strangers": None})
+    assert load_strangers(data.model_copy(update={"worlds": none})) is None
+
+
+def test_a_worlds_file_is_made_once(
+    data: Data, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load_material(data, "train")
+    files = {each.name: each.stat().st_mtime_ns for each in (home / "worlds").glob("*.duckdb")}
+
+    def ingest(*_: object) -> None:
+        raise AssertionError("made again")
+
+    monkeypatch.setattr(module, "ingest", ingest)
+    again = load_material(data, "train")
+    assert again.questions == first.questions
+    assert files == {
+        each.name: each.stat().st_mtime_ns for each in (home / "worlds").glob("*.duckdb")
+    }
+    # Another world is another file.
+    assert data.worlds is not None
+    other = data.worlds.model_copy(update={"vocabulary": 900})
+    with pytest.raises(AssertionError, match="made again"):
+        load_material(data.model_copy(update={"worlds": other}), "train")
+
+
+def test_no_question_of_a_kind_is_refused(data: Data, tmp_path: Path) -> None:
+    golden = tmp_path / "golden.jsonl"
+    material = load_material(data, "train")
+    rows = [
+        {**each.to_row(), "split": "train"} for each in material.questions if each.kind == "lookup"
+    ]
+    golden.write_text("".join(f"{json.dumps(each)}\n" for each in rows), encoding="utf-8")
+    named = Data(questions=str(golden), db=str(material.inbox_file.path))
+    told = load_material(named, "train")
+    assert [each.id for each in told.questions] == [each["id"] for each in rows]
+    # No expert can be asked about these.
+    assert not told.planted
+    with pytest.raises(UserError, match="split train has no question of count"):
+        load_material(named.model_copy(update={"kinds": ("count",)}), "train")
+
+
+def test_an_episode_is_held_as_the_recipe_says(material: Material) -> None:
+    form = EpisodeForm(max_turns=2, prompt="Be brief.", hits=2, snippet_chars=10, addresses=False)
+    question = material.questions[0]
+    episode = material.episode(question, form)
+    assert episode.messages[0]["content"] == "Be brief."
+    assert episode.rubric.max_turns == 2
+    assert episode.question == question
+    assert material.episode(question, form) is not episode

@@ -1,0 +1,260 @@
+"""A training run's folder: what a kill leaves, what a resumed run forgets, what is kept."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.question import Question
+from art_e.trajectory import read_trajectories
+from evals.scored import Scored
+from tests.episodes import QUESTION, trajectory
+from tests.training import tiny
+from training.progress import Step, Validation, read_steps
+from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
+
+SETTING = Setting("grpo", tiny.recipe(), 3, "start")
+RUBRIC = {
+    "answered": True,
+    "abstained": False,
+    "answerable": True,
+    "turns": 1,
+    "effort": 1,
+    "tool_calls": 1,
+    "num_sources": 0,
+    "prompt_tokens": 1,
+    "completion_tokens": 1,
+}
+
+
+def validation(step: int, correct: float, hallucination: float = 0.0) -> Validation:
+    figures = dict.fromkeys(Validation.__dataclass_fields__, None)
+    return Validation(
+        **{
+            **figures,
+            "step": step,
+            "n": 1,
+            "correct": correct,
+            "hallucination": hallucination,
+        }  # type: ignore[arg-type]
+    )
+
+
+def scored(step: int) -> Scored:
+    question: Question = QUESTION
+    made = trajectory(
+        policy={"step": step, "group": f"{step}/q"},
+        question=question.to_row(),
+        rubric=RUBRIC,
+        episode_id=f"e{step}",
+    )
+    return Scored(question, made)
+
+
+def step_made(training: TrainingRun, number: int) -> None:
+    training.add_episodes([scored(number)])
+    training.add_step(Step(number, training.seconds, 10 * number, cost_usd=0.5 * number))
+
+
+def checkpoint_made(training: TrainingRun, number: int, correct: float, **state: Any) -> Path:
+    training.add_validation(validation(number, correct), [scored(number)])
+    folder = training.checkpoints / f"checkpoint-{number}"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").touch()
+    training.checkpoint_saved(number, **state)
+    return folder
+
+
+def made(out: Path, correct: Sequence[float], steps: int, every: int = 2) -> None:
+    """A run that got as far as `steps`, and was killed there: a validation every so many."""
+    with tiny.begun(SETTING, out) as training:
+        training.add_validation(validation(0, 0.0), [scored(0)])
+        left = iter(correct)
+        for number in range(1, steps + 1):
+            step_made(training, number)
+            if number % every == 0:
+                checkpoint_made(training, number, next(left), curriculum={"at": number})
+
+
+def names(out: Path) -> list[str]:
+    return sorted(each.name for each in (out / "checkpoints").iterdir())
+
+
+def test_a_resumed_run_goes_on_from_its_newest_checkpoint(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made(out, [0.3, 0.2], steps=5)
+    inode = (out / "trajectories.jsonl").stat().st_ino
+    with opened(SETTING, out, tmp_path, tiny.silent_watch(), resume=True) as (training, checkpoint):
+        assert checkpoint == out / "checkpoints" / "checkpoint-4"
+        assert [each.step for each in training.steps] == [1, 2, 3, 4]
+        assert [each.step for each in training.validations] == [0, 2, 4]
+        assert training.state["curriculum"] == {"at": 4}
+        assert training.tokens == 40
+        assert training.cost_before == 2.0
+        assert training.seconds >= training.state["seconds"]
+        # Step 5 was under way when the run was killed: it is made again.
+        kept = [each.policy["step"] for each in read_trajectories(out / "trajectories.jsonl")]
+        assert kept == [0, 1, 2, 2, 3, 4, 4]
+        step_made(training, 5)
+    # The lock is on the file, which must stay the same one.
+    assert (out / "trajectories.jsonl").stat().st_ino == inode
+    assert [each.step for each in read_steps(out)] == [1, 2, 3, 4, 5]
+    ids = [each.episode_id for each in read_trajectories(out / "trajectories.jsonl")]
+    assert ids == ["e0", "e1", "e2", "e2", "e3", "e4", "e4", "e5"]
+
+
+def test_a_torn_checkpoint_does_not_count(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made(out, [0.3], steps=3)
+    torn = out / "checkpoints" / "checkpoint-4"
+    torn.mkdir()
+    (torn / "model.safetensors").touch()
+    (torn / f".{STATE}.partial").write_text('{"validation": [')
+    with (out / "trajectories.jsonl").open("a") as lines:
+        lines.write('{"schema": 1, "run_id": "r", "poli')
+    with (out / "steps.jsonl").open("a") as lines:
+        lines.write('{"step": 4, "seco')
+    assert newest_checkpoint(out) == out / "checkpoints" / "checkpoint-2"
+    with tiny.begun(SETTING, out, resume=True) as training:
+        assert [each.step for each in training.steps] == [1, 2]
+        assert names(out) == ["checkpoint-2"]
+        kept = [each.policy["step"] for each in read_trajectories(out / "trajectories.jsonl")]
+        assert kept == [0, 1, 2, 2]
+
+
+def test_a_run_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made(out, [], steps=1)
+    with opened(SETTING, out, tmp_path, tiny.silent_watch(), resume=True) as (training, checkpoint):
+        assert checkpoint is None
+        assert training.steps == []
+        assert training.validations == []
+        assert (out / "trajectories.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (SETTING._replace(seed=4), "another seed"),
+        (SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")), "another recipe"),
+        (SETTING._replace(kind="sft"), "another kind"),
+        (SETTING._replace(init="other"), "another init"),
+    ],
+)
+def test_another_run_is_not_gone_on_with(tmp_path: Path, other: Setting, said: str) -> None:
+    out = tmp_path / "run"
+    made(out, [0.3], steps=2)
+    before = (out / "trajectories.jsonl").read_bytes()
+    with pytest.raises(UserError, match=said), tiny.begun(other, out, resume=True):
+        pass
+    assert (out / "trajectories.jsonl").read_bytes() == before
+
+
+def test_what_can_not_be_opened(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made(out, [0.3], steps=2)
+    with pytest.raises(UserError, match="is there already"), tiny.begun(SETTING, out):
+        pass
+    (out / "COMPLETE").touch()
+    with pytest.raises(UserError, match="is complete"), tiny.begun(SETTING, out, resume=True):
+        pass
+    none = tmp_path / "none"
+    with pytest.raises(UserError, match="no run to resume"), tiny.begun(SETTING, none, resume=True):
+        pass
+    with (
+        pytest.raises(UserError, match="which run"),
+        opened(SETTING, None, tmp_path, tiny.silent_watch(), resume=True),
+    ):
+        pass
+
+
+def test_only_one_works_on_a_run(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    made(out, [0.3], steps=2)
+    with tiny.begun(SETTING, out, resume=True):
+        before = (out / "trajectories.jsonl").read_bytes()
+        with pytest.raises(UserError), tiny.begun(SETTING, out, resume=True):
+            pass
+        assert (out / "trajectories.jsonl").read_bytes() == before
+
+
+def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with tiny.begun(SETTING, out) as training:
+        training.add_validation(validation(0, 0.9), [scored(0)])
+        checkpoint_made(training, 2, 0.3)
+        assert names(out) == ["checkpoint-2"]
+        checkpoint_made(training, 4, 0.6)
+        checkpoint_made(training, 6, 0.5)
+        assert names(out) == ["checkpoint-4", "checkpoint-6"]
+        # The earliest of equals. What the start could do counts not.
+        checkpoint_made(training, 8, 0.6)
+        assert names(out) == ["checkpoint-4", "checkpoint-8"]
+        best = training.best
+        assert best is not None
+        assert best.step == 4
+        metrics = json.loads((out / "metrics.json").read_text("utf-8"))
+        assert metrics["best_checkpoint"] == "checkpoints/checkpoint-4"
+        assert [each["step"] for each in metrics["validation"]] == [0, 2, 4, 6, 8]
+
+
+def test_of_those_that_handle_as_many_right_the_best_answers_fewest_wrong(tmp_path: Path) -> None:
+    with tiny.begun(SETTING, tmp_path / "run") as training:
+        training.add_validation(validation(1, 0.6, 0.3), [scored(1)])
+        training.add_validation(validation(2, 0.6, 0.1), [scored(2)])
+        training.add_validation(validation(3, 0.5, 0.0), [scored(3)])
+        best = training.best
+        assert best is not None
+        assert best.step == 2
+        # It has no folder yet.
+        assert training.best_checkpoint is None
+
+
+def test_a_run_that_never_stepped_has_its_first_validation_as_best(tmp_path: Path) -> None:
+    with tiny.begun(SETTING, tmp_path / "run") as training:
+        assert training.best is None
+        training.add_validation(validation(0, 0.2), [scored(0)])
+        best = training.best
+        assert best is not None
+        assert best.step == 0
+
+
+def test_finish(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with tiny.begun(SETTING, out) as training:
+        training.add_validation(validation(0, 0.1), [scored(0)])
+        step_made(training, 1)
+        checkpoint_made(training, 1, 0.4)
+        metrics = training.finish(None)
+    assert json.loads((out / "metrics.json").read_text("utf-8")) == metrics
+    assert (metrics["tokens"], metrics["cost_usd"]) == (10, 0.5)
+    assert (out / "COMPLETE").exists()
+    assert (out / "README.md").read_text("utf-8")
+
+
+def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
+    """A policy that always abstains: the alarm is in metrics.json, and is not raised again."""
+    out = tmp_path / "run"
+
+    def goes_on(training: TrainingRun, first: int, end: int, abstention: float) -> None:
+        for number in range(first, end):
+            accuracy = 0.5 * (1 - abstention)
+            training.add_step(Step(number, 1.0, 1, abstention=abstention, accuracy=accuracy))
+
+    with tiny.begun(SETTING, out) as training:
+        goes_on(training, 1, 12, 0.2)
+        assert training.alarms == []
+        goes_on(training, 12, 30, 1.0)
+        raised = list(training.alarms)
+        checkpoint_made(training, 29, 0.1)
+    assert raised
+    assert {"step", "kind", "message"} == set(raised[0])
+    with tiny.begun(SETTING, out, resume=True) as training:
+        before = list(training.alarms)
+        assert before[: len(raised)] == raised
+        goes_on(training, 30, 33, 1.0)
+        kinds = [each["kind"] for each in training.alarms]
+        assert kinds.count(raised[0]["kind"]) == 1

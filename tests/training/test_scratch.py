@@ -1,0 +1,139 @@
+"""A model made from nothing: its tokenizer survives a reload, and cuts a conversation the same
+turn by turn and as a whole."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from transformers import Qwen2Tokenizer
+
+from art_e.message import ChatMessage
+from art_e.policies.checkpoint import load_tokenizer, reloads_the_same
+from art_e.tools import schemas
+from art_e.trajectory import read_trajectories
+from tests.training import tiny
+from training.examples import example, expert_conversations
+from training.expert import Noise
+from training.material import Material
+from training.recipe import Scratch
+from training.scratch import END, MARKS, START, make_model, phrases
+from training.start import Start, make_start
+from training.tokens import Tokens
+
+NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
+
+
+@pytest.fixture(scope="module")
+def conversations(training_home: Path) -> list[list[ChatMessage]]:
+    """What an expert who errs in every way says of a world."""
+    from training.material import load_material
+
+    with tiny.at(training_home):
+        recipe = tiny.recipe()
+        material: Material = load_material(recipe.data, "train")
+        return expert_conversations(
+            material, material.questions, recipe.episode, NOISY, 0, leading_space=True
+        )
+
+
+@pytest.fixture(scope="module")
+def made(conversations: list[list[ChatMessage]]) -> Start:
+    """nano's own start: its vocabulary, its template, its phrases."""
+    recipe = tiny.recipe("model.scratch.vocabulary=4_000")
+    assert recipe.model.scratch is not None
+    return make_start(recipe, recipe.model.scratch, conversations, 0)
+
+
+def own_part(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The conversation to the end of the model's last turn."""
+    last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
+    return list(messages[: last + 1])
+
+
+def agrees(messages: Sequence[ChatMessage], tokens: Tokens) -> bool:
+    """Whether what grew turn by turn is what the whole is cut into."""
+    grown = example(messages, tokens).input_ids
+    whole = tokens.whole(own_part(messages))
+    # Behind the last end mark the template writes a line end.
+    return whole[: len(grown)] == grown and len(whole) <= len(grown) + 1
+
+
+def test_the_tokenizer_is_the_same_for_those_who_reload_it(made: Start, tmp_path: Path) -> None:
+    made.model.save_pretrained(tmp_path)
+    made.tokenizer.save_pretrained(tmp_path)
+    assert reloads_the_same(tmp_path, made.tokenizer)
+    again = load_tokenizer(tmp_path, "it")
+    text = "When does Ann's lease end?<|im_end|>\n m1 2001-03-05"
+    assert again.encode(text) == made.tokenizer.encode(text)
+    assert again.chat_template == made.tokenizer.chat_template
+
+
+def test_it_is_a_real_qwen2_tokenizer(made: Start) -> None:
+    assert isinstance(made.tokenizer, Qwen2Tokenizer)
+    for text in ("Zürich \U0001f980 costs 4,000$\n\n  twice", "a\u2028b\tc", "  "):
+        ids = made.tokenizer.encode(text, add_special_tokens=False)
+        assert made.tokenizer.decode(ids) == text
+    assert made.end_id == made.tokenizer.get_vocab()[END]
+    assert made.pad_id != made.end_id
+    assert set(MARKS) <= set(made.tokenizer.get_vocab())
+
+
+def test_what_repeats_is_one_token(made: Start) -> None:
+    prompt = tiny.recipe().episode.prompt
+    assert prompt is not None
+    for phrase in phrases(prompt, years=[2001]):
+        # A phrase may be one of the years that this world has no mail of.
+        if phrase[:4].isdigit() and phrase not in made.tokenizer.get_vocab():
+            continue
+        assert len(made.tokenizer.encode(phrase, add_special_tokens=False)) == 1, phrase
+
+
+def test_no_phrase_runs_across_the_end_of_a_turn() -> None:
+    """A conversation would be cut elsewhere as it grows: the model's own end mark would be lost."""
+    for phrase in phrases("Answer.", years=[2001]):
+        before, mark, after = phrase.rpartition(END)
+        # The end marks in phrases are those of the system and of the user, who never call.
+        if mark and after:
+            assert "<tool_call>" not in before
+            assert after.startswith(f"\n{START}")
+
+
+def test_turn_by_turn_is_as_the_whole_for_the_expert(
+    made: Start, conversations: list[list[ChatMessage]]
+) -> None:
+    assert len(conversations) > 50
+    assert [each for each in conversations if not agrees(each, made.tokens)] == []
+
+
+def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained: Path) -> None:
+    """Of all that a model that knows next to nothing has said in a run of GRPO."""
+    stored = list(read_trajectories(trained / "trajectories.jsonl"))
+    assert len(stored) > 30
+    assert [each.messages for each in stored if not agrees(each.messages, start.tokens)] == []
+
+
+def test_frames_cost_little(made: Start, conversations: list[list[ChatMessage]]) -> None:
+    """What nano was made for: an episode of a few hundred tokens."""
+    lengths = sorted(len(example(each, made.tokens).input_ids) for each in conversations)
+    assert lengths[len(lengths) // 2] < 300
+    assert len(made.tokens.begin(conversations[0][:2]).prompt_ids) < 40
+    assert "parameters" not in str(
+        made.tokenizer.apply_chat_template(
+            [{"role": "user", "content": "?"}], tools=list(schemas()), tokenize=False
+        )
+    )
+
+
+def test_the_seed_decides_the_weights(made: Start) -> None:
+    tokenizer = made.tokenizer
+    assert isinstance(tokenizer, Qwen2Tokenizer)
+    form = Scratch(layers=1, hidden=16, heads=2, init=0.25)
+    first, again, other = (
+        make_model(tokenizer, form, seed).state_dict()["model.embed_tokens.weight"]
+        for seed in (0, 0, 1)
+    )
+    assert bool((first == again).all())
+    assert not bool((first == other).all())
+    assert float(first.std()) == pytest.approx(0.25, rel=0.05)
+    assert first.shape[1] == 16
+    assert first.shape[0] >= len(tokenizer)

@@ -1,0 +1,164 @@
+"""The warm start: its batches, its rates, what it writes, and that its loss is on own tokens."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.trajectory import read_trajectories
+from tests.training import tiny
+from training.examples import NO_LOSS, example
+from training.progress import Validation, read_steps
+from training.recipe import Stage
+from training.run import STATE, Setting
+from training.sft import _batches, rate_at, train_sft
+from training.start import Start, load_start
+
+
+def metrics_of(run: Path) -> dict[str, Any]:
+    metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text("utf-8"))
+    return metrics
+
+
+def test_the_run_writes_what_the_contract_names(warm: Path) -> None:
+    metrics = metrics_of(warm)
+    assert {"validation", "best_checkpoint", "seconds", "tokens", "cost_usd"} <= set(metrics)
+    assert [each["step"] for each in metrics["validation"]] == [0, 10, 15, 20]
+    for each in metrics["validation"]:
+        assert tiny.metrics_fields() <= set(each)
+        assert Validation(**each).n == 6
+    assert metrics["seconds"] > 0
+    assert metrics["cost_usd"] == 0
+    assert set(metrics["test"]) == {"sampled", "greedy"}
+    for name in ("COMPLETE", "README.md", "config.json", "trajectories.jsonl", "test.jsonl"):
+        assert (warm / name).is_file()
+    best = warm / metrics["best_checkpoint"]
+    assert (best / STATE).is_file()
+    # The best one and the last are kept, and no other.
+    kept = {each.name for each in (warm / "checkpoints").glob("checkpoint-*")}
+    assert kept == {best.name, "checkpoint-20"}
+
+
+def test_the_loss_falls_and_steps_add_up(warm: Path) -> None:
+    steps = read_steps(warm)
+    assert [each.step for each in steps] == [10, 15, 20]
+    losses = [each.loss or math.inf for each in steps]
+    assert losses[-1] < losses[0] - 0.1
+    assert all(
+        one.tokens < other.tokens and one.seconds < other.seconds
+        for one, other in itertools.pairwise(steps)
+    )
+    assert steps[-1].tokens == metrics_of(warm)["tokens"]
+
+
+def test_every_validation_left_its_episodes(warm: Path) -> None:
+    steps = [each.policy["step"] for each in read_trajectories(warm / "trajectories.jsonl")]
+    assert steps == [0] * 6 + [10] * 6 + [15] * 6 + [20] * 6
+
+
+def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
+    table = tiny.recipe().sft
+    assert table is not None
+    conversations = [
+        each.messages
+        for each in read_trajectories(warm / "trajectories.jsonl")
+        if any(message["role"] == "assistant" for message in each.messages)
+    ]
+    examples, batches = _batches(table, conversations, start.tokens, 7)
+    first, second = table.stages
+    assert [len(each) for each in batches] == [first.batch] * first.steps + [
+        second.batch
+    ] * second.steps
+    for place in {place for batch in batches[: first.steps] for place in batch}:
+        # One turn of the model's, and nothing behind it.
+        said = [each for each in examples[place].labels if each != NO_LOSS]
+        assert said.count(start.end_id) == 1
+        assert examples[place].labels[-1] == start.end_id
+    whole = {tuple(example(each, start.tokens).input_ids) for each in conversations}
+    for place in {place for batch in batches[first.steps :] for place in batch}:
+        assert tuple(examples[place].input_ids) in whole
+    assert _batches(table, conversations, start.tokens, 7)[1] == batches
+    assert _batches(table, conversations, start.tokens, 8)[1] != batches
+
+
+def test_rates() -> None:
+    constant = Stage(steps=10, rate=1.0, warmup=4)
+    falling = Stage(steps=10, rate=0.5, warmup=0, schedule="cosine")
+    stages = (constant, falling)
+    assert [rate_at(stages, step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    cosine = [rate_at(stages, step) for step in range(10, 20)]
+    assert cosine[0] == 0.5
+    assert cosine == sorted(cosine, reverse=True)
+    assert cosine[-1] > 0.025
+    assert rate_at(stages, 20) == 0.0
+
+
+def test_only_own_tokens_carry_loss(start: Start, warm: Path) -> None:
+    """The collator of the trainer takes our labels as they are: what is masked has no gradient."""
+    import torch
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+
+    trajectory = next(
+        each for each in read_trajectories(warm / "trajectories.jsonl") if len(each.messages) > 4
+    )
+    made = example(trajectory.messages, start.tokens)
+    collator = DataCollatorForLanguageModeling(pad_token_id=start.pad_id)
+    shorter = {"input_ids": made.input_ids[:20], "labels": [NO_LOSS] * 20}
+    batch = collator([made._asdict(), shorter])
+    assert batch["labels"][0].tolist() == made.labels
+    with torch.no_grad():
+        logits = start.model(input_ids=torch.tensor([made.input_ids])).logits[0]
+    told = torch.log_softmax(logits.float(), -1)
+    own = [
+        -float(told[place - 1, token])
+        for place, token in enumerate(made.labels)
+        if token != NO_LOSS
+    ]
+    with torch.no_grad():
+        loss = start.model(
+            input_ids=torch.tensor([made.input_ids]), labels=batch["labels"][:1]
+        ).loss
+    assert float(loss) == pytest.approx(sum(own) / len(own), rel=1e-4)
+
+
+def test_a_start_may_be_a_run_or_its_checkpoint(warm: Path, start: Start) -> None:
+    best = warm / metrics_of(warm)["best_checkpoint"]
+    named = load_start(str(best))
+    assert named.end_id == start.end_id
+    weights, others = (each.model.state_dict() for each in (named, start))
+    assert all(bool((weights[name] == others[name]).all()) for name in weights)
+
+
+def test_stored_trajectories_are_learnt_from(trained: Path, home: Path, tmp_path: Path) -> None:
+    """Rejection sampling: the best of each group that GRPO has stored."""
+    changes = (
+        f"sft.trajectories=['{trained}']",
+        "sft.least_reward=-5",
+        "sft.stages=[{steps=2, batch=2}]",
+        "judging.questions=2",
+        "judging.test_questions=2",
+    )
+    out = tmp_path / "best"
+    init = str(trained)
+    with tiny.begun(Setting("sft", tiny.recipe(*changes), 0, init), out) as training:
+        assert train_sft(training, None)["best_checkpoint"] == "checkpoints/checkpoint-2"
+    with (
+        pytest.raises(UserError, match=r"earned 9 or more; lower sft\.least_reward"),
+        tiny.begun(
+            Setting("sft", tiny.recipe(*changes, "sft.least_reward=9"), 0), tmp_path / "none"
+        ) as training,
+    ):
+        train_sft(training, None)
+
+
+def test_a_recipe_without_the_table_is_refused(home: Path, tmp_path: Path) -> None:
+    bare = tiny.recipe().model_copy(update={"sft": None})
+    with (
+        pytest.raises(UserError, match=r"no table \[sft\]"),
+        tiny.begun(Setting("sft", bare, 0), tmp_path / "none") as training,
+    ):
+        train_sft(training, None)

@@ -1,0 +1,1 @@
+"""The experiments that the README's figures come from; see `python -m training.experiments`."""
