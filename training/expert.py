@@ -69,9 +69,9 @@ class Noise(BaseModel):
 class Expert:
     """Plays `episode`, whose question and gold are those of `planted`.
 
-    With `leading_space` each text in its calls begins with a space: a small model's tokenizer
-    has other tokens for a word behind a space, as in mail, and behind a quote, and it copies
-    tokens.
+    With `leading_space` a text in its calls begins with a space where it does in the question or
+    mail that it is copied from: a small model's tokenizer has other tokens for a word behind a
+    space, and it copies tokens.
     """
 
     model = "expert"
@@ -89,13 +89,13 @@ class Expert:
         self._planted = planted
         self._rng = rng
         self._noise = noise
-        self._space = " " if leading_space else ""
+        self._leading_space = leading_space
         self._messages = self._play()
 
     @property
     def settings(self) -> dict[str, Any]:
         """As trajectories record them."""
-        return {"noise": self._noise.model_dump(), "leading_space": bool(self._space)}
+        return {"noise": self._noise.model_dump(), "leading_space": self._leading_space}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """The next message; what `messages` say it reads from the episode."""
@@ -188,14 +188,23 @@ class Expert:
         return bool(self._rng.random() < getattr(self._noise, kind))
 
     def _search(self, telling: Sequence[str]) -> AssistantMessage:
-        return self._call("search_emails", {"keywords": [self._space + " ".join(telling)]})
+        keywords = self._spaced(" ".join(telling), telling[0], self._planted.question.question)
+        return self._call("search_emails", {"keywords": [keywords]})
 
     def _read(self, handle: str) -> AssistantMessage:
         return self._call("read_email", {"message_id": handle})
 
     def _final(self, answer: str, sources: Sequence[str]) -> AssistantMessage:
-        said = answer if answer == NOTHING else self._space + answer
+        bodies = [each["body"] for each in self._observations() if "body" in each]
+        said = self._spaced(answer, answer, *reversed(bodies))
         return self._call("return_final_answer", {"answer": said, "sources": list(sources)})
+
+    def _spaced(self, text: str, begun: str, *places: str) -> str:
+        """`text` as it is copied from the first of `places` that has `begun`, its beginning."""
+        found = next((each for each in places if begun in each), None)
+        if not self._leading_space or text == NOTHING or found is None:
+            return text
+        return f" {text}" if found[: found.index(begun)].endswith(" ") else text
 
     def _call(self, name: str, arguments: dict[str, Any]) -> AssistantMessage:
         turn = self._episode.rubric.turns

@@ -152,10 +152,13 @@ class Stage(_Table):
     `part` of a conversation is imitated: "first" is the question and the model's first turn,
     "answer" the question, the last call with what it showed, and the final answer, on which
     alone there is loss. What a part teaches costs little, and whole conversations build on it.
-    `rate` is the learning rate, reached after `warmup` steps.
+    With `loss` "all" it learns to foretell all of the conversation, mail as well, as a base
+    model has: what it only reads it can't copy. `rate` is the learning rate, reached after
+    `warmup` steps.
     """
 
     part: Part = "whole"
+    loss: Literal["own", "all"] = "own"
     steps: Count
     batch: Count = 16
     rate: Positive = 2.5e-3

@@ -72,8 +72,6 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
         "I don't know",
         "...",
         '.example"',
-        # Numbers of mails, dates and amounts are half as long so.
-        *(f"{number:02d}" for number in range(100)),
         *(f"m{number}" for number in range(1, _HANDLES + 1)),
         *(f"{year}-{month:02d}-" for year, month in itertools.product(years, range(1, 13))),
     ]

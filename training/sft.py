@@ -1,9 +1,10 @@
-"""The warm start: TRL's SFTTrainer on conversations, with loss on the model's own tokens alone.
+"""The warm start: TRL's SFTTrainer on conversations, with loss on the model's own tokens.
 
 A recipe's stages are stretches of one run, each with a batch size and a learning rate of its
 own: short conversations first, whole ones later. What a small model made from nothing has to
 learn first is to copy a name from the question into its search, and first turns alone teach
-that in a tenth of the time.
+that in a tenth of the time. It has not been trained on text before either: a stage may have loss
+on what it reads as well.
 """
 
 import math
@@ -111,7 +112,10 @@ def _batches(
         rng = Random(f"{seed}/stage/{number}")
         first = len(examples)
         seen = conversations[: stage.steps * stage.batch]
-        examples += [example(each, tokens, stage.part) for each in seen]
+        made = [example(each, tokens, stage.part) for each in seen]
+        if stage.loss == "all":
+            made = [each._replace(labels=each.input_ids) for each in made]
+        examples += made
         order = list(range(first, len(examples)))
         rng.shuffle(order)
         endless = cycle(order)

@@ -1,6 +1,7 @@
 """The expert: without noise it is right, with noise it errs as often as it is told to."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from random import Random
 
@@ -104,15 +105,36 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
         assert sum(other["effort"] > one["effort"] for one, other in facts) > 10
 
 
-def test_texts_begin_with_a_space_where_that_is_asked_for(
+def test_texts_begin_with_a_space_where_they_do_in_what_they_are_copied_from(
     world: InboxFile, planted: list[Planted]
 ) -> None:
-    for trajectory in play(world, planted[:10], PERFECT, leading_space=True):
+    spaced = []
+    for trajectory in play(world, planted, PERFECT, leading_space=True):
+        if not trajectory.rubric["answered"]:
+            continue
+        answer = str(trajectory.final_answer)
+        bodies = [
+            json.loads(each["content"].partition("\n")[0])["body"]
+            for each in trajectory.messages
+            if each["role"] == "tool" and '"body":' in each["content"]
+        ]
+        body = next((each for each in reversed(bodies) if answer.strip() in each), None)
+        if body is not None:
+            at = body.index(answer.strip())
+            assert answer.startswith(" ") == body[:at].endswith(" ")
+            spaced.append(answer.startswith(" "))
+    assert {True, False} == set(spaced)
+
+
+def test_a_search_begins_with_a_space_unless_it_begins_the_question(
+    world: InboxFile, planted: list[Planted]
+) -> None:
+    for trajectory in play(world, planted[:20], PERFECT, leading_space=True):
         calls = [
             call["function"]["arguments"]
             for each in trajectory.messages
             for call in each.get("tool_calls", ())
         ]
-        assert calls[0].startswith('{"keywords":[" ')
-        if trajectory.rubric["answered"]:
-            assert str(trajectory.final_answer).startswith(" ")
+        [first] = json.loads(calls[0])["keywords"]
+        question = trajectory.messages[1]["content"]
+        assert first.startswith(" ") == (not question.startswith(first.split()[0]))
