@@ -38,14 +38,11 @@ Knows nothing of models and inboxes.
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
-from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
-from evals.grounded import grounded_in
-from evals.judge import Verdict, ruled
+from evals.judge import Verdict, ruled, with_grounding
 
 THRESHOLD = 0.8
 SHOWN_CHARS = 60  # of a word of the answer, in the reason
@@ -69,13 +66,7 @@ class F1Judge:
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
     ) -> Verdict:
         """`decide`, and whether the answer stands in `mails`."""
-        verdict = self.decide(question, answer)
-        if answer is None or not mails or is_abstention(answer):
-            return verdict
-        grounding = grounded_in(question.question, answer, mails)
-        return replace(
-            verdict, grounded=grounding.grounded, reason=grounding.added_to(verdict.reason)
-        )
+        return with_grounding(self.decide(question, answer), question, answer, mails)
 
     def decide(self, question: Question, answer: str | None) -> Verdict:
         """The verdict on `answer`. Raises UserError for a question without a gold answer."""

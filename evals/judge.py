@@ -119,6 +119,16 @@ def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
     return None
 
 
+def with_grounding(
+    verdict: Verdict, question: Question, answer: str | None, mails: Sequence[Email]
+) -> Verdict:
+    """The verdict, and whether the answer stands in `mails`; not asked of an abstention."""
+    if answer is None or not mails or is_abstention(answer):
+        return verdict
+    grounding = grounded_in(question.question, answer, mails)
+    return replace(verdict, grounded=grounding.grounded, reason=grounding.added_to(verdict.reason))
+
+
 _YES_NO_GOLD = re.compile(r"\W*(?:yes|no)\b *(?:$|[,.;:!-])", re.IGNORECASE)
 _WRAPPING = re.compile(
     r"^[\s\"'*_]*(?:(?:final )?answer ?: ?)?[\s\"'*_]*|[\s\"'*_]+$", re.IGNORECASE
@@ -151,13 +161,7 @@ class OfflineJudge:
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
     ) -> Verdict:
         """`decide`, and whether the answer stands in `mails`."""
-        verdict = self.decide(question, answer)
-        if answer is None or not mails or is_abstention(answer):
-            return verdict
-        grounding = grounded_in(question.question, answer, mails)
-        return replace(
-            verdict, grounded=grounding.grounded, reason=grounding.added_to(verdict.reason)
-        )
+        return with_grounding(self.decide(question, answer), question, answer, mails)
 
     def decide(self, question: Question, answer: str | None) -> Verdict:
         """The verdict on `answer`. Raises UserError for a question without a gold answer."""
