@@ -15,7 +15,7 @@ from training.engine import Sampler
 from training.judging import Judges
 from training.material import Material, load_material, load_strangers
 from training.recipe import Recipe
-from training.reward import MALFORMED
+from training.reward import malformed_calls
 from training.run import TrainingRun
 from training.scoring import Scorer
 from training.start import Start, load_start
@@ -116,7 +116,7 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
             [each.trajectory.rubric["effort"] for each in right]
         ),
         "format_errors": sample_of(scored).mean(
-            [sum(each.trajectory.rubric[name] for name in MALFORMED) for each in scored]
+            [malformed_calls(each.trajectory.rubric) for each in scored]
         ),
         "by_kind": {
             kind: {"n": each["n"], "accuracy": each["accuracy"]}

@@ -26,8 +26,6 @@ from data_pipeline.synthetic.ledger import Planted
 from evals.claims import asked
 
 NOTHING = "I don't know"
-# Words of one search: the names first.
-MOST_WORDS = 5
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 

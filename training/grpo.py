@@ -24,7 +24,7 @@ from training.judging import Judges, judges_of
 from training.material import Material, load_material
 from training.progress import Step
 from training.recipe import Grpo
-from training.reward import MALFORMED
+from training.reward import malformed_calls
 from training.rollout import Limits, Rollout, roll_out
 from training.run import TrainingRun
 from training.scoring import Scorer, reward_in
@@ -92,19 +92,27 @@ class Roller:
         limits = Limits(self._form.turn_tokens, self._form.episode_tokens)
         rollouts = roll_out(episodes, self._tokens, generate, limits)
         self.generated += sum(sum(each.conversation.own) for each in rollouts)
-        groups = []
-        for number, question in enumerate(asked):
-            members = rollouts[number * size : (number + 1) * size]
-            settings = {
-                "step": step,
-                "group": f"{step}/{question.id}",
-                "temperature": self._table.temperature,
-                "seed": self._training.setting.seed,
-            }
-            scored = asyncio.run(self._scorer.score(members, settings))
-            self.curriculum.note(question, [reward_in(each) for each in scored])
-            groups.append(list(zip(members, scored, strict=True)))
-        return groups
+        groups = [rollouts[at : at + size] for at in range(0, len(rollouts), size)]
+
+        async def score_all() -> list[list[Scored]]:
+            scores = (
+                self._scorer.score(
+                    group,
+                    {
+                        "step": step,
+                        "group": f"{step}/{question.id}",
+                        "temperature": self._table.temperature,
+                        "seed": self._training.setting.seed,
+                    },
+                )
+                for question, group in zip(asked, groups, strict=True)
+            )
+            return await asyncio.gather(*scores)
+
+        scored = asyncio.run(score_all())
+        for question, group in zip(asked, scored, strict=True):
+            self.curriculum.note(question, [reward_in(each) for each in group])
+        return [list(zip(*pair, strict=True)) for pair in zip(groups, scored, strict=True)]
 
     def _others(self, flat: Sequence[Question], asked: Sequence[Question]) -> list[Question]:
         """Questions to ask in place of those whose groups were flat, as far as there are any."""
@@ -179,7 +187,7 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
         "abstention": _mean([bool(each["abstained"]) for each in facts]),
         "turns": _mean([each["turns"] for each in facts]),
         "effort": _mean([each["effort"] for each in facts]),
-        "format_errors": _mean([sum(each[name] for name in MALFORMED) for each in facts]),
+        "format_errors": _mean([malformed_calls(each) for each in facts]),
         "unjudged": len(scored) - len(rewards),
     }
 

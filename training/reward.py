@@ -17,6 +17,7 @@ On an unanswerable question abstention is the right answer, and has no mails to 
 cite: it earns those components in full, so that no kind of question is worth more.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -32,7 +33,7 @@ Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
 OUTCOMES: tuple[Outcome, ...] = ("correct", "abstained", "out", "wrong", "lost")
 
 # The facts that count malformed calls.
-MALFORMED = ("unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
+_MALFORMED = ("unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
 
 # Malformed calls beyond so many are charged no further: the component stays bounded.
 CHARGED_CALLS = 3
@@ -178,8 +179,12 @@ def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) 
 
 def malformed_share(rubric: Rubric) -> float:
     """How much of the charge for malformed calls is due: 0 for none, 1 from `CHARGED_CALLS` on."""
-    wrong: int = sum(getattr(rubric, name) for name in MALFORMED)
-    return min(wrong, CHARGED_CALLS) / CHARGED_CALLS
+    return min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
+
+
+def malformed_calls(facts: Mapping[str, Any]) -> int:
+    """How many calls could not be run as they were written, by a rubric as trajectories hold it."""
+    return sum(int(facts[name]) for name in _MALFORMED)
 
 
 def effort_saved(rubric: Rubric) -> float:

@@ -136,9 +136,7 @@ class TrainingRun:
         folder = self.checkpoints / f"checkpoint-{step}"
         dogs = {name: dog.away for name, dog in self._dogs.items()}
         kept = {**self._facts(), "dogs": dogs, **state}
-        partial = folder / f".{STATE}.partial"
-        partial.write_text(json.dumps(kept, indent=2), encoding="utf-8")
-        partial.replace(folder / STATE)
+        Run(folder).write_json(STATE, kept)
         best = self.best
         needed = {step} | ({best.step} if best else set())
         for name, number in _numbered(self.checkpoints):

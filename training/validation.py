@@ -20,7 +20,7 @@ from training.judging import Judges
 from training.material import Material, load_material
 from training.progress import Validation
 from training.recipe import EpisodeForm, Recipe
-from training.reward import MALFORMED
+from training.reward import malformed_calls
 from training.rollout import Generate, Limits, roll_out
 from training.scoring import Scorer
 from training.tokens import Tokens
@@ -96,7 +96,7 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
         effort=figures["effort"]["value"],
         turns_when_correct=figures["turns_when_correct"]["value"],
         effort_when_correct=_mean(right),
-        format_errors=_mean([sum(each[name] for name in MALFORMED) for each in facts]),
+        format_errors=_mean([malformed_calls(each) for each in facts]),
         reward=_mean(rewards),
     )
 

@@ -15,7 +15,7 @@ from art_e.trajectory import read_trajectories
 from evals.scored import Scored
 from training.evaluation import EPISODES
 from training.experiments.pooled import Measure
-from training.reward import MALFORMED
+from training.reward import malformed_calls
 from training.validation import by_second
 
 Way = Literal["sampled", "greedy"]
@@ -36,7 +36,7 @@ def _when_correct(name: str, each: Scored) -> float | None:
 
 
 def _format_errors(each: Scored) -> float:
-    return float(sum(each.trajectory.rubric[name] for name in MALFORMED))
+    return float(malformed_calls(each.trajectory.rubric))
 
 
 ACCURACY = Measure("accuracy", "accuracy", _accuracy, True)
