@@ -171,16 +171,22 @@ class View:
     With `handles` each mail is called m1, m2, ... in the order in which it came up, and both
     the handle and the message id are accepted; without, ids are spelt out. `hits` is the
     most that a search gives; `snippet_chars` cuts its snippets (None: as they are). Without
-    `addresses` people are shown by name alone where they have one.
+    `addresses` people are shown by name alone where they have one. `spaced` texts begin with
+    a space: a tokenizer has another token for a word behind a space, and one that so small a
+    model learns is one that it learns for the beginning of a text as well.
     """
 
     handles: bool = True
     hits: int = MAX_RESULTS
     snippet_chars: int | None = None
     addresses: bool = True
+    spaced: bool = False
 
 
 WHOLE_VIEW = View()
+
+# Fields that a call repeats, or that are no words.
+_NO_TEXT = frozenset({"message_id", "date"})
 
 
 class Tools:
@@ -247,7 +253,7 @@ class Tools:
             "snippet": _shorter(hit.snippet, self._view.snippet_chars),
             "missing": list(hit.missing),
         }
-        return {key: value for key, value in shown.items() if value != []}
+        return self._shown(shown)
 
     def _email(self, email: Email) -> dict[str, Any]:
         body = email.body
@@ -264,7 +270,14 @@ class Tools:
             "subject": _cut(email.subject),
             "body": body,
         }
-        return {key: value for key, value in shown.items() if value != []}
+        return self._shown(shown)
+
+    def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields without empty lists, and as the view has their texts."""
+        held = {key: value for key, value in fields.items() if value != []}
+        if not self._view.spaced:
+            return held
+        return {key: each if key in _NO_TEXT else _spaced(each) for key, each in held.items()}
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
         shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
@@ -282,6 +295,10 @@ def _shorter(snippet: str, most: int | None) -> str:
         return snippet
     head = snippet[:most]
     return f"{head.rpartition(' ')[0] or head}..."
+
+
+def _spaced(text: str | list[str]) -> str | list[str]:
+    return f" {text}" if isinstance(text, str) else [f" {each}" for each in text]
 
 
 def _cut(line: str) -> str:

@@ -137,13 +137,14 @@ class EpisodeForm(_Table):
     hits: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = MAX_RESULTS
     snippet_chars: Count | None = None
     addresses: bool = True
+    spaced: bool = False
     turn_tokens: Count = 2_048
     episode_tokens: Count = 8_000
 
     @property
     def view(self) -> View:
         """What the tools show."""
-        return View(self.handles, self.hits, self.snippet_chars, self.addresses)
+        return View(self.handles, self.hits, self.snippet_chars, self.addresses, self.spaced)
 
 
 class Stage(_Table):
@@ -172,7 +173,8 @@ class Sft(_Table):
     It imitates the scripted expert, who errs by `noise`, or the best of what the runs
     `trajectories` have stored, where it earned `least_reward` or more. With `leading_space`
     the expert's texts begin with a space (see `training.expert`). Every `validate_every`
-    steps there is a validation and a checkpoint, and at the end of a stage.
+    steps there is a validation and a checkpoint, and at the end of a stage. With `muon` the
+    weight matrices are trained by Muon, at as many times a stage's rate; 0 is AdamW for all.
     """
 
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
@@ -180,6 +182,7 @@ class Sft(_Table):
     leading_space: bool = False
     trajectories: tuple[str, ...] = ()
     least_reward: float = 1.0
+    muon: NotNegative = 0.0
     validate_every: Count = 200
 
     @property

@@ -35,6 +35,7 @@ def template(name: str) -> str:
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     """What conversations in the template "nano" repeat, each to be one token.
 
+    Two digits are one as well: of a number digit by digit, "33,500", a small model loses its place.
     `prompt` is the system prompt, `years` those of the world's mails. None runs across the
     end of a turn of the model, so that a conversation has the same tokens as it grows and
     when it is encoded whole.
@@ -74,6 +75,7 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
         '.example"',
         *(f"m{number}" for number in range(1, _HANDLES + 1)),
         *(f"{year}-{month:02d}-" for year, month in itertools.product(years, range(1, 13))),
+        *(f"{number:02d}" for number in range(100)),
     ]
 
 

@@ -159,6 +159,8 @@ def _trainer(
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer
 
+    from training.optimizer import optimizer_of
+
     setting = training.setting
 
     class StagedTrainer(SFTTrainer):
@@ -171,6 +173,12 @@ def _trainer(
             )
             prepared: DataLoader[Any] = self.accelerator.prepare(loader)
             return prepared
+
+        def create_optimizer(self, model: Any = None) -> "Optimizer":
+            if self.optimizer is None:
+                trained: Any = model or self.model
+                self.optimizer = optimizer_of(trained, ratio=table.muon)
+            return self.optimizer
 
         def create_scheduler(
             self, num_training_steps: int, optimizer: "Optimizer | None" = None
@@ -207,10 +215,6 @@ def _trainer(
         args=SFTConfig(
             output_dir=str(training.checkpoints),
             max_steps=len(batches),
-            # Of the optimizer; the scheduler multiplies it by a stage's rate.
-            learning_rate=1.0,
-            weight_decay=0.0,
-            adam_beta2=0.98,
             max_grad_norm=1.0,
             logging_steps=LOG_EVERY,
             save_strategy="steps",

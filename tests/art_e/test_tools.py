@@ -219,3 +219,24 @@ def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None
     assert search(small, keywords=["lease"], max_results=9)["note"] == (
         "max_results is 1 to 2; 2 was used"
     )
+
+
+def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(
+    inbox_file: InboxFile,
+) -> None:
+    inbox = inbox_file.open_inbox(episodes.BOB)
+    plain, spaced = Tools(inbox), Tools(inbox, View(spaced=True))
+    hit, spaced_hit = (
+        search(each, keywords=["lease zebra"])["hits"][0] for each in (plain, spaced)
+    )
+    mail, spaced_mail = (read(each, hit["message_id"]) for each in (plain, spaced))
+    for shown, with_spaces in ((hit, spaced_hit), (mail, spaced_mail)):
+        assert shown.keys() == with_spaces.keys()
+        for name, value in shown.items():
+            if name in ("message_id", "date"):
+                assert with_spaces[name] == value
+            elif isinstance(value, list):
+                assert with_spaces[name] == [f" {each}" for each in value]
+            else:
+                assert with_spaces[name] == f" {value}"
+    assert spaced_hit["missing"] == [" zebra"]

@@ -1,0 +1,129 @@
+"""One optimizer of two: what each half moves, how a schedule reaches both, and its state."""
+
+import copy
+import io
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from training.optimizer import MuonAdamW, optimizer_of
+
+
+def small() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3))
+
+
+def matrix_of(model: nn.Sequential) -> Tensor:
+    layer = model[1]
+    assert isinstance(layer, nn.Linear)
+    return layer.weight
+
+
+def train(model: nn.Module, optimizer: Optimizer, steps: int, first: int = 0) -> list[float]:
+    losses = []
+    for step in range(first, first + steps):
+        torch.manual_seed(step)
+        asked, wanted = torch.randint(11, (16,)), torch.randint(3, (16,))
+        loss: Any = nn.functional.cross_entropy(model(asked), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_matrices_go_to_muon_and_embeddings_norms_and_biases_to_adamw() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    assert isinstance(optimizer, MuonAdamW)
+    adamw, muon = optimizer.param_groups
+    names = {id(each): name for name, each in model.named_parameters()}
+    assert {names[id(each)] for each in muon["params"]} == {"1.weight", "3.weight"}
+    assert {names[id(each)] for each in adamw["params"]} == {
+        "0.weight", "1.bias", "2.weight", "2.bias", "3.bias",
+    }  # fmt: skip
+    assert (muon["lr"], adamw["lr"]) == (2.0, 1.0)
+
+
+def test_a_tied_embedding_stays_with_adamw() -> None:
+    model = nn.ModuleDict({"embed": nn.Embedding(11, 6), "head": nn.Linear(6, 11, bias=False)})
+    model["head"].weight = model["embed"].weight
+    # Nothing is left for Muon, which takes no empty list.
+    assert type(optimizer_of(model, ratio=2.0)) is AdamW
+
+
+def test_without_a_ratio_adamw_has_all_weights() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=0.0)
+    assert type(optimizer) is AdamW
+    assert len(optimizer.param_groups[0]["params"]) == len(list(model.parameters()))
+
+
+def test_frozen_weights_are_left_out() -> None:
+    model = small()
+    for each in model[1].parameters():
+        each.requires_grad = False
+    before = matrix_of(model).clone()
+    optimizer = optimizer_of(model, ratio=2.0)
+    LambdaLR(optimizer, lambda step: 0.01)
+    train(model, optimizer, 3)
+    assert torch.equal(matrix_of(model), before)
+
+
+def test_a_schedule_moves_both_halves() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    schedule = LambdaLR(optimizer, lambda step: 0.01 if step < 2 else 0.0)
+    train(model, optimizer, 1)
+    schedule.step()
+    schedule.step()
+    still = copy.deepcopy(model.state_dict())
+    train(model, optimizer, 3)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, still[name]), name
+
+
+def test_an_update_of_a_matrix_is_nearly_orthogonal() -> None:
+    model = small()
+    before = matrix_of(model).detach().clone()
+    optimizer = optimizer_of(model, ratio=1.0)
+    LambdaLR(optimizer, lambda step: 0.01)
+    train(model, optimizer, 1)
+    moved = torch.linalg.svdvals(matrix_of(model).detach() - before)
+    # The norm behind it takes one of its five directions away. Five iterations of Newton's and
+    # Schulz's leave the others within about 0.5 to 1.5; those of the gradient lie far apart.
+    assert moved[0] / moved[3] < 3
+
+
+def test_state_saved_and_loaded_goes_on_as_if_never_stopped() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    LambdaLR(optimizer, lambda step: 0.01)
+    train(model, optimizer, 5)
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    undisturbed = train(model, optimizer, 5, first=5)
+
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    again = small()
+    again.load_state_dict(saved["model"])
+    resumed = optimizer_of(again, ratio=2.0)
+    resumed.load_state_dict(saved["optimizer"])
+    assert train(again, resumed, 5, first=5) == undisturbed
+
+
+def test_a_schedule_still_moves_both_after_a_load() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    optimizer.load_state_dict(optimizer.state_dict())
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    still = copy.deepcopy(model.state_dict())
+    train(model, optimizer, 2)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, still[name]), name
