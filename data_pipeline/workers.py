@@ -1,6 +1,6 @@
-"""Batches worked on by all cores, their results in order.
+"""Work spread over all cores, its results in order: batches of mail, and whatever else.
 
-Workers are spawned, not forked (the parent runs DuckDB's threads), and import
+Workers are spawned, not forked (the parent runs DuckDB's threads). Those of an ingest import
 this module and `batch.py` only: nothing here may import the database.
 """
 
@@ -11,12 +11,16 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from typing import TypeVar
 
 from data_pipeline.batch import Batch, Job, process
 
-# Batches under way for each worker: one being worked on, one waiting.
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
+# Tasks under way for each worker: one being worked on, one waiting.
 QUEUED = 2
 # Fewer messages than this are parsed sooner than workers start (about 0.7 s).
 WORTH_WORKERS = 1200
@@ -31,13 +35,18 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
             yield from ((each, process(each)) for each in first)
             return
         first.append(job)
+    yield from spread(process, itertools.chain(first, jobs))
+
+
+def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tuple[Task, Done]]:
+    """Every task with what `work`, a function of a module, makes of it, in order."""
     workers = os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
-    under_way: deque[tuple[Job, Future[Batch]]] = deque()
+    under_way: deque[tuple[Task, Future[Done]]] = deque()
     try:
-        for job in itertools.chain(first, jobs):
-            under_way.append((job, _submit(pool, job)))
+        for task in tasks:
+            under_way.append((task, _submit(pool, work, task)))
             if len(under_way) >= workers * QUEUED:
                 done, future = under_way.popleft()
                 yield done, future.result()
@@ -48,8 +57,8 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
         pool.shutdown(cancel_futures=True)
 
 
-def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[Batch]:
-    """Submit `job`; workers that start here inherit that Ctrl-C is held back.
+def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task) -> Future[Done]:
+    """Submit `task`; workers that start here inherit that Ctrl-C is held back.
 
     It is held back from this process too, until the worker is known to the pool: the pool
     would never end one that it was interrupted at starting. Blocking the signal is not
@@ -62,7 +71,7 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[Batch]:
         signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(process, job)
+        return pool.submit(work, task)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if on_main_thread:

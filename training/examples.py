@@ -5,23 +5,31 @@ are kept that earned the most (rejection sampling, best of a group). Knows nothi
 """
 
 import asyncio
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 from art_e.agent import run_episode
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.question import Question
 from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
+from data_pipeline.synthetic.ledger import Planted
+from data_pipeline.workers import spread
 from training.expert import Expert, Noise
 from training.material import Material
 from training.recipe import EpisodeForm, Part
 from training.tokens import Tokens
 
+# Questions that a process plays at a time; fewer in all are played before processes have started.
+_AT_ONCE = 500
+_WORTH_WORKERS = 1_000
 # As the trainers of TRL and transformers mark what carries no loss.
 NO_LOSS = -100
 
@@ -47,6 +55,13 @@ def example(messages: Sequence[ChatMessage], tokens: Tokens, part: Part = "whole
         shown = messages[own[-2] if len(own) > 1 else own[-1] : own[-1] + 1]
         return _marked([*asked, *shown], tokens, last_alone=True)
     return _marked(messages[: own[-1] + 1], tokens)
+
+
+def has_read(messages: Sequence[ChatMessage]) -> bool:
+    """Whether a mail was read right before the last turn: its part "answer" shows that mail."""
+    own = [each for each in messages if each["role"] == "assistant"]
+    calls = own[-2].get("tool_calls") or () if len(own) > 1 else ()
+    return any(each["function"]["name"] == "read_email" for each in calls)
 
 
 def _marked(
@@ -93,29 +108,56 @@ def expert_conversations(
 
     # Inbox by inbox: few can be held open, and opening one takes as long as some episodes.
     order = sorted(range(len(questions)), key=lambda place: questions[place].inbox_address)
-    played: dict[int, list[ChatMessage]] = {}
-
-    async def play(place: int) -> None:
-        question = questions[place]
-        episode = material.episode(question, form)
-        expert = Expert(
-            episode,
-            material.planted[question.id],
-            Random(f"{seed}/{question.id}"),
+    size = _AT_ONCE if len(order) > _WORTH_WORKERS else len(order)
+    parts = [order[at : at + size] for at in range(0, len(order), size)]
+    performances = (
+        _Performance(
+            material.inbox_file.path,
+            tuple(material.planted[questions[place].id] for place in part),
+            form,
             noise,
-            leading_space=leading_space,
+            seed,
+            leading_space,
         )
+        for part in parts
+    )
+    if len(parts) > 1:
+        done = [messages for _, messages in spread(_perform, performances)]
+    else:
+        done = [_perform(each) for each in performances]
+    played = dict(zip(itertools.chain(*parts), itertools.chain(*done), strict=True))
+    return [each for place in range(len(questions)) if (each := played[place]) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Performance:
+    """Questions for the expert to answer, with all that a process of its own needs for it."""
+
+    file: Path
+    asked: tuple[Planted, ...]
+    form: EpisodeForm
+    noise: Noise
+    seed: int
+    leading_space: bool
+
+
+def _perform(told: _Performance) -> list[list[ChatMessage] | None]:
+    """What the expert says about each question; None where it did not find the gold mails."""
+    questions = [each.question for each in told.asked]
+    material = Material(InboxFile(told.file), questions, {})
+
+    async def play(planted: Planted) -> list[ChatMessage] | None:
+        episode = material.episode(planted.question, told.form)
+        rng = Random(f"{told.seed}/{planted.question.id}")
+        expert = Expert(episode, planted, rng, told.noise, leading_space=told.leading_space)
         messages = (await run_episode(episode, expert, "expert")).messages
         # Where the gold never came up the expert knows that it must give up, and a model can't.
-        if episode.rubric.found_gold is not False:
-            played[place] = messages
+        return None if episode.rubric.found_gold is False else messages
 
-    async def play_all() -> None:
-        for place in order:
-            await play(place)
+    async def play_all() -> list[list[ChatMessage] | None]:
+        return [await play(each) for each in told.asked]
 
-    asyncio.run(play_all())
-    return [played[place] for place in range(len(questions)) if place in played]
+    return asyncio.run(play_all())
 
 
 def stored_conversations(

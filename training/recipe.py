@@ -151,8 +151,9 @@ class Stage(_Table):
     """A stretch of supervised training: `steps` of `batch` conversations each.
 
     `part` of a conversation is imitated: "first" is the question and the model's first turn,
-    "answer" the question, the last call with what it showed, and the final answer, on which
-    alone there is loss. What a part teaches costs little, and whole conversations build on it.
+    "answer" the question, the mail read last, and the final answer, on which alone there is
+    loss; conversations that read none right before are left out. What a part teaches costs
+    little, and whole conversations build on it.
     With `loss` "all" it learns to foretell all of the conversation, mail as well, as a base
     model has: what it only reads it can't copy. `rate` is the learning rate, reached after
     `warmup` steps.

@@ -20,7 +20,13 @@ from art_e.message import ChatMessage
 from training.callbacks import RunCallback, quiet
 from training.engine import Sampler, own_tokens_scored
 from training.evaluation import examined
-from training.examples import Example, example, expert_conversations, stored_conversations
+from training.examples import (
+    Example,
+    example,
+    expert_conversations,
+    has_read,
+    stored_conversations,
+)
 from training.judging import Judges, judges_of
 from training.material import Material, load_material
 from training.progress import Step
@@ -111,7 +117,15 @@ def _batches(
     for number, stage in enumerate(table.stages):
         rng = Random(f"{seed}/stage/{number}")
         first = len(examples)
-        seen = conversations[: stage.steps * stage.batch]
+        used = conversations
+        if stage.part == "answer":
+            used = [each for each in conversations if has_read(each)]
+            if not used:
+                raise UserError(
+                    "no conversation reads a mail before it answers; leave the stage of the"
+                    ' part "answer" out of sft.stages'
+                )
+        seen = used[: stage.steps * stage.batch]
         made = [example(each, tokens, stage.part) for each in seen]
         if stage.loss == "all":
             made = [each._replace(labels=each.input_ids) for each in made]

@@ -17,7 +17,8 @@ from tests import tiny_qwen
 from tests.episodes import LEASE, answer, message, read, search, trajectory
 from tests.training import tiny
 from tests.training.conftest import Begin, written
-from training.examples import NO_LOSS, example, expert_conversations, stored_conversations
+from training import examples
+from training.examples import NO_LOSS, example, expert_conversations, has_read, stored_conversations
 from training.expert import Noise
 from training.material import Material
 from training.tokens import Tokens
@@ -89,6 +90,21 @@ def test_the_answer_stands_behind_the_question_and_what_was_shown_last(
     assert len(ids) < len(example(messages, tokens).input_ids)
 
 
+def test_a_mail_is_read_before_the_answer_or_it_is_not(begin: Begin) -> None:
+    def played(*turns: AssistantMessage) -> list[ChatMessage]:
+        episode = begin()
+        for each in turns:
+            episode.step(each)
+        return episode.messages
+
+    asked, seen, said = message(search("lease")), message(read("m1")), message(answer("May", "m1"))
+    assert has_read(played(asked, seen, said))
+    assert not has_read(played(seen, asked, said))
+    assert not has_read(played(asked, said))
+    assert not has_read(played(said))
+    assert not has_read(played(AssistantMessage("The answer is May."), said))
+
+
 # From stored trajectories
 
 
@@ -158,6 +174,16 @@ def test_the_expert_plays_in_the_order_of_the_questions(material: Material) -> N
         assert question.question in str(messages[1]["content"])
     assert play(0) == first
     assert play(1) != first
+
+
+def test_processes_play_what_one_plays(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = tiny.recipe().episode
+    asked = list(material.questions[:12])
+    random.Random(2).shuffle(asked)
+    alone = expert_conversations(material, asked, form, Noise(), 0, leading_space=True)
+    monkeypatch.setattr(examples, "_WORTH_WORKERS", 3)
+    monkeypatch.setattr(examples, "_AT_ONCE", 5)
+    assert expert_conversations(material, asked, form, Noise(), 0, leading_space=True) == alone
 
 
 def test_the_expert_knows_synthetic_questions_alone(material: Material) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
+from tests.episodes import answer, message, read, search
 from tests.training import tiny
+from tests.training.conftest import Begin
 from training.examples import NO_LOSS, example
 from training.progress import Validation, read_steps
-from training.recipe import Stage
+from training.recipe import Sft, Stage
 from training.run import STATE, Setting
 from training.sft import _batches, rate_at, train_sft
 from training.start import Start, load_start
@@ -83,6 +85,22 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
         assert tuple(examples[place].input_ids) in whole
     assert _batches(table, conversations, start.tokens, 7)[1] == batches
     assert _batches(table, conversations, start.tokens, 8)[1] != batches
+
+
+def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, begin: Begin) -> None:
+    asked, seen, said = message(search("lease")), message(read("m1")), message(answer("May", "m1"))
+    answered, gave_up = (begin(), begin())
+    for each in (asked, seen, said):
+        answered.step(each)
+    for each in (asked, said):
+        gave_up.step(each)
+    table = Sft(stages=(Stage(part="answer", steps=3, batch=2),))
+    told = [gave_up.messages, answered.messages]
+    examples, batches = _batches(table, told, start.tokens, 0)
+    assert examples == [example(answered.messages, start.tokens, "answer")]
+    assert batches == [[0, 0]] * 3
+    with pytest.raises(UserError, match="no conversation reads a mail"):
+        _batches(table, [gave_up.messages], start.tokens, 0)
 
 
 def test_rates() -> None:
