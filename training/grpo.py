@@ -34,6 +34,9 @@ from training.validation import examiner_of
 if TYPE_CHECKING:
     from trl.trainer.grpo_trainer import GRPOTrainer
 
+# As transformers names them; its cosine has a warm-up too.
+_SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
+
 
 class Roller:
     """Rolls out a step's groups for TRL, scores them, and replaces those without spread."""
@@ -291,7 +294,7 @@ def _trainer(
             max_completion_length=form.episode_tokens,
             temperature=table.temperature,
             learning_rate=table.rate,
-            lr_scheduler_type="constant_with_warmup",
+            lr_scheduler_type=_SCHEDULES[table.schedule],
             warmup_steps=table.warmup,
             weight_decay=0.0,
             adam_beta2=0.98,

@@ -6,9 +6,10 @@ all that decides their content. Knows nothing of models and tokens.
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import filelock
 
@@ -65,8 +66,22 @@ def load_material(data: Data, split: Split) -> Material:
     chosen = [each for each in asked if not kinds or each.kind in kinds]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(kinds)}")
+    if data.unanswerable is not None:
+        chosen = _fewer_unanswerable(chosen, data.unanswerable)
     check_questions(chosen, file)
     return Material(file, [dataclasses.replace(each, split=split) for each in chosen], planted)
+
+
+def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:
+    """The questions in their order, without so many unanswerable ones that more than `share` of
+    them are; always the same, whatever the seed. Where nothing is answerable all are kept."""
+    answerable = sum(1 for each in questions if each.answerable)
+    unanswerable = [each.id for each in questions if not each.answerable]
+    most = int(answerable * share / (1 - share))
+    if not answerable or len(unanswerable) <= most:
+        return list(questions)
+    kept = set(Random("unanswerable").sample(unanswerable, most))
+    return [each for each in questions if each.answerable or each.id in kept]
 
 
 def load_strangers(data: Data) -> Material | None:

@@ -109,13 +109,15 @@ class Worlds(_Table):
 class Data(_Table):
     """What is asked: the questions of `worlds`, or those of the golden set `questions` about
     the inbox file `db`; of `kinds` alone where they are named, and in training of
-    `train_kinds` where those are."""
+    `train_kinds` where those are. With `unanswerable` no greater share of them is such that
+    nothing answers: some of those are left out."""
 
     worlds: Worlds | None = None
     questions: str | None = None
     db: str | None = None
     kinds: tuple[Kind, ...] = ()
     train_kinds: tuple[Kind, ...] = ()
+    unanswerable: Annotated[float, Field(gt=0, lt=1)] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -195,7 +197,8 @@ class Sft(_Table):
 class Grpo(_Table):
     """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each.
 
-    micro_batch: episodes of one forward pass. rate: learning rate. loss, scale, clip, beta:
+    micro_batch: episodes of one forward pass. rate: learning rate, reached after `warmup` steps;
+    with the `schedule` cosine it falls to 0 at the last of `steps`. loss, scale, clip, beta:
     as TRL's `loss_type`, `scale_rewards`, `epsilon` and `beta` (0: no KL term). iterations:
     optimizer steps on the same episodes. resample: how often at most a group without spread
     is replaced. patience: validations without a better one after which training stops.
@@ -208,6 +211,7 @@ class Grpo(_Table):
     iterations: Count = 1
     rate: Positive = 3e-4
     warmup: Annotated[int, Field(ge=0)] = 0
+    schedule: Literal["constant", "cosine"] = "constant"
     temperature: Positive = 1.0
     loss: Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"] = "dapo"
     scale: Literal["group", "batch", "none"] = "group"

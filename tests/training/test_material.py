@@ -33,7 +33,27 @@ def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
 def test_training_may_be_asked_of_other_kinds(data: Data) -> None:
     narrow = data.model_copy(update={"train_kinds": ("lookup",)})
     assert {each.kind for each in load_material(narrow, "train").questions} == {"lookup"}
-    assert len({each.kind for each in load_material(narrow, "validation").questions}) == 3
+    assert {each.kind for each in load_material(narrow, "validation").questions} == set(data.kinds)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.34, 0.9])
+def test_no_greater_share_is_unanswerable(data: Data, share: float) -> None:
+    every = load_material(data.model_copy(update={"unanswerable": None}), "train").questions
+    kept = load_material(data.model_copy(update={"unanswerable": share}), "train").questions
+    assert [each for each in kept if each.answerable] == [each for each in every if each.answerable]
+    assert [each for each in every if each in kept] == kept
+    left = [each for each in kept if not each.answerable]
+    had = sum(not each.answerable for each in every)
+    assert len(left) / len(kept) <= share
+    # One more would be too many, or there is none.
+    assert len(left) == had or (len(left) + 1) / (len(kept) + 1) > share
+
+
+def test_where_nothing_is_answerable_all_are_kept(data: Data) -> None:
+    alone = {"kinds": ("unanswerable",), "unanswerable": 0.34}
+    every = load_material(data.model_copy(update={"unanswerable": None}), "train").questions
+    kept = load_material(data.model_copy(update=alone), "train").questions
+    assert kept == [each for each in every if not each.answerable]
 
 
 def test_strangers_have_no_name_of_training(data: Data) -> None:

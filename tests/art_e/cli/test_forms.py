@@ -26,8 +26,9 @@ prompt = "You have $max_turns turns."
 hits = 2
 snippet_chars = 12
 addresses = false
+spaced = true
 """
-VIEW = {"handles": True, "hits": 2, "snippet_chars": 12, "addresses": False}
+VIEW = {"handles": True, "hits": 2, "snippet_chars": 12, "addresses": False, "spaced": True}
 ASKED = questions(WorldConfig(size=1000))[:4]
 
 
@@ -131,7 +132,7 @@ def test_without_one_it_is_the_usual_form(art_e: Run, golden: Path, world_db: Pa
     shown = json_of(art_e(*evaluate(golden, world_db, "--json")))
     config = json.loads((Path(shown["run"]) / "config.json").read_text("utf-8"))
     assert config["view"] == {
-        "handles": True, "hits": 10, "snippet_chars": None, "addresses": True,
+        "handles": True, "hits": 10, "snippet_chars": None, "addresses": True, "spaced": False,
     }  # fmt: skip
     assert (config["max_turns"], config["recipe"]) == (10, None)
 
