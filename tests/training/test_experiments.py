@@ -25,7 +25,6 @@ from training.experiments.pooled import asked_alike
 from training.experiments.results import ACCURACY, EFFORT_RIGHT, INVENTED, episodes_of_test
 from training.progress import Step, append_step
 from training.recipe import load_recipe
-from training.reward import RewardWeights
 
 # Made-up runs: question i is answerable but for every fourth one.
 NUMBER = 24
@@ -238,10 +237,12 @@ def test_variants_are_recipes(tmp_path: Path) -> None:
     }
     full, no_effort, unbanded, binary = recipes.values()
     assert full == load_recipe("nano")
-    assert no_effort.reward == RewardWeights(effort=0)
+    assert no_effort == full.model_copy(
+        update={"reward": full.reward.model_copy(update={"effort": 0})}
+    )
     assert unbanded.reward.scheme == "no-abstention-band"
     assert binary.reward.scheme == "binary"
-    assert binary.data.train_kinds == ("lookup", "latest-update")
+    assert binary.data.train_kinds == ("lookup",)
     assert "unanswerable" in binary.data.kinds
 
 

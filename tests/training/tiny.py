@@ -33,6 +33,7 @@ CHANGES = (
     "sft.stages=[{part='first', steps=10, batch=8, rate=1e-2}, {steps=10, batch=8, rate=1e-2}]",
     "sft.validate_every=15",
     "grpo.steps=3",
+    "grpo.warmup=0",
     "grpo.questions=2",
     "grpo.rollouts=4",
     "grpo.micro_batch=4",
