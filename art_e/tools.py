@@ -172,8 +172,8 @@ class View:
     the handle and the message id are accepted; without, ids are spelt out. `hits` is the
     most that a search gives; `snippet_chars` cuts its snippets (None: as they are). Without
     `addresses` people are shown by name alone where they have one. `spaced` texts begin with
-    a space: a tokenizer has another token for a word behind a space, and one that so small a
-    model learns is one that it learns for the beginning of a text as well.
+    a space: to a tokenizer such as Qwen's a word behind a space is another token, and so each
+    word has one token wherever it stands.
     """
 
     handles: bool = True
