@@ -1,7 +1,8 @@
 """Muon for the weight matrices and AdamW for all other weights, as one optimizer.
 
-A model made from nothing learns to copy names and numbers in a third of the steps that AdamW
-alone takes. Both halves are torch's own. Knows nothing of trainers and schedules.
+A small model made from nothing learns to copy names and numbers sooner with it: after the same
+550 steps it gave 73 % of held-out answers exactly, and 36 % with AdamW alone (n = 300, one run
+each). Both halves are torch's own. Knows nothing of trainers and schedules.
 """
 
 from collections.abc import Callable, Iterable
