@@ -7,13 +7,14 @@ once a step. Knows nothing of episodes.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from training.rollout import Turn
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel
     from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -98,6 +99,45 @@ def own_tokens_scored() -> Iterator[None]:
         yield
     finally:
         module._use_triton = usual
+
+
+def packed(batches: "Sequence[Mapping[str, Any]]") -> list[dict[str, Any]]:
+    """The rows of `batches`, as TRL buffers them for a step, in as many batches: rows of like
+    length together, and no column that is padding in all rows of its batch.
+
+    TRL pads all to the longest of the step, which costs two thirds of the time where one of a
+    hundred episodes went astray. Gradients of a step are sums over its batches, so that the
+    order of rows changes nothing.
+    """
+    import torch
+
+    whole: dict[str, Tensor] = {
+        name: torch.cat([batch[name] for batch in batches])
+        for name, value in batches[0].items()
+        if isinstance(value, torch.Tensor) and value.ndim
+    }
+    lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
+    parts = lengths.argsort(stable=True).chunk(len(batches))
+    return [
+        {**batch, **_trimmed({name: value[rows] for name, value in whole.items()})}
+        for batch, rows in zip(batches, parts, strict=True)
+    ]
+
+
+def _trimmed(batch: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """The batch without the columns that are padding in all its rows."""
+    prompts, completions = batch["prompt_mask"].size(1), batch["completion_mask"].size(1)
+    # Prompts are padded on their left, completions on their right.
+    first = prompts - int(batch["prompt_mask"].sum(1).max())
+    last = int(batch["completion_mask"].sum(1).max())
+    trimmed = {}
+    for name, value in batch.items():
+        if name.startswith("prompt"):
+            trimmed[name] = value[:, first:]
+        else:
+            by_token = value.ndim == 2 and value.size(1) == completions
+            trimmed[name] = value[:, :last] if by_token else value
+    return trimmed
 
 
 class Dispatch:

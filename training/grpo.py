@@ -17,11 +17,12 @@ from art_e.errors import UserError
 from art_e.question import Question
 from evals.scored import Scored
 from training.callbacks import RunCallback, quiet
-from training.engine import Dispatch, own_tokens_scored
+from training.engine import Dispatch, own_tokens_scored, packed
 from training.evaluation import examined
 from training.groups import Curriculum, is_flat
 from training.judging import Judges, judges_of
 from training.material import Material, load_material
+from training.memory import keep_memory
 from training.progress import Step
 from training.recipe import Grpo
 from training.reward import malformed_calls
@@ -254,13 +255,21 @@ def _trainer(
     setting = training.setting
 
     class AgentTrainer(GRPOTrainer):
-        """Keeps the rows whose prompts TRL hands to `rollout_func`."""
+        """Keeps the rows whose prompts TRL hands to `rollout_func`, and pads its batches less."""
 
         rows: Sequence[Mapping[str, Any]] = ()
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             self.rows = inputs
             return super()._generate_and_score_completions(inputs)
+
+        def _prepare_inputs(self, generation_batch: Any) -> Any:
+            before = self._buffered_inputs
+            inputs = super()._prepare_inputs(generation_batch)
+            if self._buffered_inputs is before:
+                return inputs
+            self._buffered_inputs = packed(self._buffered_inputs)
+            return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     questions = list(material.questions)
     Random(f"{setting.seed}/grpo").shuffle(questions)
@@ -275,6 +284,8 @@ def _trainer(
     rollouts = table.questions * table.rollouts
     passes = rollouts // table.micro_batch
     on_cpu = start.model.device.type == "cpu"
+    if on_cpu:
+        keep_memory()
     form = setting.recipe.episode
 
     def roll(_: Any, trainer: Any) -> dict[str, Any]:

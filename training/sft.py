@@ -29,6 +29,7 @@ from training.examples import (
 )
 from training.judging import Judges, judges_of
 from training.material import Material, load_material
+from training.memory import keep_memory
 from training.progress import Step
 from training.recipe import Sft, Stage
 from training.run import Setting, TrainingRun
@@ -224,6 +225,8 @@ def _trainer(
         also_at=_ends(table.stages),
     )
     on_cpu = start.model.device.type == "cpu"
+    if on_cpu:
+        keep_memory()
     trainer = StagedTrainer(
         model=start.model,
         args=SFTConfig(

@@ -13,6 +13,8 @@ from typing import Any, cast
 import pytest
 import torch
 from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 from trl.trainer import utils
 from trl.trainer.grpo_config import GRPOConfig
@@ -20,7 +22,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.callbacks import quiet
-from training.engine import Dispatch, Sampler, own_tokens_scored
+from training.engine import Dispatch, Sampler, own_tokens_scored, packed
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
 
@@ -279,3 +281,88 @@ def test_own_tokens_are_scored_on_a_cpu_too() -> None:
     with own_tokens_scored():
         assert module._use_triton(cpu)
     assert module._use_triton is before
+
+
+Rows = list[tuple[list[int], list[int]]]
+TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
+
+
+def padded(rows: Rows) -> dict[str, Any]:
+    """A step's rows as TRL pads them, each with its number as its advantage."""
+    wide = [max(len(row[part]) for row in rows) for part in (0, 1)]
+    before = [[0] * (wide[0] - len(prompt)) for prompt, _ in rows]
+    behind = [[0] * (wide[1] - len(said)) for _, said in rows]
+    return {
+        "prompt_ids": torch.tensor(
+            [[*pad, *row[0]] for pad, row in zip(before, rows, strict=True)]
+        ),
+        "prompt_mask": torch.tensor(
+            [[*pad, *[1] * len(row[0])] for pad, row in zip(before, rows, strict=True)]
+        ),
+        "completion_ids": torch.tensor(
+            [[*row[1], *pad] for row, pad in zip(rows, behind, strict=True)]
+        ),
+        "completion_mask": torch.tensor(
+            [[*[1] * len(row[1]), *pad] for row, pad in zip(rows, behind, strict=True)]
+        ),
+        "tool_mask": torch.tensor(
+            [[*[each % 2 for each in row[1]], *pad] for row, pad in zip(rows, behind, strict=True)]
+        ),
+        "advantages": torch.arange(len(rows), dtype=torch.float32),
+        "num_items_in_batch": torch.tensor(7),
+    }
+
+
+def parted(whole: dict[str, Any], parts: int) -> list[dict[str, Any]]:
+    """As TRL buffers a step's rows."""
+    cut = {name: each.chunk(parts) for name, each in whole.items() if each.ndim}
+    return [
+        {**{name: each[part] for name, each in cut.items()}, "num_items_in_batch": torch.tensor(7)}
+        for part in range(parts)
+    ]
+
+
+@given(st.lists(st.tuples(TOKENS, TOKENS), min_size=4, max_size=4), st.sampled_from([1, 2, 4]))
+def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, parts: int) -> None:
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    lengths = []
+    for batch in packed(parted(padded(rows), parts)):
+        assert batch["num_items_in_batch"] == 7
+        assert len(batch["advantages"]) == 4 // parts
+        # No column is padding in all rows.
+        assert bool(batch["prompt_mask"].any(0).all())
+        assert bool(batch["completion_mask"].any(0).all())
+        for place, number in enumerate(batch["advantages"].int().tolist()):
+            masks = [batch[f"{part}_mask"][place].bool() for part in ("prompt", "completion")]
+            prompt, said = (
+                batch[f"{part}_ids"][place][mask].tolist()
+                for part, mask in zip(("prompt", "completion"), masks, strict=True)
+            )
+            own = batch["tool_mask"][place][masks[1]].tolist()
+            assert own == [each % 2 for each in said]
+            found[number] = (prompt, said)
+            lengths.append(len(prompt) + len(said))
+    assert [found[each] for each in range(4)] == rows
+    assert lengths == sorted(lengths)
+
+
+def test_packed_rows_are_as_likely_as_padded_ones(
+    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
+) -> None:
+    rows = [(prompts[0], prompts[1]), (prompts[1], prompts[2] * 4), (prompts[2], prompts[0])]
+
+    def likelihoods(batches: list[dict[str, Any]]) -> list[float]:
+        told = {}
+        for batch in batches:
+            ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+            mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+            with torch.inference_mode():
+                logits = model(input_ids=ids, attention_mask=mask).logits.log_softmax(-1)
+            said = logits[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+            own = batch["completion_mask"]
+            sums = (said[:, -own.size(1) :] * own).sum(1).tolist()
+            told |= dict(zip(batch["advantages"].int().tolist(), sums, strict=True))
+        return [told[each] for each in range(len(rows))]
+
+    usual = parted(padded(rows), 3)
+    assert likelihoods(packed(usual)) == pytest.approx(likelihoods(usual), rel=1e-5)
