@@ -5,6 +5,7 @@ all that decides their content. Knows nothing of models and tokens.
 """
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +110,10 @@ def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
     ]
 
 
+@functools.cache
 def _planted(worlds: Worlds, split: Split) -> list[Planted]:
+    """What the worlds of a split know. A run asks twice for what training knows, which takes
+    some tenth of a second a world."""
     return [each for config in _configs(worlds, split) for each in ledger(config)]
 
 
