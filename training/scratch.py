@@ -35,10 +35,11 @@ def template(name: str) -> str:
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     """What conversations in the template "nano" repeat, each to be one token.
 
-    Two digits are one as well: of a number digit by digit, "33,500", a small model loses its place.
-    `prompt` is the system prompt, `years` those of the world's mails. None runs across the
-    end of a turn of the model, so that a conversation has the same tokens as it grows and
-    when it is encoded whole.
+    So are the parts of numbers, each another by its place: " $33" and ",500", " 36" and "-15-" and
+    "93". A small model sees by the kind of a token what comes next sooner than by what stood before
+    it. `prompt` is the system prompt, `years` those of the world's mails. None runs across the end
+    of a turn of the model, so that a conversation has the same tokens as it grows and when it is
+    encoded whole.
     """
     begin, go_on = f"\n{START}user\n", f"{END}\n{START}assistant\n"
     answered, over = f"{begin}<tool_response>\n", f"\n</tool_response>{go_on}"
@@ -52,6 +53,8 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     shown = [f'{answered}{{"hits":[{{"message_id":"', f'{answered}{{"message_id":"']
     ends = [f"{each}{over}" for each in ('"}]}', '"]}]}', '"}')]
     fields = [f'","{each}":"' for each in ("date", "from", "subject", "snippet", "body")]
+    # Behind a date, which comes before them where a mail is shown.
+    fields += [f'Z","{each}":"' for each in ("from", "subject")]
     lists = [f'","{each}":["' for each in ("to", "cc", "missing", "sources")]
     between = ['"],"cc":["', '"],"subject":"', '"},{"message_id":"', '"]},{"message_id":"', '","']
     nothing = '{"hits":[],"note":"no mail matches; try other words or fewer filters"}'
@@ -75,7 +78,12 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
         '.example"',
         *(f"m{number}" for number in range(1, _HANDLES + 1)),
         *(f"{year}-{month:02d}-" for year, month in itertools.product(years, range(1, 13))),
-        *(f"{number:02d}" for number in range(100)),
+        *(f"T{hour:02d}:" for hour in range(24)),
+        *(f" {each}" for each in [*years, *range(10)]),
+        *(f"{before}{number:02d}" for before in ("", " ", "-") for number in range(100)),
+        *(f"-{number:02d}-" for number in range(100)),
+        *(f" ${thousands}" for thousands in range(1, 100)),
+        *(f",{hundreds}00" for hundreds in range(10)),
     ]
 
 
