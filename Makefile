@@ -13,7 +13,8 @@ demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -m "not learning"
+	$(BIN)/pytest -m learning
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .
