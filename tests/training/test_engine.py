@@ -352,7 +352,7 @@ def test_packed_rows_are_as_likely_as_padded_ones(
     rows = [(prompts[0], prompts[1]), (prompts[1], prompts[2] * 4), (prompts[2], prompts[0])]
 
     def likelihoods(batches: list[dict[str, Any]]) -> list[float]:
-        told = {}
+        told: dict[int, float] = {}
         for batch in batches:
             ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
             mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
