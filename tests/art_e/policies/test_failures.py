@@ -66,7 +66,7 @@ def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
 ) -> None:
     with Provider([reply] * 3) as provider:
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
-        policy = make(provider, model, timeout_s=0.5 if kind == "timeout" else 30.0)
+        policy = make(provider, model, timeout_s=2.0 if kind == "timeout" else 30.0)
         trajectory = asyncio.run(run_episode(start(), policy, "r"))
         assert len(provider.requests) == asked
     assert trajectory.error is not None
