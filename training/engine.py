@@ -101,13 +101,12 @@ def own_tokens_scored() -> Iterator[None]:
         module._use_triton = usual
 
 
-def packed(batches: "Sequence[Mapping[str, Any]]") -> list[dict[str, Any]]:
+def packed(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows of `batches`, as TRL buffers them for a step, in as many batches: rows of like
     length together, and no column that is padding in all rows of its batch.
 
-    TRL pads all to the longest of the step, which costs two thirds of the time where one of a
-    hundred episodes went astray. Gradients of a step are sums over its batches, so that the
-    order of rows changes nothing.
+    TRL pads all to the longest of the step, which an episode that went astray decides. Gradients
+    of a step are sums over its batches, so that the order of rows changes nothing.
     """
     import torch
 

@@ -6,14 +6,12 @@ steps. It fails: a start so short guesses so often that unlearning it ends in ab
 nearly every question. `make test` leaves it out until it holds.
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from training.experiments.chain import Job, carry_out
+from training.experiments.results import metrics_of
 
 STEPS = 40
 GAIN = 0.10
@@ -27,27 +25,27 @@ STAGES = """[
     {steps=220, batch=32, rate=5e-3, warmup=30, schedule="cosine"},
 ]"""
 START = (f"sft.stages={STAGES}", "judging.questions=20")
-GRPO = ("grpo.questions=8", f"grpo.validate_every={STEPS}", "judging.questions=300")
-
-
-def train(kind: str, out: Path, home: Path, *arguments: str) -> dict[str, Any]:
-    """`art-e train` as a process of its own; its metrics."""
-    command = [sys.executable, "-m", "art_e", "train", kind, "--recipe", "nano", "--out", str(out)]
-    subprocess.run([*command, *arguments], env={**os.environ, "ART_E_HOME": str(home)}, check=True)
-    found: dict[str, Any] = json.loads((out / "metrics.json").read_text())
-    return found
-
-
-def changed(*changes: str) -> list[str]:
-    return [word for each in changes for word in ("--set", each)]
+GRPO = (
+    f"grpo.steps={STEPS}",
+    "grpo.questions=8",
+    f"grpo.validate_every={STEPS}",
+    "judging.questions=300",
+)
 
 
 @pytest.mark.learning
-def test_forty_steps_of_grpo_raise_accuracy_by_a_tenth(tmp_path: Path) -> None:
-    start, trained, home = (tmp_path / each for each in ("start", "trained", "home"))
-    train("sft", start, home, *changed(*CHANGES, *START))
-    steps = ("--max-steps", str(STEPS))
-    told = train("grpo", trained, home, "--init", str(start), *steps, *changed(*CHANGES, *GRPO))
-    first, last = told["validation"][0], told["validation"][-1]
+def test_forty_steps_of_grpo_raise_accuracy_by_a_tenth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
+    start, trained = tmp_path / "start", tmp_path / "trained"
+    carry_out(
+        [
+            Job("sft", start, "nano", 0, (*CHANGES, *START)),
+            Job("grpo", trained, "nano", 0, (*CHANGES, *GRPO), start),
+        ]
+    )
+    validations = metrics_of(trained)["validation"]
+    first, last = validations[0], validations[-1]
     assert (first["step"], last["step"]) == (0, STEPS)
-    assert last["accuracy"] - first["accuracy"] >= GAIN, told["validation"]
+    assert last["accuracy"] - first["accuracy"] >= GAIN, validations
