@@ -33,6 +33,7 @@ from training.start import Start, adapter_config, load_start
 from training.validation import examiner_of
 
 if TYPE_CHECKING:
+    from torch.optim import Optimizer
     from trl.trainer.grpo_trainer import GRPOTrainer
 
 # As transformers names them; its cosine has a warm-up too.
@@ -252,12 +253,24 @@ def _trainer(
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
 
+    from training.optimizer import logit_scale_optimizer
+
     setting = training.setting
 
     class AgentTrainer(GRPOTrainer):
-        """Keeps the rows whose prompts TRL hands to `rollout_func`, and pads its batches less."""
+        """Keeps the rows whose prompts TRL hands to `rollout_func`, pads its batches less, and
+        may scale logits."""
 
         rows: Sequence[Mapping[str, Any]] = ()
+
+        def create_optimizer(self, model: Any = None) -> "Optimizer":
+            if self.optimizer is None and table.logit_scale_rate:
+                trained: Any = model or self.model
+                self.optimizer = logit_scale_optimizer(
+                    trained, rate=table.rate, scale_rate=table.logit_scale_rate
+                )
+            made: Optimizer = super().create_optimizer(model)
+            return made
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             self.rows = inputs

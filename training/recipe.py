@@ -198,7 +198,9 @@ class Grpo(_Table):
     """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each.
 
     micro_batch: episodes of one forward pass. rate: learning rate, reached after `warmup` steps;
-    with the `schedule` cosine it falls to 0 at the last of `steps`. loss, scale, clip, beta:
+    with the `schedule` cosine it falls to 0 at the last of `steps`. logit_scale_rate: learning
+    rate of one factor for all logits (`training.optimizer.LogitScaleAdamW`); with 0 there is none,
+    and the last norm's weights learn as all others. loss, scale, clip, beta:
     as TRL's `loss_type`, `scale_rewards`, `epsilon` and `beta` (0: no KL term). iterations:
     optimizer steps on the same episodes. resample: how often at most a group without spread
     is replaced. patience: validations without a better one after which training stops.
@@ -210,6 +212,7 @@ class Grpo(_Table):
     micro_batch: Count = 16
     iterations: Count = 1
     rate: Positive = 3e-4
+    logit_scale_rate: NotNegative = 0.0
     warmup: Annotated[int, Field(ge=0)] = 0
     schedule: Literal["constant", "cosine"] = "constant"
     temperature: Positive = 1.0

@@ -1,15 +1,18 @@
-"""One optimizer of two: what each half moves, how a schedule reaches both, and its state."""
+"""What each optimizer moves, how a schedule reaches all of it, and its state."""
 
 import copy
 import io
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from training.optimizer import MuonAdamW, optimizer_of
+from art_e.errors import UserError
+from training.optimizer import LogitScaleAdamW, MuonAdamW, logit_scale_optimizer, optimizer_of
 
 
 def small() -> nn.Sequential:
@@ -127,3 +130,108 @@ def test_a_schedule_still_moves_both_after_a_load() -> None:
     train(model, optimizer, 2)
     for name, value in model.state_dict().items():
         assert torch.equal(value, still[name]), name
+
+
+class Head(nn.Module):
+    """A norm and a head behind it, whose logits point the right way and are far too small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm = nn.RMSNorm(8)
+        self.head = nn.Linear(8, 4, bias=False)
+        with torch.no_grad():
+            self.norm.weight.copy_(torch.linspace(0.1, 0.2, 8))
+
+    def forward(self, shown: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.norm(shown))
+        return logits
+
+
+def shown_to(head: Head) -> tuple[Tensor, Tensor]:
+    """What the head is shown, and its own best guesses, of which it is not sure."""
+    torch.manual_seed(1)
+    shown = torch.randn(64, 8)
+    return shown, head(shown).argmax(-1)
+
+
+def scaled(head: Head, optimizer: LogitScaleAdamW, steps: int) -> None:
+    shown, wanted = shown_to(head)
+    for _ in range(steps):
+        nn.functional.cross_entropy(head(shown), wanted).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_logits_that_are_right_and_unsure_are_scaled_up_by_one_factor() -> None:
+    head = Head()
+    before = head.norm.weight.detach().clone()
+    scaled(head, LogitScaleAdamW([], head.norm.weight, rate=1.0, scale_rate=0.1), 10)
+    factors = head.norm.weight.detach() / before
+    # Adam's steps are as long as the rate while the gradient keeps its sign.
+    assert factors.log().tolist() == pytest.approx([1.0] * 8, rel=0.05)
+
+
+def test_the_scale_and_the_other_weights_have_rates_of_their_own() -> None:
+    head = Head()
+    gain, weight = head.norm.weight.detach().clone(), head.head.weight.detach().clone()
+    optimizer = LogitScaleAdamW([head.head.weight], head.norm.weight, rate=0.01, scale_rate=0.0)
+    scaled(head, optimizer, 3)
+    assert torch.equal(head.norm.weight, gain)
+    assert not torch.equal(head.head.weight, weight)
+    moved = head.head.weight.detach().clone()
+    for group, rate in zip(optimizer.param_groups, (0.0, 0.01), strict=True):
+        group["lr"] = rate
+    scaled(head, optimizer, 3)
+    assert not torch.equal(head.norm.weight, gain)
+    assert torch.equal(head.head.weight, moved)
+
+
+def test_the_scale_goes_on_from_its_state_as_if_never_stopped() -> None:
+    def optimizer_for(head: Head) -> LogitScaleAdamW:
+        return LogitScaleAdamW([head.head.weight], head.norm.weight, rate=0.01, scale_rate=0.1)
+
+    whole = Head()
+    scaled(whole, optimizer_for(whole), 8)
+
+    stopped = Head()
+    first = optimizer_for(stopped)
+    scaled(stopped, first, 5)
+    again = Head()
+    again.load_state_dict(stopped.state_dict())
+    resumed = optimizer_for(again)
+    resumed.load_state_dict(first.state_dict())
+    scaled(again, resumed, 3)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def qwen2() -> Qwen2ForCausalLM:
+    form = Qwen2Config(
+        vocab_size=20,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+    )
+    return Qwen2ForCausalLM(form)
+
+
+def test_a_models_last_norm_scales_its_logits() -> None:
+    model = qwen2()
+    ids = torch.arange(6)[None]
+    before = model(ids).logits
+    optimizer = logit_scale_optimizer(model, rate=0.0, scale_rate=0.5)
+    model(ids, labels=ids).loss.backward()
+    optimizer.step()
+    ratios = model(ids).logits / before
+    assert ratios.min().item() == pytest.approx(ratios.max().item(), rel=1e-3)
+    assert ratios.max().item() != pytest.approx(1.0, rel=0.1)
+
+
+def test_no_scale_where_the_last_norm_is_frozen() -> None:
+    model = qwen2()
+    model.model.norm.weight.requires_grad = False
+    with pytest.raises(UserError, match="set it to 0"):
+        logit_scale_optimizer(model, rate=0.0, scale_rate=0.5)
