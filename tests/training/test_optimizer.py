@@ -148,15 +148,11 @@ class Head(nn.Module):
         return logits
 
 
-def shown_to(head: Head) -> tuple[Tensor, Tensor]:
-    """What the head is shown, and its own best guesses, of which it is not sure."""
+def scaled(head: Head, optimizer: LogitScaleAdamW, steps: int) -> None:
+    """Teach the head what it guessed at first, which it was not sure of."""
     torch.manual_seed(1)
     shown = torch.randn(64, 8)
-    return shown, head(shown).argmax(-1)
-
-
-def scaled(head: Head, optimizer: LogitScaleAdamW, steps: int) -> None:
-    shown, wanted = shown_to(head)
+    wanted = Head()(shown).argmax(-1)
     for _ in range(steps):
         nn.functional.cross_entropy(head(shown), wanted).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
