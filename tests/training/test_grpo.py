@@ -295,10 +295,16 @@ def scripted(
 Scripted = Callable[..., tuple[dict[str, Any], TrainingRun]]
 
 
+def weights(training: TrainingRun) -> dict[str, Any]:
+    """Those of the last checkpoint."""
+    last = max(training.checkpoints.glob("checkpoint-*"), key=lambda each: int(each.name[11:]))
+    loaded: dict[str, Any] = load_start(str(last)).model.state_dict()
+    return loaded
+
+
 def moved(training: TrainingRun, start: Start) -> bool:
     """Whether training changed any weight."""
-    last = max(training.checkpoints.glob("checkpoint-*"), key=lambda each: int(each.name[11:]))
-    before, after = start.model.state_dict(), load_start(str(last)).model.state_dict()
+    before, after = start.model.state_dict(), weights(training)
     return any(bool((before[name] != after[name]).any()) for name in before)
 
 
@@ -327,14 +333,33 @@ def test_only_those_that_were_judged_teach(
     assert moved(training, start)
 
 
-def test_recipes_that_cannot_be_carried_out_are_refused(home: Path, tmp_path: Path) -> None:
+def test_a_scale_of_the_logits_is_learnt_where_the_recipe_says_so(
+    scripted: Scripted, start: Start
+) -> None:
+    before = start.model.state_dict()["model.norm.weight"]
+    spread = {}
+    for rate in (0.0, 0.1):
+        changes = ("grpo.steps=1", "data.kinds=['lookup']", f"grpo.logit_scale_rate={rate}")
+        _, training = scripted([SOMETHING, IDK], *changes)
+        factors = (weights(training)["model.norm.weight"] / before).log()
+        spread[rate] = float(factors.max() - factors.min()), abs(float(factors.mean()))
+    # One factor for all weights of the last norm, a step of Adam's long; else each has its own.
+    assert spread[0.1] == pytest.approx((0.0, 0.1), abs=1e-4)
+    assert spread[0.0][0] > 1e-4
+
+
+def test_recipes_that_cannot_be_carried_out_are_refused(
+    home: Path, warm: Path, tmp_path: Path
+) -> None:
     recipe = tiny.recipe()
     bare = recipe.model_copy(update={"grpo": None})
+    adapted = tiny.recipe("model.lora.rank=4", "grpo.logit_scale_rate=0.1")
     for number, (setting, said) in enumerate(
         [
             (Setting("grpo", bare, 0, "start"), r"no table \[grpo\]"),
             (Setting("grpo", recipe, 0), "name its folder with --init"),
             (Setting("grpo", recipe, 0, str(tmp_path / "none")), "no folder"),
+            (Setting("grpo", adapted, 0, str(warm)), "set it to 0"),
         ]
     ):
         with (
