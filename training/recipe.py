@@ -173,15 +173,17 @@ class Stage(_Table):
 class Sft(_Table):
     """The warm start. Its stages follow each other, and steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, or the best of what the runs
-    `trajectories` have stored, where it earned `least_reward` or more. With `leading_space`
-    the expert's texts begin with a space (see `training.expert`). Every `validate_every`
-    steps there is a validation and a checkpoint, and at the end of a stage. With `muon` the
-    weight matrices are trained by Muon, at as many times a stage's rate; 0 is AdamW for all.
+    It imitates the scripted expert, who errs by `noise`, in all stages but the last by
+    `early_noise` where that is given; or the best of what the runs `trajectories` have stored,
+    where it earned `least_reward` or more. With `leading_space` the expert's texts begin with a
+    space (see `training.expert`). Every `validate_every` steps there is a validation and a
+    checkpoint, and at the end of a stage. With `muon` the weight matrices are trained by Muon,
+    at as many times a stage's rate; 0 is AdamW for all.
     """
 
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
     noise: Noise = Noise()
+    early_noise: Noise | None = None
     leading_space: bool = False
     trajectories: tuple[str, ...] = ()
     least_reward: float = 1.0
@@ -192,6 +194,12 @@ class Sft(_Table):
     def steps(self) -> int:
         """The steps of all stages."""
         return sum(each.steps for each in self.stages)
+
+    @property
+    def noises(self) -> list[Noise]:
+        """By stage, how the expert errs."""
+        early = self.noise if self.early_noise is None else self.early_noise
+        return [*[early] * (len(self.stages) - 1), self.noise]
 
 
 class Grpo(_Table):

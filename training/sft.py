@@ -62,7 +62,7 @@ def train_sft(training: TrainingRun, checkpoint: Path | None) -> dict[str, Any]:
     with quiet(), own_tokens_scored():
         material = load_material(setting.recipe.data, "train")
         conversations = _conversations(setting, table, material)
-        start = _start(setting, conversations)
+        start = _start(setting, conversations[0])
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         judges = judges_of(setting.recipe.judging)
         trainer = _trainer(training, table, start, examples, batches, judges)
@@ -71,8 +71,10 @@ def train_sft(training: TrainingRun, checkpoint: Path | None) -> dict[str, Any]:
         return examined(training, judges)
 
 
-def _conversations(setting: Setting, table: Sft, material: Material) -> list[list[ChatMessage]]:
-    """As many as the hungriest stage eats, of questions in an order of the seed."""
+def _conversations(
+    setting: Setting, table: Sft, material: Material
+) -> list[list[list[ChatMessage]]]:
+    """For each stage as many as it eats, or more, of questions in an order of the seed."""
     if table.trajectories:
         kept = stored_conversations(
             table.trajectories, runs_folder(), least_reward=table.least_reward
@@ -82,18 +84,22 @@ def _conversations(setting: Setting, table: Sft, material: Material) -> list[lis
                 f"no trajectory of {', '.join(table.trajectories)} earned"
                 f" {table.least_reward:g} or more; lower sft.least_reward"
             )
-        return kept
+        return [kept] * len(table.stages)
     questions = list(material.questions)
     Random(f"{setting.seed}/sft").shuffle(questions)
-    most = max(each.steps * each.batch for each in table.stages)
-    return expert_conversations(
-        material,
-        questions[:most],
-        setting.recipe.episode,
-        table.noise,
-        setting.seed,
-        leading_space=table.leading_space,
-    )
+    eaten = [each.steps * each.batch for each in table.stages]
+    played = {}
+    for noise in dict.fromkeys(table.noises):
+        most = max(count for count, own in zip(eaten, table.noises, strict=True) if own == noise)
+        played[noise] = expert_conversations(
+            material,
+            questions[:most],
+            setting.recipe.episode,
+            noise,
+            setting.seed,
+            leading_space=table.leading_space,
+        )
+    return [played[noise] for noise in table.noises]
 
 
 def _start(setting: Setting, conversations: Sequence[Sequence[ChatMessage]]) -> Start:
@@ -109,18 +115,22 @@ def _start(setting: Setting, conversations: Sequence[Sequence[ChatMessage]]) -> 
 
 
 def _batches(
-    table: Sft, conversations: Sequence[Sequence[ChatMessage]], tokens: Tokens, seed: int
+    table: Sft,
+    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
+    tokens: Tokens,
+    seed: int,
 ) -> tuple[list[Example], list[list[int]]]:
-    """All examples, and for each step the numbers of those in its batch."""
+    """All examples of the stages' `conversations`, and for each step the numbers of those in
+    its batch."""
     examples: list[Example] = []
     batches: list[list[int]] = []
     ends = _ends(table.stages)
-    for number, stage in enumerate(table.stages):
+    for number, (stage, told) in enumerate(zip(table.stages, conversations, strict=True)):
         rng = Random(f"{seed}/stage/{number}")
         first = len(examples)
-        used = conversations
+        used = told
         if stage.part == "answer":
-            used = [each for each in conversations if has_read(each)]
+            used = [each for each in told if has_read(each)]
             if not used:
                 raise UserError(
                     "no conversation reads a mail before it answers; leave the stage of the"

@@ -14,10 +14,12 @@ from tests.episodes import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin
 from training.examples import NO_LOSS, example
+from training.expert import Noise
+from training.material import load_material
 from training.progress import Validation, read_steps
 from training.recipe import Sft, Stage
 from training.run import STATE, Setting
-from training.sft import _batches, rate_at, train_sft
+from training.sft import _batches, _conversations, rate_at, train_sft
 from training.start import Start, load_start
 
 
@@ -70,7 +72,7 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
         for each in read_trajectories(warm / "trajectories.jsonl")
         if any(message["role"] == "assistant" for message in each.messages)
     ]
-    examples, batches = _batches(table, conversations, start.tokens, 7)
+    examples, batches = _batches(table, [conversations] * 2, start.tokens, 7)
     first, second = table.stages
     assert [len(each) for each in batches] == [first.batch] * first.steps + [
         second.batch
@@ -83,8 +85,23 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
     whole = {tuple(example(each, start.tokens).input_ids) for each in conversations}
     for place in {place for batch in batches[first.steps :] for place in batch}:
         assert tuple(examples[place].input_ids) in whole
-    assert _batches(table, conversations, start.tokens, 7)[1] == batches
-    assert _batches(table, conversations, start.tokens, 8)[1] != batches
+    assert _batches(table, [conversations] * 2, start.tokens, 7)[1] == batches
+    assert _batches(table, [conversations] * 2, start.tokens, 8)[1] != batches
+
+
+def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -> None:
+    silent = dict.fromkeys(Noise.model_fields, 0.0)
+    wordy, good = Noise(**{**silent, "malformed": 1.0}), Noise(**silent)
+    stages = tuple(Stage(steps=2, batch=each) for each in (2, 3, 1))
+    recipe = tiny.recipe()
+    table = Sft(stages=stages, noise=wordy, early_noise=good)
+    material = load_material(recipe.data, "train")
+    said = _conversations(Setting("sft", recipe, 0), table, material)
+    assert [len(each) for each in said] == [6, 6, 2]
+    calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in said]
+    assert calls == [[True] * 6, [True] * 6, [False] * 2]
+    # Without it the expert is the same in all.
+    assert Sft(stages=stages, noise=wordy).noises == [wordy] * 3
 
 
 def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, begin: Begin) -> None:
@@ -96,11 +113,11 @@ def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, beg
         gave_up.step(each)
     table = Sft(stages=(Stage(part="answer", steps=3, batch=2),))
     told = [gave_up.messages, answered.messages]
-    examples, batches = _batches(table, told, start.tokens, 0)
+    examples, batches = _batches(table, [told], start.tokens, 0)
     assert examples == [example(answered.messages, start.tokens, "answer")]
     assert batches == [[0, 0]] * 3
     with pytest.raises(UserError, match="no conversation reads a mail"):
-        _batches(table, [gave_up.messages], start.tokens, 0)
+        _batches(table, [[gave_up.messages]], start.tokens, 0)
 
 
 def test_rates() -> None:
