@@ -173,12 +173,12 @@ class Stage(_Table):
 class Sft(_Table):
     """The warm start. Its stages follow each other, and steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, in all stages but the last by
-    `early_noise` where that is given; or the best of what the runs `trajectories` have stored,
-    where it earned `least_reward` or more. With `leading_space` the expert's texts begin with a
-    space (see `training.expert`). Every `validate_every` steps there is a validation and a
-    checkpoint, and at the end of a stage. With `muon` the weight matrices are trained by Muon,
-    at as many times a stage's rate; 0 is AdamW for all.
+    It imitates the scripted expert, who errs by `noise`, or the best of what the runs
+    `trajectories` have stored, where it earned `least_reward` or more. With `early_noise` the
+    expert errs by that one in all stages but the last, of which the start is chosen then. With
+    `leading_space` its texts begin with a space (see `training.expert`). Every `validate_every`
+    steps there is a validation and a checkpoint, and at the end of a stage. With `muon` the
+    weight matrices are trained by Muon, at as many times a stage's rate; 0 is AdamW for all.
     """
 
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]

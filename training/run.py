@@ -42,6 +42,15 @@ class Setting(NamedTuple):
     init: str | None = None
     baseline: dict[str, Any] | None = None
 
+    @property
+    def chosen_from(self) -> int:
+        """The first step whose checkpoint may be chosen. Where the expert errs in the last stage
+        otherwise than before, it is meant to show."""
+        table = self.recipe.sft
+        if self.kind == "sft" and table is not None and table.early_noise is not None:
+            return table.steps - table.stages[-1].steps + 1
+        return 1
+
     def to_row(self) -> dict[str, Any]:
         """As config.json holds it."""
         row = self._asdict()
@@ -127,9 +136,13 @@ class TrainingRun:
 
     @property
     def best(self) -> Validation | None:
-        """The validation with most questions handled right, then fewest answered wrong."""
-        later = [each for each in self.validations if each.step > 0]
-        return max(later or self.validations, key=_merit, default=None)
+        """The validation with most questions handled right, then fewest answered wrong: of
+        those whose checkpoint the recipe wants, as far as there are any."""
+        for first in (self.setting.chosen_from, 1):
+            later = [each for each in self.validations if each.step >= first]
+            if later:
+                return max(later, key=_merit)
+        return max(self.validations, key=_merit, default=None)
 
     def checkpoint_saved(self, step: int, **state: Any) -> None:
         """Make the checkpoint of `step` count, and take away those that nothing needs."""

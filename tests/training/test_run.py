@@ -213,6 +213,21 @@ def test_of_those_that_handle_as_many_right_the_best_answers_fewest_wrong(tmp_pa
         assert training.best_checkpoint is None
 
 
+def test_of_a_warm_start_with_early_noise_the_last_stage_alone_is_chosen_from(
+    tmp_path: Path,
+) -> None:
+    setting = SETTING._replace(kind="sft", recipe=tiny.recipe("sft.early_noise.guesses=0"))
+    assert setting.recipe.sft is not None
+    assert [each.steps for each in setting.recipe.sft.stages] == [10, 10]
+    with tiny.begun(setting, tmp_path / "run") as training:
+        chosen = []
+        for step, share in ((0, 0.9), (10, 0.8), (15, 0.3), (20, 0.2)):
+            training.add_validation(validation(step, share), [scored(step)])
+            best = training.best
+            chosen.append(best and best.step)
+    assert chosen == [0, 10, 15, 15]
+
+
 def test_a_run_that_never_stepped_has_its_first_validation_as_best(tmp_path: Path) -> None:
     with tiny.begun(SETTING, tmp_path / "run") as training:
         assert training.best is None
