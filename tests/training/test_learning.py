@@ -2,7 +2,8 @@
 
 Minutes on both cores (`pytest -m learning`). The recipe is nano's with fewer worlds, a shorter
 warm start whose expert errs less, and fewer episodes a step. What it asks for is what the project
-promises of forty steps.
+promises of forty steps. `make test` leaves it out until it has passed often enough: it gained
+0.14 once, and 0.10 without `grpo.logit_scale_rate`.
 """
 
 from pathlib import Path
@@ -22,17 +23,19 @@ CHANGES = (
     "judging.test_questions=40",
 )
 # Of the warm start only the checkpoint is wanted, and of GRPO the first and the last validation.
-# A model so little trained that has seen many guesses, and much giving up, gives up for good.
+# A model so little trained that has seen many guesses, or much giving up, gives up for good.
 STAGES = """[
     {part="first", steps=120, batch=64, rate=5e-3, warmup=30},
     {part="answer", steps=260, batch=48, rate=5e-3, warmup=30},
-    {steps=200, batch=32, rate=5e-3, warmup=30, schedule="cosine"},
-    {steps=50, batch=32, rate=2e-3, warmup=10, schedule="cosine"},
+    {steps=240, batch=32, rate=5e-3, warmup=30, schedule="cosine"},
 ]"""
 START = (
     f"sft.stages={STAGES}",
-    "sft.noise.guesses=0.15",
-    "sft.noise.gives_up=0.25",
+    *(
+        f"sft.{table}.{way}"
+        for table in ("early_noise", "noise")
+        for way in ("needless_turns=0.25", "guesses=0.15", "gives_up=0.1")
+    ),
     "judging.questions=20",
 )
 GRPO = (
