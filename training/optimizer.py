@@ -6,7 +6,7 @@ numbers sooner with it: after the same 550 steps it gave 73 % of held-out answer
 
 `LogitScaleAdamW` is for GRPO. Such a model goes astray when it is sampled: each of an episode's
 fifty tokens has a small chance of being another than the likeliest. A larger scale of all
-logits is the remedy, and AdamW hardly finds it, as no single weight of its has much to do with it.
+logits is the remedy, and AdamW hardly finds it, as no single weight has much to do with it.
 
 Knows nothing of trainers and schedules.
 """
@@ -22,6 +22,14 @@ from art_e.errors import UserError
 
 # As the warm start has had it with AdamW alone: gradients of small batches change fast.
 BETAS = (0.9, 0.98)
+
+
+def _loss_of(closure: Callable[[], float] | None) -> float | None:
+    """What a step's `closure` says, gradients made; None where there is none."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
 
 
 class MuonAdamW(Optimizer):
@@ -44,10 +52,7 @@ class MuonAdamW(Optimizer):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Move all weights once; what `closure` says, where there is one."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _loss_of(closure)
         halves: tuple[Any, Any] = (self._muon, self._adamw)
         for each in halves:
             each.step()
@@ -108,10 +113,7 @@ class LogitScaleAdamW(AdamW):
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Move all weights once; what `closure` says, where there is one."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = _loss_of(closure)
         with torch.no_grad():
             self._log_scale.zero_()
             if self._gain.grad is not None:
