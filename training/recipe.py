@@ -201,6 +201,14 @@ class Sft(_Table):
         early = self.noise if self.early_noise is None else self.early_noise
         return [*[early] * (len(self.stages) - 1), self.noise]
 
+    @property
+    def chosen_from(self) -> int:
+        """The first step whose checkpoint may be the start. Where the expert errs in the last
+        stage otherwise than before, it is meant to show."""
+        if self.early_noise is None or self.trajectories:
+            return 1
+        return self.steps - self.stages[-1].steps + 1
+
 
 class Grpo(_Table):
     """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each.

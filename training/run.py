@@ -44,12 +44,9 @@ class Setting(NamedTuple):
 
     @property
     def chosen_from(self) -> int:
-        """The first step whose checkpoint may be chosen. Where the expert errs in the last stage
-        otherwise than before, it is meant to show."""
+        """The first step whose checkpoint may be chosen."""
         table = self.recipe.sft
-        if self.kind == "sft" and table is not None and table.early_noise is not None:
-            return table.steps - table.stages[-1].steps + 1
-        return 1
+        return table.chosen_from if self.kind == "sft" and table is not None else 1
 
     def to_row(self) -> dict[str, Any]:
         """As config.json holds it."""

@@ -226,6 +226,9 @@ def test_of_a_warm_start_with_early_noise_the_last_stage_alone_is_chosen_from(
             best = training.best
             chosen.append(best and best.step)
     assert chosen == [0, 10, 15, 15]
+    # Of what other runs have stored no expert has a part.
+    imitating = tiny.recipe("sft.early_noise.guesses=0", 'sft.trajectories=["run"]')
+    assert SETTING._replace(kind="sft", recipe=imitating).chosen_from == 1
 
 
 def test_a_run_that_never_stepped_has_its_first_validation_as_best(tmp_path: Path) -> None:
