@@ -50,18 +50,35 @@ def example(messages: Sequence[ChatMessage], tokens: Tokens, part: Part = "whole
     asked = list(messages[: own[0]])
     if part == "first":
         return _marked([*asked, messages[own[0]]], tokens)
-    if part == "answer":
-        # What was called last, what that showed, and what was said then.
-        shown = messages[own[-2] if len(own) > 1 else own[-1] : own[-1] + 1]
-        return _marked([*asked, *shown], tokens, last_alone=True)
+    if part in ("read", "answer"):
+        # A turn that read, what that showed, and what was said then.
+        reading = _reading(messages)
+        place, following = reading[0] if part == "read" else reading[-1]
+        return _marked([*asked, *messages[place : following + 1]], tokens, last_alone=True)
     return _marked(messages[: own[-1] + 1], tokens)
 
 
-def has_read(messages: Sequence[ChatMessage]) -> bool:
-    """Whether a mail was read right before the last turn: its part "answer" shows that mail."""
-    own = [each for each in messages if each["role"] == "assistant"]
-    calls = own[-2].get("tool_calls") or () if len(own) > 1 else ()
-    return any(each["function"]["name"] == "read_email" for each in calls)
+def has_part(messages: Sequence[ChatMessage], part: Part) -> bool:
+    """Whether there is that part of the conversation to imitate."""
+    if part == "read":
+        return bool(_reading(messages))
+    if part == "answer":
+        last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
+        return any(following == last for _, following in _reading(messages))
+    return True
+
+
+def _reading(messages: Sequence[ChatMessage]) -> list[tuple[int, int]]:
+    """The places of the turns that read a mail, each with that of the turn after it."""
+    own = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
+    return [
+        (place, following)
+        for place, following in itertools.pairwise(own)
+        if any(
+            call["function"]["name"] == "read_email"
+            for call in messages[place].get("tool_calls") or ()
+        )
+    ]
 
 
 def _marked(

@@ -25,7 +25,7 @@ from training.expert import Noise
 from training.reward import RewardWeights
 
 Count = Annotated[int, Field(ge=1)]
-Part = Literal["whole", "first", "answer"]
+Part = Literal["whole", "first", "read", "answer"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -153,8 +153,9 @@ class Stage(_Table):
     """A stretch of supervised training: `steps` of `batch` conversations each.
 
     `part` of a conversation is imitated: "first" is the question and the model's first turn,
-    "answer" the question, the mail read last, and the final answer, on which alone there is
-    loss; conversations that read none right before are left out. What a part teaches costs
+    "read" the question, the mail read first, and the turn after it, "answer" the question, the
+    mail read last, and the final answer. Of these two there is loss on what was said after the
+    mail alone, and conversations without such a mail are left out. What a part teaches costs
     little, and whole conversations build on it.
     With `loss` "all" it learns to foretell all of the conversation, mail as well, as a base
     model has: what it only reads it can't copy. `rate` is the learning rate, reached after

@@ -24,7 +24,7 @@ from training.examples import (
     Example,
     example,
     expert_conversations,
-    has_read,
+    has_part,
     stored_conversations,
 )
 from training.judging import Judges, judges_of
@@ -128,14 +128,12 @@ def _batches(
     for number, (stage, told) in enumerate(zip(table.stages, conversations, strict=True)):
         rng = Random(f"{seed}/stage/{number}")
         first = len(examples)
-        used = told
-        if stage.part == "answer":
-            used = [each for each in told if has_read(each)]
-            if not used:
-                raise UserError(
-                    "no conversation reads a mail before it answers; leave the stage of the"
-                    ' part "answer" out of sft.stages'
-                )
+        used = [each for each in told if has_part(each, stage.part)]
+        if not used:
+            raise UserError(
+                f"no conversation reads a mail that has a turn after it; leave the stage of the"
+                f' part "{stage.part}" out of sft.stages'
+            )
         seen = used[: stage.steps * stage.batch]
         made = [example(each, tokens, stage.part) for each in seen]
         if stage.loss == "all":

@@ -4,10 +4,12 @@ import dataclasses
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from transformers import Qwen2Tokenizer
 
+from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.runs import start_run
@@ -18,9 +20,10 @@ from tests.episodes import LEASE, answer, message, read, search, trajectory
 from tests.training import tiny
 from tests.training.conftest import Begin, written
 from training import examples
-from training.examples import NO_LOSS, example, expert_conversations, has_read, stored_conversations
+from training.examples import NO_LOSS, example, expert_conversations, has_part, stored_conversations
 from training.expert import Noise
 from training.material import Material
+from training.recipe import Part
 from training.tokens import Tokens
 
 SCRIPT = [
@@ -33,8 +36,11 @@ SCRIPT = [
 
 @pytest.fixture
 def messages(begin: Begin) -> list[ChatMessage]:
-    episode = begin()
-    for each in SCRIPT:
+    return played(begin(), *SCRIPT)
+
+
+def played(episode: Episode, *turns: AssistantMessage) -> list[ChatMessage]:
+    for each in turns:
         episode.step(each)
     return episode.messages
 
@@ -90,19 +96,36 @@ def test_the_answer_stands_behind_the_question_and_what_was_shown_last(
     assert len(ids) < len(example(messages, tokens).input_ids)
 
 
-def test_a_mail_is_read_before_the_answer_or_it_is_not(begin: Begin) -> None:
-    def played(*turns: AssistantMessage) -> list[ChatMessage]:
-        episode = begin()
-        for each in turns:
-            episode.step(each)
-        return episode.messages
+def test_what_follows_the_first_mail_stands_behind_the_question_and_that_mail(
+    begin: Begin, tokens: Tokens, tokenizer: Qwen2Tokenizer
+) -> None:
+    turns = [
+        message(search("lease")),
+        message(read("m1")),
+        message(read("m2")),
+        message(answer("May", "m2")),
+    ]
+    messages = played(begin(), *turns)
+    ids, labels = example(messages, tokens, "read")
+    assert own_text(tokenizer, ids, labels) == written(turns[2]) + tiny_qwen.END
+    text = str(tokenizer.decode(ids))
+    assert written(turns[1]) in text
+    assert written(turns[0]) not in text
+    assert text.rstrip().endswith(written(turns[2]) + tiny_qwen.END)
 
+
+def test_which_conversations_have_which_part(begin: Begin) -> None:
     asked, seen, said = message(search("lease")), message(read("m1")), message(answer("May", "m1"))
-    assert has_read(played(asked, seen, said))
-    assert not has_read(played(seen, asked, said))
-    assert not has_read(played(asked, said))
-    assert not has_read(played(said))
-    assert not has_read(played(AssistantMessage("The answer is May."), said))
+    mused = AssistantMessage("The answer is May.")
+
+    def parts(*turns: AssistantMessage) -> list[Part]:
+        messages = played(begin(), *turns)
+        return [part for part in get_args(Part) if has_part(messages, part)]
+
+    assert parts(asked, seen, said) == ["whole", "first", "read", "answer"]
+    assert parts(seen, asked, said) == ["whole", "first", "read"]
+    assert parts(asked, said) == parts(said) == parts(mused, said) == ["whole", "first"]
+    assert parts(asked, seen) == ["whole", "first"]
 
 
 # From stored trajectories
