@@ -313,7 +313,8 @@ def test_the_hack_is_replayed_with_and_without_the_gate(
     assert [each.kind for each in jobs] == ["sft", "grpo", "grpo"]
     sft, opened, closed = recipes
     assert sft.sft is not None
-    assert sft.sft.noise.lists == 0.1
+    assert {each.lists for each in sft.sft.noises} == {0.1}
+    assert sft.sft.early_noise is not None
     assert sft.judging.reward == "offline"
     assert [each.judging.reward for each in (opened, closed)] == ["lenient", "lenient"]
     assert [each.reward.grounded_gate for each in (opened, closed)] == [False, True]

@@ -23,21 +23,14 @@ CHANGES = (
     "judging.test_questions=40",
 )
 # Of the warm start only the checkpoint is wanted, and of GRPO the first and the last validation.
-# A model so little trained that has seen many guesses, or much giving up, gives up for good.
 STAGES = """[
     {part="first", steps=120, batch=64, rate=5e-3, warmup=30},
-    {part="answer", steps=260, batch=48, rate=5e-3, warmup=30},
-    {steps=240, batch=32, rate=5e-3, warmup=30, schedule="cosine"},
+    {part="answer", steps=200, batch=48, rate=5e-3, warmup=30},
+    {part="read", steps=80, batch=48, rate=5e-3, warmup=30},
+    {steps=260, batch=32, rate=5e-3, warmup=30, schedule="cosine"},
+    {steps=60, batch=32, rate=5e-4, warmup=10, schedule="cosine"},
 ]"""
-START = (
-    f"sft.stages={STAGES}",
-    *(
-        f"sft.{table}.{way}"
-        for table in ("early_noise", "noise")
-        for way in ("needless_turns=0.25", "guesses=0.15", "gives_up=0.1")
-    ),
-    "judging.questions=20",
-)
+START = (f"sft.stages={STAGES}", "judging.questions=20")
 GRPO = (
     f"grpo.steps={STEPS}",
     "grpo.questions=8",

@@ -19,6 +19,7 @@ from training.experiments.pages import finite, table, write_page, write_picture
 from training.experiments.results import metrics_of
 from training.judging import LIST, candidates_in
 from training.progress import read_steps
+from training.recipe import load_recipe
 
 OPEN, CLOSED = "hole open", "groundedness gate on"
 # Steps that a row of the table, and a point of a curve, is the mean of.
@@ -42,7 +43,7 @@ def run_hack(
     Both begin from `start`, or from a start made in `out`, whose expert answers with a list in
     the share `lists` of its episodes.
     """
-    made = (*changes, f"sft.noise.lists={lists}")
+    made = (*changes, *_with_lists(recipe, changes, lists))
     if start is None:
         start = out / "start"
         carry_out([Job("sft", start, recipe, seed, made)])
@@ -58,6 +59,13 @@ def run_hack(
         parts += [f"## {name}", table(_COLUMNS, story(replay)), _told(replay)]
     parts.append("![both runs](hack.png)")
     return write_page(out / "hack.md", parts)
+
+
+def _with_lists(recipe: str, changes: Sequence[str], lists: float) -> list[str]:
+    """The changes that have the expert list candidates, in all stages of the warm start."""
+    table = load_recipe(recipe, changes).sft
+    early = table is not None and table.early_noise is not None
+    return [f"sft.{noise}.lists={lists}" for noise in ("noise", *["early_noise"] * early)]
 
 
 def replay_of(folder: Path) -> Replay:
