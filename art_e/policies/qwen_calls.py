@@ -74,8 +74,9 @@ def as_written(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
 
 
 def template_fits(rendered: str) -> bool:
-    """Whether a template wrote the call of `probe_conversation` in Qwen's form."""
-    return written_call(_PROBE) in rendered
+    """Whether a template wrote the call of `probe_conversation` in Qwen's form, with spaces in
+    the arguments or without."""
+    return written_call(_PROBE).replace(" ", "") in rendered.replace(" ", "")
 
 
 def probe_conversation() -> list[ChatMessage]:

@@ -1,8 +1,11 @@
 """A model made from nothing: its tokenizer survives a reload, and cuts a conversation the same
 turn by turn and as a whole."""
 
+import copy
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import Qwen2Tokenizer
@@ -117,6 +120,18 @@ def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
     assert len(stored) > 30
     assert [each.messages for each in stored if not agrees(each.messages, start.tokens)] == []
+
+
+def test_a_server_is_given_calls_as_the_model_wrote_them(
+    made: Start, conversations: list[list[ChatMessage]]
+) -> None:
+    """Servers hand the template arguments that are parsed, and not the text of a call."""
+    for each in conversations:
+        messages: list[Any] = copy.deepcopy(own_part(each))
+        for call in (call for said in messages for call in said.get("tool_calls") or ()):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        ids = made.tokenizer.apply_chat_template(messages, tools=list(schemas()), return_dict=False)
+        assert ids == made.tokens.whole(own_part(each))
 
 
 def test_frames_cost_little(made: Start, conversations: list[list[ChatMessage]]) -> None:
