@@ -14,6 +14,7 @@ demo: $(VENV)/core.installed
 
 test: lint
 	$(BIN)/pytest -n auto -m "not learning"
+	$(BIN)/pytest -m learning
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .
