@@ -16,12 +16,14 @@ from art_e.inbox.inbox import Inbox
 from art_e.question import Question
 from evals.benchmark import read_in
 from evals.judge import Judge, OfflineJudge, Verdict, ruled
-from evals.judges import choose_judge, spent_by
+from evals.judges import choose_judge, needs_model, spent_by
 from evals.scored import Scored
 from training.recipe import Judging
 
 # From so many on, the candidates of an answer are a list that `LenientJudge` takes.
 LIST = 3
+
+_LENIENT = "lenient"
 
 _BETWEEN = re.compile(r"[,;/]|\b(?:or|and)\b", re.IGNORECASE)
 
@@ -56,7 +58,7 @@ def reward_judge(name: str, *, max_cost_usd: float | None = None) -> Judge:
     `max_cost_usd` bounds what a model's verdicts cost together. Raises `UserError` for a judge
     that can't be used.
     """
-    return LenientJudge() if name == "lenient" else choose_judge(name, max_cost_usd=max_cost_usd)
+    return LenientJudge() if name == _LENIENT else choose_judge(name, max_cost_usd=max_cost_usd)
 
 
 class Judges(NamedTuple):
@@ -72,13 +74,14 @@ class Judges(NamedTuple):
 
 
 def judges_of(table: Judging, *, max_cost_usd: float | None = None) -> Judges:
-    """The judges of a recipe; what a model's verdicts cost is bounded for each of the two.
+    """The judges of a recipe; `max_cost_usd` bounds what both cost, half for each of two models.
 
     Raises `UserError` for a judge that can't be used.
     """
-    reward, validation = (
-        reward_judge(each, max_cost_usd=max_cost_usd) for each in (table.reward, table.validation)
-    )
+    names = table.reward, table.validation
+    paid = sum(each != _LENIENT and needs_model(each) for each in names)
+    most = None if max_cost_usd is None else max_cost_usd / max(1, paid)
+    reward, validation = (reward_judge(each, max_cost_usd=most) for each in names)
     return Judges(reward, validation)
 
 

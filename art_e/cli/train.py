@@ -1,11 +1,13 @@
 """`art-e train`: a warm start, reinforcement learning, and folding an adapter in."""
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from art_e.cli.options import JsonOption, OutOption, example
+from art_e.errors import UserError
 
 app = typer.Typer(
     help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
@@ -19,6 +21,7 @@ SetOption = Annotated[
     typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
+Tracker = Literal["none", "wandb", "trackio", "tensorboard"]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the killed run of --out.")]
 
 
@@ -83,11 +86,10 @@ def grpo(
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option("--max-cost", metavar="USD", min=0, help="Most that judges are paid."),
+        typer.Option("--max-cost", metavar="USD", min=0, help="Most that judges cost together."),
     ] = None,
     report_to: Annotated[
-        str,
-        typer.Option("--report-to", help="none, wandb, trackio or tensorboard."),
+        Tracker, typer.Option("--report-to", help="Tracker that is told as well.")
     ] = "none",
     seed: SeedOption = 0,
     resume: ResumeOption = False,
@@ -106,6 +108,8 @@ def grpo(
     from training.run import Setting, opened
     from training.watch import Watch
 
+    if report_to != "none" and find_spec(report_to) is None:
+        raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
     steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
     chosen = load_recipe(recipe, [*(changes or ()), *steps])
     compared = None

@@ -16,11 +16,13 @@ from art_e.abstention import is_abstention
 from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
+from art_e.policies.base import Usage
 from art_e.question import Question
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.f1_judge import F1Judge
 from evals.judge import OfflineJudge, Verdict
 from tests.episodes import answer, message, search
+from tests.provider import Provider, Reply, Request, says
 from tests.training import tiny
 from tests.training.conftest import written
 from training import grpo
@@ -282,12 +284,13 @@ def scripted(
     monkeypatch.setattr(Cycling, "start", start, raising=False)
 
     def train(
-        said: Sequence[AssistantMessage], *changes: str
+        said: Sequence[AssistantMessage], *changes: str, max_cost_usd: float | None = None
     ) -> tuple[dict[str, Any], TrainingRun]:
         monkeypatch.setattr(Cycling, "said", tuple(said))
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
-            return train_grpo(training, None, max_cost_usd=None, report_to="none"), training
+            metrics = train_grpo(training, None, max_cost_usd=max_cost_usd, report_to="none")
+            return metrics, training
 
     yield train
 
@@ -346,6 +349,57 @@ def test_a_scale_of_the_logits_is_learnt_where_the_recipe_says_so(
     # One factor for all weights of the last norm, a step of Adam's long; else each has its own.
     assert spread[0.1] == pytest.approx((0.0, 0.1), abs=1e-4)
     assert spread[0.0][0] > 1e-4
+
+
+def test_an_adapter_is_trained_and_the_model_under_it_is_not(
+    scripted: Scripted, start: Start
+) -> None:
+    changes = ("grpo.steps=1", "data.kinds=['lookup']", "grpo.logit_scale_rate=0")
+    metrics, training = scripted([SOMETHING, IDK], *changes, "model.lora.rank=2")
+    folder = training.run.folder / metrics["best_checkpoint"]
+    assert not (folder / "model.safetensors").exists()
+    # It is loaded with the model that it stands on, and is what would be trained on.
+    loaded = load_start(str(max(training.checkpoints.glob("checkpoint-*"))))
+    assert loaded.adapter
+    after = loaded.model.state_dict()
+    adapter = {name: each for name, each in after.items() if "lora_B" in name}
+    assert any(bool(each.any()) for each in adapter.values())
+    before = start.model.state_dict()
+    under = {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): each
+        for name, each in after.items()
+        if "lora_" not in name
+    }
+    assert under.keys() == before.keys()
+    assert all(bool((under[name] == each).all()) for name, each in before.items())
+
+
+@pytest.mark.parametrize("judges", [{"reward"}, {"reward", "validation"}])
+def test_judges_are_paid_up_to_the_limit_together(
+    scripted: Scripted, judges: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it rollouts are unjudged, and the run goes on to its end."""
+
+    def grader(request: Request) -> Reply:
+        # Of 0.032 USD: at 8 USD a million.
+        usage = Usage(100, 0, 4_000, 0)
+        return says(json.dumps({"reason": "Not so.", "verdict": "incorrect"}), usage=usage)
+
+    paid = [f"judging.{each}='openai/gpt-4.1'" for each in judges]
+    with Provider(grader) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        metrics, training = scripted(
+            [SOMETHING, message(answer("giraffe")), message(answer("lion"))],
+            "data.kinds=['lookup']",
+            "grpo.steps=3",
+            *paid,
+            max_cost_usd=0.2,
+        )
+        asked = len(provider.requests)
+    assert asked > 0
+    assert 0 < metrics["cost_usd"] <= 0.2
+    assert [each.step for each in training.steps] == [1, 2, 3]
+    assert (training.steps[-1].unjudged or 0) > 0
 
 
 def test_recipes_that_cannot_be_carried_out_are_refused(

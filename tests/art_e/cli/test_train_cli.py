@@ -89,6 +89,7 @@ def test_errors(art_e: Run, args: list[str], said: str, tmp_path: Path) -> None:
         ([], "name its folder with --init"),
         (["--init", "none"], "none"),
         (["--init", "none", "--baseline", "none"], "no run 'none'"),
+        (["--report-to", "trackio"], "pip install trackio"),
     ],
 )
 def test_errors_of_grpo(art_e: Run, args: list[str], said: str, tmp_path: Path) -> None:
