@@ -131,7 +131,7 @@ def _batches(
         used = [each for each in told if has_part(each, stage.part)]
         if not used:
             raise UserError(
-                f"no conversation reads a mail that has a turn after it; leave the stage of the"
+                "no conversation reads a mail that has a turn after it; leave the stage of the"
                 f' part "{stage.part}" out of sft.stages'
             )
         seen = used[: stage.steps * stage.batch]

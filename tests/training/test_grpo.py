@@ -298,10 +298,15 @@ def scripted(
 Scripted = Callable[..., tuple[dict[str, Any], TrainingRun]]
 
 
+def last_start(training: TrainingRun) -> Start:
+    """The last checkpoint, loaded."""
+    last = max(training.checkpoints.glob("checkpoint-*"), key=lambda each: int(each.name[11:]))
+    return load_start(str(last))
+
+
 def weights(training: TrainingRun) -> dict[str, Any]:
     """Those of the last checkpoint."""
-    last = max(training.checkpoints.glob("checkpoint-*"), key=lambda each: int(each.name[11:]))
-    loaded: dict[str, Any] = load_start(str(last)).model.state_dict()
+    loaded: dict[str, Any] = last_start(training).model.state_dict()
     return loaded
 
 
@@ -359,7 +364,7 @@ def test_an_adapter_is_trained_and_the_model_under_it_is_not(
     folder = training.run.folder / metrics["best_checkpoint"]
     assert not (folder / "model.safetensors").exists()
     # It is loaded with the model that it stands on, and is what would be trained on.
-    loaded = load_start(str(max(training.checkpoints.glob("checkpoint-*"))))
+    loaded = last_start(training)
     assert loaded.adapter
     after = loaded.model.state_dict()
     adapter = {name: each for name, each in after.items() if "lora_B" in name}

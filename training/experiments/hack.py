@@ -64,8 +64,10 @@ def run_hack(
 def _with_lists(recipe: str, changes: Sequence[str], lists: float) -> list[str]:
     """The changes that have the expert list candidates, in all stages of the warm start."""
     table = load_recipe(recipe, changes).sft
-    early = table is not None and table.early_noise is not None
-    return [f"sft.{noise}.lists={lists}" for noise in ("noise", *["early_noise"] * early)]
+    listing = [f"sft.noise.lists={lists}"]
+    if table is not None and table.early_noise is not None:
+        listing.append(f"sft.early_noise.lists={lists}")
+    return listing
 
 
 def replay_of(folder: Path) -> Replay:
