@@ -17,7 +17,8 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from art_e.policies.choose import LOCAL_PREFIX
 from data_pipeline.golden.card import escaped
-from training.recipe import EpisodeForm, Recipe, load_recipe, recipe_names
+from training.recipe import Recipe, load_recipe, recipe_names
+from training.tables import EpisodeForm
 
 CARD = "README.md"
 UNKNOWN = "not measured"

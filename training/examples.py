@@ -24,7 +24,7 @@ from data_pipeline.synthetic.ledger import Planted
 from data_pipeline.workers import spread
 from training.expert import Expert, Noise
 from training.material import Material
-from training.recipe import EpisodeForm, Part
+from training.tables import EpisodeForm, Part
 from training.tokens import Tokens
 
 # Questions that a process plays at a time; fewer in all are played before processes have started.

@@ -24,12 +24,12 @@ from training.judging import Judges, judges_of
 from training.material import Material, load_material
 from training.memory import keep_memory
 from training.progress import Step
-from training.recipe import Grpo
 from training.reward import malformed_calls
 from training.rollout import Limits, Rollout, roll_out
 from training.run import TrainingRun
 from training.scoring import Scorer, reward_in
 from training.start import Start, adapter_config, load_start
+from training.tables import Grpo
 from training.validation import examiner_of
 
 if TYPE_CHECKING:

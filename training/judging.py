@@ -18,7 +18,7 @@ from evals.benchmark import read_in
 from evals.judge import Judge, OfflineJudge, Verdict, ruled
 from evals.judges import choose_judge, needs_model, spent_by
 from evals.scored import Scored
-from training.recipe import Judging
+from training.tables import Judging
 
 # From so many on, the candidates of an answer are a list that `LenientJudge` takes.
 LIST = 3

@@ -7,7 +7,7 @@ all that decides their content. Knows nothing of models and tokens.
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,7 +16,7 @@ import filelock
 
 from art_e.episode import Episode
 from art_e.errors import UserError
-from art_e.home import default_db, home
+from art_e.home import default_db, default_golden, home
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split, load_questions
 from art_e.text import digest
@@ -25,7 +25,7 @@ from data_pipeline.ingest import Source, ingest
 from data_pipeline.synthetic.ledger import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.benchmark import check_questions
-from training.recipe import Data, EpisodeForm, Worlds
+from training.tables import Data, EpisodeForm, Worlds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ def load_material(data: Data, split: Split) -> Material:
     Raises `UserError` where there are none, and where the inbox file does not fit them.
     """
     if data.worlds is None:
-        assert data.questions is not None
-        asked = load_questions(data.questions, split)
+        asked = load_questions(data.questions or _own_golden(), split)
         file = InboxFile(Path(data.db) if data.db else default_db())
         planted: dict[str, Planted] = {}
     else:
@@ -69,8 +68,29 @@ def load_material(data: Data, split: Split) -> Material:
         raise UserError(f"split {split} has no question of {', '.join(kinds)}")
     if data.unanswerable is not None:
         chosen = _fewer_unanswerable(chosen, data.unanswerable)
+    if split == "train" and data.train_questions is not None:
+        kept = set(_some((each.id for each in chosen), data.train_questions))
+        chosen = [each for each in chosen if each.id in kept]
     check_questions(chosen, file)
     return Material(file, [dataclasses.replace(each, split=split) for each in chosen], planted)
+
+
+def _own_golden() -> str:
+    """The folder of the user's own golden set. Raises `UserError` where there is none yet."""
+    folder = default_golden()
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no golden set at {folder}: art-e golden import FILE|HUB-ID and art-e golden"
+            " split make one; or name one with --set data.questions=..."
+        )
+    return str(folder)
+
+
+def _some(ids: Iterable[str], number: int) -> list[str]:
+    """`number` of the ids, or all if there are fewer; always the same, whatever the seed."""
+    ordered = sorted(ids)
+    Random("some").shuffle(ordered)
+    return ordered[:number]
 
 
 def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:

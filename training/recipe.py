@@ -3,269 +3,27 @@
     art-e train sft --recipe nano --set sft.validate_every=100
 
 A recipe's name is that of a file in `training/recipes`, or a path. What the command line says
-wins over the file; the resolved recipe is saved with the run. Each table of the file is a
-model here, whose fields say what may stand there. Knows nothing of how it is carried out.
+wins over the file; the resolved recipe is saved with the run. Its tables are those of
+`training.tables`. Knows nothing of how it is carried out.
 """
 
-import itertools
 import json
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
-from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
-from art_e.question import Kind
-from art_e.tools import MAX_RESULTS, View
-from training.expert import Noise
 from training.reward import RewardWeights
-
-Count = Annotated[int, Field(ge=1)]
-Part = Literal["whole", "first", "read", "answer"]
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from training.tables import Data, EpisodeForm, Grpo, Judging, ModelTable, Sft, Table
 
 _FOLDER = "recipes"
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Scratch(_Table):
-    """A Qwen2 made from nothing, and its tokenizer of at most `vocabulary` learnt tokens.
-
-    `init` is the standard deviation of new weights: with transformers' 0.02 so small a model
-    never learns to copy. `template` names a chat template of `training/templates`.
-    """
-
-    layers: Count = 3
-    hidden: Count = 128
-    heads: Count = 2
-    vocabulary: Count = 4_000
-    init: Positive = 0.06
-    rope_theta: Positive = 1e6
-    context: Count = 2_048
-    template: str = "nano"
-
-
-class Lora(_Table):
-    """An adapter in place of all weights; `alpha` is as many times the rank as is usual."""
-
-    rank: Count = 16
-    alpha: Count = 32
-    dropout: Share = 0.0
-
-
-class ModelTable(_Table):
-    """What is trained: a checkpoint `base`, a folder or a hub id, or one made from `scratch`;
-    all its weights, or those of an adapter (`lora`)."""
-
-    base: str | None = None
-    scratch: Scratch | None = None
-    lora: Lora | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.base is None) == (self.scratch is None):
-            raise ValueError("give either base or a table [model.scratch]")
-        return self
-
-
-class Worlds(_Table):
-    """Synthetic worlds that are trained and measured on, a seed each.
-
-    The seeds of `train`, `validation`, `test` and `strangers` are [first, end), and no seed is
-    in two. With `names` all worlds but the strangers' are about the same names, in other pairs
-    (`WorldConfig`): the test's questions about strangers are those of which training has no
-    name at all, and are reported apart.
-    """
-
-    size: Count = 1_000
-    short: bool = True
-    vocabulary: Count | None = 1_000
-    train: tuple[int, int]
-    validation: tuple[int, int]
-    test: tuple[int, int]
-    strangers: tuple[int, int] | None = None
-    names: int | None = None
-
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
-        told = (self.train, self.validation, self.test, self.strangers)
-        spans = sorted(each for each in told if each is not None)
-        if any(end <= first for first, end in spans):
-            raise ValueError("a span of seeds is [first, end), and holds one at least")
-        if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
-            raise ValueError("train, validation, test and strangers share a seed")
-        return self
-
-
-class Data(_Table):
-    """What is asked: the questions of `worlds`, or those of the golden set `questions` about
-    the inbox file `db`; of `kinds` alone where they are named, and in training of
-    `train_kinds` where those are. With `unanswerable` no greater share of them is such that
-    nothing answers: some of those are left out."""
-
-    worlds: Worlds | None = None
-    questions: str | None = None
-    db: str | None = None
-    kinds: tuple[Kind, ...] = ()
-    train_kinds: tuple[Kind, ...] = ()
-    unanswerable: Annotated[float, Field(gt=0, lt=1)] | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.questions is None) == (self.worlds is None):
-            raise ValueError("give either questions or a table [data.worlds]")
-        return self
-
-
-class EpisodeForm(_Table):
-    """How an episode is held: its turns, the system prompt (None: the usual one), and how
-    much of mail the tools show (`art_e.tools.View`).
-
-    `turn_tokens` bounds a turn, `episode_tokens` an episode with its prompt.
-    """
-
-    max_turns: Count = DEFAULT_MAX_TURNS
-    prompt: str | None = None
-    handles: bool = True
-    hits: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = MAX_RESULTS
-    snippet_chars: Count | None = None
-    addresses: bool = True
-    spaced: bool = False
-    turn_tokens: Count = 2_048
-    episode_tokens: Count = 8_000
-
-    @property
-    def view(self) -> View:
-        """What the tools show."""
-        return View(self.handles, self.hits, self.snippet_chars, self.addresses, self.spaced)
-
-
-class Stage(_Table):
-    """A stretch of supervised training: `steps` of `batch` conversations each.
-
-    `part` of a conversation is imitated: "first" is the question and the model's first turn,
-    "read" the question, the mail read first, and the turn after it, "answer" the question, the
-    mail read last, and the final answer. Of these two there is loss on what was said after the
-    mail alone, and conversations without such a mail are left out. What a part teaches costs
-    little, and whole conversations build on it.
-    With `loss` "all" it learns to foretell all of the conversation, mail as well, as a base
-    model has: what it only reads it can't copy. `rate` is the learning rate, reached after
-    `warmup` steps.
-    """
-
-    part: Part = "whole"
-    loss: Literal["own", "all"] = "own"
-    steps: Count
-    batch: Count = 16
-    rate: Positive = 2.5e-3
-    warmup: Annotated[int, Field(ge=0)] = 30
-    schedule: Literal["constant", "cosine"] = "constant"
-
-
-class Sft(_Table):
-    """The warm start. Its stages follow each other, and steps are counted over all of them.
-
-    It imitates the scripted expert, who errs by `noise`, or the best of what the runs
-    `trajectories` have stored, where it earned `least_reward` or more. With `early_noise` the
-    expert errs by that one in all stages but the last, of which the start is chosen then. With
-    `leading_space` its texts begin with a space (see `training.expert`). Every `validate_every`
-    steps there is a validation and a checkpoint, and at the end of a stage. With `muon` the
-    weight matrices are trained by Muon, at as many times a stage's rate; 0 is AdamW for all.
-    """
-
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
-    noise: Noise = Noise()
-    early_noise: Noise | None = None
-    leading_space: bool = False
-    trajectories: tuple[str, ...] = ()
-    least_reward: float = 1.0
-    muon: NotNegative = 0.0
-    validate_every: Count = 200
-
-    @property
-    def steps(self) -> int:
-        """The steps of all stages."""
-        return sum(each.steps for each in self.stages)
-
-    @property
-    def noises(self) -> list[Noise]:
-        """By stage, how the expert errs."""
-        early = self.noise if self.early_noise is None else self.early_noise
-        return [*[early] * (len(self.stages) - 1), self.noise]
-
-    @property
-    def chosen_from(self) -> int:
-        """The first step whose checkpoint may be the start. Where the expert errs in the last
-        stage otherwise than before, it is meant to show."""
-        if self.early_noise is None or self.trajectories:
-            return 1
-        return self.steps - self.stages[-1].steps + 1
-
-
-class Grpo(_Table):
-    """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each.
-
-    micro_batch: episodes of one forward pass. rate: learning rate, reached after `warmup` steps;
-    with the `schedule` cosine it falls to 0 at the last of `steps`. logit_scale_rate: learning
-    rate of one factor for all logits (`training.optimizer.LogitScaleAdamW`); with 0 there is none,
-    and the last norm's weights learn as all others. loss, scale, clip, beta:
-    as TRL's `loss_type`, `scale_rewards`, `epsilon` and `beta` (0: no KL term). iterations:
-    optimizer steps on the same episodes. resample: how often at most a group without spread
-    is replaced. patience: validations without a better one after which training stops.
-    """
-
-    steps: Count
-    questions: Count = 8
-    rollouts: Annotated[int, Field(ge=2)] = 8
-    micro_batch: Count = 16
-    iterations: Count = 1
-    rate: Positive = 3e-4
-    logit_scale_rate: NotNegative = 0.0
-    warmup: Annotated[int, Field(ge=0)] = 0
-    schedule: Literal["constant", "cosine"] = "constant"
-    temperature: Positive = 1.0
-    loss: Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"] = "dapo"
-    scale: Literal["group", "batch", "none"] = "group"
-    clip: Positive = 0.2
-    beta: NotNegative = 0.0
-    resample: Annotated[int, Field(ge=0)] = 1
-    validate_every: Count = 20
-    patience: Count | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if self.questions * self.rollouts % self.micro_batch:
-            raise ValueError("questions times rollouts is no multiple of micro_batch")
-        if self.validate_every % self.iterations:
-            # A checkpoint between them would lose the episodes that are still trained on.
-            raise ValueError("validate_every is no multiple of iterations")
-        return self
-
-
-class Judging(_Table):
-    """Who judges: `reward` in training, `validation` on held-out questions, which is another
-    one so that a hole in the first shows (see `training/judging.py` for the names).
-
-    questions: how many a validation asks, sampled at the temperature of training;
-    test_questions: how many are asked of the test split when training is over.
-    """
-
-    reward: str = "offline"
-    validation: str = "f1"
-    questions: Count = 200
-    test_questions: Count = 400
-
-
-class Recipe(_Table):
+class Recipe(Table):
     """A training run in all its settings. `name` is the file's, where it does not say."""
 
     name: str
@@ -277,15 +35,23 @@ class Recipe(_Table):
     sft: Sft | None = None
     grpo: Grpo | None = None
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.model.bits == 4 and self.grpo is not None and self.grpo.vllm is not None:
+            # TRL pushes merged weights of 16 bits into a vLLM that holds 4 (its issue 4973).
+            raise ValueError("vLLM can't take on weights of 4 bits: leave out [grpo.vllm]")
+        return self
+
     def to_row(self) -> dict[str, Any]:
         """The recipe as JSON, as a run's configuration holds it."""
         row: dict[str, Any] = json.loads(self.model_dump_json())
         return row
 
 
-def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
+def load_recipe(name: str, changes: Sequence[str] = (), *, base_model: str | None = None) -> Recipe:
     """The recipe of that name or path, with `changes` such as "reward.effort=0.1" made to it.
 
+    `base_model` takes the place of the recipe's model, also where that is made from nothing.
     Raises `UserError`, naming the field, for what is none.
     """
     text, called = _read(name)
@@ -296,6 +62,9 @@ def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
     content.setdefault("name", Path(called).stem)
     for change in changes:
         _change(content, change)
+    if base_model is not None:
+        content["model"] = {**content.get("model", {}), "base": base_model}
+        content["model"].pop("scratch", None)
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:

@@ -31,9 +31,9 @@ from training.judging import Judges, judges_of
 from training.material import Material, load_material
 from training.memory import keep_memory
 from training.progress import Step
-from training.recipe import Sft, Stage
 from training.run import Setting, TrainingRun
 from training.start import Start, adapter_config, load_start, make_start
+from training.tables import Sft, Stage
 from training.tokens import Tokens
 from training.validation import examiner_of
 

@@ -12,8 +12,9 @@ from art_e.message import ChatMessage
 from art_e.policies.checkpoint import load_checkpoint, split_adapter, stop_ids
 from art_e.tools import schemas
 from training.merge import base_of, meant_checkpoint
-from training.recipe import ModelTable, Recipe, Scratch
+from training.recipe import Recipe
 from training.scratch import make_model, make_tokenizer, phrases, template
+from training.tables import ModelTable, Scratch
 from training.tokens import Tokens
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from evals.scored import Scored
 from training.judging import Judges
 from training.material import Material, load_material
 from training.progress import Validation
-from training.recipe import EpisodeForm, Recipe
+from training.recipe import Recipe
 from training.reward import malformed_calls
 from training.rollout import Generate, Limits, roll_out
 from training.scoring import Scorer
+from training.tables import EpisodeForm
 from training.tokens import Tokens
 
 # Rollouts are long; so many are in memory at the same time.

@@ -23,7 +23,7 @@ from training import examples
 from training.examples import NO_LOSS, example, expert_conversations, has_part, stored_conversations
 from training.expert import Noise
 from training.material import Material
-from training.recipe import Part
+from training.tables import Part
 from training.tokens import Tokens
 
 SCRIPT = [

@@ -10,7 +10,8 @@ import pytest
 from art_e.errors import UserError
 from art_e.tools import View
 from training.forms import named_recipe
-from training.recipe import EpisodeForm, Recipe, load_recipe
+from training.recipe import Recipe, load_recipe
+from training.tables import EpisodeForm
 
 TOML = """
 [model.scratch]

@@ -9,7 +9,7 @@ from art_e.errors import UserError
 from tests.training import tiny
 from training import material as module
 from training.material import Material, load_material, load_strangers
-from training.recipe import Data, EpisodeForm
+from training.tables import Data, EpisodeForm
 
 
 @pytest.fixture
@@ -109,6 +109,25 @@ def test_no_question_of_a_kind_is_refused(data: Data, tmp_path: Path) -> None:
     assert not told.planted
     with pytest.raises(UserError, match="split train has no question of count"):
         load_material(named.model_copy(update={"kinds": ("count",)}), "train")
+
+
+def test_the_golden_set_of_the_home_is_used_where_none_is_named(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    material = load_material(data, "train")
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
+    own = Data(db=str(material.inbox_file.path), train_questions=5)
+    with pytest.raises(UserError, match="no golden set at .*art-e golden import"):
+        load_material(own, "train")
+    (tmp_path / "golden").mkdir()
+    for name in ("train", "test"):
+        rows = (json.dumps(each.to_row() | {"split": name}) for each in material.questions)
+        (tmp_path / "golden" / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    few = load_material(own, "train").questions
+    assert len(few) == 5
+    assert [each.id for each in load_material(own, "train").questions] == [e.id for e in few]
+    # Training alone has fewer.
+    assert len(load_material(own, "test").questions) == len(material.questions)
 
 
 def test_an_episode_is_held_as_the_recipe_says(material: Material) -> None:

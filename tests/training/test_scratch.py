@@ -18,9 +18,9 @@ from tests.training import tiny
 from training.examples import example, expert_conversations
 from training.expert import Noise
 from training.material import Material
-from training.recipe import Scratch
 from training.scratch import END, MARKS, START, make_model, phrases
 from training.start import Start, make_start
+from training.tables import Scratch
 from training.tokens import Tokens
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))

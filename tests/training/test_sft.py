@@ -17,10 +17,10 @@ from training.examples import NO_LOSS, example
 from training.expert import Noise
 from training.material import load_material
 from training.progress import Validation, read_steps
-from training.recipe import Sft, Stage
 from training.run import STATE, Setting
 from training.sft import _batches, _conversations, rate_at, train_sft
 from training.start import Start, load_start
+from training.tables import Sft, Stage
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
