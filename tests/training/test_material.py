@@ -117,7 +117,7 @@ def test_the_golden_set_of_the_home_is_used_where_none_is_named(
     material = load_material(data, "train")
     monkeypatch.setenv("ART_E_HOME", str(tmp_path))
     own = Data(db=str(material.inbox_file.path), train_questions=5)
-    with pytest.raises(UserError, match="no golden set at .*art-e golden import"):
+    with pytest.raises(UserError, match=r"no golden set at .*art-e golden import"):
         load_material(own, "train")
     (tmp_path / "golden").mkdir()
     for name in ("train", "test"):
