@@ -120,7 +120,7 @@ _UNIT = (
     rf"|[ -]?(?P<currency>us dollars?|dollars?|bucks|usd|eur|euros?|gbp|pounds|yen|jpy|[$€£])"
     r"(?!\w))?"
 )
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
+EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
 _URL = re.compile(r"\b(?:https?://|www\.)([^\s<>\"']{1,300})", re.IGNORECASE)
 _PHONE = re.compile(
     r"(?<![\w.-])(?:\+?1[ .-]?)?(?:\(\d{3}\) ?|\d{3}[ .-]{1,2}|\d{3}/ ?)\d{3}[ .-]\d{4}(?!\w)"
@@ -185,7 +185,7 @@ def find_values(text: str) -> list[Value]:
             blank = "\0" * (value.end - value.start)
             text = text[: value.start] + blank + text[value.end :]
 
-    take(Value("email", m.group().lower().rstrip("."), *m.span()) for m in _EMAIL.finditer(text))
+    take(Value("email", m.group().lower().rstrip("."), *m.span()) for m in EMAIL.finditer(text))
     take(Value("code", m[1].lower().rstrip("/.,;)"), *m.span()) for m in _URL.finditer(text))
     take(Value("phone", _digits(m[1] or m[0]), *m.span()) for m in _PHONE.finditer(text))
     take(Value("date", item.date, item.start, item.end) for item in find_dates(text))

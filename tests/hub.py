@@ -1,4 +1,4 @@
-"""The Hugging Face hub's data sets on this machine, as far as a push and a download use them.
+"""The Hugging Face hub on this machine, as far as a push and a download use it.
 
     with running(Hub()) as hub:
         hub.stand_in(monkeypatch)     # or a process with HF_ENDPOINT=hub.url
@@ -9,11 +9,12 @@ Real clients talk to it over HTTP. It holds files, visibility and tokens.
 import base64
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import pytest
@@ -23,20 +24,25 @@ _SHA = "0" * 40
 
 
 class Hub:
-    """`repos`: files by name of each data set; `private`: whether it is."""
+    """`repos`: files by name of each repository; `private`: whether it is; `types`: what it is.
+
+    `requests` counts all that it was asked, by whomever.
+    """
 
     def __init__(self, refuses: int | None = None) -> None:
         self.refuses = refuses
         self.repos: dict[str, dict[str, bytes]] = {}
         self.private: dict[str, bool] = {}
+        self.types: dict[str, str] = {}
         self.tokens: set[str | None] = set()
         self.commits = 0
+        self.requests = 0
         self.url = ""
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch, token: str | None = TOKEN) -> None:
         """Let this process's clients take it for the hub, and `token` for the user's."""
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", self.url)
-        monkeypatch.setattr("data_pipeline.golden.hub.get_token", lambda: token)
+        monkeypatch.setattr("art_e.hub.get_token", lambda: token)
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         """Status and JSON for a request."""
@@ -46,18 +52,25 @@ class Hub:
             return self._create(json.loads(body))
         if path == "/api/validate-yaml":
             return 200, {"errors": [], "warnings": []}
-        found = re.fullmatch(r"/api/datasets/([\w.-]+/[\w.-]+)(/.*)?", path)
-        if found is None or found[1] not in self.repos:
+        found = re.fullmatch(r"/api/(model|dataset)s/([\w.-]+/[\w.-]+)(/.*)?", path)
+        if found is None or self.types.get(found[2], "dataset") != found[1]:
             return 404, {"error": "Repository not found"}
-        return self._in_repo(found[1], method, found[2] or "", body)
+        if found[2] not in self.repos:
+            return 404, {"error": "Repository not found"}
+        return self._in_repo(found[2], method, found[3] or "", body)
 
     def _create(self, wanted: dict[str, Any]) -> tuple[int, Any]:
         name = f"{wanted['organization']}/{wanted['name']}"
-        answer = {"url": f"{self.url}/datasets/{name}"}
+        kind = wanted.get("type") or "model"
+        answer = {"url": self._page(name, kind)}
         if name in self.repos:
             return 409, answer
         self.repos[name], self.private[name] = {}, wanted["visibility"] == "private"
+        self.types[name] = kind
         return 200, answer
+
+    def _page(self, name: str, kind: str) -> str:
+        return f"{self.url}/datasets/{name}" if kind == "dataset" else f"{self.url}/{name}"
 
     def _in_repo(self, name: str, method: str, rest: str, body: bytes) -> tuple[int, Any]:
         if rest.startswith("/preupload/"):
@@ -66,7 +79,8 @@ class Hub:
             return 200, {"files": [{"path": each["path"], **regular} for each in files]}
         if rest.startswith("/commit/"):
             self._commit(name, body)
-            return 200, {"commitOid": _SHA, "commitUrl": f"{self.url}/datasets/{name}/commit/0"}
+            page = self._page(name, self.types.get(name, "dataset"))
+            return 200, {"commitOid": _SHA, "commitUrl": f"{page}/commit/0"}
         if rest.startswith("/tree/"):
             files = self.repos[name].items()
             return 200, [
@@ -88,6 +102,20 @@ class Hub:
 
 
 @contextmanager
+def no_network() -> Iterator[None]:
+    """As on a machine without one: whoever looks for a host, or connects, fails the test."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the network was used")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, refuse)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        yield
+
+
+@contextmanager
 def running(hub: Hub) -> Iterator[Hub]:
     """The hub, answering at its `url`."""
 
@@ -99,11 +127,12 @@ def running(hub: Hub) -> Iterator[Hub]:
             self._answer()
 
         def _answer(self) -> None:
+            hub.requests += 1
             authorization = self.headers["Authorization"]
             body = self.rfile.read(int(self.headers["Content-Length"] or 0))
             path = unquote(self.path.partition("?")[0])
             # The client asks for other things too, as nobody.
-            if path.startswith(("/api/repos/", "/api/datasets/")):
+            if path.startswith(("/api/repos/", "/api/datasets/", "/api/models/")):
                 hub.tokens.add(authorization and authorization.removeprefix("Bearer "))
             status, answer = hub.answer(self.command, path, body)
             data = json.dumps(answer).encode()

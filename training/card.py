@@ -7,16 +7,13 @@ Markdown is shown. Knows nothing of how training is done.
 
 import re
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
-from jinja2 import Environment, StrictUndefined, Template
 
-from art_e.policies.choose import LOCAL_PREFIX
-from data_pipeline.golden.card import escaped
+from art_e.markdown import Own, template
+from art_e.public import is_hub_id, public_model, public_name
 from training.recipe import Recipe, load_recipe, recipe_names
 from training.tables import EpisodeForm
 
@@ -40,15 +37,8 @@ _LABELS = {
     "reward": "reward, by its own judge",
 }
 _BASELINE = ("n", "accuracy", "unanswerable_accuracy", "hallucination", "abstention", "turns")
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
 _STEP = re.compile(r"checkpoint-(\d+)$")
-
-
-class _Own(str):
-    """Text of our own, which is not escaped."""
-
-    __slots__ = ()
 
 
 class _Table(NamedTuple):
@@ -97,18 +87,18 @@ def card(
     best = metrics.get("best_checkpoint")
     has_best = isinstance(best, str) and _PLAIN.fullmatch(best) is not None
     own = _own_recipe(recipe)
-    text = _template().render(
-        front_matter=_Own(_front_matter(recipe, kind)),
+    text = template("training", "card.md.j2").render(
+        front_matter=Own(_front_matter(recipe, kind)),
         kind=kind,
         recipe=recipe,
         seed=str(seed),
-        base=None if recipe.model.base is None else _public(recipe.model.base),
-        questions=None if recipe.data.questions is None else _public(recipe.data.questions),
-        recipe_option=_Own(recipe.name if own is not None else "RECIPE.toml"),
+        base=None if recipe.model.base is None else public_name(recipe.model.base),
+        questions=None if recipe.data.questions is None else public_name(recipe.data.questions),
+        recipe_option=Own(recipe.name if own is not None else "RECIPE.toml"),
         own_recipe=own is not None,
         changed=own is not None and own != recipe,
         has_best=has_best,
-        checkpoint=_Own(f"RUN/{best if has_best else 'checkpoints/CHECKPOINT'}"),
+        checkpoint=Own(f"RUN/{best if has_best else 'checkpoints/CHECKPOINT'}"),
         validation=_validation(metrics),
         test=_table(_parts(metrics.get("test"), "test"), list(_LABELS)),
         baseline=_table(_parts(baseline, "baseline"), _BASELINE),
@@ -123,25 +113,11 @@ def card(
     return f"{text.rstrip()}\n"
 
 
-@cache
-def _template() -> Template:
-    text = (resources.files("training") / "card.md.j2").read_text("utf-8")
-    environment = Environment(
-        undefined=StrictUndefined,
-        finalize=lambda value: value if isinstance(value, _Own) else escaped(value),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["own"] = _Own
-    return environment.from_string(text)
-
-
 def _front_matter(recipe: Recipe, kind: str) -> str:
     """What the hub reads. No license: that of the base is not known here."""
     base = recipe.model.base
     data = ModelCardData(
-        base_model=base if base is not None and _is_hub_id(base) else None,
+        base_model=base if base is not None and is_hub_id(base) else None,
         language="en",
         library_name="transformers" if recipe.model.lora is None else "peft",
         pipeline_tag="text-generation",
@@ -174,15 +150,14 @@ def _parts(figures: Mapping[str, Any] | None, title: str) -> dict[str, Mapping[s
     if not figures:
         return {}
     parts = figures.get("models", figures)
-    if not _LABELS.keys().isdisjoint(parts):
+    if any(name in parts and _is_figure(parts[name]) for name in _LABELS):
         return {title: parts}
-    return {_titled(name): each for name, each in parts.items() if isinstance(each, dict)}
+    return {public_model(name): each for name, each in parts.items() if isinstance(each, dict)}
 
 
-def _titled(name: str) -> str:
-    """A column's title: of a model of this machine the last part of its path."""
-    is_local = name.startswith(LOCAL_PREFIX)
-    return f"{LOCAL_PREFIX}{Path(name).name}" if is_local else name
+def _is_figure(value: Any) -> bool:
+    """Whether it is a number or an estimate, and no part that happens to have a figure's name."""
+    return not isinstance(value, dict) or "value" in value
 
 
 def _table(
@@ -229,12 +204,3 @@ def _is_own(form: EpisodeForm) -> bool:
     """Whether episodes are held otherwise than the commands do without `--recipe`."""
     usual = EpisodeForm()
     return (form.view, form.prompt, form.max_turns) != (usual.view, usual.prompt, usual.max_turns)
-
-
-def _is_hub_id(name: str) -> bool:
-    return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
-
-
-def _public(name: str) -> str:
-    """A hub id; of a folder or file its last name, for the rest is nobody's business."""
-    return name if _is_hub_id(name) else Path(name).name or name

@@ -5,19 +5,14 @@ is escaped, so that it can be nothing but text where Markdown is shown. Knows no
 folders; `files` says what lies beside the card.
 """
 
-import html
-import re
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from huggingface_hub import DatasetCardData
-from jinja2 import Environment, StrictUndefined, Template
 
+from art_e.markdown import Own, template
 from art_e.question import DIFFICULTIES, KINDS, SPLITS
-from art_e.text import cut_line
 from data_pipeline.golden.checks import STEPS, checks_of, marks_of
 
 if TYPE_CHECKING:
@@ -25,7 +20,6 @@ if TYPE_CHECKING:
 
 # What `datasets.load_dataset` calls rows that are in one file, whatever their splits.
 ALL_ROWS = "questions"
-_SHOWN_CHARS = 200
 # Sizes as the hub names them: below the number, the name.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 # Told in sections of their own.
@@ -35,13 +29,6 @@ _SHARED = {
     "shared_questions": "questions of the same words in both",
     "gold_in_inboxes": "gold mails of the first in inboxes of the second",
 }
-_MARKDOWN = re.compile(r"([\\`*_\[\]|#~$!:@])|(?<=www)(\.)", re.IGNORECASE)
-
-
-class _Raw(str):
-    """Markdown of our own, which is not escaped."""
-
-    __slots__ = ()
 
 
 class _Checked(NamedTuple):
@@ -67,8 +54,8 @@ def card(golden: "GoldenSet", files: Mapping[str, str] | None = None) -> str:
     taken = [name for name in STEPS if name in steps]
     rows = golden.questions
     db: dict[str, Any] = manifest.get("db") or {}
-    text = _template().render(
-        front_matter=_Raw(_front_matter(golden, parts)),
+    text = template("data_pipeline.golden", "card.md.j2").render(
+        front_matter=Own(_front_matter(golden, parts)),
         rows=len(rows),
         inboxes=len({each.inbox_address for each in rows}),
         unanswerable=sum(each.answerable is False for each in rows),
@@ -101,33 +88,9 @@ def card(golden: "GoldenSet", files: Mapping[str, str] | None = None) -> str:
     return f"{text.rstrip()}\n"
 
 
-def escaped(value: object) -> str:
-    """What `{{ }}` shows of a value: one line in which nothing is markup, links or HTML."""
-    if isinstance(value, _Raw):
-        return value
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    # Control characters end with the spaces: none is printable.
-    line = "".join(c if c.isprintable() else " " for c in str(value))
-    return html.escape(_MARKDOWN.sub(r"\\\1\2", cut_line(line, _SHOWN_CHARS)), quote=False)
-
-
-@cache
-def _template() -> Template:
-    text = (resources.files(__package__) / "card.md.j2").read_text("utf-8")
-    return Environment(
-        undefined=StrictUndefined,
-        finalize=escaped,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    ).from_string(text)
+def size_category(count: int) -> str:
+    """The hub's name for a data set of so many rows."""
+    return next((name for most, name in _SIZES if count < most), "n>1M")
 
 
 def _front_matter(golden: "GoldenSet", parts: Mapping[str, str]) -> str:
@@ -137,7 +100,7 @@ def _front_matter(golden: "GoldenSet", parts: Mapping[str, str]) -> str:
         pretty_name="ART-E golden set",
         language="en",
         task_categories=["question-answering"],
-        size_categories=next((name for most, name in _SIZES if count < most), "n>1M"),
+        size_categories=size_category(count),
         tags=["email", "agent", "retrieval"],
         configs=[{"config_name": "default", "data_files": data_files}],
     ).to_yaml()

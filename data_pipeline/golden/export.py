@@ -7,14 +7,13 @@ rows stay behind: they may say anything. Where a row has no split yet, all rows 
 file of each form. Knows nothing of the hub.
 """
 
-import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from art_e.errors import UserError
 from art_e.question import SPLITS, Question
+from data_pipeline.contents import Addresses, Contents
+from data_pipeline.export_folder import replacing
 from data_pipeline.golden.card import ALL_ROWS, card
 from data_pipeline.golden.golden_set import SCHEMA, GoldenSet, write_manifest, write_questions
 
@@ -28,35 +27,34 @@ _NAMES = frozenset({"README.md", "manifest.json", *QUESTION_FILES})
 def export(golden: GoldenSet, to: Path) -> dict[str, int]:
     """Write the set to the folder `to`; the rows of each part.
 
-    An earlier export there is replaced, whole or not at all; one that a kill left moved
-    aside, in `.OUT.earlier`, is put back first. Raises `UserError` where the set has no row,
-    or the folder holds something else or can't be written.
+    An earlier export there is replaced, whole or not at all. Raises `UserError` where the
+    set has no row, or the folder holds something else or can't be written.
     """
     if not golden.questions:
         raise UserError("the set has no row to export; art-e golden stats tells what dropped them")
-    target = to.resolve()
-    partial, earlier = (target.with_name(f".{target.name}.{end}") for end in ("partial", "earlier"))
-    try:
-        if earlier.exists() and not target.exists():
-            earlier.rename(target)
-        _check_free(target)
-        parts = _parts(golden.questions)
-        _write(golden, parts, partial)
-        _remove(earlier)
-        if target.exists():
-            target.rename(earlier)
-        partial.rename(target)
-        _remove(earlier)
-    except OSError as error:
-        reason = error.strerror or " ".join(str(error).split())
-        raise UserError(f"can't write to {to}: {reason}; name another --to") from None
+    parts = _parts(golden.questions)
+    with replacing(to, "manifest.json", SCHEMA, _NAMES.__contains__) as folder:
+        _write(golden, parts, folder)
     return {name: len(questions) for name, questions in parts.items()}
 
 
+def contents(golden: GoldenSet) -> Contents:
+    """What an export of the set holds."""
+    rows = [each.to_row() for each in golden.questions]
+    named = {each for row in rows for each in row["message_ids"]}
+    addresses = Addresses()
+    addresses.add([rows, golden.manifest])
+    note = f"mails named by their ids: {len(named):,}; of their text what the rows quote"
+    return Contents(
+        questions=len(rows),
+        answers=sum(bool(row["answer"]) for row in rows),
+        inboxes=len({row["inbox_address"] for row in rows}),
+        addresses=len(addresses),
+        notes=(note,),
+    )
+
+
 def _write(golden: GoldenSet, parts: Mapping[str, Sequence[Question]], folder: Path) -> None:
-    """Write the export into the folder, which is made; what a kill left there goes."""
-    _remove(folder)
-    folder.mkdir(parents=True)
     for name, questions in parts.items():
         write_questions(folder, name, questions)
     files = {name: f"{name}.parquet" for name in parts}
@@ -64,28 +62,8 @@ def _write(golden: GoldenSet, parts: Mapping[str, Sequence[Question]], folder: P
     write_manifest(folder, golden.manifest)
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
 def _parts(questions: list[Question]) -> dict[str, list[Question]]:
     if any(each.split is None for each in questions):
         return {ALL_ROWS: questions}
     parts = {name: [each for each in questions if each.split == name] for name in SPLITS}
     return {name: rows for name, rows in parts.items() if rows}
-
-
-def _check_free(folder: Path) -> None:
-    if not folder.exists():
-        return
-    held = {each.name for each in folder.iterdir()}
-    if held and (held - _NAMES or _schema(folder / "manifest.json") != SCHEMA):
-        raise UserError(f"{folder} holds something else than an export; name another --to")
-
-
-def _schema(manifest: Path) -> Any:
-    try:
-        return json.loads(manifest.read_bytes())["schema"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

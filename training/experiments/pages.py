@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from data_pipeline.golden.card import escaped
+from art_e.markdown import escaped
 from evals.intervals import Estimate
 from evals.report.cells import Cell, number, percent, points
 from evals.report.charts import Chart

@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from art_e.markdown import escaped
 from art_e.question import Question
-from data_pipeline.golden.card import card, escaped
+from data_pipeline.golden.card import card
 from data_pipeline.golden.checks import Check, marked, mended, with_checks
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected
 

@@ -1,27 +1,43 @@
-"""Pushing an export, against a hub on this machine: what arrives, and what is refused."""
+"""Pushing a folder, against a hub on this machine: what arrives, and what is refused."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from art_e import hub as hub_module
 from art_e.errors import UserError
-from data_pipeline.golden.hub import push
-from tests.hub import TOKEN, Hub, running
+from art_e.hub import RepoType, upload_of
+from tests.hub import TOKEN, Hub, no_network, running
 
 NAME = "someone/questions"
+EARLIER = ("test.*", "train.*")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     out = tmp_path / "out"
-    out.mkdir()
+    (out / "below").mkdir(parents=True)
     for name, data in (
         ("README.md", b"# Card\n"),
         ("test.parquet", b"PAR1\x00\xff"),
         ("test.jsonl", b"{}\n"),
+        ("below/more.json", b"[]"),
     ):
         (out / name).write_bytes(data)
     return out
+
+
+def push(
+    folder: Path,
+    name: str = NAME,
+    *,
+    private: bool = True,
+    repo_type: RepoType = "dataset",
+    replaces: Sequence[str] = EARLIER,
+) -> str:
+    upload = upload_of(folder, name, repo_type, private=private)
+    return hub_module.push(upload, replaces=replaces, message="New")
 
 
 def refused(folder: Path, name: str = NAME, *, private: bool = True) -> str:
@@ -33,16 +49,46 @@ def refused(folder: Path, name: str = NAME, *, private: bool = True) -> str:
     return said
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [each for each in folder.rglob("*") if each.is_file()]
+    return {each.relative_to(folder).as_posix(): each.read_bytes() for each in files}
+
+
 @pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize(("repo_type", "page"), [("dataset", f"/datasets/{NAME}"), ("model", NAME)])
 def test_every_file_arrives_as_it_is(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, private: bool
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    private: bool,
+    repo_type: RepoType,
+    page: str,
 ) -> None:
     with running(Hub()) as hub:
         hub.stand_in(monkeypatch)
-        assert push(folder, NAME, private=private).endswith(f"/datasets/{NAME}")
-    assert hub.repos[NAME] == {each.name: each.read_bytes() for each in folder.iterdir()}
-    assert hub.private[NAME] is private
+        assert push(folder, private=private, repo_type=repo_type).endswith(page)
+    assert hub.repos[NAME] == contents(folder)
+    assert (hub.private[NAME], hub.types[NAME]) == (private, repo_type)
     assert hub.tokens == {TOKEN}
+
+
+def test_an_upload_lists_what_the_push_then_sends_and_asks_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(Hub()) as hub:
+        hub.stand_in(monkeypatch, token=None)
+        with no_network():
+            upload = upload_of(folder, NAME, "dataset", private=True)
+        assert hub.requests == 0
+        hub.stand_in(monkeypatch)
+        # What comes into the folder meanwhile was not shown, and does not leave.
+        (folder / "late.txt").write_text("secret")
+        hub_module.push(upload, replaces=(), message="New")
+    assert hub.requests > 0
+    assert {each.path: each.size for each in upload.files} == {
+        name: len(data) for name, data in hub.repos[NAME].items()
+    }
+    assert upload.size == sum(map(len, hub.repos[NAME].values()))
+    assert upload.to_json()["files"][0] == {"path": "README.md", "bytes": 7}
 
 
 def test_a_second_push_leaves_nothing_of_the_first_and_all_else(
@@ -50,13 +96,14 @@ def test_a_second_push_leaves_nothing_of_the_first_and_all_else(
 ) -> None:
     with running(Hub()) as hub:
         hub.stand_in(monkeypatch)
-        push(folder, NAME, private=True)
-        hub.repos[NAME] |= {"other/train.parquet": b"", ".gitattributes": b"*"}
+        push(folder)
+        hub.repos[NAME] |= {"other.md": b"", ".gitattributes": b"*"}
         for form in ("parquet", "jsonl"):
             (folder / f"test.{form}").rename(folder / f"train.{form}")
-        push(folder, NAME, private=True)
+        push(folder)
     assert sorted(hub.repos[NAME]) == [
-        ".gitattributes", "README.md", "other/train.parquet", "train.jsonl", "train.parquet",
+        ".gitattributes", "README.md", "below/more.json", "other.md", "train.jsonl",
+        "train.parquet",
     ]  # fmt: skip
     assert hub.commits == 2
 
@@ -81,7 +128,7 @@ def test_without_a_token_the_hub_is_not_asked(
         said = refused(folder)
     assert "hf auth login" in said
     assert "HF_TOKEN" in said
-    assert not hub.tokens
+    assert hub.requests == 0
 
 
 @pytest.mark.parametrize(
@@ -98,7 +145,7 @@ def test_a_refusal_is_one_line_without_the_token(
 def test_a_hub_that_is_away_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(Hub()) as hub:
         hub.stand_in(monkeypatch)
-    assert "check the id (NAME/SET) and the network" in refused(folder)
+    assert "check the id (OWNER/NAME) and the network" in refused(folder)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b/c", "../etc", "-x/--y", "x" * 200])
@@ -108,4 +155,4 @@ def test_a_name_that_is_none_is_one_line(
     with running(Hub()) as hub:
         hub.stand_in(monkeypatch)
         refused(folder, name)
-    assert not hub.repos
+    assert hub.requests == 0

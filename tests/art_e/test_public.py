@@ -1,0 +1,99 @@
+"""What names and settings show to others: no path of this machine, and every hub id."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.public import public_model, public_name, public_settings, public_text
+
+CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct", "Qwen/Qwen2.5-14B-Instruct"),
+        ("/home/ann/runs/golden", "golden"),
+        ("~/runs/golden/", "golden"),
+        ("../ann/secret/golden", "golden"),
+        ("C:\\Users\\ann\\golden", "golden"),
+        (CACHED, "Qwen/Qwen2.5-14B-Instruct"),
+        ("/data/datasets--me--mail/snapshots/1/x.parquet", "me/mail"),
+        ("golden", "golden"),
+        ("~", "~"),
+        ("", ""),
+        ("/", "/"),
+    ],
+)
+def test_a_name(name: str, shown: str) -> None:
+    assert public_name(name) == shown
+
+
+def test_the_users_own_folder_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert public_name("/home/ann") == public_name("/home/ann/") == "~"
+    assert public_text("can't open /home/ann: no") == "can't open ~: no"
+
+
+def test_what_looks_like_a_hub_id_and_is_a_folder_here_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ann" / "golden").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert public_name("ann/golden") == "golden"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("offline", "offline"),
+        ("openai/o3", "openai/o3"),
+        ("openrouter/google/gemini-2.5-pro", "openrouter/google/gemini-2.5-pro"),
+        ("local:Qwen/Qwen2.5-14B-Instruct", "local:Qwen/Qwen2.5-14B-Instruct"),
+        ("local:/home/ann/base", "local:base"),
+        ("local:/home/ann/base+/home/ann/run/adapter", "local:base+adapter"),
+        (
+            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
+            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
+        ),
+        ("/home/ann/base", "base"),
+    ],
+)
+def test_a_model(name: str, shown: str) -> None:
+    assert public_model(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("OSError: /home/ann/a/model.safetensors is cut", "OSError: model.safetensors is cut"),
+        ("no file '/home/ann/x/y'", "no file 'y'"),
+        ("see https://host.example/v1/chat: 404 and/or 1/2", None),
+        ("at C:\\Users\\ann\\x.py", "at x.py"),
+    ],
+)
+def test_a_message(said: str, shown: str | None) -> None:
+    assert public_text(said) == (said if shown is None else shown)
+
+
+def test_settings_keep_their_form() -> None:
+    settings = {
+        "path": "/home/ann/base", "temperature": 0.0, "adapter": None, "on": True,
+        "deep": [{"db": "~/mail.duckdb"}, "Answer in one line. / Or two."],
+    }  # fmt: skip
+    assert public_settings(settings) == {
+        "path": "base", "temperature": 0.0, "adapter": None, "on": True,
+        "deep": [{"db": "mail.duckdb"}, "Answer in one line. / Or two."],
+    }  # fmt: skip
+
+
+@given(st.lists(st.text("abcXYZ019._-", min_size=1, max_size=8), min_size=1, max_size=5))
+def test_nothing_of_a_path_but_its_end_is_left(parts: list[str]) -> None:
+    path = f"/home/annsecret/{'/'.join(parts)}"
+    for shown in (
+        public_name(path), public_model(f"local:{path}"), public_text(f"can't read {path}: gone"),
+    ):  # fmt: skip
+        assert "annsecret" not in shown
+        assert "home" not in shown.replace("/".join(parts), "")
