@@ -1,17 +1,74 @@
-"""`art-e serve` as a process of its own, for as long as a test needs it."""
+"""`art-e serve` as a process of its own, for as long as a test needs it; a stand-in for vLLM."""
 
+import itertools
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 # What the server prints once it answers.
 TOLD = re.compile(r"(http://\S+/v1) serves (.+): HOSTED_VLLM_API_BASE=(\S+) --model (\S+)\n")
+
+# It takes the options of `vllm serve` that its documentation has, as far as we use them, and
+# no others; of a draft it checks what vLLM's SpeculativeConfig does (0.22 to 0.31). It answers
+# to a health check as vLLM does while it loads and then, and notes what it was given in the
+# file of $NOTED. It generates nothing.
+_VLLM = """#!{python}
+import argparse, http.server, json, os, pathlib, sys
+options = argparse.ArgumentParser(allow_abbrev=False)
+options.add_argument("command", choices=["serve"])
+options.add_argument("model")
+for name in ("host", "dtype", "tool-call-parser", "served-model-name", "lora-modules",
+             "quantization"):
+    options.add_argument("--" + name)
+for name in ("port", "max-lora-rank", "max-model-len", "tensor-parallel-size"):
+    options.add_argument("--" + name, type=int)
+options.add_argument("--gpu-memory-utilization", type=float)
+options.add_argument("--speculative-config", type=json.loads)
+for name in ("enable-auto-tool-choice", "enable-lora"):
+    options.add_argument("--" + name, action="store_true")
+chosen = options.parse_args()
+pathlib.Path(os.environ["NOTED"]).write_text(json.dumps(sys.argv[1:]))
+if os.environ.get("FAILING"):
+    sys.exit(7)
+def rows(folder):
+    return json.loads((pathlib.Path(folder) / "config.json").read_text())["vocab_size"]
+speculative = chosen.speculative_config
+if speculative is not None:
+    assert speculative.pop("num_speculative_tokens") > 0
+    if speculative.pop("method") == "ngram":
+        assert 1 <= speculative.pop("prompt_lookup_min", 1) <= speculative.pop("prompt_lookup_max")
+    else:
+        assert rows(speculative.pop("model")) == rows(chosen.model)
+    assert not speculative
+class Handler(http.server.BaseHTTPRequestHandler):
+    asked = 0
+    def do_GET(self):
+        Handler.asked += 1
+        self.send_response(503 if Handler.asked < 3 else 200)
+        self.end_headers()
+    def log_message(self, *_): pass
+print("a line of the server's log", flush=True)
+http.server.HTTPServer(("127.0.0.1", chosen.port), Handler).serve_forever()
+"""
+
+
+def write_vllm(folder: Path) -> None:
+    """Put the stand-in for vLLM's command into that folder."""
+    folder.mkdir()
+    script = folder / "vllm"
+    script.write_text(_VLLM.format(python=sys.executable))
+    script.chmod(0o755)
+
+
+def pairs(given: Sequence[str]) -> dict[str, str]:
+    """Options with their values, as a command has them one after the other."""
+    return dict(itertools.pairwise(given))
 
 
 def free_port() -> int:
@@ -22,12 +79,18 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    checkpoint: Path, *options: str, environment: dict[str, str] | None = None
+    checkpoint: Path,
+    *options: str,
+    after: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """The process and its base URL, once it answers. It is ended with the block."""
+    """The process and its base URL, once it answers. It is ended with the block.
+
+    `after` are options of the server itself.
+    """
     command = [sys.executable, "-m", "art_e", "serve", str(checkpoint)]
     process = subprocess.Popen(
-        [*command, *options, "--port", str(free_port())],
+        [*command, *options, "--port", str(free_port()), *(["--", *after] if after else [])],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

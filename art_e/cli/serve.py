@@ -1,103 +1,33 @@
 """`serve`: an OpenAI-compatible server for a checkpoint, as a child of this process.
 
-vLLM where it is installed, else transformers' own server: this module chooses the
-options with which either calls tools and answers as `local:` does, waits until it
-answers, and passes signals on. Knows nothing of requests, which are the server's.
+vLLM where it is installed, else transformers' own server: this module waits until it
+answers, says how to use it, and ends with it. Knows nothing of requests, which are the
+server's, and of either server's options.
 """
 
 import errno
 import http.client
-import importlib.util
-import json
-import os
 import re
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
+from typing import Annotated
 
 import typer
 
 from art_e.cli.options import example
 from art_e.cli.output import note, print_line
+from art_e.cli.serve_process import Child, Server
 from art_e.errors import UserError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 LOOPBACK = "127.0.0.1"
 BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of hosted_vllm/NAME
-# Of an adapter: vLLM takes these as the largest that it makes room for.
-VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_S = 0.1
-WEIGHTS = "adapter_model.safetensors"
 
 app = typer.Typer()
-
-
-class Server(NamedTuple):
-    """How a server is started."""
-
-    command: list[str]
-    folder: Path
-    environment: dict[str, str]
-
-
-class Child:
-    """A process that is sent the signals that would end this one, while the block runs."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._process: subprocess.Popen[bytes] | None = None
-        self._asked: list[int] = []
-
-    def __enter__(self) -> Self:
-        # One that was ignored from the start (nohup) goes on being ignored.
-        heard = [each for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN]
-        self._before = {each: signal.signal(each, self._pass_on) for each in heard}
-        self._process = subprocess.Popen(
-            self._server.command,
-            cwd=self._server.folder,
-            env=self._server.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # its log is no data of ours
-            # Of its own, or a Ctrl-C would reach it twice.
-            start_new_session=True,
-        )
-        for number in self._asked:
-            self._process.send_signal(number)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait()
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended."""
-        return self._process is not None and self._process.poll() is None
-
-    def exit_code(self) -> int:
-        """Wait for its end; 128 and the signal's number where one ended it, as shells say."""
-        assert self._process is not None
-        code = self._process.wait()
-        return code if code >= 0 else 128 - code
-
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
-        if self._process is None:
-            self._asked.append(number)
-        else:
-            self._process.send_signal(number)
 
 
 @app.command(
@@ -105,6 +35,8 @@ class Child:
         "art-e serve Qwen/Qwen2.5-14B-Instruct --adapter runs/talk/adapter --name talk",
         f"{BASE_VARIABLE}=http://{LOOPBACK}:8000/v1 \\",
         '    art-e ask "When does the lease end?" --model hosted_vllm/talk',
+        "art-e serve merged --speculative ngram",
+        "art-e serve merged -- --max-model-len 16384 --tensor-parallel-size 2",
     )
 )
 def serve(
@@ -127,20 +59,52 @@ def serve(
         str | None,
         typer.Option("--name", metavar="NAME", help="Of the model [default: the folder's name]."),
     ] = None,
+    speculative: Annotated[
+        str | None,
+        typer.Option(
+            "--speculative",
+            metavar="ngram|MODEL",
+            help="What proposes tokens for the model to check: repeated words, or a draft model.",
+        ),
+    ] = None,
+    speculative_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--speculative-tokens", metavar="N", min=1, help="Proposed at a time [default: 5]."
+        ),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="OPTION",
+            help="After --: options of the server, as it has them.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve a checkpoint to any OpenAI client, until Ctrl-C."""
+    from art_e.cli.serve_transformers import transformers_can_serve, transformers_server
+    from art_e.cli.serve_vllm import chosen_speculation, vllm_server
+
     served = chosen_name(checkpoint, name)
+    speculation = chosen_speculation(speculative, speculative_tokens)
     checkpoint, adapter = of_training(checkpoint, adapter)
     vllm = shutil.which("vllm")
     if vllm is None and not transformers_can_serve():
         raise UserError("no server is installed: pip install 'art-e[train]' (or vllm, on a GPU)")
+    if vllm is None and speculation is not None:
+        raise UserError(
+            "--speculative needs vLLM, which is not installed (pip install vllm, on a GPU);"
+            " leave it out"
+        )
     check_free(host, port)
     with tempfile.TemporaryDirectory(prefix="art-e-serve-") as folder:
         listen = ["--host", host, "--port", str(port)]
         if vllm is None:
             server = transformers_server(checkpoint, adapter, served, listen, Path(folder))
         else:
-            server = vllm_server(vllm, checkpoint, adapter, served, listen)
+            server = vllm_server(vllm, checkpoint, adapter, served, listen, speculation)
+        server = with_options(server, options or [])
         note(f"loading {checkpoint} with {'transformers' if vllm is None else 'vLLM'}")
         with Child(server) as child:
             if wait_until_it_answers(child, host, port):
@@ -178,10 +142,16 @@ def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
     return base, str(best)
 
 
-def transformers_can_serve() -> bool:
-    """Whether transformers and what its server needs are installed."""
-    needed = ("torch", "transformers", "peft", "fastapi", "uvicorn", "openai", "pydantic")
-    return all(importlib.util.find_spec(each) is not None for each in needed)
+def with_options(server: Server, options: list[str]) -> Server:
+    """The server with further options of its own. Raises `UserError` for what is set already."""
+    if options and not options[0].startswith("-"):
+        raise UserError(f"what is {options[0]!r}? options of the server follow --, as --NAME VALUE")
+    # vLLM takes --max_model_len for --max-model-len.
+    given = [each.partition("=")[0].replace("_", "-") for each in options]
+    taken = next((each for each in given if each.startswith("--") and each in server.command), None)
+    if taken is not None:
+        raise UserError(f"{taken} is set by art-e serve itself; leave it out after --")
+    return server._replace(command=[*server.command, *options])
 
 
 def check_free(host: str, port: int) -> None:
@@ -196,66 +166,6 @@ def check_free(host: str, port: int) -> None:
         raise UserError(
             f"can't listen on {host}:{port}: {error.strerror}; choose others with --host, --port"
         ) from None
-
-
-def transformers_server(
-    checkpoint: str, adapter: str | None, name: str, listen: list[str], folder: Path
-) -> Server:
-    """The server of transformers. `folder` is for what it is given; raises `UserError`.
-
-    The server takes the path that it loads for the model's name, an adapter only beside
-    the weights, and the model's own tokenizer: so it gets a folder that has them so.
-    """
-    from art_e.policies.checkpoint import (
-        adapter_folder,
-        best_device,
-        checkpoint_folder,
-        load_tokenizer,
-        require_train_extra,
-    )
-    from art_e.policies.qwen_calls import RESPONSE_TEMPLATE
-
-    require_train_extra()
-    source = checkpoint_folder(checkpoint)
-    tokenizer = load_tokenizer(source, checkpoint)
-    model = folder / name
-    model.mkdir()
-    _link(source, model, [each.name for each in source.iterdir() if each.is_file()])
-    if adapter is not None:
-        _link(adapter_folder(adapter), model, ["adapter_config.json", WEIGHTS])
-    for replaced in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        (model / replaced).unlink(missing_ok=True)
-    tokenizer.response_template = RESPONSE_TEMPLATE
-    tokenizer.save_pretrained(model)
-    _check_tokenizer(model, tokenizer, checkpoint)
-    _end_turns(model, tokenizer)
-    device, dtype = best_device()
-    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", name, *listen]
-    # All that it needs is in the folder; it would ask PyPI for newer versions.
-    offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
-    return Server(
-        [*command, "--device", device, "--dtype", dtype], folder, {**os.environ, **offline}
-    )
-
-
-def vllm_server(
-    vllm: str, checkpoint: str, adapter: str | None, name: str, listen: list[str]
-) -> Server:
-    """vLLM's server. Raises `UserError`."""
-    from art_e.policies.checkpoint import adapter_folder, checkpoint_folder, load_tokenizer
-
-    model = checkpoint_folder(checkpoint)
-    _check_tokenizer(model, load_tokenizer(model, checkpoint), checkpoint)
-    command = [vllm, "serve", str(model), *listen, "--dtype", "bfloat16"]
-    command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    if adapter is None:
-        command += ["--served-model-name", name]
-    else:
-        folder = adapter_folder(adapter)
-        command += ["--served-model-name", f"{name}-base"]
-        command += ["--enable-lora", "--lora-modules", f"{name}={folder}"]
-        command += ["--max-lora-rank", str(_room_for(folder, adapter))]
-    return Server(command, Path.cwd(), dict(os.environ))
 
 
 def wait_until_it_answers(child: Child, host: str, port: int) -> bool:
@@ -282,47 +192,6 @@ def tell(name: str, host: str, port: int) -> None:
     whom = "this machine only" if _is_loopback(host) else "whoever reaches it, without a key"
     print_line(f"{base} serves {whom}: {BASE_VARIABLE}={base} --model hosted_vllm/{name}")
     sys.stdout.flush()
-
-
-def _link(source: Path, folder: Path, names: list[str]) -> None:
-    for each in names:
-        (folder / each).unlink(missing_ok=True)
-        (folder / each).symlink_to((source / each).resolve())
-
-
-def _check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", checkpoint: str) -> None:
-    from art_e.policies.checkpoint import reloads_the_same
-
-    if not reloads_the_same(folder, tokenizer):
-        raise UserError(
-            f"servers would load another tokenizer than the one saved in {checkpoint};"
-            f" use --model local:{checkpoint}, or train it with a Qwen2Tokenizer"
-        )
-
-
-def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
-    """Let generation stop where `local:` stops."""
-    from transformers import AutoConfig, GenerationConfig
-
-    from art_e.policies.checkpoint import stop_ids
-
-    path = folder / "generation_config.json"
-    if path.is_file():
-        config = json.loads(path.read_text(encoding="utf-8"))
-    else:
-        model_config = AutoConfig.from_pretrained(folder)
-        config = GenerationConfig.from_model_config(model_config).to_diff_dict()
-    config["eos_token_id"] = list(stop_ids(tokenizer, GenerationConfig.from_dict(config)))
-    path.unlink(missing_ok=True)
-    path.write_text(json.dumps(config, indent=2), encoding="utf-8")
-
-
-def _room_for(folder: Path, adapter: str) -> int:
-    rank = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")).get("r")
-    room = next((each for each in VLLM_RANKS if isinstance(rank, int) and rank <= each), None)
-    if room is None:
-        raise UserError(f"vLLM serves no adapter of rank {rank}, as {adapter} is; merge it first")
-    return room
 
 
 def _family(host: str) -> socket.AddressFamily:

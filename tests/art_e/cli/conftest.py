@@ -15,6 +15,7 @@ from art_e.cli.main import app
 from data_pipeline.batch import Rules
 from data_pipeline.ingest import Source, ingest
 from data_pipeline.records import RawMessage
+from tests.serving import write_vllm
 
 Run = Callable[..., Result]
 
@@ -131,6 +132,41 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen2 of a few thousand weights."""
+    from tests import tiny_qwen
+
+    tokenizer = tiny_qwen.make_tokenizer(["When does the lease end?", tiny_qwen.stock_template()])
+    model = tiny_qwen.make_model(tokenizer, hidden=16)
+    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("models") / "tiny@1 a")
+
+
+@pytest.fixture(scope="session")
+def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter of it, of rank 12, that changes what it says."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("adapter") / "lora"
+    model: Any = AutoModelForCausalLM.from_pretrained(checkpoint)
+    config = LoraConfig(
+        r=12, lora_alpha=400, target_modules=["q_proj", "v_proj"], init_lora_weights=False
+    )
+    get_peft_model(model, config).save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for vLLM on the path; the file that has what it was given."""
+    write_vllm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    noted = tmp_path / "noted.json"
+    monkeypatch.setenv("NOTED", str(noted))
+    return noted
 
 
 def json_of(result: Result) -> Any:

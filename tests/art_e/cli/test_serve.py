@@ -1,16 +1,13 @@
 """`art-e serve`: which server is started how, what is told, and how it ends.
 
-transformers' server is the real one. vLLM needs a GPU: a script stands in its place that
-answers as it does to a health check, and notes what it was given.
+transformers' server is the real one, run here. For vLLM, which needs a GPU and was not run,
+a script stands in (tests/serving.py); what it is given is in test_serve_vllm.py.
 """
 
-import itertools
 import json
-import os
 import shutil
 import signal
 import socket
-import stat
 import sys
 import time
 import urllib.request
@@ -21,7 +18,6 @@ import pytest
 
 pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 
-from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from art_e.cli.serve import of_training
@@ -29,58 +25,10 @@ from art_e.errors import UserError
 from art_e.policies.qwen_calls import RESPONSE_TEMPLATE
 from tests import tiny_qwen
 from tests.art_e.cli.conftest import Run, the_error
-from tests.serving import TOLD, free_port, serving
+from tests.serving import TOLD, free_port, pairs, serving
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-
-VLLM = """#!{python}
-import http.server, json, os, pathlib, sys
-pathlib.Path(os.environ["NOTED"]).write_text(json.dumps(sys.argv[1:]))
-if os.environ.get("FAILING"):
-    sys.exit(7)
-class Handler(http.server.BaseHTTPRequestHandler):
-    asked = 0
-    def do_GET(self):
-        Handler.asked += 1
-        self.send_response(503 if Handler.asked < 3 else 200)
-        self.end_headers()
-    def log_message(self, *_): pass
-port = int(sys.argv[sys.argv.index("--port") + 1])
-print("a line of the server's log", flush=True)
-http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
-"""
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = tiny_qwen.make_tokenizer(["When does the lease end?", tiny_qwen.stock_template()])
-    model = tiny_qwen.make_model(tokenizer, hidden=16)
-    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("models") / "tiny@1 a")
-
-
-@pytest.fixture(scope="module")
-def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("adapter") / "lora"
-    model: Any = AutoModelForCausalLM.from_pretrained(checkpoint)
-    config = LoraConfig(
-        r=12, lora_alpha=400, target_modules=["q_proj", "v_proj"], init_lora_weights=False
-    )
-    get_peft_model(model, config).save_pretrained(str(folder))
-    return folder
-
-
-@pytest.fixture
-def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for vLLM on the path; the file that has what it was given."""
-    script = tmp_path / "bin" / "vllm"
-    script.parent.mkdir()
-    script.write_text(VLLM.format(python=sys.executable))
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
-    noted = tmp_path / "noted.json"
-    monkeypatch.setenv("NOTED", str(noted))
-    return noted
 
 
 def said(base: str, model: str, prompt: str = "When?") -> dict[str, Any]:
@@ -153,60 +101,8 @@ def answers(base: str) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-class TestVllm:
-    def test_is_started_so_that_it_calls_tools(
-        self, checkpoint: Path, vllm: Path, ctrl_c: None
-    ) -> None:
-        with serving(checkpoint, "--name", "talk") as (process, base):
-            assert base.startswith("http://127.0.0.1:")
-            process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=30)
-            assert process.returncode == 128 + signal.SIGTERM
-        assert "a line of the server's log" in log
-        given = json.loads(vllm.read_text())
-        assert given[:2] == ["serve", str(checkpoint.resolve())]
-        assert pairs(given)["--served-model-name"] == "talk"
-        assert pairs(given)["--tool-call-parser"] == "hermes"
-        assert pairs(given)["--host"] == "127.0.0.1"
-        assert "--enable-auto-tool-choice" in given
-        assert "--enable-lora" not in given
-
-    def test_has_room_for_the_adapter_which_gets_the_name(
-        self, checkpoint: Path, adapter: Path, vllm: Path
-    ) -> None:
-        with serving(checkpoint, "--name", "talk", "--adapter", str(adapter)):
-            given = json.loads(vllm.read_text())
-        assert "--enable-lora" in given
-        assert pairs(given)["--lora-modules"] == f"talk={adapter.resolve()}"
-        assert pairs(given)["--max-lora-rank"] == "16"
-        assert pairs(given)["--served-model-name"] != "talk"
-
-    def test_its_exit_code_is_ours(
-        self, checkpoint: Path, vllm: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("FAILING", "1")
-        result = art_e("serve", checkpoint, "--port", free_port())
-        assert result.exit_code == 7
-        assert result.stdout == ""
-        assert "ended before it answered" in result.stderr
-
-    def test_an_adapter_of_a_rank_that_it_does_not_serve(
-        self, checkpoint: Path, adapter: Path, vllm: Path, art_e: Run, tmp_path: Path
-    ) -> None:
-        huge = Path(shutil.copytree(adapter, tmp_path / "huge"))
-        config = json.loads((huge / "adapter_config.json").read_text())
-        (huge / "adapter_config.json").write_text(json.dumps({**config, "r": 1024}))
-        result = art_e("serve", checkpoint, "--adapter", huge, "--port", free_port())
-        assert "rank 1024" in the_error(result)
-        assert not vllm.exists()
-
-
-def pairs(given: list[str]) -> dict[str, str]:
-    return dict(itertools.pairwise(given))
-
-
 def test_the_server_gets_the_tokenizer_and_the_parser(checkpoint: Path, tmp_path: Path) -> None:
-    from art_e.cli.serve import transformers_server
+    from art_e.cli.serve_transformers import transformers_server
 
     server = transformers_server(str(checkpoint), None, "tiny", [], tmp_path)
     folder = server.folder / "tiny"
@@ -282,6 +178,34 @@ class TestTraining:
         assert "no best checkpoint yet" in the_error(art_e("serve", run, "--port", free_port()))
 
 
+class TestOptionsOfTheServer:
+    """What follows -- is passed on as it is."""
+
+    def test_they_reach_vllm(self, checkpoint: Path, vllm: Path) -> None:
+        with serving(checkpoint, after=("--max-model-len", "2048", "--quantization=fp8")):
+            given = json.loads(vllm.read_text())
+        assert given[-3:] == ["--max-model-len", "2048", "--quantization=fp8"]
+
+    def test_they_reach_transformers_too(self, checkpoint: Path) -> None:
+        with serving(checkpoint, after=("--default-seed", "3")) as (_, base):
+            assert said(base, "tiny-1-a")["usage"]["completion_tokens"] > 0
+
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [
+            (["--", "--port", "9"], "--port is set by art-e serve itself"),
+            (["--", "--served_model_name=x"], "--served-model-name is set by art-e serve itself"),
+            (["second"], "what is 'second'?"),
+        ],
+    )
+    def test_what_is_refused(
+        self, checkpoint: Path, vllm: Path, art_e: Run, options: list[str], why: str
+    ) -> None:
+        result = art_e("serve", "--port", free_port(), checkpoint, *options)
+        assert why in the_error(result)
+        assert not vllm.exists()
+
+
 class TestRefused:
     def test_a_port_that_is_taken(self, checkpoint: Path, art_e: Run) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -314,6 +238,17 @@ class TestRefused:
         (changed / "tokenizer.json").write_text(json.dumps(content))
         line = the_error(art_e("serve", changed, "--port", free_port()))
         assert f"--model local:{changed}" in line
+
+    def test_to_speculate_without_vllm(
+        self, checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", "")
+        options = ("--speculative", "ngram", "--port", free_port())
+        assert "--speculative needs vLLM" in the_error(art_e("serve", checkpoint, *options))
+
+    def test_a_number_of_tokens_that_nothing_proposes(self, checkpoint: Path, art_e: Run) -> None:
+        line = the_error(art_e("serve", checkpoint, "--speculative-tokens", 3))
+        assert "add --speculative" in line
 
     def test_no_server_is_installed(
         self, checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
