@@ -54,9 +54,10 @@ def public_text(text: str) -> str:
 
 
 def public_settings(value: Any) -> Any:
-    """JSON in which no string is a path, or the name of a model that is one."""
+    """JSON in which no string is or quotes a path, or is the name of a model that is one."""
     if isinstance(value, str):
-        return public_model(value)
+        shown = public_model(value)
+        return public_text(value) if shown == value else shown
     if isinstance(value, list):
         return [public_settings(each) for each in value]
     if isinstance(value, dict):

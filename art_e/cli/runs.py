@@ -1,4 +1,4 @@
-"""`runs list` and `runs show`: what was run, and what happened in it.
+"""`art-e runs`: what was run, and what happened in it; for others too.
 
 A run may have been killed at any moment; what is left of it is shown, and what
 can't be read is said. Knows nothing of how runs are made.
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from art_e.cli import runs_export
 from art_e.cli.clean import one_line
 from art_e.cli.options import JsonOption, example
 from art_e.cli.output import console, note, plural, print_json, text
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 QUESTION_WIDTH = 60
 
-app = typer.Typer(help="List the runs that were made, and show what happened in them.")
+app = typer.Typer(help="List the runs that were made, show and share what happened in them.")
 
 
 class Record(NamedTuple):
@@ -118,6 +119,9 @@ def show(
         print_json({**record.to_json(), "config": record.config, "episodes": episodes})
     else:
         _show_record(record)
+
+
+runs_export.register(app)
 
 
 def read_run(run: "Run") -> Record:

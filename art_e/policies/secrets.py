@@ -18,7 +18,7 @@ _PREFIX_CHARS = 5
 _SECRET_NAME = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)", re.IGNORECASE
 )
-_SHAPES = re.compile(
+_KEYS = (
     # Keys by their first letters; providers echo them with asterisks or dots in the middle.
     r"(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][\w*•…-]{5,}(?:\.{2,}[\w-]*)?"
     r"|(?<![A-Za-z0-9])(?:AIza|hf_|gsk_|xai-|ghp_|github_pat_|AKIA|eyJ)[\w*•…-]{8,}(?:\.+[\w-]+)*"
@@ -26,9 +26,10 @@ _SHAPES = re.compile(
     r"|(?i:(?<=\bbearer\s)\s*[\w.~+/=*•…-]{8,})"
     r"|(?i:(?<=[?&]key=)|(?<=api[-_]key=)|(?<=token=))[^&\s\"']+"
     r"|(?<=://)[^/\s@]+(?=@)"
-    # Any word whose middle or end is hidden.
-    r"|(?<![\w-])[\w-]++[*•]{3,}[\w-]*|(?<![*•])[*•]{3,}+[\w-]{2,}"
 )
+# Any word whose middle or end is hidden.
+_HIDDEN = r"(?<![\w-])[\w-]++[*•]{3,}[\w-]*|(?<![*•])[*•]{3,}+[\w-]{2,}"
+_SHAPES = re.compile(f"{_KEYS}|{_HIDDEN}")
 
 
 @cache
@@ -62,6 +63,13 @@ def redact(text: str) -> str:
         echo = rf"(?:{cut})[\w-]{{0,200}}(?:[*•]{{2,}}|\.{{2,}}|…)[\w*•-]*"
         text = re.sub(echo, REDACTED, re.sub(known, REDACTED, text))
     return _SHAPES.sub(REDACTED, text)
+
+
+def keys_in_mail() -> re.Pattern[str]:
+    """What finds keys in text of any origin: the values of environment variables that are named
+    like a key, and what has the shape of one. A word with asterisks is none: mail has those."""
+    values = sorted(_secret_values(), key=len, reverse=True)
+    return re.compile("|".join([*map(re.escape, values), _KEYS]))
 
 
 def _secret_values() -> set[str]:

@@ -1,0 +1,1 @@
+"""The episodes of a run as a data set that others load."""
