@@ -2,12 +2,13 @@
 # make test   everything that must hold: ruff, mypy --strict, pytest
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
-# make lock   resolve the locked requirements anew
+# make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
+# make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench lock clean
+.PHONY: demo test lint bench gpu lock lock-gpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -38,6 +39,7 @@ $(VENV)/bin/python:
 $(VENV)/core.installed: requirements/core.txt pyproject.toml | $(VENV)/bin/python
 	$(INSTALL) --require-hashes -r requirements/core.txt
 	$(LINK)
+	rm -f $(VENV)/gpu.installed
 	touch $@
 
 LOCKS := $(addprefix requirements/, dev.txt torch-cpu.txt torch.txt cuda.txt)
@@ -47,6 +49,17 @@ $(VENV)/dev.installed: $(LOCKS) pyproject.toml | $(VENV)/bin/python
 		|| $(INSTALL) --require-hashes -r requirements/torch.txt
 	if $(BIN)/python -c "$(NEEDS_CUDA)"; then $(INSTALL) --require-hashes -r requirements/cuda.txt; fi
 	$(LINK)
+	rm -f $(VENV)/gpu.installed
+	touch $@
+
+gpu: $(VENV)/gpu.installed
+	$(BIN)/art-e doctor
+
+# The other locks hold other versions of some packages: what they installed is to be made anew.
+$(VENV)/gpu.installed: requirements/gpu.txt pyproject.toml | $(VENV)/bin/python
+	$(INSTALL) --require-hashes -r requirements/gpu.txt
+	$(LINK)
+	rm -f $(VENV)/core.installed $(VENV)/dev.installed
 	touch $@
 
 COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
@@ -56,6 +69,9 @@ lock: $(VENV)/dev.installed
 	$(COMPILE) --all-build-deps --no-allow-unsafe --unsafe-package torch \
 		--extra dev --extra train -o requirements/dev.txt pyproject.toml
 	$(COMPILE) --allow-unsafe -o requirements/cuda.txt requirements/cuda.in
+lock-gpu: $(VENV)/dev.installed
+	$(COMPILE) --allow-unsafe --pip-args "--only-binary=:all:" \
+		--extra train --extra gpu -o requirements/gpu.txt pyproject.toml requirements/gpu.in
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
