@@ -61,6 +61,7 @@ def doctor(
 
 
 def _checks(db: Path | None, online: bool) -> Iterator[Check]:
+    from art_e.cli.doctor_gpu import gpu_check
     from art_e.cli.doctor_models import model_checks
     from art_e.home import home
 
@@ -71,6 +72,7 @@ def _checks(db: Path | None, online: bool) -> Iterator[Check]:
     yield _disk(home())
     yield _inbox(db)
     yield _training()
+    yield gpu_check()
     yield from model_checks(online=online)
 
 
