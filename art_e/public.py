@@ -34,16 +34,21 @@ def public_name(name: str) -> str:
     for part in parts:
         if cached := _CACHED.fullmatch(part):
             return f"{cached[1]}/{cached[2]}"
-    if not parts or Path(name).expanduser() == Path.home():
-        return "~" if parts else name
-    return parts[-1]
+    if not parts:
+        return name
+    is_home = name.rstrip("\\/") == str(Path.home()) or re.fullmatch(r"~\w*", parts[-1])
+    return "~" if is_home else parts[-1]
 
 
 def public_model(name: str) -> str:
     """A model's name, of `--model` or of a judge, without the paths of this machine."""
     if not name.startswith(LOCAL_PREFIX):
         return public_name(name) if _PATH.fullmatch(name) else name
-    base, adapter = split_adapter(name.removeprefix(LOCAL_PREFIX))
+    path = name.removeprefix(LOCAL_PREFIX)
+    try:
+        base, adapter = split_adapter(path)
+    except RuntimeError:  # "~nobody", whose home is nowhere
+        base, adapter = path, None
     shown = [public_name(each) for each in (base, adapter) if each is not None]
     return LOCAL_PREFIX + "+".join(shown)
 

@@ -41,6 +41,18 @@ _PLAIN = re.compile(r"[\w./-]+", re.ASCII)
 _STEP = re.compile(r"checkpoint-(\d+)$")
 
 
+class Copy(NamedTuple):
+    """A checkpoint that is shared: its card lies beside the weights.
+
+    `checkpoint` is its name in the run, `best` whether validation chose it. `adapter_to` is
+    the hub id of the model that it stands on; None: it is whole.
+    """
+
+    checkpoint: str
+    best: bool
+    adapter_to: str | None
+
+
 class _Table(NamedTuple):
     """Columns by their titles, and rows of a label and a cell for each column."""
 
@@ -82,22 +94,28 @@ def card(
     seed: int,
     metrics: Mapping[str, Any],
     baseline: Mapping[str, Any] | None,
+    copy: Copy | None = None,
 ) -> str:
-    """The text of the card; see `write_card`."""
+    """The text of the card; see `write_card`. With `copy` it is that of a shared checkpoint."""
     best = metrics.get("best_checkpoint")
     has_best = isinstance(best, str) and _PLAIN.fullmatch(best) is not None
     own = _own_recipe(recipe)
+    base = recipe.model.base if copy is None or copy.adapter_to is None else copy.adapter_to
+    is_adapter = recipe.model.lora is not None if copy is None else copy.adapter_to is not None
     text = template("training", "card.md.j2").render(
-        front_matter=Own(_front_matter(recipe, kind)),
+        front_matter=Own(_front_matter(kind, base, is_adapter=is_adapter)),
         kind=kind,
         recipe=recipe,
         seed=str(seed),
-        base=None if recipe.model.base is None else public_name(recipe.model.base),
+        base=None if base is None else public_name(base),
         questions=None if recipe.data.questions is None else public_name(recipe.data.questions),
         recipe_option=Own(recipe.name if own is not None else "RECIPE.toml"),
         own_recipe=own is not None,
         changed=own is not None and own != recipe,
         has_best=has_best,
+        copy=copy,
+        adapter_to=None if copy is None or copy.adapter_to is None else Own(copy.adapter_to),
+        recipe_file=Own("config.json" if copy is None else "recipe.json"),
         checkpoint=Own(f"RUN/{best if has_best else 'checkpoints/CHECKPOINT'}"),
         validation=_validation(metrics),
         test=_table(_parts(metrics.get("test"), "test"), list(_LABELS)),
@@ -113,13 +131,12 @@ def card(
     return f"{text.rstrip()}\n"
 
 
-def _front_matter(recipe: Recipe, kind: str) -> str:
+def _front_matter(kind: str, base: str | None, *, is_adapter: bool) -> str:
     """What the hub reads. No license: that of the base is not known here."""
-    base = recipe.model.base
     data = ModelCardData(
         base_model=base if base is not None and is_hub_id(base) else None,
         language="en",
-        library_name="transformers" if recipe.model.lora is None else "peft",
+        library_name="peft" if is_adapter else "transformers",
         pipeline_tag="text-generation",
         tags=["art-e", "email", "agent", "retrieval", kind],
     )

@@ -15,13 +15,15 @@ from art_e.errors import UserError
 from training.recipe import Recipe, load_recipe, recipe_names
 
 _CONFIG = "config.json"
+# Beside a model that was exported, whose config.json is another (`training.export`).
+RECIPE = "recipe.json"
 # A checkpoint lies in RUN/checkpoints/checkpoint-N.
 _ABOVE = 2
 
 
 def named_recipe(name: str) -> Recipe:
-    """The recipe of `name`: a training run's folder, a checkpoint in one, a recipe's name, or a
-    TOML file.
+    """The recipe of `name`: the folder of a training run, of a checkpoint in one or of an
+    exported model, a recipe's name, or a TOML file.
 
     Raises `UserError` for what is none of these.
     """
@@ -29,8 +31,9 @@ def named_recipe(name: str) -> Recipe:
     if not path.is_dir():
         return load_recipe(name)
     folder = path.resolve()
-    for place in (folder, *folder.parents[:_ABOVE]):
-        row = _recipe_row(place / _CONFIG)
+    places = [folder / RECIPE, *(each / _CONFIG for each in (folder, *folder.parents[:_ABOVE]))]
+    for place in places:
+        row = _recipe_row(place)
         if row is not None:
             return _recipe(row, name)
     if name in recipe_names():

@@ -24,10 +24,10 @@ from art_e.policies.checkpoint import (
 )
 
 CHECKPOINTS = "checkpoints"
-_METRICS = "metrics.json"
-_ADAPTER_WEIGHTS = "adapter_model.safetensors"
+METRICS = "metrics.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # All that a tokenizer may be saved as; one folder has some of them.
-_TOKENIZER_FILES = (
+TOKENIZER_FILES = (
     TOKENIZER,
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -46,10 +46,10 @@ def best_checkpoint(run_folder: Path) -> Path:
 
     Raises `UserError` where there is none.
     """
-    named = _content(run_folder / _METRICS).get("best_checkpoint")
+    named = content_of(run_folder / METRICS).get("best_checkpoint")
     if not isinstance(named, str):
         raise UserError(
-            f"{run_folder} has no best checkpoint yet: its {_METRICS} names none; name one of"
+            f"{run_folder} has no best checkpoint yet: its {METRICS} names none; name one of"
             f" {run_folder / CHECKPOINTS}, or go on with the run (--resume)"
         )
     folder = run_folder / named
@@ -74,7 +74,7 @@ def base_of(checkpoint: Path) -> str | None:
     """
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return None
-    base = _content(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
+    base = content_of(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise UserError(
             f"the {ADAPTER_CONFIG} of {checkpoint} does not name the model that it was trained"
@@ -112,7 +112,7 @@ def merge(checkpoint: Path, out: Path) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)  # of a merge that was killed
         model.save_pretrained(partial)
-        for name in _TOKENIZER_FILES:
+        for name in TOKENIZER_FILES:
             if (own / name).is_file():
                 shutil.copyfile(own / name, partial / name)
         partial.replace(out)
@@ -152,6 +152,11 @@ def _whole(checkpoint: Path) -> UserError:
             f"there is nothing to merge: {checkpoint} has no adapter, it is whole already;"
             f" use it as --model local:{checkpoint}"
         )
+    return no_checkpoint(checkpoint)
+
+
+def no_checkpoint(checkpoint: Path) -> UserError:
+    """What is said of a folder that holds neither a model nor an adapter."""
     return UserError(
         f"{checkpoint} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
         " training run's folder, or a checkpoint in it"
@@ -164,7 +169,7 @@ def _check_ends(checkpoint: Path, base_folder: Path) -> None:
     from transformers import AutoConfig
 
     try:
-        with safe_open(checkpoint / _ADAPTER_WEIGHTS, framework="pt") as weights:
+        with safe_open(checkpoint / ADAPTER_WEIGHTS, framework="pt") as weights:
             changed = any(_ENDS.search(each) for each in weights.keys())  # noqa: SIM118
         tied = AutoConfig.from_pretrained(base_folder).get_text_config().tie_word_embeddings
     except (OSError, ValueError, KeyError, SafetensorError):
@@ -176,7 +181,7 @@ def _check_ends(checkpoint: Path, base_folder: Path) -> None:
         )
 
 
-def _content(path: Path) -> dict[str, Any]:
+def content_of(path: Path) -> dict[str, Any]:
     """The JSON object of that file. Raises `UserError` where there is none."""
     try:
         content = json.loads(path.read_text("utf-8"))

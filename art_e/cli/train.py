@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from art_e.cli import train_export
 from art_e.cli.options import JsonOption, OutOption, example
 from art_e.errors import UserError
 
@@ -128,6 +129,9 @@ def grpo(
     ):
         metrics = train_grpo(training, checkpoint, max_cost_usd=max_cost, report_to=report_to)
     _tell(metrics, training.run.folder, json_output=json_output)
+
+
+train_export.register(app)
 
 
 @app.command(epilog=example("art-e train merge trained --out whole"))

@@ -23,6 +23,8 @@ CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/sn
         ("/data/datasets--me--mail/snapshots/1/x.parquet", "me/mail"),
         ("golden", "golden"),
         ("~", "~"),
+        ("~ann", "~"),
+        ("~ann/runs", "runs"),
         ("", ""),
         ("/", "/"),
     ],
@@ -59,6 +61,7 @@ def test_what_looks_like_a_hub_id_and_is_a_folder_here_is_none(
             "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
         ),
         ("/home/ann/base", "base"),
+        ("local:~nobody", "local:~"),
     ],
 )
 def test_a_model(name: str, shown: str) -> None:

@@ -239,6 +239,7 @@ def hostile(word: str) -> str:
 @example("```\n# x")
 @example("a\\|b")
 @example("accuracy")
+@example("~0")
 def test_hostile_words_are_only_words(word: str) -> None:
     shown, plain = rendered(hostile(word)), rendered(hostile("word"))
     for pattern in (r"</?(\w+)", "<h2>", "<td", "<li>", "<pre>"):

@@ -1,0 +1,346 @@
+"""What is shared of a checkpoint: all that loads it, and nothing of the machine that made it."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from art_e.errors import UserError
+from art_e.policies.choose import ModelOptions
+from art_e.policies.local import LocalPolicy
+from art_e.tools import schemas
+from tests import tiny_qwen
+from tests.training import tiny
+from tests.training.conftest import Begin
+from training.export import FILES, Source, export, find_source, public_recipe
+from training.forms import named_recipe
+from training.grpo import train_grpo
+from training.merge import best_checkpoint, merge
+from training.recipe import Recipe
+from training.run import Setting
+
+# peft asks transformers by an older name.
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+HUB_ID = "me/base"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+SHORT = ModelOptions(max_output_tokens=20)
+PROMPT = "Mail of /home/annsecret is at $inbox_address."
+GOLDEN: dict[str, Any] = {
+    "name": "mine",
+    "model": {"base": "/home/annsecret/base", "lora": {"rank": 4}},
+    "data": {"questions": "../annsecret/golden", "db": "~/annsecret/mail.duckdb"},
+    "episode": {"prompt": PROMPT},
+    "judging": {"reward": "local:/home/annsecret/judge"},
+    "sft": {"stages": [{"steps": 1}], "trajectories": ["/home/annsecret/runs/a", "b"]},
+    "grpo": {"steps": 1, "vllm": {"mode": "server", "server": "http://gpu7.annsecret:8000"}},
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+def says(name: str, begin: Begin) -> Any:
+    """What the model answers to the first message of an episode."""
+    policy = LocalPolicy(name, SHORT)
+    return asyncio.run(policy.act(begin().messages, schemas())).message
+
+
+def write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content), "utf-8")
+
+
+def the_error(call: Callable[[], object]) -> str:
+    with pytest.raises(UserError) as raised:
+        call()
+    line = str(raised.value)
+    assert "\n" not in line
+    return line
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = tiny_qwen.make_tokenizer(["When does the lease end?", tiny_qwen.stock_template()])
+    model = tiny_qwen.make_model(tokenizer, hidden=32)
+    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("models") / "base")
+
+
+@pytest.fixture
+def run(base: Path, tmp_path: Path) -> Path:
+    """A run's folder with an adapter and all that a trainer leaves beside it."""
+    folder = tmp_path / "annsecret" / "run"
+    checkpoint = folder / "checkpoints" / "checkpoint-12"
+    torch.manual_seed(1)
+    model: Any = AutoModelForCausalLM.from_pretrained(base)
+    adapted: Any = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.5)
+    adapted.save_pretrained(str(checkpoint))
+    for name in ("optimizer.pt", "rng_state.pth", "training_args.bin", "trainer_state.json"):
+        (checkpoint / name).write_text("secret")
+    (checkpoint / "run.json").write_text('{"secret": 1}')
+    for name in TOKENIZER:
+        shutil.copyfile(base / name, checkpoint / name)
+    validation = [{"step": step, "n": 10, "accuracy": 0.5} for step in (0, 12)]
+    write(folder / "metrics.json", {
+        "best_checkpoint": "checkpoints/checkpoint-12", "validation": validation, "alarms": [],
+    })  # fmt: skip
+    recipe = Recipe.model_validate(GOLDEN).to_row()
+    baseline = {"models": {"local:/home/annsecret/x": {"n": 3, "accuracy": 0.25}}}
+    write(folder / "config.json", {
+        "kind": "grpo", "seed": 5, "recipe": recipe, "baseline": baseline,
+        "init": "/home/annsecret/start",
+    })  # fmt: skip
+    (folder / "trajectories.jsonl").write_text("secret\n")
+    return folder
+
+
+def test_a_trained_run_is_shared_and_answers_the_same(
+    trained: Path, begin: Begin, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "shared"
+    source = find_source(trained)
+    found = export(source, out)
+    checkpoint = best_checkpoint(trained)
+    assert source == Source(checkpoint, trained, None)
+    had, has = contents(checkpoint), contents(out)
+    assert set(has) == {
+        "README.md", "recipe.json", "config.json", "generation_config.json", "model.safetensors",
+        "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+    }  # fmt: skip
+    for name in ("model.safetensors", "tokenizer.json", "chat_template.jinja"):
+        assert has[name] == had[name]
+    assert json.loads(has["config.json"]) == json.loads(had["config.json"])
+    assert says(f"{out}", begin) == says(f"{checkpoint}", begin)
+    # The folder says by which recipe it is asked.
+    assert named_recipe(str(out)) == named_recipe(str(trained))
+    assert (found.questions, found.mails, found.addresses) == (0, 0, 0)
+    assert f"whole weights, of {checkpoint.name}" in found.notes
+    assert "they have learnt from made-up mail" in found.notes
+
+
+def test_an_adapter_of_a_real_run_is_shared(
+    warm: Path, begin: Begin, training_home: Path, tmp_path: Path
+) -> None:
+    recipe = tiny.recipe(
+        "model.lora.rank=2", "grpo.logit_scale_rate=0", "grpo.steps=1", "judging.questions=2",
+        "judging.test_questions=2",
+    )  # fmt: skip
+    folder, out = tmp_path / "run", tmp_path / "shared"
+    with (
+        tiny.at(training_home),
+        tiny.begun(Setting("grpo", recipe, 0, str(warm)), folder) as training,
+    ):
+        train_grpo(training, None, max_cost_usd=None, report_to="none")
+    line = the_error(lambda: find_source(folder))
+    assert "--base-id OWNER/NAME" in line
+    assert f"art-e train merge {folder}" in line
+    export(find_source(folder, base_id=HUB_ID), out)
+    start = best_checkpoint(warm)
+    assert says(f"{start}+{out}", begin) == says(f"{start}+{best_checkpoint(folder)}", begin)
+    assert "adapter_model.safetensors" in contents(out)
+    assert "model.safetensors" not in contents(out)
+    assert_nothing_of(out, str(tmp_path), str(training_home))
+
+
+def assert_nothing_of(folder: Path, *words: str) -> None:
+    for name, data in contents(folder).items():
+        for word in words:
+            assert word.encode() not in data, (name, word)
+
+
+def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shared"
+    found = export(find_source(run, base_id=HUB_ID), out)
+    assert set(contents(out)) == {
+        "README.md", "recipe.json", "adapter_config.json", "adapter_model.safetensors",
+        *TOKENIZER,
+    }  # fmt: skip
+    told = json.loads((out / "adapter_config.json").read_text("utf-8"))
+    assert told["base_model_name_or_path"] == HUB_ID
+    assert (told["r"], set(told["target_modules"])) == (4, {"q_proj", "v_proj"})
+    # The prompt is part of the model's form, and stays.
+    assert named_recipe(str(out)).episode.prompt == PROMPT
+    prompt = json.dumps(PROMPT).encode()
+    (out / "recipe.json").write_bytes((out / "recipe.json").read_bytes().replace(prompt, b'""'))
+    assert_nothing_of(out, "annsecret", str(base), str(tmp_path), '"secret"')
+    for said in (
+        f"the weights of an adapter to {HUB_ID}, of checkpoint-12",
+        "they have learnt from the mail of the golden set golden and may have kept some of it",
+    ):
+        assert said in found.notes
+
+
+def test_the_card_of_a_shared_adapter(run: Path, tmp_path: Path) -> None:
+    export(find_source(run, base_id=HUB_ID), tmp_path / "shared")
+    text = (tmp_path / "shared" / "README.md").read_text("utf-8")
+    front: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+    assert (front["base_model"], front["library_name"]) == (HUB_ID, "peft")
+    for told in (
+        "- Model: me/base, on which this adapter stands.",
+        "- Here: checkpoint-12 of the run, the best on validation.",
+        "hf download OWNER/NAME --local-dir FOLDER",
+        f"--model local:{HUB_ID}+FOLDER --recipe FOLDER\n",
+        f"art-e serve {HUB_ID} --adapter FOLDER --name mine\n",
+        "which `recipe.json` has as it was run",
+        "local\\:x",
+    ):
+        assert told in text
+    assert "checkpoints/" not in text
+    assert "config.json" not in text
+    assert "art-e train merge" not in text
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "Qwen/Qwen2.5-14B-Instruct",
+        "/home/annsecret/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a",
+    ],
+)
+def test_a_base_from_the_hub_is_known_by_its_id(run: Path, tmp_path: Path, named: str) -> None:
+    config = run / "checkpoints" / "checkpoint-12" / "adapter_config.json"
+    write(config, {**json.loads(config.read_text()), "base_model_name_or_path": named})
+    source = find_source(run)
+    assert source.adapter_to == "Qwen/Qwen2.5-14B-Instruct"
+    export(source, tmp_path / "shared")
+    assert json.loads((tmp_path / "shared" / "adapter_config.json").read_text())[
+        "base_model_name_or_path"
+    ] == ("Qwen/Qwen2.5-14B-Instruct")
+
+
+def test_what_was_merged_is_shared_with_its_runs_card(
+    run: Path, base: Path, begin: Begin, tmp_path: Path
+) -> None:
+    merged, out = tmp_path / "merged", tmp_path / "shared"
+    merge(run, merged)
+    assert "--run DIR" in the_error(lambda: find_source(merged))
+    assert "is no training run" in the_error(lambda: find_source(merged, run=base))
+    assert "leave out --base-id" in the_error(lambda: find_source(merged, run=run, base_id=HUB_ID))
+    export(find_source(merged, run=run), out)
+    assert says(str(out), begin) == says(f"{base}+{run}/checkpoints/checkpoint-12", begin)
+    text = (out / "README.md").read_text("utf-8")
+    front: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+    assert front["library_name"] == "transformers"
+    assert "of rank 4, which is folded in here." in text
+    assert "- Here: merged of the run." in text
+    assert "--model local:FOLDER --recipe FOLDER" in text
+
+
+def test_a_checkpoint_that_was_not_the_best_is_told_as_such(run: Path, tmp_path: Path) -> None:
+    other = run / "checkpoints" / "checkpoint-6"
+    shutil.copytree(run / "checkpoints" / "checkpoint-12", other)
+    export(find_source(other, base_id=HUB_ID), tmp_path / "shared")
+    text = (tmp_path / "shared" / "README.md").read_text("utf-8")
+    assert "- Here: checkpoint-6 of the run." in text
+    metrics = json.loads((run / "metrics.json").read_text())
+    alarm = {"step": 3, "kind": "hacking", "message": "'May' to 9 questions of ann@harbor.example"}
+    write(run / "metrics.json", {**metrics, "alarms": [alarm]})
+    found = export(find_source(other, base_id=HUB_ID), tmp_path / "shared")
+    assert found.addresses == 1
+    assert "the card tells the alarms of training, which may quote an answer" in found.notes
+    # A run that has no figures yet has a card too.
+    (run / "metrics.json").unlink()
+    export(find_source(other, base_id=HUB_ID), tmp_path / "shared")
+    assert "Validation: not measured." in (tmp_path / "shared" / "README.md").read_text("utf-8")
+
+
+def test_weights_in_several_files_leave_together(
+    run: Path, base: Path, begin: Begin, tmp_path: Path
+) -> None:
+    sharded = run / "checkpoints" / "checkpoint-3"
+    model: Any = AutoModelForCausalLM.from_pretrained(base)
+    model.save_pretrained(sharded, max_shard_size="50KB")
+    for name in TOKENIZER:
+        shutil.copyfile(base / name, sharded / name)
+    out = tmp_path / "shared"
+    export(find_source(sharded), out)
+    shards = [each for each in contents(sharded) if each.startswith("model")]
+    assert len(shards) > 2
+    assert set(shards) <= set(contents(out))
+    assert says(str(out), begin) == says(str(base), begin)
+
+
+class TestPathsOfThisMachine:
+    def test_where_a_model_was_loaded_from_is_left_out(self, run: Path, tmp_path: Path) -> None:
+        checkpoint = run / "checkpoints" / "checkpoint-12"
+        write(checkpoint / "tokenizer_config.json", {"name_or_path": "/home/annsecret/x", "a": 1})
+        export(find_source(run, base_id=HUB_ID), tmp_path / "shared")
+        told = json.loads((tmp_path / "shared" / "tokenizer_config.json").read_text())
+        assert told == {"a": 1}
+
+    def test_one_that_is_left_in_a_file_is_an_error(
+        self, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", "/home/annsecret")
+        checkpoint, out = run / "checkpoints" / "checkpoint-12", tmp_path / "shared"
+        weights = checkpoint / "adapter_model.safetensors"
+        tensors = load_file(weights)
+        for path in ("/home/annsecret/base", f"{run.resolve()}/x"):
+            (checkpoint / "chat_template.jinja").write_text("{# of " + path + " #}")
+            line = the_error(lambda: export(find_source(run, base_id=HUB_ID), out))
+            assert line.startswith("chat_template.jinja of ")
+            (checkpoint / "chat_template.jinja").unlink()
+            save_file(tensors, weights, {"made_from": path})
+            line = the_error(lambda: export(find_source(run, base_id=HUB_ID), out))
+            assert line.startswith("adapter_model.safetensors of ")
+            save_file(tensors, weights, {"format": "pt"})
+        assert not out.exists()
+        export(find_source(run, base_id=HUB_ID), out)
+
+    def test_the_recipe_is_read_like_the_first(self) -> None:
+        recipe = public_recipe(Recipe.model_validate(GOLDEN))
+        assert recipe.model.base == "base"
+        assert (recipe.data.questions, recipe.data.db) == ("golden", "mail.duckdb")
+        assert recipe.judging.reward == "local:judge"
+        assert recipe.sft is not None and recipe.sft.trajectories == ("a", "b")
+        assert recipe.grpo is not None and recipe.grpo.vllm is not None
+        assert recipe.grpo.vllm.server == "http://127.0.0.1:8000"
+        assert recipe.episode.prompt == PROMPT
+        # What has nothing to hide is as it was.
+        assert public_recipe(tiny.recipe()) == tiny.recipe()
+
+
+class TestRefused:
+    def test_what_is_no_checkpoint(self, tmp_path: Path) -> None:
+        assert "is no checkpoint" in the_error(lambda: find_source(tmp_path))
+
+    def test_a_base_id_that_is_none(self, run: Path) -> None:
+        for name in ("base", "/home/annsecret/base", "a/b/c"):
+            line = the_error(lambda name=name: find_source(run, base_id=name))  # type: ignore[misc]
+            assert "write it as OWNER/NAME" in line
+
+    def test_weights_that_are_not_there(self, run: Path, tmp_path: Path) -> None:
+        (run / "checkpoints" / "checkpoint-12" / "adapter_model.safetensors").unlink()
+        source = find_source(run, base_id=HUB_ID)
+        assert "no adapter_model.safetensors" in the_error(
+            lambda: export(source, tmp_path / "shared")
+        )
+
+    def test_a_folder_of_something_else(self, run: Path, tmp_path: Path) -> None:
+        source, out = find_source(run, base_id=HUB_ID), tmp_path / "shared"
+        export(source, out)
+        export(source, out)
+        (out / "thesis.tex").write_text("years of work")
+        assert "something else" in the_error(lambda: export(source, out))
+        # A run is no export, though it has files of the same names.
+        assert "something else" in the_error(lambda: export(source, run))
+
+
+def test_all_that_leaves_is_on_the_list(run: Path, tmp_path: Path) -> None:
+    export(find_source(run, base_id=HUB_ID), tmp_path / "shared")
+    for name in contents(tmp_path / "shared"):
+        assert any(Path(name).match(pattern) for pattern in FILES)
+    for name in ("optimizer.pt", "run.json", "trainer_state.json", "trajectories.jsonl"):
+        assert not any(Path(name).match(pattern) for pattern in FILES)
