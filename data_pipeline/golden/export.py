@@ -44,13 +44,15 @@ def contents(golden: GoldenSet) -> Contents:
     named = {each for row in rows for each in row["message_ids"]}
     addresses = Addresses()
     addresses.add([rows, golden.manifest])
-    note = f"mails named by their ids: {len(named):,}; of their text what the rows quote"
+    notes = [f"mails named by their ids: {len(named):,}; of their text what the rows quote"]
+    if all(each.provenance.get("model") == "synthetic" for each in golden.questions):
+        notes.append("the people and mails are made up")
     return Contents(
         questions=len(rows),
         answers=sum(bool(row["answer"]) for row in rows),
         inboxes=len({row["inbox_address"] for row in rows}),
         addresses=len(addresses),
-        notes=(note,),
+        notes=tuple(notes),
     )
 
 

@@ -69,7 +69,17 @@ def test_a_dry_run_says_what_is_in_it(art_e: Run, golden: Path, tmp_path: Path) 
     ):
         assert line in shown.stdout.splitlines()
     assert "mails named by their ids: 1;" in shown.stdout
+    assert "made up" not in shown.stdout
     assert "nothing was sent" in shown.stderr
+
+
+def test_a_synthetic_set_is_told_as_made_up(art_e: Run, db: Path, tmp_path: Path) -> None:
+    rows, out = tmp_path / "made-up.jsonl", tmp_path / "made-up"
+    row = {**ROWS[0], "provenance": {"model": "synthetic"}}
+    rows.write_text(json.dumps(row) + "\n", "utf-8")
+    json_of(art_e("golden", "import", rows, "--db", db, "--out", out, "--json"))
+    command = ("golden", "export", out, "--to", tmp_path / "o", "--push", "me/set", "--dry-run")
+    assert "  the people and mails are made up" in art_e(*command).stdout.splitlines()
 
 
 def test_a_push_says_what_goes_before_it_goes(
