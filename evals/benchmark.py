@@ -2,9 +2,9 @@
 
 One episode a question and repeat, over the inbox file's mail up to the question's
 `query_date`. Each model's workers take the questions in turn; each trajectory is on
-disk, with its verdicts, before its worker takes the next question. Models elsewhere
-work side by side; those that use this machine do so one after the other, when the others
-are done, so that their times are their own. What a run has on disk is not asked again.
+disk, with its verdicts, before its worker takes the next question. Hosted models work
+side by side; those that share a machine of one's own do so one after the other, when the
+others are done, so that their times are their own. What a run has on disk is not asked again.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from art_e.runs import Run
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, TrajectoryLog
+from evals.gpu_time import at_measured_cost, servings
 from evals.judge import Judge
 from evals.metrics import run_metrics
 from evals.resume import Key, held, on_disk
@@ -46,11 +47,12 @@ class Prompt(NamedTuple):
 
 
 class Entrant(NamedTuple):
-    """A model that takes part, the questions that it works on at a time, and where it works."""
+    """A model that takes part, the questions that it works on at a time, and whether it works
+    while no other does: on this machine, or on a GPU of one's own."""
 
     policy: Policy
     concurrency: int = 1
-    on_this_machine: bool = True
+    alone: bool = True
 
 
 def read_prompt(path: Path | None) -> Prompt:
@@ -110,10 +112,11 @@ def run_benchmark(
     """Ask every model every question; the metrics, which `run` then holds too.
 
     The form is that of `evals.metrics`, with the prompt's name and hash, and each model's
-    concurrency. The questions are those that `check_questions` lets pass; they end in any
-    order. `view` is what the tools show to all models. The first judge's verdict decides.
-    With `timed` false no latency is reported: a cache may have answered. `on_scored` is
-    called with what is on disk already, too.
+    concurrency; whose cost is measured the run's configuration says (`evals.gpu_time`). The
+    questions are those that `check_questions` lets pass; they end in any order. `view` is what
+    the tools show to all models. The first judge's verdict decides. With `timed` false no
+    latency is reported: a cache may have answered. `on_scored` is called with what is on disk
+    already, too.
     Raises `UserError` where another process works on the run.
     """
     chosen = prompt or read_prompt(None)
@@ -151,10 +154,10 @@ def run_benchmark(
         await asyncio.gather(*(work() for _ in range(entrant.concurrency)))
 
     async def run_all(log: TrajectoryLog) -> None:
-        elsewhere = [each for each in entrants if not each.on_this_machine]
-        await asyncio.gather(*(ask_all(each, log) for each in elsewhere))
+        hosted = [each for each in entrants if not each.alone]
+        await asyncio.gather(*(ask_all(each, log) for each in hosted))
         for entrant in entrants:
-            if entrant.on_this_machine:
+            if entrant.alone:
                 await ask_all(entrant, log)
 
     with held(run), run.log() as log:
@@ -162,11 +165,17 @@ def run_benchmark(
         for scored in done.values():
             on_scored(scored)
         asyncio.run(run_all(log))
+        served = servings(run.config)
+        episodes = at_measured_cost([each.trajectory for each in done.values()], served)
         metrics = run_metrics(
-            list(done.values()),
+            [
+                Scored(each.question, episode)
+                for each, episode in zip(done.values(), episodes, strict=True)
+            ],
             [each.policy.model for each in entrants],
             [each.name for each in judges],
             timed=timed,
+            served=served,
         )
         metrics["prompt"] = {"name": chosen.name, "hash": chosen.hash}
         for entrant in entrants:

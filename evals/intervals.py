@@ -86,12 +86,16 @@ class Sample:
 
     def mean(self, values: Sequence[float]) -> Estimate:
         """The mean of a value an episode."""
+        return self.ratio(values, np.ones(self.n))
+
+    def ratio(self, values: Sequence[float], of: Sequence[float] | Floats) -> Estimate:
+        """The sum of a value an episode by the sum of another one, which is above 0 in each."""
         if not self.n:
             return UNKNOWN
-        listed = np.asarray(values, dtype=np.float64)
-        sums, counts = self._summed(listed), self._summed(np.ones(self.n))
+        above, below = (np.asarray(each, dtype=np.float64) for each in (values, of))
         weights = _weights(self._clusters)
-        return self._bounded(float(listed.mean()), (weights @ sums) / (weights @ counts))
+        drawn = (weights @ self._summed(above)) / (weights @ self._summed(below))
+        return self._bounded(float(above.sum() / below.sum()), drawn)
 
     def percentile(self, values: Sequence[float], percent: float) -> Estimate:
         """The percentile of a value an episode, interpolated between neighbours."""

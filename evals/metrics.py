@@ -21,6 +21,9 @@
         "latency_parts_s": {"model", "tools", "rest"}              means an episode
                                       all of the above: estimates
         "cost_usd":     of all episodes, null where a price is not known or a cache answered
+        "cost_source":  "price per token", or how it was measured; null where it is not known
+        "throughput":   of a model of one's own whose GPU has a price: see evals/throughput.py;
+                        null of others
         "retries", "errors", "unjudged":    counts
         "errors_by_kind": {kind: count}
         "funnel": {step: count}             see evals/funnel.py
@@ -39,23 +42,32 @@ as unjudged. Knows nothing of how episodes were run or judged.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from art_e.question import DIFFICULTIES, KINDS
 from evals.funnel import funnel
+from evals.gpu_time import Serving
 from evals.intervals import UNKNOWN, Estimate, Sample
 from evals.scored import Scored
+from evals.throughput import throughput
 
 TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def run_metrics(
-    scored: Sequence[Scored], models: Sequence[str], judges: Sequence[str], *, timed: bool = True
+    scored: Sequence[Scored],
+    models: Sequence[str],
+    judges: Sequence[str],
+    *,
+    timed: bool = True,
+    served: Mapping[str, Serving] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """What `metrics.json` holds of the run's episodes, for `models` in that order.
 
     `judges` are the names of those who judged; with `timed` false no latency is told.
+    `served` are the models whose cost is measured; their episodes have it already.
     """
     questions = {each.question.id: each.question for each in scored}
     return {
@@ -68,7 +80,10 @@ def run_metrics(
         },
         "models": {
             model: model_metrics(
-                [each for each in scored if each.trajectory.model == model], judges, timed=timed
+                [each for each in scored if each.trajectory.model == model],
+                judges,
+                timed=timed,
+                serving=served.get(model),
             )
             for model in models
         },
@@ -76,9 +91,16 @@ def run_metrics(
 
 
 def model_metrics(
-    episodes: Iterable[Scored], judges: Sequence[str], *, timed: bool = True
+    episodes: Iterable[Scored],
+    judges: Sequence[str],
+    *,
+    timed: bool = True,
+    serving: Serving | None = None,
 ) -> dict[str, Any]:
-    """All figures of one model's episodes; the order of the episodes makes no difference."""
+    """All figures of one model's episodes; the order of the episodes makes no difference.
+
+    With `serving` they cost what was measured, which `evals.gpu_time` works out.
+    """
     scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
     sample = sample_of(scored)
     facts = [each.trajectory.rubric for each in scored]
@@ -107,7 +129,8 @@ def model_metrics(
             name: sample.mean([each.trajectory.usage.get(name, 0) for each in scored])
             for name in TOKENS
         },
-        **_costs(scored, sample),
+        **_costs(scored, serving),
+        "throughput": None if serving is None else throughput(scored, sample, serving),
         **_latencies(scored if timed else []),
         "retries": sum(each.trajectory.retries for each in scored),
         "errors": len(failures),
@@ -171,14 +194,17 @@ def _always_right(answerable: Sequence[Scored]) -> Estimate | None:
     return sample_of(list(first.values())).share([each not in missed for each in first])
 
 
-def _costs(scored: Sequence[Scored], sample: Sample) -> dict[str, Any]:
-    costs = [None if each.cached else each.trajectory.cost_usd for each in scored]
+def _costs(scored: Sequence[Scored], serving: Serving | None) -> dict[str, Any]:
+    # What failed has no measured cost of its own: the others bear it.
+    paid = [each for each in scored if serving is None or each.trajectory.error is None]
+    costs = [None if each.cached else each.trajectory.cost_usd for each in paid]
     known = [cost for cost in costs if cost is not None]
-    if len(known) < len(costs):
-        return {"cost_per_1000_usd": UNKNOWN, "cost_usd": None}
+    if len(known) < len(costs) or (serving is not None and not known):
+        return {"cost_per_1000_usd": UNKNOWN, "cost_usd": None, "cost_source": None}
     return {
-        "cost_per_1000_usd": sample.mean([1000 * cost for cost in known]),
+        "cost_per_1000_usd": sample_of(paid).mean([1000 * cost for cost in known]),
         "cost_usd": sum(known),
+        "cost_source": "price per token" if serving is None else str(serving),
     }
 
 

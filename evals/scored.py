@@ -11,6 +11,7 @@ from art_e.errors import UserError
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
+from evals.gpu_time import at_measured_cost, servings
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,14 @@ class Scored:
 def load_run(run: Run) -> list[Scored]:
     """The episodes of a run, finished or killed, in the order in which they ended.
 
-    Raises `UserError` where there are none, and where a line is no trajectory or has no
-    question.
+    Those of a model whose GPU has a price in the run cost what was measured. Raises `UserError`
+    where there are none, and where a line is no trajectory or has no question.
     """
     scored = []
     if run.trajectories.exists():
         try:
-            for trajectory in read_trajectories(run.trajectories):
+            episodes = list(read_trajectories(run.trajectories))
+            for trajectory in at_measured_cost(episodes, servings(run.config)):
                 if trajectory.question is None:
                     raise ValueError("a trajectory has no question")
                 scored.append(Scored(Question.from_row(trajectory.question), trajectory))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from art_e.cli import eval_compare, eval_judge, eval_report
+from art_e.cli.eval_gpu import GpuPriceOption, GpusOption, note_entries, priced
 from art_e.cli.forms import RecipeOption, chosen_form, kept_for_test
 from art_e.cli.models import (
     CacheOption,
@@ -16,6 +17,7 @@ from art_e.cli.models import (
     choose,
     default_concurrency,
     model_options,
+    shares_a_machine,
 )
 from art_e.cli.options import (
     DbOption,
@@ -44,6 +46,8 @@ app = typer.Typer(
         "art-e eval run -m o3 --questions golden --split validation --prompt mine.txt"
         " --repeat 3 --judge offline --judge gemini/gemini-2.5-flash",
         "art-e eval run -m offline -m hosted_vllm/mine --recipe nano",
+        "art-e eval run -m hosted_vllm/talk --questions golden --split test --concurrency 16"
+        " --gpu-usd-per-hour 2.10",
     )
 )
 def run(
@@ -102,6 +106,8 @@ def run(
     max_cost: MaxCostOption = None,
     tool_calls: ToolCallsOption = "auto",
     cache: CacheOption = False,
+    gpu_usd_per_hour: GpuPriceOption = None,
+    gpus: GpusOption = None,
     db: DbOption = None,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -111,6 +117,9 @@ def run(
     A small model knows only the prompt and the tools that it was trained with: --recipe
     gives these to all models of the run, and asks the questions that the recipe keeps for
     its test where no others are named.
+
+    The cost of a model that you serve yourself is measured, where its GPU has a price: by the
+    time in which it was being asked. Throughput, and so the cost, depend on --concurrency.
 
     A run that was killed is taken up by the same command with --resume: no question that
     it has an answer to is asked again.
@@ -175,6 +184,7 @@ def run(
             "max_cost_usd": max_cost,
             "tool_calls": tool_calls,
             "cache": cache,
+            **priced(gpu_usd_per_hour, gpus, names, cache=cache),
             "db": str(inbox_file.path),
         }
         started = find_killed(config, runs_folder(), out) if resume else None
@@ -206,7 +216,8 @@ def run(
             if name != "offline" and left:
                 note(f"estimate: {estimate_cost(name, left, runs_folder())}")
         entrants = [
-            Entrant(each.policy, at_once[each.name], _is_here(each.host)) for each in chosen
+            Entrant(each.policy, at_once[each.name], alone=shares_a_machine(each.name))
+            for each in chosen
         ]
         started = started or start_run("eval", config, runs_folder(), out)
         with live(names, len(asked) * repeat) as show:
@@ -225,6 +236,7 @@ def run(
             )
     for each in deciding:
         eval_judge.note_cost(each)
+    note_entries(metrics)
     if json_output:
         print_json({**metrics, "run": str(started.folder)})
     else:
@@ -251,14 +263,6 @@ def _spent(model: str, done: "Iterable[Scored]") -> float:
     """USD that the model's episodes on disk have cost, as far as is known."""
     of_model = (each.trajectory for each in done if each.trajectory.model == model)
     return sum(each.cost_usd or 0.0 for each in of_model)
-
-
-def _is_here(host: str | None) -> bool:
-    if host is None:
-        return True
-    from art_e.policies import host as hosts
-
-    return hosts.on_this_machine(host)
 
 
 def _notice(judge: str) -> str | None:

@@ -33,6 +33,7 @@ class _Side(NamedTuple):
     prompt: str
     judges: tuple[str, ...]
     timed: bool
+    cost_source: str | None
     scored: "Sequence[Scored]"
 
     def __str__(self) -> str:
@@ -72,6 +73,7 @@ def compare(
                 "model": side.model,
                 "prompt": side.prompt,
                 "judges": list(side.judges),
+                "cost_source": side.cost_source,
             }
             for name, side in (("a", a), ("b", b))
         }
@@ -83,6 +85,7 @@ def compare(
 def _side(argument: str) -> _Side:
     from art_e.home import runs_folder
     from art_e.runs import find_run
+    from evals.gpu_time import servings
     from evals.scored import load_run
 
     name, model = _parted(argument)
@@ -101,6 +104,7 @@ def _side(argument: str) -> _Side:
         f"{policy.get('prompt', 'default')} ({policy['prompt_hash']})",
         tuple(judges),
         not run.config.get("cache", False),
+        str(served[chosen]) if chosen in (served := servings(run.config)) else None,
         of_model,
     )
 
@@ -149,6 +153,11 @@ def _print(a: _Side, b: _Side, found: dict[str, Any]) -> None:
     lines = [
         f"A: {a}",
         f"B: {b}",
+        *(
+            f"cost of {name}: {side.cost_source}"
+            for name, side in (("A", a), ("B", b))
+            if side.cost_source is not None
+        ),
         f"left out, for the other was not asked: {' and '.join(left_out)}",
         f"right in A alone {found['only_a']}, in B alone {found['only_b']},"
         f" exact McNemar p = {found['p']:.3g}"

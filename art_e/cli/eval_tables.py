@@ -86,16 +86,38 @@ def _lines(figures: dict[str, Any]) -> list[str]:
             f" with {one} on {percent(agreement['share'])},"
             f" kappa {'-' if kappa is None else f'{kappa:.2f}'}"
         )
+    measured = figures["throughput"]
+    if measured is not None:
+        lines.append(_throughput(measured, figures))
     tokens = {name: each["value"] for name, each in figures["tokens"].items()}
     if tokens["prompt_tokens"]:
         cost = figures["cost_per_1000_usd"]["value"]
+        told = "cost unknown, " if cost is None else f"${cost:.2f} per 1,000 questions, "
         lines.append(
-            f"{'cost unknown' if cost is None else f'${cost:.2f} per 1,000 questions'},"
-            f" {tokens['prompt_tokens']:,.0f} + {tokens['completion_tokens']:,.0f}"
+            f"{told if measured is None else ''}"
+            f"{tokens['prompt_tokens']:,.0f} + {tokens['completion_tokens']:,.0f}"
             f" tokens a question ({tokens['cached_prompt_tokens']:,.0f} cached),"
             f" retries {figures['retries']}, {figures['concurrency']} at a time"
         )
     return lines
+
+
+def _throughput(measured: dict[str, Any], figures: dict[str, Any]) -> str:
+    from evals.report.cells import usd
+
+    if measured["left_out"] is not None:
+        return f"cost not measured: {measured['left_out']}"
+    cost = usd(figures["cost_per_1000_usd"])
+    questions, prompts, completions = (
+        measured[f"{name}_per_second"]["value"]
+        for name in ("questions", "prompt_tokens", "completion_tokens")
+    )
+    return (
+        f"{f'{cost.value} {cost.interval}'.strip()} per 1,000 questions,"
+        f" {figures['cost_source']}: {questions:.3g} questions/s,"
+        f" {prompts:,.0f} + {completions:,.0f} tokens/s over {measured['seconds']:,.1f} s,"
+        f" {measured['at_once']:.1f} under way at a time"
+    )
 
 
 def _milliseconds(seconds: "Estimate") -> str:

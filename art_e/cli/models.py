@@ -98,12 +98,31 @@ def default_concurrency(models: list[str]) -> int:
     return HOSTED_CONCURRENCY if elsewhere else 1
 
 
+def is_self_hosted(model: str) -> bool:
+    """Whether the model runs on hardware of one's own, here or elsewhere."""
+    host = _host(model)
+    from art_e.policies.host import self_hosted
+
+    return self_hosted(model, host)
+
+
+def shares_a_machine(model: str) -> bool:
+    """Whether other models of one's own would make it slower; so does `offline` work here."""
+    return model == "offline" or is_self_hosted(model)
+
+
 def choose(model: str, options: "ModelOptions") -> Chosen:
     """The policy of `--model`. Raises `UserError` where its key or its address is not set."""
     from art_e.policies.choose import choose_policy
 
     host = _host(model)
-    return Chosen(model, choose_policy(model, options), host)
+    chosen = Chosen(model, choose_policy(model, options), host)
+    if host is not None and options.cache is None:
+        from art_e.policies.litellm_module import warm_up
+
+        # Or it would be part of the first question's time.
+        warm_up()
+    return chosen
 
 
 def _host(model: str) -> str | None:

@@ -43,8 +43,11 @@ _ADDRESSES = {
     "openai_like": _Address(("OPENAI_LIKE_API_BASE",)),
     "litellm_proxy": _Address(("LITELLM_PROXY_API_BASE",)),
 }
+# What one runs oneself, wherever: nobody sells calls by these names.
+_SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
 # Ollama passes these on to its makers' servers.
 _OLLAMA_CLOUD = ("-cloud", ":cloud")
+_OLLAMA_HOST = "ollama.com"
 
 
 def receiving_host(model: str) -> str | None:
@@ -71,8 +74,16 @@ def receiving_host(model: str) -> str | None:
         )
     host = _host_of(address, model)
     if provider.startswith("ollama") and on_this_machine(host) and model.endswith(_OLLAMA_CLOUD):
-        return "ollama.com"
+        return _OLLAMA_HOST
     return host
+
+
+def self_hosted(model: str, host: str | None) -> bool:
+    """Whether the model runs on hardware of one's own; `host` is its `receiving_host`."""
+    if model == "offline" or host == _OLLAMA_HOST:
+        return False
+    provider = model.partition("/")[0]
+    return host is None or on_this_machine(host) or provider in _SELF_HOSTED
 
 
 def on_this_machine(host: str) -> bool:

@@ -7,8 +7,8 @@ entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
 
     [models."hosted_vllm/Qwen2.5-14B-Instruct"]
     gpu_usd_per_hour = 2.10
-    prompt_tokens_per_second = 9000      # measured on that GPU
-    completion_tokens_per_second = 1200
+    prompt_tokens_per_second = 9000      # `art-e eval run --gpu-usd-per-hour` measures
+    completion_tokens_per_second = 1200  # both, and says which lines to write
 
     [models."openai/of-our-own"]
     usd_per_million_prompt = 0.20
@@ -18,6 +18,7 @@ entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
 A price that is not known is None, never 0. Knows nothing of policies and limits.
 """
 
+import json
 import math
 import tomllib
 from collections.abc import Mapping
@@ -101,6 +102,27 @@ def price_of(model: str) -> Price | None:
         return None
     entry = _list_entry(model)
     return None if entry is None else _list_price(entry)
+
+
+def gpu_entry(
+    model: str, gpu_usd_per_hour: float, seconds: float, prompt_tokens: int, completion_tokens: int
+) -> str:
+    """The lines of `prices.toml` by which so many tokens cost what those seconds did.
+
+    `gpu_usd_per_hour` is that of all GPUs that were at work. Prompts and completions shared
+    the seconds, and nothing tells how; half are put down to each. So the rates are twice the
+    measured throughput, and calls cost what was measured while tokens keep their proportion.
+    Raises `ValueError` where there are no tokens of a kind, or no seconds.
+    """
+    if min(seconds, prompt_tokens, completion_tokens) <= 0:
+        raise ValueError("no rate without seconds and tokens of both kinds")
+    prompt, completion = (2 * each / seconds for each in (prompt_tokens, completion_tokens))
+    return (
+        f"[models.{json.dumps(model)}]\n"
+        f"gpu_usd_per_hour = {gpu_usd_per_hour:.6g}\n"
+        f"prompt_tokens_per_second = {prompt:.6g}\n"
+        f"completion_tokens_per_second = {completion:.6g}\n"
+    )
 
 
 def _own_entries(path: Path) -> Mapping[str, Any]:

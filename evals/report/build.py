@@ -100,6 +100,8 @@ def _page(
         headline=tables.headline(entries),
         sources=tables.details(entries, tables.SOURCES),
         tokens_and_time=tables.details(entries, tables.TOKENS_AND_TIME),
+        throughput=tables.throughput(entries),
+        cost_sources=tables.cost_sources(entries),
         judged=tables.judged(entries),
         labelled=tables.labelled(measured),
         funnel=tables.funnel(entries),

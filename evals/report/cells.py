@@ -37,6 +37,11 @@ def number(estimate: Estimate) -> Cell:
     return _cell(estimate, lambda value: f"{value:.2f}", lambda value: f"{value:.2f}")
 
 
+def digits(estimate: Estimate) -> Cell:
+    """A number of any size, by the three digits that count, such as 15.9 or 0.0175."""
+    return _cell(estimate, _three_digits, _three_digits)
+
+
 def tokens(estimate: Estimate) -> Cell:
     """A mean of tokens, in whole ones, such as 2,480."""
     return _cell(estimate, lambda value: f"{value:,.0f}", lambda value: f"{value:,.0f}")
@@ -78,6 +83,10 @@ def _cell(estimate: Estimate, shown: Callable[[float], str], bound: Callable[[fl
         return Cell(NONE, n=estimate["n"] or None)
     interval = "" if low is None or high is None else f"[{bound(low)}, {bound(high)}]"
     return Cell(shown(value), interval, estimate["n"] or None)
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _money(value: float) -> str:

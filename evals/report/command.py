@@ -15,6 +15,8 @@ _OPTIONS = {
     "temperature": "--temperature",
     "max_cost_usd": "--max-cost",
     "tool_calls": "--tool-calls",
+    "gpu_usd_per_hour": "--gpu-usd-per-hour",
+    "gpus": "--gpus",
     "db": "--db",
 }
 

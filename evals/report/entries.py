@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.runs import Run
+from evals.gpu_time import servings
 from evals.intervals import Estimate
 from evals.labels import read_labels, stored_agreement
 from evals.metrics import model_metrics, sample_of
@@ -101,7 +102,9 @@ def _model(scored: Sequence[Scored]) -> str:
 def _entry(run: Run, label: str, scored: list[Scored], judges: list[str], *, timed: bool) -> Entry:
     model = _model(scored)
     if not steps_of(scored):
-        return Entry(run, model, label, scored, model_metrics(scored, judges, timed=timed), {})
+        serving = servings(run.config).get(model)
+        figures = model_metrics(scored, judges, timed=timed, serving=serving)
+        return Entry(run, model, label, scored, figures, {})
     # Held-out questions have a chart of their own; among those trained on they would be a notch.
     held_out = [each for each in scored if each.question.split in _HELD_OUT]
     trained = [each for each in scored if each.question.split not in _HELD_OUT]

@@ -98,6 +98,13 @@ def _pairing(a: Entry, b: Entry, *, timed: bool) -> Pairing:
             f"To tell accuracies so far apart (80 % power, 5 % level) takes about"
             f" {compared['needed']:,} questions; {compared['n']:,} episodes were paired."
         )
+    sources = [
+        f"Cost of {each.label}: {each.figures['cost_source']}."
+        for each in (a, b)
+        if each.figures["throughput"] is not None
+    ]
+    if "cost_per_1000_usd" in compared["figures"]:
+        summary += sources
     if left_out:
         summary.append(f"{left_out:,} episodes that only one of them has are left out.")
     flips = [_flip(flip, a, b) for flip in compared["flipped"]]

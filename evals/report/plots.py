@@ -11,6 +11,7 @@ from evals.report.cells import Cell, number, percent, seconds, usd
 from evals.report.charts import Bar, BarChart, Baseline, Chart, Curve, CurveChart, Mark, Scale
 from evals.report.entries import Entry, Step
 from evals.report.published import PUBLISHED, accuracy
+from evals.report.tables import cost_sources
 
 _Shown = Callable[[Estimate], Cell]
 _PUBLISHED_NOTE = "Hatched: published by ART-E's authors, on other questions."
@@ -48,7 +49,16 @@ def _comparisons(entries: Sequence[Entry]) -> list[Chart]:
         BarChart(
             "cost",
             "Cost per 1,000 questions",
-            f"US dollars, logarithmic; 95 % intervals. {_PUBLISHED_NOTE}",
+            " ".join(
+                filter(
+                    None,
+                    (
+                        "US dollars, logarithmic; 95 % intervals.",
+                        cost_sources(entries),
+                        _PUBLISHED_NOTE,
+                    ),
+                )
+            ),
             "usd",
             (
                 *_bars(figures, ["cost_per_1000_usd"], usd),

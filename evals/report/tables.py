@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from evals.funnel import STEPS
 from evals.intervals import Estimate
-from evals.report.cells import NONE, Cell, number, percent, seconds, tokens, usd
+from evals.report.cells import NONE, Cell, digits, number, percent, seconds, tokens, usd
 from evals.report.entries import Entry, Measured
 from evals.report.published import PUBLISHED, accuracy
 
@@ -55,6 +55,23 @@ class Column(NamedTuple):
     rare: bool = False
 
 
+def _cost(figures: dict[str, Any]) -> Cell:
+    cell = usd(figures["cost_per_1000_usd"])
+    if figures["throughput"] is None or cell.value == NONE:
+        return cell
+    return cell._replace(value=f"{cell.value} measured")
+
+
+def _measured(figures: dict[str, Any], name: str) -> Cell:
+    return digits(figures["throughput"][name])
+
+
+def _at_once(figures: dict[str, Any]) -> Cell:
+    at_once = figures["throughput"]["at_once"]
+    asked = figures["throughput"]["concurrency"]
+    return Cell(NONE if at_once is None else f"{at_once:.1f} of {asked}")
+
+
 HEADLINE = (
     Column("Accuracy", lambda figures: percent(figures["accuracy"])),
     Column("Right to abstain", lambda figures: percent(figures["unanswerable_accuracy"])),
@@ -62,7 +79,7 @@ HEADLINE = (
     Column("Abstention", lambda figures: percent(figures["abstention"])),
     Column("Turns", lambda figures: number(figures["turns"])),
     Column("Effort", lambda figures: number(figures["effort"])),
-    Column("Cost per 1,000", lambda figures: usd(figures["cost_per_1000_usd"])),
+    Column("Cost per 1,000", _cost),
     Column("Latency p50", lambda figures: seconds(figures["latency_p50_s"])),
     Column("Latency p95", lambda figures: seconds(figures["latency_p95_s"])),
     Column("Errors", lambda figures: Cell(f"{figures['errors']:,}", n=figures["n"])),
@@ -89,6 +106,14 @@ TOKENS_AND_TIME = (
     Column("Time in tools", lambda figures: seconds(figures["latency_parts_s"]["tools"])),
     Column("Other time", lambda figures: seconds(figures["latency_parts_s"]["rest"])),
 )
+THROUGHPUT = (
+    Column("Questions", lambda figures: _measured(figures, "questions_per_second")),
+    Column("Prompt tokens", lambda figures: _measured(figures, "prompt_tokens_per_second")),
+    Column("Completion tokens", lambda figures: _measured(figures, "completion_tokens_per_second")),
+    Column("GPU hours per 1,000", lambda figures: _measured(figures, "gpu_hours_per_1000")),
+    Column("Under way at a time", _at_once),
+    Column("Cost per 1,000", _cost),
+)
 
 
 def headline(entries: Sequence[Entry]) -> Table:
@@ -107,10 +132,26 @@ def headline(entries: Sequence[Entry]) -> Table:
 
 
 def details(entries: Sequence[Entry], of: Sequence[Column]) -> Table:
-    """What is behind the headline; `of` is `SOURCES` or `TOKENS_AND_TIME`."""
+    """What is behind the headline; `of` is `SOURCES`, `TOKENS_AND_TIME` or `THROUGHPUT`."""
     columns = _told(of, entries)
     headings = ["Model", *(column.heading for column in columns)]
     return Table(headings, _rows(columns, entries))
+
+
+def throughput(entries: Sequence[Entry]) -> Table | None:
+    """What models of one's own get through; None where none was measured."""
+    measured = [each for each in entries if each.figures["throughput"] is not None]
+    return details(measured, THROUGHPUT) if measured else None
+
+
+def cost_sources(entries: Sequence[Entry]) -> str:
+    """A sentence on where the costs are from; empty where all are by a price per token."""
+    measured = [
+        f"{each.label}: {each.figures['cost_source'] or 'not measured'}"
+        for each in entries
+        if each.figures["throughput"] is not None
+    ]
+    return f"Cost of {'; '.join(measured)}. Other costs are by price per token." if measured else ""
 
 
 def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:

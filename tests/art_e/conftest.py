@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
@@ -28,3 +30,17 @@ def start(inbox_file: InboxFile) -> Start:
         return Episode(inbox, question, max_turns=max_turns, view=View(handles=handles))
 
     return begin
+
+
+@pytest.fixture(scope="session")
+def taught(start: Start, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A checkpoint that has learnt some episodes; one worker trains it, the others wait."""
+    from tests.taught import teach
+
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared if worker_id == "master" else shared.parent
+    folder = shared / "taught-qwen"
+    with FileLock(shared / "taught-qwen.lock"):
+        if not folder.exists():
+            teach(start, shared / "taught-qwen.new").rename(folder)
+    return folder

@@ -181,9 +181,9 @@ def test_models_elsewhere_work_side_by_side_those_here_alone(
     Meeting.together.clear()
     entrants = [
         Entrant(Meeting("here", 0.01)),
-        Entrant(Meeting("far", 0.01), 2, on_this_machine=False),
+        Entrant(Meeting("far", 0.01), 2, alone=False),
         Entrant(Meeting("also here", 0.01)),
-        Entrant(Meeting("far too", 0.01), 1, on_this_machine=False),
+        Entrant(Meeting("far too", 0.01), 1, alone=False),
     ]
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
     assert frozenset({"far", "far too"}) in Meeting.together

@@ -192,6 +192,7 @@ def expected(model: str, found: dict[str, bool]) -> dict[str, Any]:
         },
         "cost_per_1000_usd": float(1000 * cost / n),
         "cost_usd": float(cost),
+        "throughput": None,
         "retries": int(model == STRONG),
         "errors": sum(play.step == "failed" for play in plays.values()),
         "unjudged": 0,
@@ -275,8 +276,9 @@ def test_every_figure_is_the_truth(told: Told, world: InboxFile, model: str) -> 
     # What is not in `expected` is tested by itself.
     assert set(figures) - set(wanted) == {
         "grounded", "by_judge", "errors_by_kind", "latency_p50_s", "latency_p95_s",
-        "latency_parts_s",
+        "latency_parts_s", "cost_source",
     }  # fmt: skip
+    assert figures["cost_source"] == "price per token"
     assert figures["by_judge"]["offline/2"] == {
         name: figures[name] for name in ("accuracy", "unanswerable_accuracy", "hallucination")
     }

@@ -83,6 +83,21 @@ def test_an_interval_holds_its_mean_and_no_more_than_the_values(
     )
 
 
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(0.1, 10)), min_size=2, max_size=40))
+def test_a_ratio_is_that_of_the_sums_within_the_ratios_of_the_episodes(
+    pairs: list[tuple[float, float]],
+) -> None:
+    above, below = ([pair[side] for pair in pairs] for side in (0, 1))
+    estimate = independent(len(pairs)).ratio(above, below)
+    assert estimate["value"] == pytest.approx(sum(above) / sum(below), abs=1e-9)
+    ratios = [one / other for one, other in pairs]
+    low, high = bounds(estimate)
+    assert min(ratios) - 1e-6 <= low <= high <= max(ratios) + 1e-6
+    assert independent(len(pairs)).mean(above) == independent(len(pairs)).ratio(
+        above, [1.0] * len(pairs)
+    )
+
+
 def test_the_same_episodes_give_the_same_bounds() -> None:
     values = np.random.default_rng(3).random(50).tolist()
     assert independent(50).mean(values) == independent(50).mean(values)

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from art_e.errors import UserError
-from art_e.policies.host import on_this_machine, receiving_host
+from art_e.policies.host import on_this_machine, receiving_host, self_hosted
 from art_e.policies.litellm_module import load_litellm
 from tests.provider import Provider, says
 
@@ -153,3 +153,19 @@ def test_an_address_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, add
 )
 def test_loopback(host: str, here: bool) -> None:
     assert on_this_machine(host) is here
+
+
+@pytest.mark.parametrize(
+    ("model", "host", "own"),
+    [
+        ("hosted_vllm/talk", "gpu.lan:8000", True),
+        ("ollama_chat/qwen2.5:14b", "gpu.lan:11434", True),
+        ("ollama_chat/gpt-oss:120b-cloud", "ollama.com", False),
+        ("local:runs/mine", None, True),
+        ("openai/of-our-own", "localhost:8000", True),
+        ("openai/o3", "api.openai.com", False),
+        ("offline", None, False),
+    ],
+)
+def test_what_runs_on_hardware_of_ones_own(model: str, host: str | None, own: bool) -> None:
+    assert self_hosted(model, host) is own

@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 
 import torch
 
 from art_e.agent import run_episode
-from art_e.episode import Episode, default_prompt
+from art_e.episode import Episode
 from art_e.errors import UserError
-from art_e.message import ChatMessage, ToolCall, observation_json
+from art_e.message import ChatMessage, observation_json
 from art_e.policies.base import Policy, PolicyError
 from art_e.policies.batching import BatchedGenerator
 from art_e.policies.checkpoint import Checkpoint, load_checkpoint
@@ -32,67 +31,12 @@ from art_e.policies.local import LocalPolicy
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
-from tests.episodes import CREW, LEASE, PRICE, Start, answer, message, read, search
+from tests.episodes import Start, message, search
 from tests.serving import serving
+from tests.taught import DONT_KNOW, LESSONS
 
 SHORT = ModelOptions(max_output_tokens=120)
-DONT_KNOW = "I don't know"
-# The question, the turns that the model learns, and what they end with.
-Lesson = tuple[str, list[list[ToolCall]], str, list[str]]
-LESSONS: list[Lesson] = [
-    (
-        "When does the lease of the harbor office end?",
-        [[search("lease", "harbor")], [read("m1")], [answer("May 3", "m1")]],
-        "May 3",
-        [LEASE],
-    ),
-    (
-        "What does the crane cost?",
-        [[search("crane", "cost"), search("crane")], [read("m1")], [answer("4,000 dollars", "m1")]],
-        "4,000 dollars",
-        [PRICE],
-    ),
-    (
-        "Who is the crew of the crane?",
-        [[search("crew")], [read("m1")], [answer("Dora and Emil", "m1")]],
-        "Dora and Emil",
-        [CREW],
-    ),
-    ("Who won the tombola?", [[search("tombola")], [answer(DONT_KNOW)]], DONT_KNOW, []),
-]
 QUESTIONS = [question for question, *_ in LESSONS]
-
-
-@pytest.fixture(scope="session")
-def taught(start: Start, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A checkpoint that has learnt the lessons; one worker trains it, the others wait."""
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared if worker_id == "master" else shared.parent
-    folder = shared / "taught-qwen"
-    with FileLock(shared / "taught-qwen.lock"):
-        if not folder.exists():
-            teach(start, shared / "taught-qwen.new").rename(folder)
-    return folder
-
-
-def teach(start: Start, folder: Path) -> Path:
-    conversations = []
-    for question, turns, *_ in LESSONS:
-        episode = start(question=question)
-        for calls in turns:
-            episode.step(message(*calls))
-        conversations.append(episode.messages)
-    tools = schemas()
-    said = [str(each["content"]) for messages in conversations for each in messages]
-    fixed = [line for line in default_prompt().splitlines() if "$" not in line]
-    shown = [json.dumps(each, ensure_ascii=False) for each in tools]
-    tokenizer = tiny_qwen.make_tokenizer(
-        [*said, tiny_qwen.stock_template()], phrases=[*fixed, *shown]
-    )
-    model = tiny_qwen.make_model(tokenizer)
-    examples = [tiny_qwen.example(tokenizer, each, tools) for each in conversations]
-    assert tiny_qwen.overfit(model, examples) < 0.02
-    return tiny_qwen.save(model, tokenizer, folder)
 
 
 @pytest.fixture(autouse=True)

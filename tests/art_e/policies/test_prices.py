@@ -1,5 +1,6 @@
 """Costs against sums worked out by hand, from litellm's list and from `prices.toml`."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.policies.base import Usage
 from art_e.policies.litellm_module import load_litellm
-from art_e.policies.prices import Price, price_of
+from art_e.policies.prices import Price, gpu_entry, price_of
 
 MILLION = 1_000_000
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
@@ -170,3 +171,41 @@ def test_a_malformed_file_says_where(own: Path, text: str, words: list[str]) -> 
     assert "\n" not in str(error.value)
     for word in [str(own), *words]:
         assert word in str(error.value)
+
+
+class TestMeasured:
+    """The lines that a measurement gives for `prices.toml`, read back by `price_of`."""
+
+    @given(
+        st.floats(0.01, 100),
+        st.floats(0.1, 1e6),
+        st.integers(1, 10**9),
+        st.integers(1, 10**8),
+        st.integers(1, 1_000),
+    )
+    def test_the_same_mix_of_tokens_costs_what_the_gpu_did(
+        self, usd: float, seconds: float, prompt: int, completion: int, part: int
+    ) -> None:
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ART_E_HOME", folder)
+            lines = gpu_entry(VLLM, usd, seconds, prompt, completion)
+            (Path(folder) / "prices.toml").write_text(lines)
+            price = known(VLLM)
+        paid = usd / 3600 * seconds
+        assert price.cost(Usage(prompt, 0, completion)) == pytest.approx(paid, rel=1e-4)
+        # So does a question, or a thousand of them; and whether a prompt was cached or not.
+        many = Usage(prompt * part, prompt * part // 2, completion * part)
+        assert price.cost(many) == pytest.approx(paid * part, rel=1e-4)
+
+    def test_half_of_the_time_is_put_down_to_each(self) -> None:
+        assert gpu_entry('hosted_vllm/a "b"', 2.1, 10.0, 45_000, 6_000) == (
+            '[models."hosted_vllm/a \\"b\\""]\n'
+            "gpu_usd_per_hour = 2.1\n"
+            "prompt_tokens_per_second = 9000\n"
+            "completion_tokens_per_second = 1200\n"
+        )
+
+    @pytest.mark.parametrize("measured", [(0.0, 5, 5), (1.0, 0, 5), (1.0, 5, 0)])
+    def test_there_are_none_without_time_or_tokens(self, measured: tuple[float, int, int]) -> None:
+        with pytest.raises(ValueError, match="no rate"):
+            gpu_entry(VLLM, 2.1, *measured)

@@ -39,6 +39,10 @@ def test_it_names_models_judges_and_options() -> None:
             "--prompt 'my/short one'",
         ),
         ({"cache": True}, "--cache"),
+        (
+            {"gpu_usd_per_hour": 2.1, "gpus": 2, "self_hosted": ["hosted_vllm/x"]},
+            "--gpu-usd-per-hour 2.1 --gpus 2",
+        ),
     ],
 )
 def test_what_was_chosen_is_in_it(changed: dict[str, Any], end: str) -> None:

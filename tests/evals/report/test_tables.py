@@ -35,6 +35,30 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert {row.label: row.cells[cost].value for row in published}["o3"] == "$55.19"
 
 
+def test_a_measured_cost_is_marked_and_its_throughput_has_a_table(tmp_path: Path) -> None:
+    own = episodes("own", {"right": 10}, seconds=2.0)
+    hosted = episodes("hosted", {"right": 10})
+    measured = {"gpu_usd_per_hour": 3.6, "gpus": 1, "self_hosted": ["own"]}
+    run = write_run(tmp_path / "run", [*own, *hosted], **measured)
+    entries = [entry for each in measure([run]) for entry in each.entries]
+    table = tables.headline(entries)
+    cost = table.headings.index("Cost per 1,000") - 1
+    # All ten began at once: 0.2 s each, at a tenth of a cent a second.
+    assert table.rows[0].cells[cost] == Cell("$0.20 measured", "[0.20, 0.20]", 10)
+    assert table.rows[1].cells[cost] == Cell("$2.00", "[2.00, 2.00]", 10)
+    told = tables.throughput(entries)
+    assert told is not None
+    [row] = told.rows
+    assert row.label == "own"
+    by_heading = dict(zip(told.headings[1:], row.cells, strict=True))
+    assert by_heading["Questions"] == Cell("5", "[5, 5]", 10)
+    assert by_heading["Prompt tokens"].value == "5,000"
+    assert by_heading["Under way at a time"] == Cell("10.0 of 1")
+    assert tables.cost_sources(entries).startswith("Cost of own: measured on your GPU at $3.60/h")
+    assert tables.throughput(entries[1:]) is None
+    assert tables.cost_sources(entries[1:]) == ""
+
+
 def test_columns_that_say_nothing_are_left_out(tmp_path: Path) -> None:
     plain = tables.headline(entries_of(tmp_path, *episodes("mine", {"right": 2})))
     assert {"Unjudged", "Judges agree"}.isdisjoint(plain.headings)

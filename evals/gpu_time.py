@@ -1,0 +1,119 @@
+"""What the questions put to a model of one's own took of its GPU, read off their episodes.
+
+A GPU is paid by the hour, and several questions share it. So each moment in which the
+model was asked at all is split evenly among the episodes that were under way in it; what
+an episode has of all moments is its GPU time. The times add up to the wall time in which
+the model was being asked: pauses count for nothing, neither those in which only a judge
+worked nor those between a kill and `--resume`. The time of episodes that failed for an
+outside reason is borne by the others, so that a server that is down never looks cheap.
+
+Knows nothing of questions and of figures over them.
+"""
+
+import dataclasses
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from art_e.trajectory import Trajectory
+
+
+class Serving(NamedTuple):
+    """How a model of one's own is served: on so many GPUs at a price in USD an hour each, asked
+    so many questions at a time."""
+
+    gpu_usd_per_hour: float
+    gpus: int
+    concurrency: int
+
+    @property
+    def usd_per_second(self) -> float:
+        """Of all its GPUs."""
+        return self.gpu_usd_per_hour * self.gpus / 3600
+
+    def __str__(self) -> str:
+        gpus = "your GPU" if self.gpus == 1 else f"your {self.gpus} GPUs"
+        each = "" if self.gpus == 1 else " each"
+        price = f"${self.gpu_usd_per_hour:.2f}/h{each}"
+        return f"measured on {gpus} at {price}, concurrency {self.concurrency}"
+
+
+class Spans(NamedTuple):
+    """When episodes ran, in seconds from the first one's start."""
+
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+
+
+def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
+    """Of a run's configuration, the models whose cost is measured, and how they were served."""
+    price = config.get("gpu_usd_per_hour")
+    if price is None:
+        return {}
+    return {
+        model: Serving(price, config["gpus"], config["concurrency"][model])
+        for model in config["self_hosted"]
+    }
+
+
+def spans(episodes: Sequence[Trajectory]) -> Spans:
+    """When the episodes ran."""
+    begun = [dt.datetime.fromisoformat(each.started_at) for each in episodes]
+    first = min(begun, default=dt.datetime.min)
+    starts = np.asarray([(each - first).total_seconds() for each in begun], dtype=np.float64)
+    took = np.asarray([each.seconds["total"] for each in episodes], dtype=np.float64)
+    return Spans(starts, starts + took)
+
+
+def shares(of: Spans) -> NDArray[np.float64]:
+    """The seconds that each episode has of the time in which any of them ran.
+
+    They add up to that time.
+    """
+    if not len(of.starts):
+        return np.zeros(0)
+    moments = np.unique(np.concatenate([of.starts, of.ends]))
+    first, last = np.searchsorted(moments, of.starts), np.searchsorted(moments, of.ends)
+    changes = np.zeros(len(moments))
+    np.add.at(changes, first, 1)
+    np.add.at(changes, last, -1)
+    running = np.cumsum(changes)[:-1]
+    each = np.divide(np.diff(moments), running, out=np.zeros(len(running)), where=running > 0)
+    passed = np.concatenate([[0.0], np.cumsum(each)])
+    return np.asarray(passed[last] - passed[first])
+
+
+def gpu_seconds(episodes: Sequence[Trajectory]) -> list[float | None]:
+    """The GPU time of each episode of one model; None of one that failed for an outside reason.
+
+    None of all where there is no time to tell of any other.
+    """
+    of_each = shares(spans(episodes))
+    ended = np.asarray([each.error is None for each in episodes], dtype=np.bool_)
+    borne = float(of_each[ended].sum())
+    if not borne:
+        return [None] * len(episodes)
+    of_each *= float(of_each.sum()) / borne
+    return [float(time) if of else None for time, of in zip(of_each, ended, strict=True)]
+
+
+def at_measured_cost(
+    episodes: Sequence[Trajectory], served: Mapping[str, Serving]
+) -> list[Trajectory]:
+    """The episodes, in their order, where those of `served` models cost what was measured.
+
+    Whatever price was known beforehand: a measurement wins in the run that it is made in.
+    """
+    costs: dict[int, float | None] = {}
+    for model, serving in served.items():
+        places = [place for place, each in enumerate(episodes) if each.model == model]
+        times = gpu_seconds([episodes[place] for place in places])
+        for place, time in zip(places, times, strict=True):
+            costs[place] = None if time is None else time * serving.usd_per_second
+    return [
+        dataclasses.replace(each, cost_usd=costs[place]) if place in costs else each
+        for place, each in enumerate(episodes)
+    ]

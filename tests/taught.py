@@ -1,0 +1,56 @@
+"""A few episodes, and a tiny Qwen2 that has learnt them by heart: it answers as they end."""
+
+import json
+from pathlib import Path
+
+from art_e.episode import default_prompt
+from art_e.message import ToolCall
+from art_e.tools import schemas
+from tests import tiny_qwen
+from tests.episodes import CREW, LEASE, PRICE, Start, answer, message, read, search
+
+DONT_KNOW = "I don't know"
+# The question, the turns that the model learns, and what they end with.
+Lesson = tuple[str, list[list[ToolCall]], str, list[str]]
+LESSONS: list[Lesson] = [
+    (
+        "When does the lease of the harbor office end?",
+        [[search("lease", "harbor")], [read("m1")], [answer("May 3", "m1")]],
+        "May 3",
+        [LEASE],
+    ),
+    (
+        "What does the crane cost?",
+        [[search("crane", "cost"), search("crane")], [read("m1")], [answer("4,000 dollars", "m1")]],
+        "4,000 dollars",
+        [PRICE],
+    ),
+    (
+        "Who is the crew of the crane?",
+        [[search("crew")], [read("m1")], [answer("Dora and Emil", "m1")]],
+        "Dora and Emil",
+        [CREW],
+    ),
+    ("Who won the tombola?", [[search("tombola")], [answer(DONT_KNOW)]], DONT_KNOW, []),
+]
+
+
+def teach(start: Start, folder: Path) -> Path:
+    """The checkpoint in `folder`; `start` begins the episodes that it learns."""
+    conversations = []
+    for question, turns, *_ in LESSONS:
+        episode = start(question=question)
+        for calls in turns:
+            episode.step(message(*calls))
+        conversations.append(episode.messages)
+    tools = schemas()
+    said = [str(each["content"]) for messages in conversations for each in messages]
+    fixed = [line for line in default_prompt().splitlines() if "$" not in line]
+    shown = [json.dumps(each, ensure_ascii=False) for each in tools]
+    tokenizer = tiny_qwen.make_tokenizer(
+        [*said, tiny_qwen.stock_template()], phrases=[*fixed, *shown]
+    )
+    model = tiny_qwen.make_model(tokenizer)
+    examples = [tiny_qwen.example(tokenizer, each, tools) for each in conversations]
+    assert tiny_qwen.overfit(model, examples) < 0.02
+    return tiny_qwen.save(model, tokenizer, folder)
