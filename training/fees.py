@@ -1,0 +1,64 @@
+"""What the judges of a run will be paid, before any is asked.
+
+Tokens a call were measured (2026-11): the prompts and forms of `evals.llm_judge`, the questions and
+gold mails of the public ART-E set, counted as in `training.workload`. Knows nothing of GPUs.
+"""
+
+from typing import NamedTuple
+
+from art_e.policies.base import Usage
+from art_e.policies.prices import price_of
+from evals.judges import needs_model
+from training.recipe import Recipe
+from training.workload import EpisodeTokens
+
+# The prompt, the form of the reply and the question with its two answers: 434 + 82 + 85; of the
+# other question 267 + 82 + 62, and every mail that was read.
+CORRECT_TOKENS = 601
+GROUNDED_TOKENS, MAIL_TOKENS = 411, 622
+# Assumed: a sentence and the verdict; and the share of episodes that give an answer, each judged
+# by both questions. Abstentions and what is settled by rule cost nothing.
+REPLY_TOKENS = 45
+ANSWERED = 0.75
+
+_HOLE = "lenient"  # the planted one of training.judging, which asks no model
+
+
+class Fee(NamedTuple):
+    """What one judge is expected to be paid for its verdicts on `episodes`; `usd` is None where
+    the price is not known."""
+
+    judge: str
+    episodes: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float | None
+
+
+def is_paid(judge: str) -> bool:
+    """Whether a judge asks a model."""
+    return judge != _HOLE and needs_model(judge)
+
+
+def fees_of(recipe: Recipe, told: EpisodeTokens, trained: int, examined: int) -> list[Fee]:
+    """What judges are paid for so many episodes of training, and of validations and the test:
+    the reward's judge sees all of them, the validation's the latter."""
+    seen = ((recipe.judging.reward, trained + examined), (recipe.judging.validation, examined))
+    return [_fee(judge, episodes, told) for judge, episodes in seen if is_paid(judge)]
+
+
+def _fee(judge: str, episodes: int, told: EpisodeTokens) -> Fee:
+    judged = round(episodes * ANSWERED)
+    calls, prompt = judged, judged * CORRECT_TOKENS
+    if told.reads:
+        calls += judged
+        prompt += round(judged * (GROUNDED_TOKENS + told.reads * MAIL_TOKENS))
+    completion = calls * REPLY_TOKENS
+    price = price_of(judge)
+    # By the call: long prompts have prices of their own.
+    usd = None
+    if price is not None:
+        one = Usage(prompt_tokens=prompt // calls, completion_tokens=REPLY_TOKENS)
+        usd = calls * price.cost(one)
+    return Fee(judge, episodes, calls, prompt, completion, usd)
