@@ -1,0 +1,207 @@
+"""training/launch: what each file says of itself, and that its configuration is one.
+
+SkyPilot is not installed: its fields are those of its documentation, and it was not run.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml  # type: ignore[import-untyped]
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.utils import DistributedType
+from typer.core import TyperGroup
+
+from art_e.cli.main import app
+from tests.training.machine import LAUNCH
+from training.recipe import load_recipe
+
+ROOT = LAUNCH.parents[1]
+FILES = sorted(LAUNCH.iterdir())
+SHELL = [each for each in FILES if each.suffix in (".sh", ".sbatch")]
+ACCELERATE = ("ddp", "fsdp2", "zero3", "cpu")
+WORDS = ("What:", "When:", "How:", "Change:", "Back:")
+
+# https://docs.skypilot.co/en/latest/reference/yaml-spec.html, as far as a task may want them.
+SKY_TASK = {
+    "name", "workdir", "num_nodes", "resources", "envs", "secrets", "file_mounts", "volumes",
+    "setup", "run", "config",
+}  # fmt: skip
+SKY_RESOURCES = {
+    "infra", "accelerators", "accelerator_args", "cpus", "memory", "instance_type", "use_spot",
+    "disk_size", "disk_tier", "network_tier", "image_id", "ports", "labels", "autostop", "any_of",
+    "ordered", "job_recovery",
+}  # fmt: skip
+# https://docs.skypilot.co/en/latest/reference/storage.html
+SKY_STORAGE = {"name", "source", "store", "persistent", "mode"}
+SKY_MODES = {"MOUNT", "COPY", "MOUNT_CACHED"}
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """What our command line makes of those arguments of `art-e`; it fails on what it lacks."""
+    command: Any = typer.main.get_command(app)
+    no_context: Any = None
+    name = "art-e"
+    while isinstance(command, TyperGroup):
+        name, *arguments = arguments
+        command = command.get_command(no_context, name)
+        assert command is not None, name
+    parameters: dict[str, Any] = command.make_context(name, arguments).params
+    return parameters
+
+
+def explained(file: Path) -> list[str]:
+    """The comment that a file begins with, without `#`."""
+    lines = file.read_text("utf-8").splitlines()
+    if lines[0].startswith("#!"):
+        lines = lines[1:]
+    ends = (n for n, line in enumerate(lines) if not line.startswith("# "))
+    return [line.removeprefix("# ") for line in lines[: next(ends)]]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda each: each.name)
+def test_five_lines_explain_each(file: Path) -> None:
+    lines = explained(file)
+    assert [line.split()[0] for line in lines] == list(WORDS)
+    assert f"training/launch/{file.name}" in lines[2] or file.name == "ephemeral.sh"
+    assert max(map(len, file.read_text("utf-8").splitlines())) <= 124
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda each: each.name)
+def test_the_commands_that_it_names_are_ours(file: Path) -> None:
+    """A line that was typed from a comment is parsed as `art-e` parses it."""
+    for line in explained(file):
+        for told in re.findall(r"(?:-m art_e|art-e) (train [^()]+)", line):
+            arguments = parsed(shlex.split(told))
+            load_recipe(arguments["recipe"])
+
+
+def test_a_line_that_is_not_ours_is_refused() -> None:
+    with pytest.raises(Exception, match="--no-such-option"):
+        parsed(["train", "grpo", "--no-such-option", "1"])
+
+
+def test_the_package_takes_them_along() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    taken = project["tool"]["setuptools"]["package-data"]["*"]
+    assert {f"*{each.suffix}" for each in FILES} <= set(taken)
+
+
+@pytest.mark.parametrize("name", ACCELERATE)
+def test_accelerate_takes_the_configuration(name: str) -> None:
+    config = load_config_from_file(str(LAUNCH / f"{name}.yaml"))
+    # accelerate launch refuses a file that leaves the number open.
+    assert (config.num_processes, config.num_machines) == (2, 1)
+    assert config.use_cpu is (name == "cpu")
+    assert config.mixed_precision == ("no" if name == "cpu" else "bf16")
+
+
+def test_each_spreads_as_it_says() -> None:
+    kinds = {
+        name: load_config_from_file(str(LAUNCH / f"{name}.yaml")).distributed_type
+        for name in ACCELERATE
+    }
+    assert kinds == {
+        "ddp": DistributedType.MULTI_GPU,
+        "fsdp2": DistributedType.FSDP,
+        "zero3": DistributedType.DEEPSPEED,
+        # With MULTI_CPU one process would run, or mpirun be asked for.
+        "cpu": DistributedType.MULTI_GPU,
+    }
+    fsdp = load_config_from_file(str(LAUNCH / "fsdp2.yaml")).fsdp_config
+    assert fsdp["fsdp_version"] == 2
+    assert fsdp["fsdp_transformer_layer_cls_to_wrap"] == "Qwen2DecoderLayer"
+    assert load_config_from_file(str(LAUNCH / "zero3.yaml")).deepspeed_config["zero_stage"] == 3
+
+
+def test_fsdp_reaches_the_processes_as_version_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What accelerate's launcher puts into their environment."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    monkeypatch.setattr("accelerate.utils.launch.is_port_in_use", lambda _: False)
+    line = ["--config_file", str(LAUNCH / "fsdp2.yaml"), "-m", "art_e", "train", "grpo"]
+    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(line))
+    environment = prepare_multi_gpu_env(arguments)
+    assert environment["ACCELERATE_USE_FSDP"] == "true"
+    assert environment["FSDP_VERSION"] == "2"
+    assert environment["FSDP_AUTO_WRAP_POLICY"] == "TRANSFORMER_BASED_WRAP"
+    assert environment["FSDP_RESHARD_AFTER_FORWARD"] == "true"
+
+
+def test_two_processes_on_a_cpu_meet(tmp_path: Path) -> None:
+    script = tmp_path / "meet.py"
+    script.write_text(
+        "import pathlib\n"
+        "from accelerate import PartialState\n"
+        "from torch import distributed\n"
+        # accelerate does not hand use_cpu on to processes that torchrun's code starts.
+        "state = PartialState(cpu=True)\n"
+        "seen = [None] * state.num_processes\n"
+        "distributed.all_gather_object(seen, state.process_index)\n"
+        f"told = pathlib.Path({str(tmp_path)!r}, f'{{state.process_index}}.txt')\n"
+        "told.write_text(f'{distributed.get_backend()} {seen}')\n"
+        # One that is left to the interpreter's end may abort there.
+        "state.destroy_process_group()\n",
+        encoding="utf-8",
+    )
+    line = ["-m", "accelerate.commands.launch", "--config_file", str(LAUNCH / "cpu.yaml")]
+    subprocess.run(
+        [sys.executable, *line, "--main_process_port", "0", str(script)],
+        check=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    told = [(tmp_path / f"{each}.txt").read_text("utf-8") for each in range(2)]
+    assert told == ["gloo [0, 1]"] * 2
+
+
+@pytest.mark.parametrize("file", SHELL, ids=lambda each: each.name)
+def test_shell_scripts_are_whole(file: Path) -> None:
+    subprocess.run(["bash", "-n", str(file)], check=True)
+    checker = shutil.which("shellcheck")
+    if checker is not None:
+        subprocess.run([checker, "--shell=bash", "--exclude=SC1091", str(file)], check=True)
+
+
+def sky() -> dict[str, Any]:
+    task: dict[str, Any] = yaml.safe_load((LAUNCH / "sky.yaml").read_text("utf-8"))
+    return task
+
+
+def test_sky_knows_its_fields() -> None:
+    task = sky()
+    assert set(task) <= SKY_TASK
+    assert set(task["resources"]) <= SKY_RESOURCES
+    assert set(task["resources"]["autostop"]) == {"idle_minutes", "down"}
+    # The machine is given back, not stopped, which costs on.
+    assert task["resources"]["autostop"]["down"] is True
+    kept = task["file_mounts"]["/back"]
+    assert set(kept) <= SKY_STORAGE and kept["mode"] in SKY_MODES
+    for part in ("setup", "run"):
+        subprocess.run(["bash", "-n"], input=task[part], text=True, check=True)
+
+
+def test_sky_holds_no_secret_and_asks_for_the_judges() -> None:
+    task = sky()
+    assert set(task["secrets"].values()) == {None}
+    assert all(isinstance(each, str) for each in task["envs"].values())
+    assert not any("KEY" in name or "TOKEN" in name for name in task["envs"])
+    judge = load_recipe(task["envs"]["RECIPE"]).judging.reward
+    assert judge.startswith("gemini/") and "GEMINI_API_KEY" in task["secrets"]
+
+
+def test_sky_brings_the_inbox_and_the_golden_set_and_installs_the_lock() -> None:
+    task = sky()
+    sources = [each for each in task["file_mounts"].values() if isinstance(each, str)]
+    assert sources == ["${ART_E_DATA}/inbox.duckdb", "${ART_E_DATA}/golden"]
+    assert "make gpu" in task["setup"]
+    # SkyPilot waits for the bucket in lines that it appends: an exit here would skip them.
+    assert not re.search(r"\b(exit|exec)\b|set -e", task["run"])

@@ -1,0 +1,266 @@
+"""The scripts of training/launch, run: with stand-ins for vLLM, torchrun, accelerate and Slurm.
+
+A stand-in notes how it was called; what it was called with is parsed by the real command's parser.
+"""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accelerate.commands.launch import launch_command_parser
+from torch.distributed.run import get_args_parser
+from trl.scripts import vllm_serve
+
+from tests.training.machine import LAUNCH, RUNS, TRAINS, WAITS, Machine
+from tests.training.test_launch import parsed, sky
+from training.recipe import load_recipe
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GNU's cp, bash 4, Slurm")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    return Machine(folder)
+
+
+def of_torchrun(line: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """Torchrun's own options, and those of `art-e train grpo` behind them."""
+    arguments = get_args_parser().parse_args(list(line))
+    assert arguments.module and arguments.training_script == "art_e"
+    return arguments, parsed(arguments.training_script_args)
+
+
+def options(line: Sequence[str]) -> set[tuple[str, str]]:
+    """Options with their values, in any order; a flag has none."""
+    ends = [*line, "--"]
+    return {
+        (name, "" if value.startswith("--") else value)
+        for name, value in itertools.pairwise(ends)
+        if name.startswith("--")
+    }
+
+
+def test_vllms_server_is_started_as_trl_would(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.stand_in("vllm")
+    machine.run(
+        "vllm_server.sh", "talk-multi", "--seed", "1",
+        HOST="0.0.0.0", PORT="8003", TENSOR_PARALLEL="2", CUDA_VISIBLE_DEVICES="0,1",
+    )  # fmt: skip
+    [(line, kept)] = machine.calls("vllm")
+    assert kept["VLLM_SERVER_DEV_MODE"] == "1" and kept["CUDA_VISIBLE_DEVICES"] == "0,1"
+    recipe = load_recipe("talk-multi")
+    assert recipe.model.base is not None
+    # As with the locked vLLM, which is not installed here.
+    monkeypatch.setattr(vllm_serve, "is_vllm_available", lambda min_version=None: True)
+    told = vllm_serve.ScriptArguments(
+        model=recipe.model.base,
+        port=8003,
+        tensor_parallel_size=2,
+        max_model_len=recipe.episode.episode_tokens,
+    )
+    wanted = vllm_serve.build_command(told, ["--seed", "1"])
+    assert line[:2] == wanted[wanted.index("serve") :][:2]
+    assert options(line) == options(wanted)
+
+
+def test_vllms_server_is_for_this_machine_alone_until_told(machine: Machine) -> None:
+    machine.stand_in("vllm")
+    machine.run("vllm_server.sh", MODEL="other/model")
+    [(line, _)] = machine.calls("vllm")
+    assert line[:2] == ["serve", "other/model"]
+    assert ("--host", "127.0.0.1") in options(line)
+    assert "no recipe" in machine.run("vllm_server.sh", "nothing", fails=True).stderr
+    assert "set MODEL" in machine.run("vllm_server.sh", "nano", fails=True).stderr
+    assert len(machine.calls("vllm")) == 1
+
+
+def test_torchrun_on_one_machine(machine: Machine) -> None:
+    machine.stand_in("torchrun")
+    machine.run("torchrun.sh", "--max-cost", "40", OUT="run", RECIPE="talk-multi")
+    [(line, _)] = machine.calls("torchrun")
+    own, training = of_torchrun(line)
+    assert own.standalone and own.nproc_per_node == "gpu"
+    assert (training["recipe"], training["out"]) == ("talk-multi", Path("run"))
+    assert training["max_cost"] == 40 and training["resume"] is False
+    assert "OUT" in machine.run("torchrun.sh", fails=True).stderr
+
+
+def test_torchrun_on_several_goes_on_with_a_run_that_is_there(machine: Machine) -> None:
+    machine.stand_in("torchrun")
+    (machine.folder / "run").mkdir()
+    (machine.folder / "run" / "config.json").touch()
+    machine.run("torchrun.sh", OUT="run", NODES="2", HEAD="a:29500", GPUS="4")
+    [(line, _)] = machine.calls("torchrun")
+    own, training = of_torchrun(line)
+    assert (own.nnodes, own.nproc_per_node, own.rdzv_endpoint) == ("2", "4", "a:29500")
+    assert own.rdzv_backend == "c10d" and not own.standalone
+    assert training["resume"] is True
+    assert "HEAD" in machine.run("torchrun.sh", fails=True, OUT="run", NODES="2").stderr
+
+
+def files(folder: Path) -> set[str]:
+    return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
+
+
+FIRST = {
+    "config.json",
+    "checkpoints/checkpoint-0/weights",
+    "checkpoints/checkpoint-0/run.json",
+    "checkpoints/checkpoint-1/weights",
+}
+
+
+def test_a_machine_that_is_taken_away_leaves_a_run_to_go_on_with(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """Killed in the second step; a fresh machine has what was kept, goes on, and ends."""
+    kept = tmp_path / "bucket" / "talk"
+    machine.stand_in("python", TRAINS)
+    running = subprocess.Popen(
+        machine.command("ephemeral.sh", "--max-cost", "40"),
+        env={**machine.environment, "KEPT": str(kept), "TAKES": "60", "EVERY": "0.2"},
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while not (kept / "checkpoints" / "checkpoint-0" / "run.json").exists():
+        assert time.monotonic() < until and running.poll() is None
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert files(kept) == FIRST
+    [(line, _)] = machine.calls("python")
+    assert line[:2] == ["-m", "art_e"]
+    assert parsed(line[2:])["resume"] is False and parsed(line[2:])["max_cost"] == 40
+
+    fresh = Machine(tmp_path)
+    fresh.stand_in("python", TRAINS)
+    fresh.run("ephemeral.sh", KEPT=str(kept), FINISHES="1")
+    assert files(tmp_path / "run") == files(kept) > FIRST | {"COMPLETE"}
+    [(line, _)] = fresh.calls("python")
+    assert parsed(line[2:])["resume"] is True and parsed(line[2:])["out"] == tmp_path / "run"
+    # What is complete is not begun again.
+    assert "is complete" in fresh.run("ephemeral.sh", KEPT=str(kept)).stderr
+    assert len(fresh.calls("python")) == 1
+
+
+def test_what_makes_a_checkpoint_count_is_copied_last(machine: Machine, tmp_path: Path) -> None:
+    machine.stand_in("python", TRAINS)
+    machine.stand_in("cp", 'os.execv("/bin/cp", ["cp", *sys.argv[1:]])')
+    machine.run("ephemeral.sh", KEPT=str(tmp_path / "kept"), FINISHES="1")
+    given = [name for line, _ in machine.calls("cp") for name in line if name.startswith("./")]
+    last = {"./checkpoints/checkpoint-0/run.json", "./COMPLETE"}
+    assert set(given[-2:]) == last and not last & set(given[:-2])
+
+
+def test_training_that_fails_fails_the_task_and_a_signal_ends_it(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.stand_in("python", TRAINS)
+    kept = tmp_path / "kept"
+    assert machine.run("ephemeral.sh", KEPT=str(kept), ENDS="2", fails=True).returncode == 2
+    assert files(kept) == FIRST
+    running = subprocess.Popen(
+        machine.command("ephemeral.sh"),
+        env={**machine.environment, "KEPT": str(kept), "TAKES": "60"},
+    )
+    until = time.monotonic() + 60
+    while len(machine.calls("python")) < 2:
+        assert time.monotonic() < until and running.poll() is None
+        time.sleep(0.05)
+    running.terminate()
+    assert running.wait(timeout=30) == 143
+
+
+def test_with_more_gpus_half_of_them_generate(machine: Machine, tmp_path: Path) -> None:
+    machine.stand_in("vllm", "time.sleep(60)")
+    machine.stand_in("accelerate", WAITS)
+    began = time.monotonic()
+    machine.run("ephemeral.sh", KEPT=str(tmp_path / "kept"), GPUS="8", RECIPE="talk-multi")
+    assert time.monotonic() - began < 30  # the server ends with the training
+    [(served, server)] = machine.calls("vllm")
+    [(line, trainer)] = machine.calls("accelerate")
+    assert server["CUDA_VISIBLE_DEVICES"] == "0,1,2,3" and ("--tensor-parallel-size", "4") in (
+        options(served)
+    )
+    assert trainer["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
+    assert line[0] == "launch"
+    own = launch_command_parser().parse_args(line[1:])
+    assert own.num_processes == 4 and own.config_file == str(LAUNCH / "ddp.yaml")
+    assert own.module and own.training_script == "art_e"
+    training = parsed(own.training_script_args)
+    assert training["recipe"] == "talk-multi" and training["out"] == machine.folder / "run"
+
+
+def test_what_sky_runs(machine: Machine) -> None:
+    """Its `run`, where SkyPilot would run it: in a copy of this checkout."""
+    task = sky()
+    (machine.folder / ".venv" / "bin").mkdir(parents=True)
+    (machine.folder / ".venv" / "bin" / "activate").touch()
+    (machine.folder / "training").mkdir()
+    (machine.folder / "training" / "launch").symlink_to(LAUNCH)
+    machine.stand_in("python", TRAINS)
+    # The bucket is mounted at /back, which a test may not write to.
+    run = task["run"].replace("/back/", f"{machine.folder}/back/")
+    variables = {**task["envs"], "SKYPILOT_NUM_GPUS_PER_NODE": "1"}
+    subprocess.run(
+        ["bash", "-c", run],
+        env={**machine.environment, **variables},
+        cwd=machine.folder,
+        check=True,
+    )
+    [(line, kept)] = machine.calls("python")
+    training = parsed(line[2:])
+    assert training["recipe"] == "talk" and training["max_cost"] == 40
+    assert kept["ART_E_HOME"] == str(machine.folder / "art-e")
+    assert files(machine.folder / "back" / "talk") == FIRST
+
+
+def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> None:
+    (machine.folder / ".venv" / "bin").mkdir(parents=True)
+    (machine.folder / ".venv" / "bin" / "activate").touch()
+    (machine.folder / "training").mkdir()
+    (machine.folder / "training" / "launch").symlink_to(LAUNCH)
+    machine.stand_in("scontrol", 'print("gpu1\\ngpu2\\ngpu3")')
+    machine.stand_in("srun", RUNS)
+    machine.stand_in("vllm", "time.sleep(60)")
+    machine.stand_in("torchrun", WAITS)
+    slurm = {
+        "SLURM_JOB_NODELIST": "gpu[1-3]",
+        "SLURM_JOB_ID": "17",
+        "SLURM_GPUS_PER_NODE": "h100:8",
+    }
+    assert machine.run("slurm.sbatch", ENDS="3", fails=True, **slurm).returncode == 3
+    steps = [{each for each in line if each[:2] == "--"} for line, _ in machine.calls("srun")]
+    wanted = [("1", "gpu1"), ("2", "gpu2,gpu3")]
+    for count, names in wanted:
+        assert any({f"--nodes={count}", f"--nodelist={names}"} <= each for each in steps)
+    [(served, _)] = machine.calls("vllm")
+    assert {("--host", "0.0.0.0"), ("--tensor-parallel-size", "8")} <= options(served)
+    [(line, _)] = machine.calls("torchrun")  # srun would start it twice
+    own, training = of_torchrun(line)
+    assert (own.nnodes, own.nproc_per_node) == ("2", "8")
+    assert (own.rdzv_endpoint, own.rdzv_id) == ("gpu2:29500", "17")
+    assert training["changes"] == ["grpo.vllm.server=http://gpu1:8000"]
+    assert load_recipe(training["recipe"], training["changes"]).grpo is not None
+
+
+def test_slurm_is_asked_to_queue_it_again() -> None:
+    lines = (LAUNCH / "slurm.sbatch").read_text("utf-8").splitlines()
+    asked = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
+    # Slurm reads them only before the first command.
+    assert lines.index(f"#SBATCH {asked[-1]}") < lines.index("set -euo pipefail")
+    assert {"--requeue", "--open-mode=append", "--ntasks-per-node=1"} <= set(asked)
+    [ahead] = [each for each in asked if each.startswith("--signal=")]
+    assert ahead.startswith("--signal=B:USR1@")
+    assert "trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1" in lines

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# What:   trains on a machine that may be taken away: what the run has made is copied to KEPT as it grows.
+# When:   sky.yaml starts it; so can any machine with a bucket or disk that outlives it.
+# How:    KEPT=/back/talk RECIPE=talk training/launch/ephemeral.sh --max-cost 40
+# Change: GPUS (1: vLLM in the process; more: its server on the first half), EVERY (seconds between copies).
+# Back:   KEPT, the run's folder; started again, here or elsewhere, it goes on from its newest whole checkpoint.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+gpus=${GPUS:-1} recipe=${RECIPE:-talk} out=${OUT:-$HOME/run}
+mkdir -p "${KEPT:?name a folder that outlives this machine: KEPT=/back/talk}" "$out"
+kept=$(cd "$KEPT" && pwd)
+if [ -e "$kept/COMPLETE" ]; then
+    echo "$kept is complete" >&2
+    exit 0
+fi
+cp -ru --preserve=timestamps "$kept/." "$out"
+
+# A checkpoint counts once its run.json is there: those that are there now are copied last, so that
+# KEPT never has one whose weights it lacks.
+keep() {
+    cd "$out" || return
+    local last
+    last=$(find . -name run.json -o -name COMPLETE)
+    find . -type f ! -name run.json ! -name COMPLETE \
+        -exec cp -u --preserve=timestamps --parents -t "$kept" {} +
+    printf '%s' "$last" | xargs -rd '\n' cp -u --preserve=timestamps --parents -t "$kept"
+}
+
+started=()
+end() {
+    trap - EXIT INT TERM
+    if [ ${#started[@]} -gt 0 ]; then kill "${started[@]}" 2>/dev/null || true; fi
+    wait || true
+    (keep)
+}
+trap end EXIT
+trap 'exit 143' INT TERM
+
+# What sleeps holds no output open when the rest has ended.
+while sleep "${EVERY:-600}" >/dev/null 2>&1; do (keep) || true; done &
+started+=($!)
+
+command=(-m art_e train grpo --recipe "$recipe" --out "$out")
+if [ -e "$out/config.json" ]; then command+=(--resume); fi
+if [ "$gpus" = 1 ]; then
+    python "${command[@]}" "$@" &
+else
+    half=$((gpus / 2))
+    CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((half - 1))) TENSOR_PARALLEL=$half \
+        bash "$here/vllm_server.sh" "$recipe" &
+    started+=($!)
+    CUDA_VISIBLE_DEVICES=$(seq -s, $half $((gpus - 1))) \
+        accelerate launch --config_file "$here/ddp.yaml" --num_processes $((gpus - half)) \
+        "${command[@]}" "$@" &
+fi
+started+=($!)
+wait $!

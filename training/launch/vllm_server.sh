@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# What:   vLLM's own server, as TRL's trainer needs it: it takes new weights and gives log-probabilities.
+# When:   for recipes with [grpo.vllm] mode = "server"; before the training, on GPUs that do not train.
+# How:    CUDA_VISIBLE_DEVICES=0 training/launch/vllm_server.sh talk-multi
+# Change: TENSOR_PARALLEL, PORT, MODEL; HOST=0.0.0.0 for other machines (no key guards it: private networks only).
+# Back:   nothing: it ends with Ctrl-C or SIGTERM, and its weights with it.
+set -euo pipefail
+
+recipe=${1:-talk-multi}
+shift $(($# > 0))
+told=$(python - "$recipe" <<'PYTHON'
+import sys
+from art_e.errors import UserError
+from training.recipe import load_recipe
+try:
+    recipe = load_recipe(sys.argv[1])
+except UserError as error:
+    sys.exit(f"error: {error}")
+print(recipe.model.base or "")
+print(recipe.episode.episode_tokens)
+PYTHON
+)
+model=${MODEL:-${told%%$'\n'*}}
+length=${told##*$'\n'}
+: "${model:?the recipe names no model: set MODEL}"
+
+# Where weights are sent to and the cache of prefixes is emptied; off by default, as anyone may.
+export VLLM_SERVER_DEV_MODE=1
+exec vllm serve "$model" \
+    --host "${HOST:-127.0.0.1}" --port "${PORT:-8000}" \
+    --tensor-parallel-size "${TENSOR_PARALLEL:-1}" --data-parallel-size 1 \
+    --gpu-memory-utilization "${MEMORY:-0.9}" --dtype auto --kv-cache-dtype auto \
+    --model-impl vllm --uvicorn-log-level info --max-model-len "$length" \
+    --enable-scale-out --weight-transfer-config '{"backend": "nccl"}' \
+    --logprobs-mode processed_logprobs --max-logprobs -1 "$@"
