@@ -18,6 +18,7 @@ from evals.f1_judge import F1Judge
 from evals.judge import Judge, OfflineJudge
 
 if TYPE_CHECKING:
+    from evals.llm_judge import LlmJudge
     from evals.structured import Spent
 
 _WITHOUT_MODEL: Mapping[str, type[OfflineJudge] | type[F1Judge]] = {
@@ -58,8 +59,20 @@ def choose_judge(
 
 def spent_by(judge: Judge) -> "Spent | None":
     """What a judge's calls have cost so far; None for one that makes none."""
+    model = _model_of(judge)
+    return None if model is None else model.spent
+
+
+def exhausted(judge: Judge) -> bool:
+    """Whether the judge did not make a call, for it could have cost more than is left."""
+    model = _model_of(judge)
+    return model is not None and model.exhausted
+
+
+def _model_of(judge: Judge) -> "LlmJudge | None":
+    """The judge, where it is a model."""
     if isinstance(judge, (OfflineJudge, F1Judge)):
         return None
     from evals.llm_judge import LlmJudge
 
-    return judge.spent if isinstance(judge, LlmJudge) else None
+    return judge if isinstance(judge, LlmJudge) else None

@@ -86,6 +86,11 @@ class LlmJudge:
         """What its calls have cost so far."""
         return self._model.spent
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was not made, for it could have cost more than is left."""
+        return self._model.exhausted
+
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
     ) -> Verdict:

@@ -90,6 +90,11 @@ class StructuredModel:
             cost = 0.0
         return Spent(self._answered, self._usage, cost)
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was not made, for it could have cost more than is left."""
+        return self._calls.exhausted
+
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
 

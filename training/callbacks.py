@@ -6,8 +6,10 @@ checkpoint of its step, so that a checkpoint knows of it. Knows nothing of losse
 
 import contextlib
 import logging
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -19,6 +21,20 @@ from training.validation import Examiner, validation_of
 
 # What a trainer logged, and the step it was at, as a row.
 ToStep = Callable[[int, Mapping[str, float]], Step]
+# Asked after each step: why the run is to stop there and go on later, None where it is not.
+Pause = Callable[[], str | None]
+
+
+def never() -> None:
+    """No reason to pause."""
+
+
+def after(minutes: float | None) -> Pause:
+    """A reason to pause when so many minutes have gone by from now on; None: there is none."""
+    if minutes is None:
+        return never
+    end = time.monotonic() + 60 * minutes
+    return lambda: f"{minutes:g} minutes are over" if time.monotonic() >= end else None
 
 
 class RunCallback(TrainerCallback):
@@ -26,7 +42,8 @@ class RunCallback(TrainerCallback):
 
     There is a validation before any step, every `validate_every` steps and at those of
     `also_at`, each with a checkpoint. Training stops after `patience` validations without a
-    better one. `state` gives what a checkpoint keeps besides.
+    better one, and pauses with a checkpoint when `pause` gives a reason to. `awake` is around
+    what `generate` is asked in a validation. `state` gives what a checkpoint keeps besides.
     """
 
     def __init__(
@@ -39,6 +56,8 @@ class RunCallback(TrainerCallback):
         validate_every: int,
         also_at: Sequence[int] = (),
         patience: int | None = None,
+        pause: Pause = never,
+        awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         state: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._training = training
@@ -48,6 +67,8 @@ class RunCallback(TrainerCallback):
         self._every = validate_every
         self._also_at = also_at
         self._patience = patience
+        self._pause = pause
+        self._awake = awake
         self._state = state
 
     def on_train_begin(
@@ -74,27 +95,36 @@ class RunCallback(TrainerCallback):
     ) -> None:
         """Examine, and ask for a checkpoint."""
         step = state.global_step
+        self._training.note_memory(gpu_memory_used())
         # What transformers would save by itself has no validation.
         control.should_save = False
-        if step % self._every and step not in self._also_at and step != state.max_steps:
+        due = not step % self._every or step in self._also_at or step == state.max_steps
+        if step < state.max_steps:
+            # One that has a reason pauses all: their clocks and fees differ.
+            reasons = self._training.processes.gather([self._pause()])
+            self._training.paused = next((each for each in reasons if each is not None), None)
+        if due:
+            self._examine(step)
+        elif self._training.paused is None:
             return
-        self._examine(step)
         control.should_save = True
         # The loss is told as a mean since it was told last, which no checkpoint remembers.
         control.should_log = True
-        if self._patience is not None and self._stale() >= self._patience:
-            control.should_training_stop = True
+        worse = self._patience is not None and self._stale() >= self._patience
+        control.should_training_stop = worse or self._training.paused is not None
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Make the checkpoint count."""
-        over = control.should_training_stop or state.global_step >= state.max_steps
+        stopped = control.should_training_stop and self._training.paused is None
+        over = stopped or state.global_step >= state.max_steps
         self._training.checkpoint_saved(state.global_step, over=over, **self._state())
 
     def _examine(self, step: int) -> None:
         settings = {"step": step, "seed": self._training.setting.seed, "sampled": True}
-        scored = self._examiner.examine(self._generate, settings)
+        with self._awake():
+            scored = self._examiner.examine(self._generate, settings)
         self._training.add_validation(validation_of(scored, step), scored)
 
     def _stale(self) -> int:
@@ -102,6 +132,19 @@ class RunCallback(TrainerCallback):
         best = self._training.best
         assert best is not None
         return sum(each.step > best.step for each in self._training.validations)
+
+
+def gpu_memory_used() -> int | None:
+    """Bytes in use on this process's GPU, by whomever; None without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    free, total = torch.cuda.mem_get_info()
+    # What was in use since the last time is more than what is now.
+    reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    return total - free + reserved
 
 
 @contextlib.contextmanager

@@ -2,21 +2,31 @@
 
 Both take prompts as tokens and give a `Turn` for each. What is private to TRL (pinned to 1.16)
 is used here alone, and held by contract tests: `Dispatch` calls `_generate_single_turn`, which
-generates by transformers or by vLLM, as the trainer is set up, and moves new weights to vLLM
-once a step. Knows nothing of episodes.
+generates by transformers or by vLLM in this process, and moves new weights to vLLM once a step.
+Knows nothing of episodes.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import importlib.util
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from art_e.errors import UserError
 from training.rollout import Turn
+from training.tables import Vllm
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedModel
     from trl.trainer.grpo_trainer import GRPOTrainer
+
+# How long vLLM's server may take to come up: a large model loads for minutes.
+SERVER_TIMEOUT_S = 600.0
+
+
+# Prompts that `Sampler` generates for at a time, where nobody says otherwise.
+BATCH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class Sampler:
     turn_tokens: int
     temperature: float
     seed: int
-    batch: int = 128
+    batch: int = BATCH
 
     def __call__(self, prompts: list[list[int]]) -> list[Turn]:
         """A turn for each prompt, in their order."""
@@ -78,89 +88,160 @@ class Sampler:
             max_new_tokens=self.turn_tokens,
             eos_token_id=self.end_id,
             pad_token_id=self.pad_id,
+            # Trainers that recompute activations turn it off in the model's configuration.
+            use_cache=True,
             **how,
         )
         return [_ended(each, self.end_id) for each in generated[:, longest:].tolist()]
 
 
-@contextlib.contextmanager
-def own_tokens_scored() -> Iterator[None]:
-    """TRL's trainers score the tokens that carry loss alone, on a CPU too.
-
-    Elsewhere than on a GPU they score every position, for devices that compile anew for each
-    shape; a CPU does not, and most tokens of an episode are mail. The figures are the same.
-    """
-    from trl.trainer import utils
-
-    module: Any = utils
-    usual = module._use_triton
-    module._use_triton = lambda device: device.type == "cpu" or usual(device)
-    try:
-        yield
-    finally:
-        module._use_triton = usual
-
-
-def packed(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of `batches`, as TRL buffers them for a step, in as many batches: rows of like
-    length together, and no column that is padding in all rows of its batch.
-
-    TRL pads all to the longest of the step, which an episode that went astray decides. Gradients
-    of a step are sums over its batches, so that the order of rows changes nothing.
-    """
-    import torch
-
-    whole: dict[str, Tensor] = {
-        name: torch.cat([batch[name] for batch in batches])
-        for name, value in batches[0].items()
-        if isinstance(value, torch.Tensor) and value.ndim
-    }
-    lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
-    parts = lengths.argsort(stable=True).chunk(len(batches))
-    return [
-        {**batch, **_trimmed({name: value[rows] for name, value in whole.items()})}
-        for batch, rows in zip(batches, parts, strict=True)
-    ]
-
-
-def _trimmed(batch: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-    """The batch without the columns that are padding in all its rows."""
-    prompts, completions = batch["prompt_mask"].size(1), batch["completion_mask"].size(1)
-    # Prompts are padded on their left, completions on their right.
-    first = prompts - int(batch["prompt_mask"].sum(1).max())
-    last = int(batch["completion_mask"].sum(1).max())
-    trimmed = {}
-    for name, value in batch.items():
-        if name.startswith("prompt"):
-            trimmed[name] = value[:, first:]
-        else:
-            by_token = value.ndim == 2 and value.size(1) == completions
-            trimmed[name] = value[:, :last] if by_token else value
-    return trimmed
-
-
 class Dispatch:
-    """Generates through `trainer`, with its sampling settings, `turn_tokens` a turn at most."""
+    """Generates through `trainer`, with its sampling settings, `turn_tokens` a turn at most.
 
-    def __init__(self, trainer: "GRPOTrainer", turn_tokens: int) -> None:
+    By transformers, `batch` prompts at a time (None: all), or by vLLM, as the trainer is set up.
+    vLLM has to be `awake` meanwhile. Its server is asked by each process for itself: TRL would
+    collect the prompts of all processes, which waits for ever for one whose episodes have ended,
+    and hands out wrong parts where they have different numbers of prompts. Raises `UserError`
+    where the weights are spread over processes and transformers is to generate, for the same
+    reason, and where there is no server.
+    """
+
+    def __init__(
+        self, trainer: "GRPOTrainer", turn_tokens: int, *, batch: int | None = None
+    ) -> None:
         self._trainer: Any = trainer
-        # TRL gives each generation the whole episode's budget.
-        if self._trainer.use_vllm:
-            self._trainer.vllm_generation.max_completion_length = turn_tokens
-        else:
+        self._turn_tokens = turn_tokens
+        self._batch = batch
+        self._client: Any = None
+        if not self._trainer.use_vllm:
+            if _spread(self._trainer):
+                raise UserError(
+                    "weights that are spread over processes (FSDP, ZeRO-3) can't generate episodes"
+                    " of many lengths: --set grpo.vllm.mode=server, or train with ddp.yaml"
+                )
+            # TRL gives each generation the whole episode's budget.
             self._trainer.generation_config.max_new_tokens = turn_tokens
+            return
+        vllm = self._trainer.vllm_generation
+        vllm.max_completion_length = turn_tokens
+        if vllm.mode == "server":
+            # Only the process that leads has one of TRL's.
+            self._client = getattr(vllm, "vllm_client", None) or _client(str(vllm.server_base_url))
+
+    def at(self, temperature: float) -> "Dispatch":
+        """The same, from now on at that temperature (0: the likeliest token): vLLM alone."""
+        self._trainer.vllm_generation.temperature = temperature
+        return self
+
+    @contextlib.contextmanager
+    def awake(self) -> Iterator[None]:
+        """Around the turns of many episodes: vLLM has the newest weights, and stays awake.
+
+        TRL would let it sleep after each turn, and send all weights anew before the next. All
+        processes have to come here together: weights are sent by all.
+        """
+        if not self._trainer.use_vllm:
+            yield
+            return
+        vllm = self._trainer.vllm_generation
+        step = self._trainer.state.global_step
+        asleep = vllm.mode == "colocate" and vllm._llm_weights_sleeping
+        if asleep or step != self._trainer._last_loaded_step:
+            vllm.sync_weights()
+            self._trainer._last_loaded_step = step
+        if vllm.mode == "server" or not vllm.enable_sleep_mode:
+            yield
+            return
+        vllm.llm.wake_up(tags=["kv_cache"])
+        vllm.enable_sleep_mode = False
+        try:
+            yield
+        finally:
+            vllm.enable_sleep_mode = True
+            vllm.llm.sleep(level=2)
+            vllm._llm_weights_sleeping = True
 
     def __call__(self, prompts: list[list[int]]) -> list[Turn]:
         """A turn for each prompt, in their order."""
+        if self._client is not None:
+            return self._from_server(prompts)
         model = self._trainer.model
         training = model.training
         model.train(False)
+        size = self._batch or len(prompts)
+        turns: list[Turn] = []
         try:
-            ids, logprobs = self._trainer._generate_single_turn(prompts, None, {}, 1)
+            for start in range(0, len(prompts), size):
+                part = prompts[start : start + size]
+                ids, logprobs = self._trainer._generate_single_turn(part, None, {}, 1)
+                turns += _turns(ids, logprobs)
         finally:
             model.train(training)
-        told = logprobs or [None] * len(ids)
-        return [Turn(list(each), said) for each, said in zip(ids, told, strict=True)]
+        return turns
+
+    def _from_server(self, prompts: list[list[int]]) -> list[Turn]:
+        vllm = self._trainer.vllm_generation
+        try:
+            told = self._client.generate(
+                prompts,
+                temperature=vllm.temperature,
+                top_p=vllm.top_p,
+                top_k=vllm.top_k,
+                min_p=vllm.min_p or 0.0,
+                repetition_penalty=vllm.repetition_penalty,
+                max_tokens=self._turn_tokens,
+                logprobs=0,
+            )
+        except OSError as error:  # those of the library that asks are OSErrors
+            raise UserError(
+                f"vLLM's server at {vllm.server_base_url} does not answer any more"
+                f" ({type(error).__name__}): start it again, and go on with --resume"
+            ) from None
+        return _turns(told["completion_ids"], [[each[0] for each in of] for of in told["logprobs"]])
+
+
+def restore(trainer: Any, checkpoint: Path) -> None:
+    """Put the weights of a checkpoint of `trainer` into its model, in all processes."""
+    trainer._load_from_checkpoint(str(checkpoint))
+    # vLLM has others of the same step.
+    trainer._last_loaded_step = -1
+
+
+def _turns(ids: Sequence[Sequence[int]], logprobs: "Sequence[list[float]] | None") -> list[Turn]:
+    told: Sequence[list[float] | None] = logprobs or [None] * len(ids)
+    return [Turn(list(each), said) for each, said in zip(ids, told, strict=True)]
+
+
+def _spread(trainer: Any) -> bool:
+    """Whether no process has all weights."""
+    if trainer.is_fsdp_enabled:
+        return True
+    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
+    return plugin is not None and plugin.zero_stage == 3
+
+
+def check_vllm(table: Vllm) -> None:
+    """Raise `UserError` where vLLM is to generate and can't: before any weights are loaded."""
+    if importlib.util.find_spec("vllm") is None:
+        raise UserError(
+            "the recipe generates with vLLM, which is not installed: requirements/gpu.txt has it;"
+            " or let transformers generate, slowly: --set grpo.vllm.mode=off"
+        )
+    if table.mode == "server":
+        _client(table.server)
+
+
+def _client(address: str) -> Any:
+    """One that asks vLLM's server, and sends it no weights."""
+    from trl.generation.vllm_client import VLLMClient
+
+    try:
+        return VLLMClient(base_url=address, connection_timeout=SERVER_TIMEOUT_S)
+    except OSError:  # of the library that asks
+        raise UserError(
+            f"no vLLM server answers at {address}: start training/launch/vllm_server.sh, and name"
+            " its address with --set grpo.vllm.server=URL"
+        ) from None
 
 
 def _ended(ids: list[int], end_id: int) -> list[int]:

@@ -5,21 +5,28 @@ of validations. Questions about names that training has not are told apart. Know
 nothing of trainers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from art_e.trajectory import TrajectoryLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
-from training.engine import Sampler
+from training.engine import BATCH, Sampler, restore
 from training.judging import Judges
-from training.material import Material, load_material, load_strangers
+from training.material import load_material, load_strangers
+from training.processes import ALONE, Processes
 from training.recipe import Recipe
 from training.reward import malformed_calls
+from training.rollout import Generate
 from training.run import TrainingRun
 from training.scoring import Scorer
-from training.start import Start, load_start
+from training.start import Start
+from training.tokens import Tokens
 from training.validation import Examiner, by_second, held_out
+
+# What generates, at a temperature (0: greedily).
+GenerateAt = Callable[[float], Generate]
 
 # The file of the run's folder that has the test's episodes.
 EPISODES = "test.jsonl"
@@ -35,26 +42,71 @@ FIGURES = (
 )
 
 
-def examined(training: TrainingRun, judges: Judges) -> dict[str, Any]:
-    """End the run with its best checkpoint's figures on the test questions; its metrics."""
-    best = training.best_checkpoint
+def by_transformers(start: Start, recipe: Recipe, seed: int) -> GenerateAt:
+    """Has transformers sample from the model of `start`, the same for the same seed."""
+    batch = recipe.grpo.generate_batch if recipe.grpo else None
+    form = recipe.episode
+
+    def at(temperature: float) -> Sampler:
+        return Sampler(
+            start.model,
+            start.end_id,
+            start.pad_id,
+            form.turn_tokens,
+            temperature,
+            seed,
+            batch or BATCH,
+        )
+
+    return at
+
+
+def examined(
+    training: TrainingRun,
+    judges: Judges,
+    trainer: Any,
+    tokens: Tokens,
+    generate_at: GenerateAt,
+    awake: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> dict[str, Any]:
+    """End the run with its best checkpoint's figures on the test questions; its metrics.
+
+    `trainer` gets the weights of that checkpoint, and what `generate_at` gives generates by
+    them, while it is `awake`.
+    """
+    best = training.processes.told(training.best_checkpoint)
     if best is None:
         return training.finish(None)
+    restore(trainer, best)
     setting = training.setting
-    figures, episodes = figures_on_test(
-        setting.recipe, load_start(str(best)), judges, training.run.id, setting.seed
-    )
-    file = training.run.folder / EPISODES
-    # Of a run that was killed in here: what it had written is made again.
-    file.unlink(missing_ok=True)
-    with TrajectoryLog(file) as log:
-        for each in episodes:
-            log.append(each.trajectory)
+    with awake():
+        figures, episodes = figures_on_test(
+            setting.recipe,
+            tokens,
+            generate_at,
+            judges,
+            training.run.id,
+            setting.seed,
+            training.processes,
+        )
+    if training.processes.leads:
+        file = training.run.folder / EPISODES
+        # Of a run that was killed in here: what it had written is made again.
+        file.unlink(missing_ok=True)
+        with TrajectoryLog(file) as log:
+            for each in episodes:
+                log.append(each.trajectory)
     return training.finish(figures)
 
 
 def figures_on_test(
-    recipe: Recipe, start: Start, judges: Judges, run_id: str, seed: int
+    recipe: Recipe,
+    tokens: Tokens,
+    generate_at: GenerateAt,
+    judges: Judges,
+    run_id: str,
+    seed: int,
+    processes: Processes = ALONE,
 ) -> tuple[dict[str, Any], list[Scored]]:
     """What `metrics.json` holds as `test`, and the episodes.
 
@@ -63,22 +115,17 @@ def figures_on_test(
     "strangers" for the questions about names that training has not, where there are any.
     """
     parts = {"": load_material(recipe.data, "test"), "strangers": load_strangers(recipe.data)}
+    scorer = Scorer(judges.reward, recipe.reward, run_id, recipe.name, (judges.validation,))
     found: dict[str, Any] = {}
     episodes: list[Scored] = []
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        generate = Sampler(
-            start.model,
-            start.end_id,
-            start.pad_id,
-            recipe.episode.turn_tokens,
-            temperature,
-            seed,
-        )
+        generate = generate_at(temperature)
         settings = {"temperature": temperature, "seed": seed}
         for part, material in parts.items():
             if material is None:
                 continue
-            examiner = _examiner(recipe, start, material, judges, run_id)
+            asked = held_out(material, recipe.judging.test_questions)
+            examiner = Examiner(material, asked, recipe.episode, tokens, scorer, processes)
             scored = examiner.examine(generate, {**settings, "part": part})
             episodes += scored
             if part:
@@ -86,18 +133,6 @@ def figures_on_test(
             else:
                 found[name] = figures_of(scored)
     return found, episodes
-
-
-def _examiner(
-    recipe: Recipe, start: Start, material: Material, judges: Judges, run_id: str
-) -> Examiner:
-    return Examiner(
-        material,
-        held_out(material, recipe.judging.test_questions),
-        recipe.episode,
-        start.tokens,
-        Scorer(judges.reward, recipe.reward, run_id, recipe.name, (judges.validation,)),
-    )
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:

@@ -3,223 +3,132 @@
 TRL brings groups, advantages, clipping, losses and the generation of a turn. Ours is what it
 has no place for: many turns with tools, over the same `Episode` as everywhere; rewards from
 judges who are asked at the same time; groups without spread replaced before they are trained
-on. TRL hands `rollout_func` the prompts alone, so that the trainer keeps the rows they are of.
+on (`training.roller`). TRL hands `rollout_func` the prompts alone, so that the trainer keeps the
+rows they are of.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.scored import Scored
-from training.callbacks import RunCallback, quiet
-from training.engine import Dispatch, own_tokens_scored, packed
-from training.evaluation import examined
-from training.groups import Curriculum, is_flat
+from training.callbacks import Pause, RunCallback, never, quiet
+from training.engine import SERVER_TIMEOUT_S, Dispatch, check_vllm
+from training.evaluation import GenerateAt, by_transformers, examined
 from training.judging import Judges, judges_of
 from training.material import Material, load_material
 from training.memory import keep_memory
+from training.packing import own_tokens_scored, packed
 from training.progress import Step
-from training.reward import malformed_calls
-from training.rollout import Limits, Rollout, roll_out
+from training.roller import Roller
 from training.run import TrainingRun
-from training.scoring import Scorer, reward_in
 from training.start import Start, adapter_config, load_start
 from training.tables import Grpo
 from training.validation import examiner_of
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
-    from trl.trainer.grpo_trainer import GRPOTrainer
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
 
 
-class Roller:
-    """Rolls out a step's groups for TRL, scores them, and replaces those without spread."""
-
-    def __init__(
-        self, training: TrainingRun, table: Grpo, start: Start, material: Material, judges: Judges
-    ) -> None:
-        recipe = training.setting.recipe
-        self._training = training
-        self._table = table
-        self._form = recipe.episode
-        self._tokens = start.tokens
-        self._material = material
-        self._judges = judges
-        self._scorer = Scorer(judges.reward, recipe.reward, training.run.id, recipe.name)
-        self._by_id = {each.id: each for each in material.questions}
-        self.curriculum = Curriculum(material.questions, training.setting.seed)
-        self.figures: dict[str, Any] = {}
-        self.generated = training.tokens
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]], trainer: "GRPOTrainer") -> dict[str, Any]:
-        """The rollouts of `rows`, whose questions come as many times in a row as a group has
-        members, in the form that TRL wants of a `rollout_func`."""
-        size = self._table.rollouts
-        asked = [self._by_id[row["question_id"]] for row in rows[::size]]
-        generate = Dispatch(trainer, self._form.turn_tokens)
-        step = int(trainer.state.global_step) + 1
-        groups = self._roll(asked, generate, step)
-        resampled = 0
-        for _ in range(self._table.resample):
-            flat = [place for place, group in enumerate(groups) if _flat(group)]
-            others = self._others([asked[place] for place in flat], asked)
-            if not others:
-                break
-            replaced = flat[: len(others)]
-            for place, group in zip(replaced, self._roll(others, generate, step), strict=True):
-                asked[place], groups[place] = group[0][1].question, group
-            resampled += len(others)
-        members = [each for group in groups for each in group]
-        self._training.add_episodes([scored for _, scored in members])
-        self.figures = {
-            **figures([scored for _, scored in members]),
-            "groups": len(groups),
-            "flat_groups": sum(map(_flat, groups)),
-            "resampled": resampled,
-            "cost_usd": self._training.cost_before + self._judges.cost_usd,
-        }
-        return _for_trl([rollout for rollout, _ in members], [each for _, each in members])
-
-    def _roll(
-        self, asked: Sequence[Question], generate: Dispatch, step: int
-    ) -> list[list[tuple[Rollout, Scored]]]:
-        """A group for each question; its rewards are noted."""
-        size = self._table.rollouts
-        episodes = [self._material.episode(each, self._form) for each in asked for _ in range(size)]
-        limits = Limits(self._form.turn_tokens, self._form.episode_tokens)
-        rollouts = roll_out(episodes, self._tokens, generate, limits)
-        self.generated += sum(sum(each.conversation.own) for each in rollouts)
-        groups = [rollouts[at : at + size] for at in range(0, len(rollouts), size)]
-
-        async def score_all() -> list[list[Scored]]:
-            scores = (
-                self._scorer.score(
-                    group,
-                    {
-                        "step": step,
-                        "group": f"{step}/{question.id}",
-                        "temperature": self._table.temperature,
-                        "seed": self._training.setting.seed,
-                    },
-                )
-                for question, group in zip(asked, groups, strict=True)
-            )
-            return await asyncio.gather(*scores)
-
-        scored = asyncio.run(score_all())
-        for question, group in zip(asked, scored, strict=True):
-            self.curriculum.note(question, [reward_in(each) for each in group])
-        return [list(zip(*pair, strict=True)) for pair in zip(groups, scored, strict=True)]
-
-    def _others(self, flat: Sequence[Question], asked: Sequence[Question]) -> list[Question]:
-        """Questions to ask in place of those whose groups were flat, as far as there are any."""
-        besides = {each.id for each in asked}
-        others: list[Question] = []
-        for _ in flat:
-            other = self.curriculum.replacement(besides)
-            if other is None:
-                break
-            besides.add(other.id)
-            others.append(other)
-        return others
-
-
 def train_grpo(
-    training: TrainingRun, checkpoint: Path | None, *, max_cost_usd: float | None, report_to: str
+    training: TrainingRun,
+    checkpoint: Path | None,
+    *,
+    max_cost_usd: float | None,
+    report_to: str,
+    pause: Pause = never,
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` on where there is one; its metrics.
+    """Carry the run out, from `checkpoint` on where there is one, to its end or the first
+    `pause`; its metrics.
 
-    `max_cost_usd` bounds what judges are paid over the whole run; `report_to` is TRL's name of
-    a tracker, or "none". Raises `UserError` for a recipe that can't be carried out.
+    `max_cost_usd` bounds what judges are paid over the whole run (None: as the recipe says); the
+    run pauses when that is spent. `report_to` is TRL's name of a tracker, or "none". Raises
+    `UserError` for a recipe that can't be carried out.
     """
     from transformers import PrinterCallback
 
     setting = training.setting
-    table = setting.recipe.grpo
+    recipe = setting.recipe
+    table = recipe.grpo
     if table is None:
-        raise UserError(f"the recipe {setting.recipe.name} has no table [grpo]; use another")
-    init = setting.init or setting.recipe.model.base
+        raise UserError(f"the recipe {recipe.name} has no table [grpo]; use another")
+    init = setting.init or recipe.model.base
     if init is None:
         raise UserError(
-            f"the recipe {setting.recipe.name} makes its model from nothing: train a start with"
+            f"the recipe {recipe.name} makes its model from nothing: train a start with"
             " art-e train sft, and name its folder with --init"
         )
-    left = None if max_cost_usd is None else max(0.0, max_cost_usd - training.cost_before)
-    judges = judges_of(setting.recipe.judging, max_cost_usd=left)
+    _check_passes(table, training.processes.count)
+    if table.vllm is not None:
+        check_vllm(table.vllm)
+    judges = _judges(training, max_cost_usd)
     with quiet(), own_tokens_scored():
-        start = load_start(init)
-        material = load_material(setting.recipe.data, "train")
-        roller = Roller(training, table, start, material, judges)
+        start = load_start(init, recipe.model)
+        material = load_material(recipe.data, "train")
+        roller = Roller(training, table, start.tokens, material, judges, training.processes)
         if "curriculum" in training.state:
             roller.curriculum.restore(training.state["curriculum"])
         trainer = _trainer(training, table, start, material, roller, report_to)
+        dispatch = trainer.dispatch
         callback = RunCallback(
             training,
-            examiner_of(setting.recipe, judges, start.tokens, training.run.id),
-            Dispatch(trainer, setting.recipe.episode.turn_tokens),
+            examiner_of(training, judges, start.tokens),
+            dispatch,
             lambda step, logs: _step(training, roller, step, logs),
             validate_every=table.validate_every,
             patience=table.patience,
+            pause=lambda: _spent(judges) or pause(),
+            awake=dispatch.awake,
             state=lambda: {"curriculum": roller.curriculum.to_row()},
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(callback)
         if not training.trained:
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        return examined(training, judges)
+        if training.paused is not None:
+            return training.metrics
+        generate_at: GenerateAt = (
+            by_transformers(start, recipe, setting.seed) if table.vllm is None else dispatch.at
+        )
+        return examined(training, judges, trainer, start.tokens, generate_at, dispatch.awake)
 
 
-def figures(scored: Sequence[Scored]) -> dict[str, Any]:
-    """The figures of `Step` that come from its episodes."""
-    rewards = [each.trajectory.reward for each in scored if each.trajectory.reward is not None]
-    facts = [each.trajectory.rubric for each in scored]
-    names = sorted({name for each in rewards for name in each["components"]})
-    return {
-        "reward": _mean([each["total"] for each in rewards]),
-        "components": {
-            name: fmean(each["components"].get(name, 0.0) for each in rewards) for name in names
-        },
-        "accuracy": _mean([each.correct for each in scored if each.question.answerable]),
-        "hallucination": _mean([each.wrong for each in scored]),
-        "abstention": _mean([bool(each["abstained"]) for each in facts]),
-        "turns": _mean([each["turns"] for each in facts]),
-        "effort": _mean([each["effort"] for each in facts]),
-        "format_errors": _mean([malformed_calls(each) for each in facts]),
-        "unjudged": len(scored) - len(rewards),
-    }
+def _judges(training: TrainingRun, max_cost_usd: float | None) -> Judges:
+    """The recipe's judges, with what is left of the limit, in equal parts for all processes."""
+    table = training.setting.recipe.judging
+    most = table.max_cost_usd if max_cost_usd is None else max_cost_usd
+    if most is None:
+        return judges_of(table)
+    left = most - training.cost_before
+    if left <= 0 < training.cost_before:
+        raise UserError(
+            f"the run's judges have cost ${training.cost_before:,.2f}, and may cost"
+            f" ${most:,.2f}: go on with a higher --max-cost"
+        )
+    return judges_of(table, max_cost_usd=left / training.processes.count)
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+def _spent(judges: Judges) -> str | None:
+    return "judges may be paid no more; a higher --max-cost lets them" if judges.exhausted else None
 
 
-def _flat(group: Sequence[tuple[Rollout, Scored]]) -> bool:
-    return is_flat([reward_in(scored) for _, scored in group])
-
-
-def _for_trl(rollouts: Sequence[Rollout], scored: Sequence[Scored]) -> dict[str, Any]:
-    """What TRL takes. A rollout without a reward is masked: it is in no sum of the loss."""
-    conversations = [each.conversation for each in rollouts]
-    earned = [reward_in(each) for each in scored]
-    told = [each.logprobs for each in conversations]
-    return {
-        "prompt_ids": [each.prompt_ids for each in conversations],
-        "completion_ids": [each.completion_ids for each in conversations],
-        "env_mask": [
-            [int(own and reward is not None) for own in each.own]
-            for each, reward in zip(conversations, earned, strict=True)
-        ],
-        "logprobs": None if None in told else told,
-        "earned": earned,
-    }
+def _check_passes(table: Grpo, processes: int) -> None:
+    """Raise `UserError` where a step can't be divided among the processes."""
+    if table.questions % processes:
+        raise UserError(
+            f"{table.questions} questions a step can't be divided among {processes} processes: set"
+            f" grpo.questions to a multiple of {processes}"
+        )
+    if table.questions // processes * table.rollouts % table.micro_batch:
+        raise UserError(
+            f"the {table.questions // processes * table.rollouts} episodes of each of {processes}"
+            f" processes are no multiple of grpo.micro_batch, {table.micro_batch}: set another"
+        )
 
 
 def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
@@ -241,6 +150,17 @@ def _earned(earned: list[float | None], **_: Any) -> list[float | None]:
     return earned
 
 
+def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
+    """So many questions in the order in which a run asks them: all of them in another order at
+    each pass, which the seed decides."""
+    order: list[Question] = []
+    for again in range(-(-number // len(questions))):
+        shuffled = list(questions)
+        Random(f"{seed}/grpo/{again}").shuffle(shuffled)
+        order += shuffled
+    return order[:number]
+
+
 def _trainer(
     training: TrainingRun,
     table: Grpo,
@@ -248,7 +168,7 @@ def _trainer(
     material: Material,
     roller: Roller,
     report_to: str,
-) -> "GRPOTrainer":
+) -> Any:
     from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
@@ -262,6 +182,7 @@ def _trainer(
         may scale logits."""
 
         rows: Sequence[Mapping[str, Any]] = ()
+        dispatch: Dispatch
 
         def create_optimizer(self, model: Any = None) -> "Optimizer":
             if self.optimizer is None and table.logit_scale_rate:
@@ -284,27 +205,21 @@ def _trainer(
             self._buffered_inputs = packed(self._buffered_inputs)
             return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
-    questions = list(material.questions)
-    Random(f"{setting.seed}/grpo").shuffle(questions)
-    needed = questions[: table.steps * table.questions]
+    form = setting.recipe.episode
+    asked = asked_in_order(material.questions, table.steps * table.questions, setting.seed)
     rows = [
-        {
-            "prompt": material.episode(each, setting.recipe.episode).messages,
-            "question_id": each.id,
-        }
-        for each in needed
+        {"prompt": material.episode(each, form).messages, "question_id": each.id} for each in asked
     ]
-    rollouts = table.questions * table.rollouts
-    passes = rollouts // table.micro_batch
+    processes = training.processes.count
+    passes = table.questions * table.rollouts // (table.micro_batch * processes)
     on_cpu = start.model.device.type == "cpu"
     if on_cpu:
         keep_memory()
-    form = setting.recipe.episode
 
     def roll(_: Any, trainer: Any) -> dict[str, Any]:
-        return roller(trainer.rows, trainer)
+        return roller(trainer.rows, int(trainer.state.global_step) + 1, trainer.dispatch)
 
-    return AgentTrainer(
+    trainer = AgentTrainer(
         model=start.model,
         reward_funcs=[_earned],
         args=GRPOConfig(
@@ -333,12 +248,33 @@ def _trainer(
             report_to=report_to,
             use_cpu=on_cpu,
             bf16=not on_cpu,
-            gradient_checkpointing=not on_cpu,
+            gradient_checkpointing=setting.recipe.model.checkpointing,
+            ddp_find_unused_parameters=False,
+            # Rows come in the order in which they are asked, pass after pass.
+            shuffle_dataset=False,
             disable_tqdm=True,
             seed=setting.seed,
+            **_vllm(table, form.episode_tokens),
         ),
         train_dataset=Dataset.from_list(rows),
         processing_class=start.tokenizer,
         rollout_func=roll,
         peft_config=adapter_config(setting.recipe.model, start),
     )
+    trainer.dispatch = Dispatch(trainer, form.turn_tokens, batch=table.generate_batch)
+    return trainer
+
+
+def _vllm(table: Grpo, context: int) -> dict[str, Any]:
+    """TRL's settings for who generates."""
+    if table.vllm is None:
+        return {}
+    return {
+        "use_vllm": True,
+        "vllm_mode": table.vllm.mode,
+        "vllm_gpu_memory_utilization": table.vllm.memory,
+        "vllm_enable_sleep_mode": table.vllm.sleep,
+        "vllm_max_model_length": context,
+        "vllm_server_base_url": table.vllm.server,
+        "vllm_server_timeout": SERVER_TIMEOUT_S,
+    }

@@ -16,7 +16,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.question import Question
 from evals.benchmark import read_in
 from evals.judge import Judge, OfflineJudge, Verdict, ruled
-from evals.judges import choose_judge, needs_model, spent_by
+from evals.judges import choose_judge, exhausted, needs_model, spent_by
 from evals.scored import Scored
 from training.tables import Judging
 
@@ -71,6 +71,11 @@ class Judges(NamedTuple):
     def cost_usd(self) -> float:
         """What both have cost so far, as far as prices are known."""
         return sum(spent.cost_usd or 0.0 for each in self if (spent := spent_by(each)) is not None)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether one was not asked, for it could have cost more than it may."""
+        return any(map(exhausted, self))
 
 
 def judges_of(table: Judging, *, max_cost_usd: float | None = None) -> Judges:

@@ -22,6 +22,7 @@ from evals.scored import Scored, load_run
 from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
 from training.card import write_card
 from training.merge import CHECKPOINTS
+from training.processes import ALONE, Processes
 from training.progress import Step, Validation, append_step, keep_steps, read_steps
 from training.recipe import Recipe
 from training.watch import Watch
@@ -55,17 +56,30 @@ class Setting(NamedTuple):
 
 
 class TrainingRun:
-    """A run that is being made. Use `opened`."""
+    """A run that is being made. Use `opened`.
 
-    def __init__(self, run: Run, setting: Setting, watch: Watch, state: dict[str, Any]) -> None:
+    Each process that trains has one, and knows the same; the one that leads writes the folder
+    and shows the run. `paused` says why the run stops before its end, to go on with `--resume`.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        setting: Setting,
+        watch: Watch,
+        state: dict[str, Any],
+        processes: Processes = ALONE,
+    ) -> None:
         self.run = run
         self.setting = setting
         self.state = state
+        self.processes = processes
+        self.paused: str | None = None
         self.validations = [Validation(**each) for each in state.get("validation", [])]
         self.alarms: list[dict[str, Any]] = list(state.get("alarms", []))
         self.steps = read_steps(run.folder)
         self._watch = watch
-        self._log = run.log()
+        self._log = run.log() if processes.leads else None
         away = state.get("dogs", {})
         self._dogs = {
             "steps": Watchdog(away=away.get("steps")),
@@ -74,6 +88,7 @@ class TrainingRun:
         }
         self._cost_before = float(state.get("cost_usd", 0.0))
         self._seconds_before = float(state.get("seconds", 0.0))
+        self._peak_memory: int | None = state.get("peak_memory_bytes")
         self._begun = time.perf_counter()
         for step in self.steps:
             watch.step(step)
@@ -109,22 +124,30 @@ class TrainingRun:
 
     def add_step(self, step: Step) -> None:
         """Keep and show a step, with the alarms that are new at it."""
-        append_step(self.run.folder, step)
         self.steps.append(step)
-        self._watch.step(step)
-        self._alarm("steps", step.step, alarms_of(self.steps, self.validations))
+        if self.processes.leads:
+            append_step(self.run.folder, step)
+            self._watch.step(step)
+            self._alarm("steps", step.step, alarms_of(self.steps, self.validations))
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
         """Keep episodes, of training or of a validation."""
-        for each in scored:
-            self._log.append(each.trajectory)
+        if self._log is not None:
+            for each in scored:
+                self._log.append(each.trajectory)
 
     def add_validation(self, validation: Validation, scored: Sequence[Scored]) -> None:
         """Keep and show a validation, with its episodes and what the detectors see in all."""
         self.add_episodes(scored)
         self.validations.append(validation)
-        self._watch.validation(validation)
-        self._alarm("hacking", validation.step, hacking_alarms(load_run(self.run)))
+        if self.processes.leads:
+            self._watch.validation(validation)
+            self._alarm("hacking", validation.step, hacking_alarms(load_run(self.run)))
+
+    def note_memory(self, used: int | None) -> None:
+        """Remember the most bytes that a GPU had in use; None where there is no GPU."""
+        if used is not None:
+            self._peak_memory = max(used, self._peak_memory or 0)
 
     def _alarm(self, dog: str, step: int, alarms: Sequence[TrainingAlarm]) -> None:
         for each in self._dogs[dog].new(alarms):
@@ -143,6 +166,10 @@ class TrainingRun:
 
     def checkpoint_saved(self, step: int, **state: Any) -> None:
         """Make the checkpoint of `step` count, and take away those that nothing needs."""
+        # Each process has a file of its own in it.
+        self.processes.wait()
+        if not self.processes.leads:
+            return
         folder = self.checkpoints / f"checkpoint-{step}"
         dogs = {name: dog.away for name, dog in self._dogs.items()}
         kept = {**self._facts(), "dogs": dogs, **state}
@@ -152,12 +179,14 @@ class TrainingRun:
         for name, number in _numbered(self.checkpoints):
             if number not in needed:
                 shutil.rmtree(name)
-        self.run.write_json(_METRICS, self._metrics())
+        self.run.write_json(_METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
         """The run's metrics with the figures of `test`; the folder then holds them, with the
         model card."""
-        metrics = {**self._metrics(), "test": test}
+        metrics = {**self.metrics, "test": test}
+        if not self.processes.leads:
+            return metrics
         self.run.write_json(_METRICS, metrics)
         setting = self.setting
         write_card(
@@ -173,7 +202,8 @@ class TrainingRun:
 
     def close(self) -> None:
         """Close the file of trajectories."""
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -181,6 +211,8 @@ class TrainingRun:
             "alarms": self.alarms,
             "seconds": self.seconds,
             "tokens": self.tokens,
+            "processes": self.processes.count,
+            "peak_memory_bytes": self._peak_memory,
             "cost_usd": self.steps[-1].cost_usd if self.steps else self._cost_before,
         }
 
@@ -191,7 +223,9 @@ class TrainingRun:
         folder = None if best is None else self.checkpoints / f"checkpoint-{best.step}"
         return folder if folder is not None and folder.is_dir() else None
 
-    def _metrics(self) -> dict[str, Any]:
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The figures of the run so far, as `metrics.json` holds them."""
         folder = self.best_checkpoint
         named = None if folder is None else f"{CHECKPOINTS}/{folder.name}"
         return {**self._facts(), "best_checkpoint": named, "test": None}
@@ -203,13 +237,36 @@ def _merit(validation: Validation) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def opened(
-    setting: Setting, out: Path | None, parent: Path, watch: Watch, *, resume: bool
+    setting: Setting,
+    out: Path | None,
+    parent: Path,
+    watch: Watch,
+    *,
+    resume: bool,
+    processes: Processes = ALONE,
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
 
-    Gives the run and that checkpoint. Raises `UserError` where `out` holds something else, or
-    another process works on it.
+    Gives the run and that checkpoint, to all processes the same: the folder has to be where all
+    see it. Raises `UserError` where `out` holds something else, or another process works on it.
     """
+    with contextlib.ExitStack() as stack:
+        begun = (
+            stack.enter_context(_begun(setting, out, parent, resume)) if processes.leads else None
+        )
+        told = processes.told(begun)
+        assert told is not None
+        run, checkpoint, state = told
+        training = TrainingRun(run, setting, watch, state, processes)
+        stack.callback(training.close)
+        yield training, checkpoint
+
+
+@contextlib.contextmanager
+def _begun(
+    setting: Setting, out: Path | None, parent: Path, resume: bool
+) -> Iterator[tuple[Run, Path | None, dict[str, Any]]]:
+    """The run, which is held, its newest checkpoint, and what it knew then."""
     if resume:
         run = _resumable(setting, out)
     else:
@@ -221,11 +278,7 @@ def opened(
         if checkpoint is not None:
             state = json.loads((checkpoint / STATE).read_text("utf-8"))
         _forget(run, _step_of(checkpoint))
-        training = TrainingRun(run, setting, watch, state)
-        try:
-            yield training, checkpoint
-        finally:
-            training.close()
+        yield run, checkpoint, state
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

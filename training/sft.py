@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from art_e.errors import UserError
 from art_e.home import runs_folder
 from art_e.message import ChatMessage
-from training.callbacks import RunCallback, quiet
-from training.engine import Sampler, own_tokens_scored
-from training.evaluation import examined
+from training.callbacks import Pause, RunCallback, never, quiet
+from training.evaluation import GenerateAt, by_transformers, examined
 from training.examples import (
     Example,
     example,
@@ -30,6 +29,7 @@ from training.examples import (
 from training.judging import Judges, judges_of
 from training.material import Material, load_material
 from training.memory import keep_memory
+from training.packing import own_tokens_scored
 from training.progress import Step
 from training.run import Setting, TrainingRun
 from training.start import Start, adapter_config, load_start, make_start
@@ -50,8 +50,11 @@ SORTED_BATCHES = 50
 LOG_EVERY = 10
 
 
-def train_sft(training: TrainingRun, checkpoint: Path | None) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` on where there is one; its metrics.
+def train_sft(
+    training: TrainingRun, checkpoint: Path | None, *, pause: Pause = never
+) -> dict[str, Any]:
+    """Carry the run out, from `checkpoint` on where there is one, to its end or the first
+    `pause`; its metrics.
 
     Raises `UserError` for a recipe that can't be carried out.
     """
@@ -65,10 +68,13 @@ def train_sft(training: TrainingRun, checkpoint: Path | None) -> dict[str, Any]:
         start = _start(setting, conversations[0])
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
         judges = judges_of(setting.recipe.judging)
-        trainer = _trainer(training, table, start, examples, batches, judges)
+        generate_at = by_transformers(start, setting.recipe, setting.seed)
+        trainer = _trainer(training, table, start, examples, batches, judges, generate_at, pause)
         if not training.trained:
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        return examined(training, judges)
+        if training.paused is not None:
+            return training.metrics
+        return examined(training, judges, trainer, start.tokens, generate_at)
 
 
 def _conversations(
@@ -106,9 +112,9 @@ def _start(setting: Setting, conversations: Sequence[Sequence[ChatMessage]]) -> 
     """The model of `--init`, or of the recipe. A checkpoint brings weights, and nothing else."""
     recipe = setting.recipe
     if setting.init is not None:
-        return load_start(setting.init)
+        return load_start(setting.init, recipe.model)
     if recipe.model.base is not None:
-        return load_start(recipe.model.base)
+        return load_start(recipe.model.base, recipe.model)
     assert recipe.model.scratch is not None
     learnt = conversations[:TOKENIZER_CONVERSATIONS]
     return make_start(recipe, recipe.model.scratch, learnt, setting.seed)
@@ -174,6 +180,8 @@ def _trainer(
     examples: Sequence[Example],
     batches: list[list[int]],
     judges: Judges,
+    generate_at: GenerateAt,
+    pause: Pause,
 ) -> "SFTTrainer":
     from datasets import Dataset
     from torch.optim.lr_scheduler import LambdaLR
@@ -222,15 +230,14 @@ def _trainer(
             grad_norm=logs["grad_norm"],
         )
 
-    form = setting.recipe.episode
-    generate = Sampler(start.model, start.end_id, start.pad_id, form.turn_tokens, 1.0, setting.seed)
     callback = RunCallback(
         training,
-        examiner_of(setting.recipe, judges, start.tokens, training.run.id),
-        generate,
+        examiner_of(training, judges, start.tokens),
+        generate_at(1.0),
         to_step,
         validate_every=table.validate_every,
         also_at=_ends(table.stages),
+        pause=pause,
     )
     on_cpu = start.model.device.type == "cpu"
     if on_cpu:
@@ -247,7 +254,7 @@ def _trainer(
             report_to="none",
             use_cpu=on_cpu,
             bf16=not on_cpu,
-            gradient_checkpointing=not on_cpu,
+            gradient_checkpointing=setting.recipe.model.checkpointing,
             max_length=None,
             disable_tqdm=True,
             seed=setting.seed,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from art_e.message import ChatMessage
-from art_e.policies.checkpoint import load_checkpoint, split_adapter, stop_ids
+from art_e.policies.checkpoint import best_device, load_checkpoint, split_adapter, stop_ids
 from art_e.tools import schemas
 from training.merge import base_of, meant_checkpoint
 from training.recipe import Recipe
@@ -42,8 +42,9 @@ class Start(NamedTuple):
         return Tokens(self.tokenizer, schemas(), self.end_id)
 
 
-def load_start(name: str) -> Start:
-    """The model of a checkpoint, of a training run's best one, or of the hub.
+def load_start(name: str, table: ModelTable | None = None) -> Start:
+    """The model of a checkpoint, of a training run's best one, or of the hub, to be trained as
+    `table` says (None: all its weights).
 
     Where the checkpoint is an adapter, that is what trains on. Raises `UserError` for what
     can't be loaded.
@@ -54,7 +55,8 @@ def load_start(name: str) -> Start:
         folder = meant_checkpoint(folder)
         own_base = base_of(folder)
         base, adapter = (str(folder), None) if own_base is None else (own_base, str(folder))
-    loaded = load_checkpoint(base, adapter)
+    whole = adapter is None and (table is None or table.lora is None)
+    loaded = load_checkpoint(base, adapter, exact=whole, bits=16 if table is None else table.bits)
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
             parameter.requires_grad_("lora_" in parameter_name)
@@ -78,7 +80,9 @@ def make_start(
     tokenizer = make_tokenizer(
         texts, phrases=known, vocabulary=form.vocabulary, template=template(form.template)
     )
-    model = make_model(tokenizer, form, seed)
+    device, _ = best_device()
+    model: Any = make_model(tokenizer, form, seed)
+    model = model.to(device)
     assert model.generation_config is not None
     return Start(model, tokenizer, stop_ids(tokenizer, model.generation_config)[-1])
 

@@ -4,9 +4,9 @@ Knows nothing of files and of how training is carried out.
 """
 
 import itertools
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.question import Kind
@@ -217,10 +217,10 @@ class Vllm(Table):
     colocate: vLLM in the process that trains, on the same GPU, of whose memory it takes the
     share `memory`; with `sleep` it gives that back while weights are trained. server: vLLM's own
     server at the address `server`, on other GPUs, started by `training/launch/vllm_server.sh`.
-    Either gets the new weights once a step.
+    Either gets the new weights once a step. With the mode "off" transformers generates.
     """
 
-    mode: Literal["colocate", "server"] = "colocate"
+    mode: Literal["colocate", "server"]
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.5
     sleep: bool = True
     server: str = "http://127.0.0.1:8000"
@@ -260,6 +260,12 @@ class Grpo(Table):
     resample: Annotated[int, Field(ge=0)] = 1
     validate_every: Count = 20
     patience: Count | None = None
+
+    @field_validator("vllm", mode="before")
+    @classmethod
+    def _off(cls, told: Any) -> Any:
+        """None for a table whose mode is "off": --set can't take a table away."""
+        return None if isinstance(told, dict) and told.get("mode") == "off" else told
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -18,10 +18,11 @@ from evals.metrics import model_metrics
 from evals.scored import Scored
 from training.judging import Judges
 from training.material import Material, load_material
+from training.processes import ALONE, Processes
 from training.progress import Validation
-from training.recipe import Recipe
 from training.reward import malformed_calls
 from training.rollout import Generate, Limits, roll_out
+from training.run import TrainingRun
 from training.scoring import Scorer
 from training.tables import EpisodeForm
 from training.tokens import Tokens
@@ -31,36 +32,40 @@ AT_ONCE = 256
 
 
 class Examiner(NamedTuple):
-    """Asks `questions` of `material`. The scorer's judge is the reward's, its first other one
-    decides the figures."""
+    """Asks `questions` of `material`, each process its share of them. The scorer's judge is the
+    reward's, its first other one decides the figures."""
 
     material: Material
     questions: Sequence[Question]
     form: EpisodeForm
     tokens: Tokens
     scorer: Scorer
+    processes: Processes = ALONE
 
     def examine(self, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
         """An episode for each question; `settings` are what trajectories hold as their policy."""
         limits = Limits(self.form.turn_tokens, self.form.episode_tokens)
+        mine = self.processes.share(self.questions)
         scored: list[Scored] = []
-        for start in range(0, len(self.questions), AT_ONCE):
-            asked = self.questions[start : start + AT_ONCE]
+        for start in range(0, len(mine), AT_ONCE):
+            asked = mine[start : start + AT_ONCE]
             episodes = [self.material.episode(each, self.form) for each in asked]
             rollouts = roll_out(episodes, self.tokens, generate, limits)
             scored += asyncio.run(self.scorer.score(rollouts, settings))
-        return scored
+        return self.processes.gather_shares(scored, len(self.questions))
 
 
-def examiner_of(recipe: Recipe, judges: Judges, tokens: Tokens, run_id: str) -> Examiner:
+def examiner_of(training: TrainingRun, judges: Judges, tokens: Tokens) -> Examiner:
     """The one that asks the recipe's validation questions."""
+    recipe = training.setting.recipe
     material = load_material(recipe.data, "validation")
     return Examiner(
         material,
         held_out(material, recipe.judging.questions),
         recipe.episode,
         tokens,
-        Scorer(judges.reward, recipe.reward, run_id, recipe.name, (judges.validation,)),
+        Scorer(judges.reward, recipe.reward, training.run.id, recipe.name, (judges.validation,)),
+        training.processes,
     )
 
 

@@ -1,21 +1,45 @@
 """`art-e train`: a warm start, reinforcement learning, and folding an adapter in."""
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from art_e.cli import train_export
+from art_e.cli import train_export, train_plan
 from art_e.cli.options import JsonOption, OutOption, example
 from art_e.errors import UserError
+
+if TYPE_CHECKING:
+    from training.processes import Processes
+    from training.run import TrainingRun
 
 app = typer.Typer(
     help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
 )
 
 RecipeOption = Annotated[
-    str, typer.Option("--recipe", metavar="NAME|FILE", help="nano, or a TOML file.")
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="nano, mini, talk, talk-24gb, talk-multi, or a TOML file.",
+    ),
+]
+BaseModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
+    ),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--minutes", metavar="N", min=0, help="Pause after N minutes, to go on with --resume."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -39,7 +63,9 @@ def sft(
         str | None,
         typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
     ] = None,
+    base_model: BaseModelOption = None,
     seed: SeedOption = 0,
+    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -49,20 +75,24 @@ def sft(
 
     require_train_extra()
     from art_e.home import runs_folder
+    from training.callbacks import after
+    from training.processes import launched
     from training.recipe import load_recipe
     from training.run import Setting, opened
     from training.sft import train_sft
     from training.watch import Watch
 
-    chosen = load_recipe(recipe, changes or ())
+    if launched().count > 1:
+        raise UserError("a warm start is one process: run art-e train sft without a launcher")
+    chosen = load_recipe(recipe, changes or (), base_model=base_model)
     steps = chosen.sft.steps if chosen.sft else 0
     setting = Setting("sft", chosen, seed, init)
     with (
         Watch(steps, f"sft {chosen.name}") as watch,
         opened(setting, out, runs_folder(), watch, resume=resume) as (training, checkpoint),
     ):
-        metrics = train_sft(training, checkpoint)
-    _tell(metrics, training.run.folder, json_output=json_output)
+        metrics = train_sft(training, checkpoint, pause=after(minutes))
+    _tell(training, metrics, json_output=json_output)
 
 
 @app.command(
@@ -81,18 +111,25 @@ def grpo(
     max_steps: Annotated[
         int | None, typer.Option("--max-steps", min=1, help="Steps [default: the recipe's].")
     ] = None,
+    base_model: BaseModelOption = None,
     baseline: Annotated[
         str | None,
         typer.Option("--baseline", metavar="RUN", help="Run of another model to compare with."),
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option("--max-cost", metavar="USD", min=0, help="Most that judges cost together."),
+        typer.Option(
+            "--max-cost",
+            metavar="USD",
+            min=0,
+            help="Most that judges cost together; then it pauses [default: the recipe's].",
+        ),
     ] = None,
     report_to: Annotated[
         Tracker, typer.Option("--report-to", help="Tracker that is told as well.")
     ] = "none",
     seed: SeedOption = 0,
+    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -101,9 +138,11 @@ def grpo(
     from art_e.policies.checkpoint import require_train_extra
 
     require_train_extra()
-    from art_e.cli.output import note
+    from rich.console import Console
+
     from art_e.home import runs_folder
     from training.baseline import baseline_metrics
+    from training.callbacks import after
     from training.grpo import train_grpo
     from training.recipe import load_recipe
     from training.run import Setting, opened
@@ -112,26 +151,34 @@ def grpo(
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
     steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
-    chosen = load_recipe(recipe, [*(changes or ()), *steps])
-    compared = None
-    if baseline is None:
-        note(
-            "no baseline: with --baseline RUN the model card tells what training gains over"
-            f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
-        )
-    else:
-        compared = baseline_metrics(baseline, runs_folder(), chosen)
-    setting = Setting("grpo", chosen, seed, init, compared)
-    total = chosen.grpo.steps if chosen.grpo else 0
-    with (
-        Watch(total, f"grpo {chosen.name}") as watch,
-        opened(setting, out, runs_folder(), watch, resume=resume) as (training, checkpoint),
-    ):
-        metrics = train_grpo(training, checkpoint, max_cost_usd=max_cost, report_to=report_to)
-    _tell(metrics, training.run.folder, json_output=json_output)
+    chosen = load_recipe(recipe, [*(changes or ()), *steps], base_model=base_model)
+    pause = after(minutes)
+    with _together() as processes:
+        if baseline is None and processes.leads:
+            _tell_no_baseline(recipe)
+        compared = None if baseline is None else baseline_metrics(baseline, runs_folder(), chosen)
+        setting = Setting("grpo", chosen, seed, init, compared)
+        total = chosen.grpo.steps if chosen.grpo else 0
+        # One tells how it goes.
+        console = None if processes.leads else Console(file=io.StringIO())
+        with (
+            Watch(total, f"grpo {chosen.name}", console=console) as watch,
+            opened(setting, out, runs_folder(), watch, resume=resume, processes=processes) as (
+                training,
+                checkpoint,
+            ),
+        ):
+            metrics = train_grpo(
+                training, checkpoint, max_cost_usd=max_cost, report_to=report_to, pause=pause
+            )
+        if processes.leads:
+            _tell(training, metrics, json_output=json_output)
 
 
 train_export.register(app)
+
+
+train_plan.register(app)
 
 
 @app.command(epilog=example("art-e train merge trained --out whole"))
@@ -156,11 +203,38 @@ def merge(
     )
 
 
-def _tell(metrics: dict[str, object], folder: Path, *, json_output: bool) -> None:
+@contextmanager
+def _together() -> "Iterator[Processes]":
+    """The processes that a launcher started; where one of them is lost a line says so."""
+    from art_e.cli.output import note
+    from training.processes import LostError, joined
+
+    try:
+        with joined() as processes:
+            yield processes
+    except LostError as error:
+        note(f"Error: {error}")
+        raise typer.Exit(1) from None
+
+
+def _tell_no_baseline(recipe: str) -> None:
+    from art_e.cli.output import note
+
+    note(
+        "no baseline: with --baseline RUN the model card tells what training gains over"
+        f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
+    )
+
+
+def _tell(training: "TrainingRun", metrics: dict[str, Any], *, json_output: bool) -> None:
     from art_e.cli.output import note, print_json
 
+    folder = training.run.folder
     if json_output:
-        print_json({**metrics, "run": str(folder)})
+        print_json({**metrics, "run": str(folder), "paused": training.paused})
+        return
+    if training.paused is not None:
+        note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
         return
     note(f"done: {folder}")
     best = metrics["best_checkpoint"]

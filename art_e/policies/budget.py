@@ -36,12 +36,18 @@ class Budget:
         self._limit = None if max_cost_usd is None else Fraction(max_cost_usd)
         self._spent = Fraction(0)
         self._reserved = Fraction(0)
+        self._refused = False
         self._lock = threading.Lock()
 
     @property
     def spent(self) -> float:
         """USD settled so far. Where no price is known, what was settled at no known cost is 0."""
         return float(self._spent)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was refused, for it could have passed the limit."""
+        return self._refused
 
     def reserve(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Set aside the most that a call of so many tokens can cost; the USD, to settle with.
@@ -54,6 +60,7 @@ class Budget:
                 self._limit is not None
                 and self._spent + self._reserved + Fraction(most) > self._limit
             ):
+                self._refused = True
                 pending = f" and ${float(self._reserved):.4f} under way" if self._reserved else ""
                 raise PolicyError(
                     "budget",

@@ -60,6 +60,11 @@ class Calls:
         """USD so far; None where the model's price is not known."""
         return None if self._price is None else self._budget.spent
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was not made, for it could have cost more than is left."""
+        return self._budget.exhausted
+
     async def make(self, request: Mapping[str, Any]) -> Called:
         """Call once, with the arguments of `litellm.acompletion`.
 

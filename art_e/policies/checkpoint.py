@@ -6,6 +6,7 @@ and peft are the extra `train`, and are imported when a checkpoint is loaded.
 """
 
 import json
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ def require_train_extra() -> None:
     """Raise `UserError` where what loads checkpoints is not installed."""
     # Before the first import of the hub's library: who uses what is nobody's business.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    # Whoever imports bitsandbytes on a CPU is told that a faster kernel for it is missing.
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     try:
         import peft  # noqa: F401
         import torch  # noqa: F401
@@ -70,8 +73,8 @@ def require_train_extra() -> None:
     except ImportError as error:
         raise UserError(f"local models need {error.name}: {INSTALL_EXTRA}") from None
     if not sys.stderr.isatty():
-        logging: Any = transformers.utils.logging
-        logging.disable_progress_bar()
+        bars: Any = transformers.utils.logging
+        bars.disable_progress_bar()
 
 
 def best_device() -> tuple[str, str]:
@@ -82,13 +85,23 @@ def best_device() -> tuple[str, str]:
     return ("cpu", "float32") if accelerator is None else (accelerator.type, "bfloat16")
 
 
-def load_checkpoint(name: str, adapter: str | None = None) -> Checkpoint:
-    """The model, with the adapter on it, on the best device. Raises `UserError`."""
+def load_checkpoint(
+    name: str, adapter: str | None = None, *, exact: bool = False, bits: int = 16
+) -> Checkpoint:
+    """The model, with the adapter on it, on the best device. Raises `UserError`.
+
+    `exact` is for weights that are to be trained: they stay in float32 on a GPU too, where
+    steps would be lost in the rounding of others. 4 `bits` hold the linear layers in NF4.
+    """
     require_train_extra()
     folder = checkpoint_folder(name)
     tokenizer = load_tokenizer(folder, name)
     device, dtype = best_device()
-    model = _load_model(folder, name, device, dtype)
+    if exact:
+        dtype = "float32"
+    model = _load_model(folder, name, device, dtype, bits)
+    if bits == 4 and device == "cpu":
+        _keep_differentiable(model)
     generation_config = model.generation_config
     assert generation_config is not None
     if adapter is not None:
@@ -204,15 +217,16 @@ def _from_hub(name: str, needed: str, kind: str) -> Path:
     return folder
 
 
-def _load_model(folder: Path, name: str, device: str, dtype: str) -> "PreTrainedModel":
+def _load_model(folder: Path, name: str, device: str, dtype: str, bits: int) -> "PreTrainedModel":
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
+    how: dict[str, Any] = {"dtype": getattr(torch, dtype), "device_map": device}
+    if bits == 4:
+        how |= _in_four_bits(how["dtype"], device)
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=getattr(torch, dtype), device_map=device
-        )
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **how)
     except torch.OutOfMemoryError:
         raise UserError(
             f"{name} does not fit into the memory of the {device}; use a smaller model"
@@ -223,6 +237,33 @@ def _load_model(folder: Path, name: str, device: str, dtype: str) -> "PreTrained
             " save or download it again"
         ) from None
     return model
+
+
+def _keep_differentiable(model: "PreTrainedModel") -> None:
+    """Some CPUs have bitsandbytes pack weights when it first generates, for good: no gradient
+    goes through those any more."""
+    from bitsandbytes.nn.modules import Linear4bit
+
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+
+
+def _in_four_bits(dtype: Any, device: str) -> dict[str, Any]:
+    """QLoRA's way (arXiv 2305.14314): NF4, its constants quantised once more."""
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    config_type: Any = BitsAndBytesConfig
+    config = config_type(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
+    # accelerate compares the number of the device that such weights are on.
+    place = torch.cuda.current_device() if device == "cuda" else device
+    return {"quantization_config": config, "device_map": {"": place}}
 
 
 def _with_adapter(model: "PreTrainedModel", folder: Path, name: str) -> "PreTrainedModel":

@@ -7,7 +7,6 @@ pin. What stands here of vLLM is what TRL's code says; it was never run with vLL
 import inspect
 from collections.abc import Iterator
 from importlib import metadata
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,7 +21,8 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.callbacks import quiet
-from training.engine import Dispatch, Sampler, own_tokens_scored, packed
+from training.engine import Dispatch, Sampler
+from training.packing import own_tokens_scored, packed
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
 
@@ -218,60 +218,6 @@ def test_what_trl_asks_of_a_rollout_func() -> None:
     assert "env_mask" in source
     rows = inspect.signature(GRPOTrainer._generate_and_score_completions).parameters
     assert list(rows) == ["self", "inputs"]
-
-
-class FakeGeneration:
-    """What TRL's `VLLMGeneration` has, of which we use `max_completion_length`."""
-
-    max_completion_length = 400
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.synced = 0
-
-    def sync_weights(self) -> None:
-        self.synced += 1
-
-    def generate(self, **asked: Any) -> tuple[Any, Any, Any, None]:
-        self.asked.append({**asked, "limit": self.max_completion_length})
-        ids = [[5, 6, 7][: self.max_completion_length] for _ in asked["prompts"]]
-        return None, ids, [[[-0.5, -2.0]] * len(each) for each in ids], None
-
-
-def test_vllm_as_trl_documents_it(model: Qwen2ForCausalLM, prompts: list[list[int]]) -> None:
-    """Not run with vLLM: TRL's own method, on an object that stands for the engine."""
-    generation = FakeGeneration()
-    trainer: Any = SimpleNamespace(
-        use_vllm=True,
-        vllm_generation=generation,
-        model=model,
-        state=SimpleNamespace(global_step=1),
-        _last_loaded_step=0,
-        accelerator=SimpleNamespace(device=torch.device("cpu"), is_main_process=True),
-        args=SimpleNamespace(report_to=[]),
-    )
-    trainer._generate_single_turn = GRPOTrainer._generate_single_turn.__get__(trainer)
-    generate = Dispatch(trainer, 2)
-    turns = generate(prompts)
-    turns += generate(prompts[:1])
-    assert [each.ids for each in turns] == [[5, 6]] * 4
-    assert [each.logprobs for each in turns] == [[-0.5, -0.5]] * 4
-    # New weights are moved once a step, not once a turn.
-    assert generation.synced == 1
-    assert generation.asked[0]["prompts"] == prompts
-    assert {each["num_generations"] for each in generation.asked} == {1}
-    assert {each["limit"] for each in generation.asked} == {2}
-
-
-def test_the_real_class_of_vllm_has_what_we_set() -> None:
-    from trl.generation.vllm_generation import VLLMGeneration
-
-    assert "max_completion_length" in inspect.signature(VLLMGeneration.__init__).parameters
-    source = inspect.getsource(VLLMGeneration)
-    # It is read when it generates, and not only when it is made.
-    assert "self.max_completion_length" in inspect.getsource(VLLMGeneration.generate) or (
-        source.count("self.max_completion_length") > 1
-    )
 
 
 def test_own_tokens_are_scored_on_a_cpu_too() -> None:

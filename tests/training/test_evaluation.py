@@ -12,7 +12,7 @@ from evals.judge import OfflineJudge
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.test_scoring import IDK, LOST, RIGHT, WRONG, rollouts, score
-from training.evaluation import EPISODES, FIGURES, figures_of, figures_on_test
+from training.evaluation import EPISODES, FIGURES, by_transformers, figures_of, figures_on_test
 from training.judging import Judges
 from training.start import load_start
 
@@ -57,7 +57,8 @@ def test_it_is_the_best_checkpoint_that_is_tested(
 ) -> None:
     start = load_start(str(warm / metrics["best_checkpoint"]))
     judges = Judges(OfflineJudge(), F1Judge())
-    again, episodes = figures_on_test(tiny.recipe(), start, judges, "again", 0)
+    generate_at = by_transformers(start, tiny.recipe(), 0)
+    again, episodes = figures_on_test(tiny.recipe(), start.tokens, generate_at, judges, "again", 0)
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]
     assert [each.trajectory.messages for each in episodes] == stored

@@ -6,8 +6,8 @@ What the model says is scripted where it matters what it earns.
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,12 +26,14 @@ from tests.provider import Provider, Reply, Request, says
 from tests.training import tiny
 from tests.training.conftest import written
 from training import grpo
-from training.grpo import Roller, figures, train_grpo
+from training.grpo import train_grpo
 from training.judging import Judges
 from training.material import Material
+from training.processes import ALONE
 from training.progress import Validation, read_steps
+from training.roller import Roller, figures
 from training.rollout import Turn
-from training.run import Setting, TrainingRun
+from training.run import Setting, TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
 IDK, SOMETHING = message(answer("I don't know")), message(answer("zebra"))
@@ -54,6 +56,8 @@ class Deaf(OfflineJudge):
 class Script:
     """An engine: for each time it is asked, what it says behind each prompt."""
 
+    awake = staticmethod(nullcontext)
+
     def __init__(self, start: Start, rounds: Sequence[Sequence[AssistantMessage]]) -> None:
         self._start = start
         self._rounds = iter(rounds)
@@ -70,7 +74,7 @@ Roll = Callable[..., Rolled]
 
 
 @pytest.fixture
-def roll(start: Start, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Roll:
+def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
     """Rolls out one step: the questions' numbers, and what the model says each time."""
 
     def rolled(
@@ -82,18 +86,16 @@ def roll(start: Start, material: Material, tmp_path: Path, monkeypatch: pytest.M
         recipe = tiny.recipe(*changes)
         table = recipe.grpo
         assert table is not None
-        engine = Script(start, rounds)
-        monkeypatch.setattr(grpo, "Dispatch", lambda trainer, turn_tokens: engine)
+        engine: Any = Script(start, rounds)
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-            roller = Roller(training, table, start, material, judges)
+            roller = Roller(training, table, start.tokens, material, judges, ALONE)
             rows = [
                 {"question_id": material.questions[each].id}
                 for each in asked
                 for _ in range(table.rollouts)
             ]
-            trainer: Any = SimpleNamespace(state=SimpleNamespace(global_step=4))
-            given = roller(rows, trainer)
+            given = roller(rows, 5, engine)
         return given, roller, list(read_trajectories(out / "trajectories.jsonl"))
 
     return rolled
@@ -259,7 +261,9 @@ class Cycling:
     said: tuple[AssistantMessage, ...] = (IDK,)
     start: Start
 
-    def __init__(self, trainer: object, turn_tokens: int) -> None:
+    awake = staticmethod(nullcontext)
+
+    def __init__(self, trainer: object, turn_tokens: int, batch: int | None) -> None:
         pass
 
     def __call__(self, prompts: list[list[int]]) -> list[Turn]:
@@ -383,7 +387,8 @@ def test_an_adapter_is_trained_and_the_model_under_it_is_not(
 def test_judges_are_paid_up_to_the_limit_together(
     scripted: Scripted, judges: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond it rollouts are unjudged, and the run goes on to its end."""
+    """Then the run pauses, with what it has learnt from those that were judged, and goes on
+    when judges may cost more."""
 
     def grader(request: Request) -> Reply:
         # Of 0.032 USD: at 8 USD a million.
@@ -401,10 +406,23 @@ def test_judges_are_paid_up_to_the_limit_together(
             max_cost_usd=0.2,
         )
         asked = len(provider.requests)
-    assert asked > 0
-    assert 0 < metrics["cost_usd"] <= 0.2
-    assert [each.step for each in training.steps] == [1, 2, 3]
-    assert (training.steps[-1].unjudged or 0) > 0
+        assert asked > 0
+        assert 0 < metrics["cost_usd"] <= 0.2
+        assert "--max-cost" in str(training.paused)
+        assert metrics["test"] is None
+        assert len(training.steps) < 3
+        assert (training.steps[-1].unjudged or 0) > 0
+        with tiny.begun(training.setting, training.run.folder, resume=True) as again:
+            newest = newest_checkpoint(training.run.folder)
+            with pytest.raises(
+                UserError, match=r"judges have cost .*, and may cost \$0\.01"
+            ):
+                train_grpo(again, newest, max_cost_usd=0.01, report_to="none")
+            resumed = train_grpo(again, newest, max_cost_usd=50.0, report_to="none")
+        assert [each.step for each in again.steps] == [1, 2, 3]
+        assert again.steps[-1].unjudged == 0
+        assert resumed["cost_usd"] > metrics["cost_usd"]
+        assert resumed["test"] is not None
 
 
 def test_recipes_that_cannot_be_carried_out_are_refused(

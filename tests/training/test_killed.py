@@ -212,7 +212,7 @@ MOMENTS = {
     "sft saving a checkpoint": ("sft", Moment(*SAVING, 3), 3),
     "sft with a checkpoint whole": ("sft", Moment(RUN, "checkpoint_saved", 2, after=True), 3),
     "sft in the test": ("sft", Moment("training.run:TrainingRun", "finish", 1), 6),
-    "grpo rolling out": ("grpo", Moment("training.grpo", "figures", 3), 2),
+    "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),
     "grpo before its first checkpoint counts": ("grpo", Moment(RUN, "checkpoint_saved", 1), None),
     "grpo saving a checkpoint": ("grpo", Moment(*SAVING, 2), 2),
     "grpo with a checkpoint whole": ("grpo", Moment(RUN, "checkpoint_saved", 2, after=True), 4),

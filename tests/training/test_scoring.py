@@ -12,8 +12,8 @@ from evals.judge import Judge, OfflineJudge, Verdict
 from evals.scored import Scored
 from tests.episodes import LEASE, answer, message, read
 from tests.training.conftest import Begin
-from training.grpo import figures
 from training.reward import RewardWeights
+from training.roller import figures
 from training.rollout import Rollout
 from training.scoring import Scorer, reward_in
 from training.tokens import Conversation

@@ -8,7 +8,7 @@ import pytest
 from tests.art_e.cli.conftest import ANN, LEASE_ID, Run, json_of, the_error
 from tests.hub import Hub, no_network, running
 
-ROWS = [
+ROWS: list[dict[str, object]] = [
     {
         "id": "q-1", "question": "When does the lease end?", "answer": "March 31, 2002",
         "message_ids": [LEASE_ID], "inbox_address": ANN, "query_date": "2001-02-28",

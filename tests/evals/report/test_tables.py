@@ -1,6 +1,7 @@
 """The report's rows: the same figures as `metrics.json`, written with interval and n."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
 def test_a_measured_cost_is_marked_and_its_throughput_has_a_table(tmp_path: Path) -> None:
     own = episodes("own", {"right": 10}, seconds=2.0)
     hosted = episodes("hosted", {"right": 10})
-    measured = {"gpu_usd_per_hour": 3.6, "gpus": 1, "self_hosted": ["own"]}
+    measured: Any = {"gpu_usd_per_hour": 3.6, "gpus": 1, "self_hosted": ["own"]}
     run = write_run(tmp_path / "run", [*own, *hosted], **measured)
     entries = [entry for each in measure([run]) for entry in each.entries]
     table = tables.headline(entries)

@@ -1,0 +1,62 @@
+"""The recipes for full scale, cut to seconds: a tiny Qwen2 as their base, synthetic mail.
+
+What decides how they train stays as the recipe has it: adapter, bits, checkpointing, groups,
+who generates.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from art_e.policies.qwen_calls import as_written
+from art_e.tools import schemas
+from tests.episodes import answer, message
+from tests.tiny_qwen import example, make_model, make_tokenizer, overfit, rendered, save
+from training.material import load_material
+from training.recipe import Recipe, load_recipe
+
+# As `--set` takes them. A turn of an untrained model is nonsense, and ends an episode soon.
+CHANGES = (
+    "data.worlds={size=1_000, short=true, train=[1_000, 1_001], validation=[200, 201],"
+    " test=[900, 901]}",
+    "episode.turn_tokens=12",
+    "episode.episode_tokens=400",
+    "judging.reward=offline",
+    "judging.questions=2",
+    "judging.test_questions=2",
+    "grpo.steps=2",
+    "grpo.warmup=0",
+    "grpo.questions=2",
+    "grpo.rollouts=2",
+    "grpo.micro_batch=1",
+    "grpo.validate_every=1",
+)
+
+
+def recipe(name: str, base: Path | str, changes: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name, made tiny, with more changes made to it."""
+    return load_recipe(name, [*CHANGES, *changes], base_model=str(base))
+
+
+def make_base(folder: Path) -> Path:
+    """A tiny Qwen2 with the stock template, which abstains from half of the questions and
+    answers the others, so that groups have spread. The frame of a prompt is a few tokens."""
+    told = recipe("talk", "none")
+    material = load_material(told.data, "train")
+    messages = [material.episode(each, told.episode).messages for each in material.questions[:20]]
+    question = material.questions[0]
+    # What is the same in all inboxes and on all days.
+    own = f"{re.escape(question.inbox_address)}|{question.query_date}"
+    plain = make_tokenizer([str(each["content"]) for one in messages for each in one])
+    said = [message(answer(each)).to_chat() for each in ("I don't know", "zebra")]
+    frames = re.split(own, rendered(plain, messages[0][:1], schemas()))
+    frames += [str(as_written([each])[0]["content"]) for each in said]
+    questions = [str(one[-1]["content"]) for one in messages]
+    tokenizer = make_tokenizer(questions, phrases=frames, vocabulary=600)
+    model = make_model(tokenizer, hidden=64, layers=2)
+    learnt = [
+        example(tokenizer, [*one, said[place % 2]], schemas()) for place, one in enumerate(messages)
+    ]
+    # Neither by heart nor not at all: it is as likely to say the one as the other.
+    overfit(model, learnt, steps=40, enough=0.4)
+    return save(model, tokenizer, folder)

@@ -1,0 +1,247 @@
+"""The recipes for full scale, each stepped with a tiny Qwen2 as its base.
+
+Adapter, 4 bits, recomputed activations and groups are as the recipes have them, and real. vLLM
+was not run: the stand-in of `tests/fake_vllm.py` takes its place below TRL's own code.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from filelock import FileLock
+
+from art_e.errors import UserError
+from art_e.policies.checkpoint import load_checkpoint
+from tests import fake_vllm
+from tests.training import full, tiny
+from training.grpo import train_grpo
+from training.merge import best_checkpoint
+from training.progress import read_steps
+from training.recipe import load_recipe, recipe_names
+from training.run import Setting, TrainingRun
+from training.start import load_start
+
+FULL = ("talk", "talk-24gb", "talk-multi", "mini")
+BASE = "Qwen/Qwen2.5-14B-Instruct"
+
+
+@pytest.fixture(scope="session")
+def base(training_home: Path) -> Path:
+    """A tiny Qwen2, made once a session."""
+    folder = training_home / "base"
+    with FileLock(f"{folder}.lock"), tiny.at(training_home):
+        if not folder.exists():
+            full.make_base(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(base: Path) -> Iterator[fake_vllm.Server]:
+    with fake_vllm.served(base) as serving:
+        yield serving
+
+
+def trained(
+    name: str, base: Path, out: Path, *changes: str, **options: Any
+) -> tuple[dict[str, Any], TrainingRun]:
+    recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
+    with tiny.begun(Setting("grpo", recipe, 0), out) as training:
+        metrics = train_grpo(training, None, max_cost_usd=None, report_to="none", **options)
+    return metrics, training
+
+
+def log_of(training: TrainingRun) -> list[dict[str, Any]]:
+    """What TRL logged, step by step."""
+    state = training.checkpoints / "checkpoint-2" / "trainer_state.json"
+    rows: list[dict[str, Any]] = json.loads(state.read_text("utf-8"))["log_history"]
+    return [each for each in rows if "loss" in each]
+
+
+def adapter_moved(training: TrainingRun) -> bool:
+    """Whether the last checkpoint is an adapter that does something: B begins at zero."""
+    from safetensors.torch import load_file
+
+    file = training.checkpoints / "checkpoint-2" / "adapter_model.safetensors"
+    return any(bool(value.any()) for name, value in load_file(file).items() if "lora_B" in name)
+
+
+def test_the_recipes_are_those_of_the_readme_and_are_whole() -> None:
+    assert set(FULL) < set(recipe_names())
+    talk = load_recipe("talk")
+    assert talk.model.base == BASE
+    assert talk.model.lora is not None
+    assert talk.model.checkpointing
+    assert talk.grpo is not None
+    assert (talk.grpo.questions, talk.grpo.rollouts, talk.grpo.rate) == (12, 4, 1.2e-5)
+    assert talk.grpo.steps * talk.grpo.questions >= 2 * (talk.data.train_questions or 0)
+    assert talk.episode.max_turns == 10
+    assert talk.reward.grounded_gate
+    assert talk.judging.max_cost_usd is not None
+    assert talk.grpo.vllm is not None
+    assert talk.grpo.vllm.mode == "colocate"
+    small = load_recipe("talk-24gb")
+    assert small.model.bits == 4
+    assert small.grpo is not None
+    assert small.grpo.vllm is None
+    assert small.grpo.questions * small.grpo.rollouts < 48
+    multi = load_recipe("talk-multi")
+    assert multi.grpo is not None
+    assert multi.grpo.vllm is not None
+    assert multi.grpo.vllm.mode == "server"
+    assert all(multi.grpo.questions % processes == 0 for processes in (2, 4, 8))
+
+
+def test_talk_with_vllm_in_the_process(
+    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_vllm.install(monkeypatch)
+    metrics, training = trained("talk", base, tmp_path / "run")
+    did = fake_vllm.LLM.made.did
+    # Rollouts of two steps, three validations, the test: one transfer each, whatever the turns.
+    assert did.count("transferred") == 6
+    assert did.count("generate") > 6
+    assert did[0] == did[-1] == "sleep"
+    for place, each in enumerate(did):
+        if each == "transferred":
+            assert did[place - 1] == "wake weights"
+            assert did[place + 1] == "wake kv_cache"
+    # What vLLM told of its tokens is what the trainer finds for them: the newest weights, with
+    # the adapter folded in, made them.
+    for row in log_of(training):
+        assert row["sampling/sampling_logp_difference/max"] < 1e-4
+    assert adapter_moved(training)
+    assert metrics["test"]["greedy"]["n"] == 2
+
+
+def test_talk_without_sleep_has_one_transfer_a_step_too(
+    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_vllm.install(monkeypatch)
+    _, training = trained("talk", base, tmp_path / "run", "grpo.vllm.sleep=false")
+    did = fake_vllm.LLM.made.did
+    assert "sleep" not in did
+    # Before any step, and after each; the test has other weights, those of the best checkpoint.
+    assert did.count("transferred") == 4
+    for row in log_of(training):
+        assert row["sampling/sampling_logp_difference/max"] < 1e-4
+
+
+def test_talk_24gb_in_four_bits(base: Path, home: Path, tmp_path: Path) -> None:
+    from bitsandbytes.nn.modules import Linear4bit
+
+    _, training = trained("talk-24gb", base, tmp_path / "run", "grpo.generate_batch=3")
+    assert adapter_moved(training)
+    assert [each.unjudged for each in read_steps(training.run.folder)] == [0, 0]
+    start = load_start(str(training.run.folder), training.setting.recipe.model)
+    kinds = [type(each) for each in start.model.modules()]
+    # Seven matrices in each of two layers; what is made from them stays as it was.
+    assert kinds.count(Linear4bit) == 14
+    assert all(
+        "lora_" in name for name, each in start.model.named_parameters() if each.requires_grad
+    )
+    # It serves beside the base in 16 bits as well.
+    assert load_checkpoint(str(base), str(best_checkpoint(training.run.folder))).context
+
+
+def test_talk_multi_asks_vllms_server(
+    base: Path,
+    server: fake_vllm.Server,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_vllm.install(monkeypatch)
+    before = server.transfers
+    _, training = trained(
+        "talk-multi", base, tmp_path / "run", f"grpo.vllm.server={server.address}"
+    )
+    assert server.transfers - before == 4
+    for row in log_of(training):
+        assert row["sampling/sampling_logp_difference/max"] < 1e-4
+    assert adapter_moved(training)
+
+
+def test_mini_trains_all_weights(base: Path, home: Path, tmp_path: Path) -> None:
+    _, training = trained(
+        "mini", base, tmp_path / "run", "episode.episode_tokens=4_000", "grpo.generate_batch=4"
+    )
+    start, after = (load_start(str(each)).model for each in (base, training.run.folder))
+    assert not training.setting.recipe.model.lora
+    moved = [
+        name
+        for (name, one), (_, other) in zip(
+            start.named_parameters(), after.named_parameters(), strict=True
+        )
+        if not torch.equal(one, other)
+    ]
+    assert len(moved) == len(list(start.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "named"),
+    [
+        ("talk", [], "vLLM, which is not installed: .*grpo.vllm.mode=off"),
+        ("talk-24gb", ["grpo.questions=3", "grpo.micro_batch=5"], "no multiple of .*micro_batch"),
+    ],
+)
+def test_what_can_t_be_carried_out_is_a_line_before_weights_are_loaded(
+    recipe: str,
+    changes: list[str],
+    named: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=named):
+        trained(recipe, tmp_path / "no-such-model", tmp_path / "run", *changes)
+
+
+def test_a_server_that_is_not_there_is_a_line(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_vllm.install(monkeypatch)
+    monkeypatch.setattr("training.engine.SERVER_TIMEOUT_S", 0.0)
+    nowhere = "grpo.vllm.server=http://127.0.0.1:9"
+    with pytest.raises(UserError, match=r"no vLLM server answers at http://127.0.0.1:9"):
+        trained("talk-multi", tmp_path / "none", tmp_path / "run", nowhere)
+
+
+def test_four_bits_and_vllm_are_refused() -> None:
+    with pytest.raises(UserError, match="vLLM can't take on weights of 4 bits"):
+        load_recipe("talk", ["model.bits=4"])
+    with pytest.raises(UserError, match=r"give base and \[model.lora\]"):
+        load_recipe("mini", ["model.bits=4"])
+
+
+def test_a_paused_run_goes_on_as_if_it_had_not_paused(
+    base: Path, home: Path, tmp_path: Path
+) -> None:
+    """It pauses where there is no validation, too."""
+    changes = ("grpo.vllm.mode=off", "grpo.validate_every=2", "grpo.steps=4")
+    whole, _ = trained("talk", base, tmp_path / "whole", *changes)
+    paused, training = trained(
+        "talk", base, tmp_path / "run", *changes, pause=lambda: "the time is over"
+    )
+    assert training.paused == "the time is over"
+    assert paused["test"] is None
+    assert len(paused["validation"]) == 1
+    assert not training.run.complete
+    for _ in range(2):
+        with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
+            newest = max(training.checkpoints.glob("checkpoint-*"))
+            train_grpo(again, newest, max_cost_usd=None, report_to="none", pause=lambda: "again")
+            assert again.paused == "again"
+    with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
+        newest = max(training.checkpoints.glob("checkpoint-*"))
+        assert newest.name == "checkpoint-3"
+        resumed = train_grpo(again, newest, max_cost_usd=None, report_to="none")
+    assert again.paused is None
+    assert resumed["test"] == whole["test"]
+    assert resumed["validation"] == whole["validation"]
+    runs = [read_steps(tmp_path / name) for name in ("whole", "run")]
+    assert [each.reward for each in runs[0]] == [each.reward for each in runs[1]]
+    assert [each.loss for each in runs[0]] == [each.loss for each in runs[1]]
