@@ -109,6 +109,8 @@ def joined() -> Iterator[Processes]:
     before = signal.signal(signal.SIGTERM, _ended)
     try:
         yield processes
+        # Left to the interpreter's end, threads of gloo may abort the process there.
+        distributed.destroy_process_group()
     except (distributed.DistError, RuntimeError) as error:
         if not isinstance(error, distributed.DistError) and not _LOST.search(str(error)):
             raise

@@ -304,12 +304,20 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")
-    config = run.config
-    mine = json.loads(json.dumps(setting.to_row()))
+    had, mine = (_without_server(each) for each in (run.config, setting.to_row()))
     for key in ("kind", "recipe", "seed", "init"):
-        if config.get(key) != mine[key]:
+        if had.get(key) != mine[key]:
             raise UserError(f"{out} was begun with another {key}; resume it as it was begun")
     return run
+
+
+def _without_server(row: dict[str, Any]) -> dict[str, Any]:
+    """The configuration but for where vLLM's server is: a run goes on with another one."""
+    content: dict[str, Any] = json.loads(json.dumps(row))
+    grpo = content.get("recipe", {}).get("grpo")
+    if grpo and grpo.get("vllm"):
+        del grpo["vllm"]["server"]
+    return content
 
 
 def _forget(run: Run, last: int) -> None:

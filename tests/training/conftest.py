@@ -16,7 +16,7 @@ from art_e.tools import schemas
 from tests import episodes
 from tests.episodes import QUESTION
 from tests.tiny_qwen import END, make_tokenizer, stock_template
-from tests.training import tiny
+from tests.training import full, tiny
 from training.grpo import train_grpo
 from training.material import Material, load_material
 from training.run import Setting
@@ -121,3 +121,13 @@ def trained(warm: Path, training_home: Path) -> Path:
 def start(warm: Path) -> Start:
     """What the warm start ended as; no test may train it."""
     return load_start(str(warm))
+
+
+@pytest.fixture(scope="session")
+def base(training_home: Path) -> Path:
+    """A tiny Qwen2, made once a session."""
+    folder = training_home / "base"
+    with FileLock(f"{folder}.lock"), tiny.at(training_home):
+        if not folder.exists():
+            full.make_base(folder)
+    return folder

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
 
 from art_e.errors import UserError
 from art_e.policies.checkpoint import load_checkpoint
@@ -26,16 +25,6 @@ from training.start import load_start
 
 FULL = ("talk", "talk-24gb", "talk-multi", "mini")
 BASE = "Qwen/Qwen2.5-14B-Instruct"
-
-
-@pytest.fixture(scope="session")
-def base(training_home: Path) -> Path:
-    """A tiny Qwen2, made once a session."""
-    folder = training_home / "base"
-    with FileLock(f"{folder}.lock"), tiny.at(training_home):
-        if not folder.exists():
-            full.make_base(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -414,9 +414,7 @@ def test_judges_are_paid_up_to_the_limit_together(
         assert (training.steps[-1].unjudged or 0) > 0
         with tiny.begun(training.setting, training.run.folder, resume=True) as again:
             newest = newest_checkpoint(training.run.folder)
-            with pytest.raises(
-                UserError, match=r"judges have cost .*, and may cost \$0\.01"
-            ):
+            with pytest.raises(UserError, match=r"judges have cost .*, and may cost \$0\.01"):
                 train_grpo(again, newest, max_cost_usd=0.01, report_to="none")
             resumed = train_grpo(again, newest, max_cost_usd=50.0, report_to="none")
         assert [each.step for each in again.steps] == [1, 2, 3]

@@ -1,0 +1,281 @@
+"""Several processes that train one model: on a CPU, with gloo, as torchrun starts them.
+
+Each test's processes are real. Where they generate with vLLM, its stand-in is in the tests'
+process, and both ask it over HTTP.
+"""
+
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.trajectory import Trajectory, read_trajectories
+from tests import fake_vllm
+from tests.episodes import answer, message, search
+from tests.tiny_qwen import END, START
+from tests.training import full
+from tests.training.conftest import written
+from training.processes import ALONE, Processes
+from training.progress import read_steps
+from training.start import load_start
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 240
+
+
+class Launched:
+    """`art-e train grpo` in two processes, or in one, with output in a file."""
+
+    def __init__(self, home: Path, folder: Path) -> None:
+        self._environment = {
+            **os.environ,
+            "ART_E_HOME": str(home),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+        }
+        self._folder = folder
+
+    def start(
+        self, base: Path, out: Path, *arguments: str, processes: int = 2
+    ) -> "subprocess.Popen[bytes]":
+        changes = itertools.chain.from_iterable(("--set", each) for each in full.CHANGES)
+        launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        launcher = launcher if processes > 1 else []
+        command = [sys.executable, "-m", *launcher, "-m" if launcher else ""]
+        command = [each for each in command if each]
+        with self.said.open("wb") as said:
+            return subprocess.Popen(
+                [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
+                 "--base-model", str(base), "--out", str(out), *changes, *arguments],
+                cwd=ROOT, env=self._environment, stdout=said, stderr=said,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+
+    def run(self, base: Path, out: Path, *arguments: str, processes: int = 2) -> None:
+        """To its end, which has to be a good one."""
+        process = self.start(base, out, *arguments, processes=processes)
+        try:
+            code = process.wait(SECONDS)
+        finally:
+            _end(process)
+        assert code == 0, self.said.read_text("utf-8", "replace")
+
+    @property
+    def said(self) -> Path:
+        """What it printed."""
+        return self._folder / "said.log"
+
+
+@pytest.fixture
+def launched(home: Path, tmp_path: Path) -> Launched:
+    return Launched(home, tmp_path)
+
+
+@pytest.fixture
+def server(base: Path) -> Iterator[fake_vllm.Server]:
+    with fake_vllm.served(base) as serving:
+        yield serving
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """All of its session, whatever became of it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def changed(**values: Any) -> list[str]:
+    """As `--set` takes them."""
+    given = [f"{name.replace('__', '.')}={value}" for name, value in values.items()]
+    return list(itertools.chain.from_iterable(("--set", each) for each in given))
+
+
+def episodes(out: Path) -> list[Trajectory]:
+    """Those of training."""
+    told = list(read_trajectories(out / "trajectories.jsonl"))
+    return [each for each in told if each.policy.get("group")]
+
+
+def rewards(told: Sequence[Trajectory]) -> list[float]:
+    return [float(each.reward["total"]) for each in told if each.reward is not None]
+
+
+def asked_by_step(told: Sequence[Trajectory]) -> Mapping[int, Counter[str]]:
+    steps: dict[int, Counter[str]] = {}
+    for each in told:
+        steps.setdefault(each.policy["step"], Counter())[each.question_id] += 1
+    return steps
+
+
+def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_path: Path) -> None:
+    """The same questions at each step, and rewards that differ by no more than sampling does."""
+    changes = changed(
+        grpo__vllm__mode="off", grpo__questions=4, grpo__rollouts=16, grpo__micro_batch=8,
+        grpo__validate_every=2, judging__questions=5,
+    )  # fmt: skip
+    told = {}
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        launched.run(base, out, *changes, processes=processes)
+        told[processes] = episodes(out)
+        metrics = json.loads((out / "metrics.json").read_text("utf-8"))
+        assert metrics["processes"] == processes
+        assert [each["n"] for each in metrics["validation"]] == [5, 5]
+        assert metrics["test"]["greedy"]["n"] == 2
+        assert [each.groups for each in read_steps(out)] == [4, 4]
+        assert (out / "COMPLETE").is_file()
+    one, two = told[1], told[2]
+    assert asked_by_step(one) == asked_by_step(two)
+    assert {len(each) for each in asked_by_step(two).values()} == {4}
+    assert len(one) == len(two) == 2 * 4 * 16
+    means = [statistics.fmean(rewards(each)) for each in (one, two)]
+    noise = statistics.stdev(rewards([*one, *two])) * (2 / len(one)) ** 0.5
+    assert noise > 0
+    assert abs(means[0] - means[1]) < 3 * noise
+    # Each sampled by itself: the second did not repeat the first.
+    said = [str(each.final_answer) for each in two]
+    assert len(set(said)) > 1
+    # Both ways of training changed the adapter, which is written once.
+    for processes in (1, 2):
+        trained = load_start(str(tmp_path / str(processes))).model.state_dict()
+        assert any(bool(trained[name].any()) for name in trained if "lora_B" in name)
+
+
+def test_episodes_that_end_at_other_times_hold_nobody_up(
+    launched: Launched, base: Path, server: fake_vllm.Server, tmp_path: Path
+) -> None:
+    """Of two questions, one for each process, one is answered at once, and the other's episodes
+    go on to their last turn: TRL's own way of asking the server would wait there for ever."""
+    tokenizer = load_start(str(base)).tokenizer
+    words = {
+        name: [*tokenizer.encode(written(message(call))), server.end_id]
+        for name, call in (("ends", answer("I don't know")), ("goes on", search("harbor")))
+    }
+    seen: dict[str, int] = {}
+
+    def say(prompt: Sequence[int]) -> list[int]:
+        question = str(tokenizer.decode(list(prompt))).partition(f"{START}user\n")[2]
+        place = seen.setdefault(question.partition(END)[0], len(seen))
+        return words["ends" if place % 2 else "goes on"]
+
+    server.say = say
+    out = tmp_path / "run"
+    launched.run(
+        base, out, "--set", f"grpo.vllm.server={server.address}",
+        *changed(grpo__questions=2, episode__max_turns=4, episode__turn_tokens=60,
+                 episode__episode_tokens=3_000, grpo__validate_every=2),
+    )  # fmt: skip
+    turns = Counter(each.rubric["turns"] for each in episodes(out))
+    assert set(turns) == {1, 4}
+    assert len(read_steps(out)) == 2
+    # New weights went to the server once a step and once for each validation and the test,
+    # from one process, however many turns the others took.
+    assert server.transfers == 4
+    assert not any(size > 4 for size in server.batches)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_one_that_is_killed_ends_the_run_which_can_go_on(
+    launched: Launched, base: Path, tmp_path: Path, victim: int
+) -> None:
+    out = tmp_path / "run"
+    changes = changed(grpo__vllm__mode="off", grpo__steps=60, grpo__validate_every=2)
+    process = launched.start(base, out, *changes)
+    try:
+        until = time.monotonic() + SECONDS
+        while len(read_steps(out)) < 3 and time.monotonic() < until:
+            assert process.poll() is None, launched.said.read_text("utf-8", "replace")
+            time.sleep(0.1)
+        workers = ranks(process.pid)
+        os.kill(workers[victim], signal.SIGKILL)
+        assert process.wait(60) != 0
+    finally:
+        _end(process)
+    said = launched.said.read_text("utf-8", "replace")
+    assert "Error: another process of this run has ended" in said
+    assert "--resume" in said
+    assert not any(map(alive, workers.values()))
+    before = len(read_steps(out))
+    assert before < 60
+    launched.run(base, out, *changes, "--resume")
+    assert [each.step for each in read_steps(out)] == list(range(1, 61))
+    assert (out / "COMPLETE").is_file()
+
+
+def ranks(launcher: int) -> dict[int, int]:
+    """The launcher's processes, by their rank."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text("ascii").split()
+    found = {}
+    for child in map(int, children):
+        environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        rank = next((each[5:] for each in environment if each.startswith(b"RANK=")), None)
+        if rank is not None:
+            found[int(rank)] = child
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (["grpo.questions=3"], "3 questions a step can't be divided among 2 processes"),
+        (["grpo.micro_batch=4"], "are no multiple of grpo.micro_batch, 4"),
+    ],
+)
+def test_a_step_that_can_t_be_divided_is_a_line(
+    launched: Launched, base: Path, tmp_path: Path, changes: list[str], named: str
+) -> None:
+    told = changed(grpo__vllm__mode="off") + [arg for each in changes for arg in ("--set", each)]
+    process = launched.start(base, tmp_path / "run", *told)
+    try:
+        assert process.wait(SECONDS) != 0
+    finally:
+        _end(process)
+    assert named in launched.said.read_text("utf-8", "replace")
+
+
+@given(st.integers(0, 40), st.integers(1, 7))
+def test_shares_are_put_together_in_order(total: int, count: int) -> None:
+    """As the processes would, with what each has gathered from all."""
+    values = list(range(total))
+
+    class Told(Processes):
+        def gather(self, mine: Sequence[Any]) -> list[Any]:
+            shares = [Processes(index, count).share(values) for index in range(count)]
+            places = [range(index, total, count) for index in range(count)]
+            pairs = (zip(at, of, strict=True) for at, of in zip(places, shares, strict=True))
+            return list(itertools.chain.from_iterable(pairs))
+
+    for index in range(count):
+        mine = Processes(index, count).share(values)
+        assert len(mine) in (total // count, total // count + 1)
+        assert Told(index, count).gather_shares(mine, total) == values
+
+
+def test_one_alone_waits_for_nobody() -> None:
+    assert ALONE.leads
+    assert ALONE.gather([1, 2]) == [1, 2]
+    assert ALONE.told("said") == "said"
+    ALONE.wait()
+    assert list(ALONE.share([1, 2])) == ALONE.gather_shares([1, 2], 2) == [1, 2]
