@@ -16,7 +16,7 @@ _HOUR, _MINUTE = 3600, 60
 
 
 def print_plan(row: dict[str, Any]) -> None:
-    """Print a plan, as `training.plan_row` gives it."""
+    """Print a plan, as `training.planning.row` gives it."""
     _line(_title(row))
     for stage in row["stages"]:
         for phase in stage["memory"]:
@@ -67,7 +67,7 @@ def print_comparison(row: dict[str, Any]) -> None:
 
 
 def _title(row: dict[str, Any]) -> str:
-    from training.footprint import count_of
+    from training.planning.footprint import count_of
 
     gpus = row["gpus"]
     count = f"{gpus['train']} x {row['gpu']}"

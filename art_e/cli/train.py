@@ -15,6 +15,7 @@ from art_e.errors import UserError
 
 if TYPE_CHECKING:
     from training.processes import Processes
+    from training.recipe import Recipe
     from training.run import TrainingRun
 
 app = typer.Typer(
@@ -154,8 +155,10 @@ def grpo(
     chosen = load_recipe(recipe, [*(changes or ()), *steps], base_model=base_model)
     pause = after(minutes)
     with _together() as processes:
-        if baseline is None and processes.leads:
-            _tell_no_baseline(recipe)
+        if processes.leads:
+            _tell_fees(chosen, max_cost)
+            if baseline is None:
+                _tell_no_baseline(recipe)
         compared = None if baseline is None else baseline_metrics(baseline, runs_folder(), chosen)
         setting = Setting("grpo", chosen, seed, init, compared)
         total = chosen.grpo.steps if chosen.grpo else 0
@@ -215,6 +218,18 @@ def _together() -> "Iterator[Processes]":
     except LostError as error:
         note(f"Error: {error}")
         raise typer.Exit(1) from None
+
+
+def _tell_fees(recipe: "Recipe", max_cost: float | None) -> None:
+    """What judges are expected to cost, and what they may, before any is asked."""
+    from art_e.cli.output import note
+    from training.planning.fees import grpo_fees
+
+    most = recipe.judging.max_cost_usd if max_cost is None else max_cost
+    capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
+    for fee in grpo_fees(recipe):
+        cost = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
+        note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
 
 
 def _tell_no_baseline(recipe: str) -> None:

@@ -9,8 +9,8 @@ from art_e.errors import UserError
 
 if TYPE_CHECKING:
     from art_e.runs import Run
-    from training.cards import Card
-    from training.plan import Plan
+    from training.planning.cards import Card
+    from training.planning.plan import Plan
     from training.recipe import Recipe
 
 
@@ -68,12 +68,12 @@ def plan(
     from art_e.cli.plan_tables import print_comparison, print_plan
     from art_e.home import runs_folder
     from art_e.runs import find_run
-    from training.cards import DEFAULT, card_of
-    from training.plan import plan as make_plan
-    from training.plan_row import compared, row_of
+    from training.planning.cards import DEFAULT, card_of
+    from training.planning.plan import plan as make_plan
+    from training.planning.remedies import remedies
+    from training.planning.reported import measured_in, reported_by
+    from training.planning.row import compared, row_of
     from training.recipe import load_recipe
-    from training.remedies import remedies
-    from training.reported import measured_in, reported_by
 
     card = card_of(gpu or DEFAULT)
     run = None if against is None else find_run(against, runs_folder())

@@ -4,9 +4,11 @@ import pytest
 
 from art_e.policies.prices import price_of
 from evals.llm_judge import prompt_text
-from training.fees import CORRECT_TOKENS, GROUNDED_TOKENS, fees_of, is_paid
+from training.planning.cards import card_of
+from training.planning.fees import CORRECT_TOKENS, GROUNDED_TOKENS, fees_of, grpo_fees, is_paid
+from training.planning.plan import plan
+from training.planning.workload import EpisodeTokens
 from training.recipe import load_recipe
-from training.workload import EpisodeTokens
 
 TOLD = EpisodeTokens(5, 700, 200, 4_500, 1.5, "")
 JUDGE = "gemini/gemini-2.5-flash-lite"
@@ -38,6 +40,14 @@ def test_both_judges_may_be_models_and_a_price_unknown() -> None:
 def test_without_mails_read_nobody_asks_about_them() -> None:
     [fee] = fees_of(load_recipe("talk"), EpisodeTokens(1, 700, 40, 740, 0, ""), 1_000, 0)
     assert fee.calls == 750
+
+
+def test_the_fees_of_a_run_are_those_of_its_plan() -> None:
+    recipe = load_recipe("talk")
+    [fee] = grpo_fees(recipe)
+    assert fee.episodes == 667 * 48 + 24 * 100 + 2 * 400
+    assert plan(recipe, card_of("h100-80gb")).fees == (fee,)
+    assert grpo_fees(load_recipe("nano")) == []
 
 
 def test_prompts_are_of_the_length_that_was_measured() -> None:

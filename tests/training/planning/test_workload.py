@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.recipe import load_recipe
-from training.workload import (
+from training.planning.workload import (
     FRAME,
     PROMPT,
     READ,
@@ -17,6 +16,7 @@ from training.workload import (
     expected,
     stage_tokens,
 )
+from training.recipe import load_recipe
 
 
 def test_an_episode_on_real_mail_is_the_sum_of_its_parts() -> None:

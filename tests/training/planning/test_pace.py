@@ -3,11 +3,11 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.training.test_geometry import model_of
-from training.cards import card_of
-from training.footprint import Trained
-from training.geometry import PUBLISHED, Shape
-from training.pace import (
+from tests.training.planning.test_geometry import model_of
+from training.planning.cards import card_of
+from training.planning.footprint import Trained
+from training.planning.geometry import PUBLISHED, Shape
+from training.planning.pace import (
     DECODE_SHARE,
     TRAIN_SHARE,
     Generators,
@@ -17,8 +17,8 @@ from training.pace import (
     training_seconds,
     transfer_seconds,
 )
+from training.planning.workload import EpisodeTokens
 from training.tables import Lora, ModelTable, Vllm
-from training.workload import EpisodeTokens
 
 BASE = "Qwen/Qwen2.5-14B-Instruct"
 H100 = card_of("h100-80gb")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from art_e.errors import UserError
-from training.cards import Card, cards
-from training.footprint import SERVER_SHARE
-from training.plan import Plan
+from training.planning.cards import Card, cards
+from training.planning.footprint import SERVER_SHARE
+from training.planning.plan import Plan
 from training.recipe import Recipe
 
 # How the recipe with those changes is planned on a card (None: the same). Raises `UserError`

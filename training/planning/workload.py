@@ -1,7 +1,7 @@
 """How many tokens episodes, steps and runs have, before anything is run.
 
 What is measured here was measured once (2026-11), as each constant says; how many turns an episode
-takes is assumed, until a run tells (`training.reported`). Knows nothing of GPUs and of money.
+takes is assumed, until a run tells (`reported`). Knows nothing of GPUs and of money.
 """
 
 from collections.abc import Mapping

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from art_e.errors import UserError
-from training.cards import Card, card_of
-from training.plan import Plan, plan, with_another_search
-from training.plan_row import row_of
+from training.planning.cards import Card, card_of
+from training.planning.plan import Plan, plan, with_another_search
+from training.planning.remedies import remedies
+from training.planning.row import row_of
 from training.recipe import load_recipe, recipe_names
-from training.remedies import remedies
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
 
@@ -52,7 +52,7 @@ def test_a_step_of_the_talk() -> None:
     assert without.seconds["weights to vLLM"] == 0
     assert without.read > stage.read
     # Before any step, every 30, and at the last.
-    assert stage.examinations - 1 == 1 + 33 + 1
+    assert stage.examinations - 1 == 1 + 22 + 1
 
 
 def test_more_cards_share_the_work() -> None:

@@ -10,8 +10,8 @@ from statistics import fmean, linear_regression
 from art_e.errors import UserError
 from art_e.runs import Run
 from evals.scored import load_run, mails_read
+from training.planning.workload import EpisodeTokens
 from training.progress import read_steps
-from training.workload import EpisodeTokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pytest
 from art_e.errors import UserError
 from art_e.runs import Run, start_run
 from art_e.trajectory import read_trajectories
+from training.planning.reported import measured_in, reported_by
 from training.progress import read_steps
-from training.reported import measured_in, reported_by
 
 
 def test_a_run_of_grpo_reports_its_steps(trained: Path) -> None:

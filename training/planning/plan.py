@@ -2,9 +2,8 @@
 
     art-e train plan --recipe talk --gpu h100-80gb
 
-Memory is `training.footprint`'s, tokens `training.workload`'s, seconds `training.pace`'s, fees
-`training.fees`'. Knows nothing of how it is printed, and of what to change
-(`training.remedies`).
+Memory comes from `footprint`, tokens from `workload`, seconds from `pace`, fees from `fees`.
+Knows nothing of how it is printed, and of what to change (`remedies`).
 """
 
 from collections.abc import Mapping
@@ -12,10 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from art_e.errors import UserError
-from training.cards import Card
 from training.engine import BATCH
-from training.fees import Fee, fees_of, is_paid
-from training.footprint import (
+from training.planning.cards import Card
+from training.planning.fees import Fee, asked_in, fees_of, is_paid, validations_in
+from training.planning.footprint import (
     KvRoom,
     Phase,
     Trained,
@@ -23,8 +22,8 @@ from training.footprint import (
     serving_phase,
     training_phase,
 )
-from training.geometry import Shape, shape_of
-from training.pace import (
+from training.planning.geometry import Shape, shape_of
+from training.planning.pace import (
     JUDGE_S,
     TOOLS_S,
     Generators,
@@ -32,10 +31,10 @@ from training.pace import (
     training_seconds,
     transfer_seconds,
 )
+from training.planning.workload import EpisodeTokens, another_search, expected, stage_tokens
 from training.recipe import Recipe
 from training.tables import Grpo, Sft
 from training.validation import AT_ONCE
-from training.workload import EpisodeTokens, another_search, expected, stage_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +207,7 @@ def _plan(
     if recipe.grpo is not None:
         table = recipe.grpo
         stages.append(_grpo(recipe, table, trained, card, gpus, episode))
-        asked = table.questions * table.rollouts * table.steps // table.iterations
-        asked *= 1 + table.resample
+        asked = asked_in(table)
     judging = recipe.judging
     validations = sum(stage.examinations - 1 for stage in stages)
     examined = validations * judging.questions + 2 * len(stages) * judging.test_questions
@@ -301,7 +299,7 @@ def _grpo(
         "judges": JUDGE_S * again / table.iterations if is_paid(recipe.judging.reward) else 0.0,
     }
     made_tokens = episodes * again / table.iterations
-    validations = 1 + -(-table.steps // table.validate_every)
+    validations = validations_in(table)
     return StagePlan(
         name="grpo",
         steps=table.steps,

@@ -16,7 +16,7 @@ from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
 from art_e.errors import UserError
 from tests.training import tiny
-from training.geometry import PUBLISHED, Shape, named_shape, shape_of
+from training.planning.geometry import PUBLISHED, Shape, named_shape, shape_of
 from training.start import load_start
 from training.tables import ModelTable
 
@@ -166,8 +166,8 @@ def test_a_model_made_from_nothing_is_no_larger_than_planned(warm: Path) -> None
 def test_published_models_take_neither_torch_nor_a_network() -> None:
     code = (
         "import socket, sys\n"
-        "from training.plan import plan\n"
-        "from training.cards import card_of\n"
+        "from training.planning.plan import plan\n"
+        "from training.planning.cards import card_of\n"
         "from training.recipe import load_recipe\n"
         "def refuse(*_): raise AssertionError('the network')\n"
         "socket.socket.connect = refuse\n"

@@ -4,11 +4,11 @@ about."""
 from collections.abc import Sequence
 from typing import Any
 
-from training.footprint import CONTEXT_BYTES, Phase
-from training.pace import ASSUMED
-from training.plan import Plan, StagePlan, with_another_search
-from training.remedies import Remedy
-from training.reported import Reported
+from training.planning.footprint import CONTEXT_BYTES, Phase
+from training.planning.pace import ASSUMED
+from training.planning.plan import Plan, StagePlan, with_another_search
+from training.planning.remedies import Remedy
+from training.planning.reported import Reported
 
 _GB = 1e9
 

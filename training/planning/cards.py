@@ -26,7 +26,7 @@ class Card:
 @cache
 def cards() -> dict[str, Card]:
     """All that are known, by name."""
-    text = resources.files("training").joinpath("cards.toml").read_text("utf-8")
+    text = resources.files("training.planning").joinpath("cards.toml").read_text("utf-8")
     return {
         name: Card(
             name,

@@ -8,11 +8,11 @@ run reports stands beside it. Knows nothing of memory and of money.
 import math
 from dataclasses import dataclass
 
-from training.cards import Card
-from training.footprint import Trained
-from training.geometry import Shape
+from training.planning.cards import Card
+from training.planning.footprint import Trained
+from training.planning.geometry import Shape
+from training.planning.workload import EpisodeTokens
 from training.tables import Vllm
-from training.workload import EpisodeTokens
 
 TRAIN_SHARE, TRAIN_SHARE_4BIT = 0.40, 0.30
 READ_SHARE = 0.45

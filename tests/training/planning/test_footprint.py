@@ -2,16 +2,16 @@
 
 import pytest
 
-from tests.training.live_memory import taken
-from training.cards import card_of, cards
-from training.footprint import (
+from tests.training.planning.live_memory import taken
+from training.planning.cards import card_of, cards
+from training.planning.footprint import (
     Phase,
     Trained,
     generating_phase,
     serving_phase,
     training_phase,
 )
-from training.geometry import PUBLISHED, Shape
+from training.planning.geometry import PUBLISHED, Shape
 from training.tables import Lora, ModelTable, Vllm
 
 BASE = "Qwen/Qwen2.5-14B-Instruct"

@@ -9,8 +9,8 @@ it). What CUDA, allocators and vLLM take besides is assumed, and says so. Knows 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from training.cards import Card
-from training.geometry import Shape
+from training.planning.cards import Card
+from training.planning.geometry import Shape
 from training.tables import ModelTable, Vllm
 
 # TRL's vLLM is never given more tokens at once, and scores logits in tiles (its

@@ -1,7 +1,8 @@
 """What the judges of a run will be paid, before any is asked.
 
 Tokens a call were measured (2026-11): the prompts and forms of `evals.llm_judge`, the questions and
-gold mails of the public ART-E set, counted as in `training.workload`. Knows nothing of GPUs.
+gold mails of the public ART-E set, counted as in `training.planning.workload`. Knows nothing of
+GPUs.
 """
 
 from typing import NamedTuple
@@ -9,8 +10,9 @@ from typing import NamedTuple
 from art_e.policies.base import Usage
 from art_e.policies.prices import price_of
 from evals.judges import needs_model
+from training.planning.workload import EpisodeTokens, expected
 from training.recipe import Recipe
-from training.workload import EpisodeTokens
+from training.tables import Grpo
 
 # The prompt, the form of the reply and the question with its two answers: 434 + 82 + 85; of the
 # other question 267 + 82 + 62, and every mail that was read.
@@ -39,6 +41,26 @@ class Fee(NamedTuple):
 def is_paid(judge: str) -> bool:
     """Whether a judge asks a model."""
     return judge != _HOLE and needs_model(judge)
+
+
+def asked_in(table: Grpo) -> int:
+    """The episodes that are judged in all steps, at most."""
+    made = table.questions * table.rollouts * table.steps // table.iterations
+    return made * (1 + table.resample)
+
+
+def validations_in(table: Grpo) -> int:
+    """Before any step, every so many, and at the last."""
+    return 1 + -(-table.steps // table.validate_every)
+
+
+def grpo_fees(recipe: Recipe) -> list[Fee]:
+    """What judges will be paid in the recipe's reinforcement learning, its test included."""
+    if recipe.grpo is None:
+        return []
+    judging = recipe.judging
+    examined = validations_in(recipe.grpo) * judging.questions + 2 * judging.test_questions
+    return fees_of(recipe, expected(recipe), asked_in(recipe.grpo), examined)
 
 
 def fees_of(recipe: Recipe, told: EpisodeTokens, trained: int, examined: int) -> list[Fee]:
