@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,47 @@ def test_a_start_then_grpo_then_an_answer(art_e: Run, out: Path, tmp_path: Path)
     for more in ([], ["--resume"]):
         again = art_e("train", "grpo", *changes(), "--init", start, "--out", trained, *more)
         assert str(trained) in the_last_line(again)
+
+
+def test_a_pause_is_told_and_gone_on_from(art_e: Run, tmp_path: Path) -> None:
+    start, trained = tmp_path / "start", tmp_path / "trained"
+    command = ("train", "sft", *changes("sft.validate_every=4"), "--out", start)
+    result = art_e(*command, "--minutes", "0")
+    assert result.exit_code == 0, result.output
+    assert the_lines(result)[-1] == (
+        f"paused: 0 minutes are over; the same command with --resume --out {start} goes on"
+    )
+    assert [each.name for each in (start / "checkpoints").glob("checkpoint-*")] == ["checkpoint-1"]
+    metrics = json_of(art_e(*command, "--resume", "--json"))
+    assert metrics["paused"] is None
+    assert (start / "COMPLETE").is_file()
+    # The start may be named as the model, in place of one that is made from nothing.
+    more = changes("grpo.steps=2", "grpo.validate_every=2", "grpo.logit_scale_rate=0")
+    command = ("train", "grpo", *more, "--base-model", start, "--out", trained, "--json")
+    metrics = json_of(art_e(*command, "--minutes", "0"))
+    assert metrics["paused"] == "0 minutes are over"
+    assert metrics["test"] is None
+    metrics = json_of(art_e(*command, "--resume"))
+    assert metrics["paused"] is None
+    assert metrics["test"]["greedy"]["n"] == 3
+
+
+def test_what_judges_may_cost_is_told_before_the_start(art_e: Run, tmp_path: Path) -> None:
+    """No key is there, so that the start is as far as it gets."""
+    told = changes(
+        "judging.reward='openai/gpt-4.1'", "grpo.steps=100", "grpo.rollouts=8", "grpo.resample=0"
+    )
+    command = ("train", "grpo", *told, "--init", "start", "--out", tmp_path / "run")
+    result = art_e(*command, "--max-cost", "5")
+    assert result.exit_code == 2
+    fee = next(each for each in the_lines(result) if each.startswith("judge openai/gpt-4.1"))
+    # Two questions of eight rollouts a step, 51 validations of three questions, the test twice.
+    assert re.fullmatch(r".*: about \$\d+\.\d\d for 1,759 episodes; \$5\.00 at most", fee), fee
+    assert "no limit: --max-cost sets one" in art_e(*command).stderr
+
+
+def the_lines(result: Result) -> list[str]:
+    return result.stderr.splitlines()
 
 
 def the_last_line(result: Result) -> str:
