@@ -18,6 +18,8 @@ from training.rollout import Turn
 from training.tables import Vllm
 
 if TYPE_CHECKING:
+    from peft import PeftModel
+    from torch import Tensor
     from transformers import PreTrainedModel
     from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -109,6 +111,8 @@ class Dispatch:
     def __init__(
         self, trainer: "GRPOTrainer", turn_tokens: int, *, batch: int | None = None
     ) -> None:
+        from accelerate.utils import is_peft_model
+
         self._trainer: Any = trainer
         self._turn_tokens = turn_tokens
         self._batch = batch
@@ -122,8 +126,10 @@ class Dispatch:
             # TRL gives each generation the whole episode's budget.
             self._trainer.generation_config.max_new_tokens = turn_tokens
             return
-        vllm = self._trainer.vllm_generation
+        vllm: Any = self._trainer.vllm_generation
         vllm.max_completion_length = turn_tokens
+        if is_peft_model(vllm.model) and not _spread(self._trainer):
+            vllm._iter_named_params = lambda: merged_weights(vllm.model)
         if vllm.mode == "server":
             # Only the process that leads has one of TRL's.
             self._client = getattr(vllm, "vllm_client", None) or _client(str(vllm.server_base_url))
@@ -198,6 +204,33 @@ class Dispatch:
                 f" ({type(error).__name__}): start it again, and go on with --resume"
             ) from None
         return _turns(told["completion_ids"], [[each[0] for each in of] for of in told["logprobs"]])
+
+
+def merged_weights(model: "PeftModel") -> Iterator[tuple[str, "Tensor"]]:
+    """The weights with the adapter folded in, by the names that they have without one.
+
+    TRL folds the adapter into the model itself and takes it out again, which bfloat16 does not
+    undo: in hundreds of steps the weights under the adapter drift as far as the adapter moves
+    them (TRL's issue 6688), and the adapter is served on others later. Here they stay as they are.
+    """
+    import torch
+    from peft.tuners.lora import LoraLayer
+
+    folded: dict[str, Any] = {
+        f"{name}.base_layer.weight": module
+        for name, module in model.named_modules()
+        if isinstance(module, LoraLayer)
+    }
+    for name, weight in model.named_parameters():
+        if model.prefix in name:
+            continue
+        value = weight.data
+        if name in folded:
+            with torch.no_grad():
+                layer = folded[name]
+                deltas = [layer.get_delta_weight(each) for each in layer.active_adapters]
+                value = (value.float() + sum(each.float() for each in deltas)).to(value.dtype)
+        yield name.removeprefix("base_model.model.").replace(".base_layer", ""), value
 
 
 def restore(trainer: Any, checkpoint: Path) -> None:

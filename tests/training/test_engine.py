@@ -14,6 +14,7 @@ import torch
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 from trl.trainer import utils
 from trl.trainer.grpo_config import GRPOConfig
@@ -21,7 +22,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.callbacks import quiet
-from training.engine import Dispatch, Sampler
+from training.engine import Dispatch, Sampler, merged_weights
 from training.packing import own_tokens_scored, packed
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
@@ -312,3 +313,39 @@ def test_packed_rows_are_as_likely_as_padded_ones(
 
     usual = parted(padded(rows), 3)
     assert likelihoods(packed(usual)) == pytest.approx(likelihoods(usual), rel=1e-5)
+
+
+def test_an_adapter_is_folded_into_what_is_sent_and_not_into_the_model(
+    words: Qwen2Tokenizer,
+) -> None:
+    """In bfloat16, where TRL's own way leaves other weights behind."""
+    plain: Any = make_model(words, hidden=32, layers=1)
+    plain = plain.to(torch.bfloat16)
+    names = [name for name, _ in plain.named_parameters()]
+    before = {name: each.clone() for name, each in plain.named_parameters()}
+    config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+    with quiet():
+        model: Any = get_peft_model(plain, config)
+    for name, each in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(each, std=0.02)
+    sent = [dict(merged_weights(model)) for _ in range(3)][-1]
+    assert list(sent) == names
+    own = {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): each
+        for name, each in model.named_parameters()
+        if "lora_" not in name
+    }
+    assert all(torch.equal(own[name], before[name]) for name in names)
+    for each in range(20):
+        model.merge_adapter()
+        if each == 0:
+            merged = {name: value.clone() for name, value in own.items()}
+        model.unmerge_adapter()
+    # What is sent is what peft folds, to the last place, and some of it is another weight.
+    for name in names:
+        assert torch.allclose(sent[name].float(), merged[name].float(), rtol=2**-7, atol=1e-6)
+    moved = [name for name in names if not torch.equal(sent[name], before[name])]
+    assert len(moved) == 7
+    # The reason for it all.
+    assert any(not torch.equal(own[name], before[name]) for name in names)
