@@ -14,6 +14,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from training.memory import gpu_memory_used
 from training.progress import Step
 from training.rollout import Generate
 from training.run import TrainingRun
@@ -132,19 +133,6 @@ class RunCallback(TrainerCallback):
         best = self._training.best
         assert best is not None
         return sum(each.step > best.step for each in self._training.validations)
-
-
-def gpu_memory_used() -> int | None:
-    """Bytes in use on this process's GPU, by whomever; None without one."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    free, total = torch.cuda.mem_get_info()
-    # What was in use since the last time is more than what is now.
-    reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
-    torch.cuda.reset_peak_memory_stats()
-    return total - free + reserved
 
 
 @contextlib.contextmanager

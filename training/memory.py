@@ -1,7 +1,8 @@
-"""Memory that torch takes and gives back on a CPU many times a step is kept in the process.
+"""Memory: on a CPU it is kept in the process, on a GPU it is looked at.
 
-glibc maps a large block anew each time it is asked for, and the kernel clears all its pages
-again. With small models that is a fifth of the time of a step. Knows nothing of torch.
+Torch takes and gives back large blocks many times a step. glibc maps one anew each time it is
+asked for, and the kernel clears all its pages again: with small models a fifth of the time of a
+step. Knows nothing of models and trainers.
 """
 
 import ctypes
@@ -22,3 +23,16 @@ def keep_memory() -> bool:
     mallopt = ctypes.CDLL(None).mallopt
     done = [mallopt(name, _ALL_BUT_HUGE) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD)]
     return all(done)
+
+
+def gpu_memory_used() -> int | None:
+    """Bytes in use on this process's GPU, by whomever; None without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    free, total = torch.cuda.mem_get_info()
+    # What was in use since the last time is more than what is now.
+    reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    return int(min(total, total - free + reserved))

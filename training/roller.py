@@ -15,6 +15,7 @@ from training.engine import Dispatch
 from training.groups import Curriculum, is_flat
 from training.judging import Judges
 from training.material import Material
+from training.memory import gpu_memory_used
 from training.processes import Processes
 from training.reward import malformed_calls
 from training.rollout import Limits, Rollout, roll_out
@@ -62,6 +63,8 @@ class Roller:
         asked = [self._by_id[row["question_id"]] for row in rows[:: self._table.rollouts]]
         with dispatch.awake():
             groups, resampled = self._with_spread(asked, dispatch, step)
+            # vLLM in the process has its keys and values now.
+            self._training.note_memory(gpu_memory_used())
         members = [each for group in groups for each in group]
         scored = self._processes.gather([each for _, each in members])
         self._training.add_episodes(scored)
