@@ -1,4 +1,4 @@
-"""Memory that is kept, in a process of its own, for there is no way back; a GPU's, as torch tells."""
+"""Memory that is kept, in a process of its own, for there is no way back; and that of a GPU."""
 
 import platform
 import subprocess
