@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
+from training.processes import sharded
 from training.rollout import Turn
 from training.tables import Vllm
 
@@ -104,8 +105,7 @@ class Dispatch:
     vLLM has to be `awake` meanwhile. Its server is asked by each process for itself: TRL would
     collect the prompts of all processes, which waits for ever for one whose episodes have ended,
     and hands out wrong parts where they have different numbers of prompts. Raises `UserError`
-    where the weights are spread over processes and transformers is to generate, for the same
-    reason, and where there is no server.
+    where there is no server.
     """
 
     def __init__(
@@ -118,17 +118,12 @@ class Dispatch:
         self._batch = batch
         self._client: Any = None
         if not self._trainer.use_vllm:
-            if _spread(self._trainer):
-                raise UserError(
-                    "weights that are spread over processes (FSDP, ZeRO-3) can't generate episodes"
-                    " of many lengths: --set grpo.vllm.mode=server, or train with ddp.yaml"
-                )
             # TRL gives each generation the whole episode's budget.
             self._trainer.generation_config.max_new_tokens = turn_tokens
             return
         vllm: Any = self._trainer.vllm_generation
         vllm.max_completion_length = turn_tokens
-        if is_peft_model(vllm.model) and not _spread(self._trainer):
+        if is_peft_model(vllm.model) and not sharded():
             vllm._iter_named_params = lambda: merged_weights(vllm.model)
         if vllm.mode == "server":
             # Only the process that leads has one of TRL's.
@@ -245,16 +240,15 @@ def _turns(ids: Sequence[Sequence[int]], logprobs: "Sequence[list[float]] | None
     return [Turn(list(each), said) for each, said in zip(ids, told, strict=True)]
 
 
-def _spread(trainer: Any) -> bool:
-    """Whether no process has all weights."""
-    if trainer.is_fsdp_enabled:
-        return True
-    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
-    return plugin is not None and plugin.zero_stage == 3
-
-
-def check_vllm(table: Vllm) -> None:
-    """Raise `UserError` where vLLM is to generate and can't: before any weights are loaded."""
+def check_generation(table: Vllm | None) -> None:
+    """Raise `UserError` where what is to generate can't, before any weights are loaded."""
+    if sharded() and (table is None or table.mode != "server"):
+        raise UserError(
+            "weights that are spread over processes (FSDP, ZeRO-3) can't generate episodes of many"
+            " lengths: --set grpo.vllm.mode=server, or train with ddp.yaml"
+        )
+    if table is None:
+        return
     if importlib.util.find_spec("vllm") is None:
         raise UserError(
             "the recipe generates with vLLM, which is not installed: requirements/gpu.txt has it;"

@@ -13,9 +13,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
+from art_e.policies.checkpoint import best_device
 from art_e.question import Question
 from training.callbacks import Pause, RunCallback, never, quiet
-from training.engine import SERVER_TIMEOUT_S, Dispatch, check_vllm
+from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
 from training.evaluation import GenerateAt, by_transformers, examined
 from training.judging import Judges, judges_of
 from training.material import Material, load_material
@@ -64,8 +65,7 @@ def train_grpo(
             " art-e train sft, and name its folder with --init"
         )
     _check_passes(table, training.processes.count)
-    if table.vllm is not None:
-        check_vllm(table.vllm)
+    check_generation(table.vllm)
     judges = _judges(training, max_cost_usd)
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
@@ -212,7 +212,7 @@ def _trainer(
     ]
     processes = training.processes.count
     passes = table.questions * table.rollouts // (table.micro_batch * processes)
-    on_cpu = start.model.device.type == "cpu"
+    on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()
 

@@ -77,6 +77,15 @@ class Processes:
 ALONE = Processes()
 
 
+def sharded() -> bool:
+    """Whether accelerate was told to spread weights over the processes: FSDP, or ZeRO-3."""
+    told = os.environ.get
+    return told("ACCELERATE_USE_FSDP") == "true" or (
+        told("ACCELERATE_USE_DEEPSPEED") == "true"
+        and told("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
+    )
+
+
 def launched() -> Processes:
     """The processes that a launcher started, joined with each other, or this one alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:

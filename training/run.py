@@ -278,7 +278,13 @@ def _begun(
         if checkpoint is not None:
             state = json.loads((checkpoint / STATE).read_text("utf-8"))
         _forget(run, _step_of(checkpoint))
-        yield run, checkpoint, state
+        try:
+            yield run, checkpoint, state
+        except UserError:
+            if not resume and not run.trajectories.stat().st_size:
+                # Nothing was begun: once the input is mended, the same command begins it.
+                shutil.rmtree(run.folder)
+            raise
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from art_e.errors import UserError
 from art_e.home import runs_folder
 from art_e.message import ChatMessage
+from art_e.policies.checkpoint import best_device
 from training.callbacks import Pause, RunCallback, never, quiet
 from training.evaluation import GenerateAt, by_transformers, examined
 from training.examples import (
@@ -239,7 +240,7 @@ def _trainer(
         also_at=_ends(table.stages),
         pause=pause,
     )
-    on_cpu = start.model.device.type == "cpu"
+    on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()
     trainer = StagedTrainer(

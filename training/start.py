@@ -12,6 +12,7 @@ from art_e.message import ChatMessage
 from art_e.policies.checkpoint import best_device, load_checkpoint, split_adapter, stop_ids
 from art_e.tools import schemas
 from training.merge import base_of, meant_checkpoint
+from training.processes import sharded
 from training.recipe import Recipe
 from training.scratch import make_model, make_tokenizer, phrases, template
 from training.tables import ModelTable, Scratch
@@ -56,7 +57,8 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
         own_base = base_of(folder)
         base, adapter = (str(folder), None) if own_base is None else (own_base, str(folder))
     whole = adapter is None and (table is None or table.lora is None)
-    loaded = load_checkpoint(base, adapter, exact=whole, bits=16 if table is None else table.bits)
+    bits = 16 if table is None else table.bits
+    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded())
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
             parameter.requires_grad_("lora_" in parameter_name)

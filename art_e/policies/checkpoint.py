@@ -86,12 +86,18 @@ def best_device() -> tuple[str, str]:
 
 
 def load_checkpoint(
-    name: str, adapter: str | None = None, *, exact: bool = False, bits: int = 16
+    name: str,
+    adapter: str | None = None,
+    *,
+    exact: bool = False,
+    bits: int = 16,
+    sharded: bool = False,
 ) -> Checkpoint:
     """The model, with the adapter on it, on the best device. Raises `UserError`.
 
     `exact` is for weights that are to be trained: they stay in float32 on a GPU too, where
-    steps would be lost in the rounding of others. 4 `bits` hold the linear layers in NF4.
+    steps would be lost in the rounding of others. 4 `bits` hold the linear layers in NF4. With
+    `sharded` the weights wait on the CPU for a trainer that spreads them over several devices.
     """
     require_train_extra()
     folder = checkpoint_folder(name)
@@ -99,7 +105,7 @@ def load_checkpoint(
     device, dtype = best_device()
     if exact:
         dtype = "float32"
-    model = _load_model(folder, name, device, dtype, bits)
+    model = _load_model(folder, name, None if sharded else device, dtype, bits)
     if bits == 4 and device == "cpu":
         _keep_differentiable(model)
     generation_config = model.generation_config
@@ -217,7 +223,9 @@ def _from_hub(name: str, needed: str, kind: str) -> Path:
     return folder
 
 
-def _load_model(folder: Path, name: str, device: str, dtype: str, bits: int) -> "PreTrainedModel":
+def _load_model(
+    folder: Path, name: str, device: str | None, dtype: str, bits: int
+) -> "PreTrainedModel":
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
@@ -229,7 +237,7 @@ def _load_model(folder: Path, name: str, device: str, dtype: str, bits: int) -> 
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **how)
     except torch.OutOfMemoryError:
         raise UserError(
-            f"{name} does not fit into the memory of the {device}; use a smaller model"
+            f"{name} does not fit into the memory of the {device or 'cpu'}; use a smaller model"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise UserError(
@@ -249,7 +257,7 @@ def _keep_differentiable(model: "PreTrainedModel") -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def _in_four_bits(dtype: Any, device: str) -> dict[str, Any]:
+def _in_four_bits(dtype: Any, device: str | None) -> dict[str, Any]:
     """QLoRA's way (arXiv 2305.14314): NF4, its constants quantised once more."""
     import torch
     from transformers import BitsAndBytesConfig

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from art_e.errors import UserError
 from art_e.policies.checkpoint import load_checkpoint
@@ -18,6 +19,7 @@ from tests import fake_vllm
 from tests.training import full, tiny
 from training.grpo import train_grpo
 from training.merge import best_checkpoint
+from training.processes import sharded
 from training.progress import read_steps
 from training.recipe import load_recipe, recipe_names
 from training.run import Setting, TrainingRun
@@ -187,6 +189,47 @@ def test_what_can_t_be_carried_out_is_a_line_before_weights_are_loaded(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=named):
         trained(recipe, tmp_path / "no-such-model", tmp_path / "run", *changes)
+
+
+SHARDED = (
+    {"ACCELERATE_USE_FSDP": "true"},
+    {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"},
+)
+
+
+@pytest.mark.parametrize("launcher", SHARDED)
+@pytest.mark.parametrize("changes", [["grpo.vllm.mode=off"], ["grpo.vllm.mode=colocate"]])
+def test_sharded_weights_generate_by_the_server_alone(
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: dict[str, str],
+    changes: list[str],
+) -> None:
+    """As accelerate tells its processes; FSDP and ZeRO-3 themselves need GPUs, and were not run."""
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
+    assert sharded()
+    with pytest.raises(UserError, match=r"grpo\.vllm\.mode=server, or train with ddp"):
+        trained("talk-multi", tmp_path / "none", tmp_path / "run", *changes)
+
+
+def test_sharded_weights_wait_on_the_cpu(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they would not fit on one GPU they are not put there first."""
+    asked = []
+    load = AutoModelForCausalLM.from_pretrained
+
+    def spying(*args: Any, **options: Any) -> Any:
+        asked.append(options.get("device_map"))
+        return load(*args, **options)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", spying)
+    load_start(str(base))
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    load_start(str(base))
+    assert asked == ["cpu", None]
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
+    assert not sharded()
 
 
 def test_a_server_that_is_not_there_is_a_line(

@@ -14,6 +14,7 @@ from evals.scored import Scored
 from tests.episodes import QUESTION, trajectory
 from tests.training import tiny
 from training.progress import Step, Validation, read_steps
+from training.recipe import load_recipe
 from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
 
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
@@ -151,6 +152,34 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path, other: Setting, said: s
     with pytest.raises(UserError, match=said), tiny.begun(other, out, resume=True):
         pass
     assert (out / "trajectories.jsonl").read_bytes() == before
+
+
+def test_a_run_goes_on_with_another_vllm_server(tmp_path: Path) -> None:
+    """Where the jobs of a cluster are begun again they are on other machines."""
+    out = tmp_path / "run"
+    here, there, other = (
+        Setting("grpo", load_recipe("talk-multi", [f"grpo.vllm.{each}"]), 0)
+        for each in ("server=http://a:8000", "server=http://b:8000", "memory=0.3")
+    )
+    with tiny.begun(here, out) as training:
+        step_made(training, 1)
+    with tiny.begun(there, out, resume=True) as training:
+        assert training.setting == there
+    with pytest.raises(UserError, match="another recipe"), tiny.begun(other, out, resume=True):
+        pass
+
+
+def test_what_was_never_begun_leaves_nothing_behind(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for _ in range(2):
+        with pytest.raises(UserError, match="no such model"), tiny.begun(SETTING, out) as training:
+            training.checkpoints.mkdir()
+            raise UserError("no such model")
+        assert not out.exists()
+    with pytest.raises(UserError, match="no more money"), tiny.begun(SETTING, out) as training:
+        step_made(training, 1)
+        raise UserError("no more money")
+    assert (out / "config.json").is_file()
 
 
 def test_what_can_not_be_opened(tmp_path: Path) -> None:
