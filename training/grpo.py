@@ -25,7 +25,7 @@ from training.packing import own_tokens_scored, packed
 from training.progress import Step
 from training.roller import Roller
 from training.run import TrainingRun
-from training.start import Start, adapter_config, load_start
+from training.start import Start, adapter_config, keep_exact, load_start
 from training.tables import Grpo
 from training.validation import examiner_of
 
@@ -261,6 +261,7 @@ def _trainer(
         rollout_func=roll,
         peft_config=adapter_config(setting.recipe.model, start),
     )
+    keep_exact(trainer.model)
     trainer.dispatch = Dispatch(trainer, form.turn_tokens, batch=table.generate_batch)
     return trainer
 

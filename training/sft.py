@@ -33,7 +33,7 @@ from training.memory import keep_memory
 from training.packing import own_tokens_scored
 from training.progress import Step
 from training.run import Setting, TrainingRun
-from training.start import Start, adapter_config, load_start, make_start
+from training.start import Start, adapter_config, keep_exact, load_start, make_start
 from training.tables import Sft, Stage
 from training.tokens import Tokens
 from training.validation import examiner_of
@@ -266,6 +266,7 @@ def _trainer(
         callbacks=[callback],
     )
     trainer.remove_callback(PrinterCallback)
+    keep_exact(trainer.model)
     return trainer
 
 

@@ -104,6 +104,14 @@ def adapter_config(table: ModelTable, start: Start) -> "LoraConfig | None":
     )
 
 
+def keep_exact(model: Any) -> None:
+    """Have the weights that learn in float32: TRL puts an adapter beside weights of 4 bits into
+    bfloat16, in whose rounding steps of 1e-5 are lost."""
+    for each in model.parameters():
+        if each.requires_grad:
+            each.data = each.data.float()
+
+
 def _said(message: ChatMessage) -> str:
     calls = message.get("tool_calls") or ()
     return "\n".join([message["content"] or "", *(call["function"]["arguments"] for call in calls)])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from art_e.errors import UserError
@@ -51,12 +52,14 @@ def log_of(training: TrainingRun) -> list[dict[str, Any]]:
     return [each for each in rows if "loss" in each]
 
 
-def adapter_moved(training: TrainingRun) -> bool:
-    """Whether the last checkpoint is an adapter that does something: B begins at zero."""
-    from safetensors.torch import load_file
+def adapter(training: TrainingRun) -> dict[str, torch.Tensor]:
+    """The last checkpoint's, which is an adapter."""
+    return load_file(training.checkpoints / "checkpoint-2" / "adapter_model.safetensors")
 
-    file = training.checkpoints / "checkpoint-2" / "adapter_model.safetensors"
-    return any(bool(value.any()) for name, value in load_file(file).items() if "lora_B" in name)
+
+def adapter_moved(training: TrainingRun) -> bool:
+    """Whether it does something: B begins at zero."""
+    return any(bool(value.any()) for name, value in adapter(training).items() if "lora_B" in name)
 
 
 def test_the_recipes_are_those_of_the_readme_and_are_whole() -> None:
@@ -125,6 +128,8 @@ def test_talk_24gb_in_four_bits(base: Path, home: Path, tmp_path: Path) -> None:
 
     _, training = trained("talk-24gb", base, tmp_path / "run", "grpo.generate_batch=3")
     assert adapter_moved(training)
+    # TRL would have it in bfloat16, which steps of 1.2e-5 do not change.
+    assert {each.dtype for each in adapter(training).values()} == {torch.float32}
     assert [each.unjudged for each in read_steps(training.run.folder)] == [0, 0]
     start = load_start(str(training.run.folder), training.setting.recipe.model)
     kinds = [type(each) for each in start.model.modules()]

@@ -79,13 +79,11 @@ class _Kept(NamedTuple):
     mask: float  # bytes a pair of tokens, of an attention mask and its copies
 
 
-# By what is trained (an adapter in float32, one in bfloat16 beside 4 bits, all weights in float32
-# under autocast) and whether activations are computed anew.
+# By what is trained (an adapter in float32, all weights in float32 under autocast) and whether
+# activations are computed anew.
 _KEPT = {
     ("adapter", True): _Kept(2, 0, 0, 36, 14.5, 4, 3.5),
     ("adapter", False): _Kept(32, 8.2, 4, 6, 4, 0, 6),
-    ("adapter4", True): _Kept(2, 0, 0, 22, 12.5, 4, 3),
-    ("adapter4", False): _Kept(21.5, 8.6, 8, 24, 0, 0, 6),
     ("whole", True): _Kept(4, 0, 0, 38, 13, 1, 3.5),
     ("whole", False): _Kept(38.5, 8.7, 1, 14, 0, 0, 6),
 }
@@ -117,21 +115,19 @@ class Trained:
         return Line("weights", shape.weight_bytes(16), f"{many}, 2 bytes each")
 
     def learning(self, processes: int) -> list[Line]:
-        """What learning takes beside the weights: gradients, and AdamW's two moments, of the
-        number format of the weights that learn (TRL holds an adapter to 4 bits in bfloat16)."""
+        """What learning takes beside the weights: gradients, and AdamW's two moments, in float32
+        as the weights that learn."""
         trained = self.lora_weights or self.shape.parameters
-        each = 2 if self.table.lora is not None and self.table.bits == 4 else 4
-        lines = [Line("gradients", trained * each, f"{each} bytes a trained weight")]
+        lines = [Line("gradients", 4 * trained, "4 bytes a trained weight")]
         if processes > 1:
-            lines.append(Line("gradients to share", trained * each, "buckets of DDP"))
+            lines.append(Line("gradients to share", 4 * trained, "buckets of DDP"))
         return [*lines, self.moments]
 
     @property
     def moments(self) -> Line:
         """AdamW's two moments."""
         trained = self.lora_weights or self.shape.parameters
-        each = 2 if self.table.lora is not None and self.table.bits == 4 else 4
-        return Line("AdamW", 2 * trained * each, f"two moments, {2 * each} bytes a trained weight")
+        return Line("AdamW", 8 * trained, "two moments, 8 bytes a trained weight")
 
     @property
     def adapter(self) -> list[Line]:
@@ -139,15 +135,13 @@ class Trained:
         lora = self.table.lora
         if lora is None:
             return []
-        each = 2 if self.table.bits == 4 else 4
-        how = f"{count_of(self.lora_weights)} of rank {lora.rank}, {each} bytes each"
-        return [Line("adapter", self.lora_weights * each, how)]
+        how = f"{count_of(self.lora_weights)} of rank {lora.rank}, 4 bytes each"
+        return [Line("adapter", 4 * self.lora_weights, how)]
 
     def activations(self, episodes: int, tokens: int) -> list[Line]:
         """What autograd keeps of one pass over so many episodes of so many tokens each."""
         shape, table = self.shape, self.table
-        kind = "whole" if table.lora is None else "adapter" if table.bits == 16 else "adapter4"
-        kept = _KEPT[kind, table.checkpointing]
+        kept = _KEPT["whole" if table.lora is None else "adapter", table.checkpointing]
         each_layer = kept.wide * shape.hidden + kept.inner * shape.intermediate
         each_layer += kept.narrow * shape.kv_width
         once = kept.once_wide * shape.hidden + kept.once_inner * shape.intermediate
@@ -172,7 +166,7 @@ class Trained:
     def prefill(self, tokens: int) -> int:
         """Bytes at work while so many tokens are read without gradients."""
         each = 2 * (4 * self.shape.hidden + 3 * self.shape.intermediate)
-        if self.table.lora is not None and self.table.bits == 16:
+        if self.table.lora is not None:
             each += 4 * self.shape.intermediate  # the adapter's input in float32
         return tokens * each
 

@@ -60,15 +60,13 @@ class Taken(NamedTuple):
     gradients: int
 
 
-def taken(
-    shape: Shape, episodes: int, tokens: int, *, lora: int, checkpointing: bool, adapter_bits: int
-) -> Taken:
-    """What a pass over so many episodes takes. With `lora` 0 all weights learn, in float32."""
+def taken(shape: Shape, episodes: int, tokens: int, *, lora: int, checkpointing: bool) -> Taken:
+    """What a pass over so many episodes takes; what learns is in float32: with `lora` 0 all."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         model = _model(shape, lora)
         with FakeTensorMode(allow_non_fake_inputs=True):
-            return _taken(model, episodes, tokens, checkpointing, adapter_bits if lora else 32)
+            return _taken(model, episodes, tokens, checkpointing)
 
 
 def _model(shape: Shape, lora: int) -> Any:
@@ -91,12 +89,11 @@ def _model(shape: Shape, lora: int) -> Any:
     )
 
 
-def _taken(model: Any, episodes: int, tokens: int, checkpointing: bool, bits: int) -> Taken:
-    learns = torch.float32 if bits == 32 else torch.bfloat16
+def _taken(model: Any, episodes: int, tokens: int, checkpointing: bool) -> Taken:
     for module in model.modules():
         for name, weight in list(module._parameters.items()):
             if weight is not None:
-                dtype = learns if weight.requires_grad else weight.dtype
+                dtype = torch.float32 if weight.requires_grad else weight.dtype
                 made = torch.empty(weight.shape, dtype=dtype)
                 module._parameters[name] = torch.nn.Parameter(made, weight.requires_grad)
         for name, buffer in list(module._buffers.items()):

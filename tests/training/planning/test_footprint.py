@@ -29,15 +29,7 @@ def lines_of(phase: Phase) -> dict[str, float]:
 def check(shape: Shape, table: ModelTable, episodes: int, tokens: int, off: float) -> None:
     """That the activations are planned within `off` of what the libraries keep."""
     lora = 0 if table.lora is None else table.lora.rank
-    bits = 16 if table.bits == 4 else 32
-    real = taken(
-        shape,
-        episodes,
-        tokens,
-        lora=lora,
-        checkpointing=table.checkpointing,
-        adapter_bits=bits,
-    )
+    real = taken(shape, episodes, tokens, lora=lora, checkpointing=table.checkpointing)
     planned = Trained(shape, table).activations(episodes, tokens)
     # Of these the stand-in has no part: it has no head, and NF4 can't be decoded there.
     size = sum(line.size for line in planned if line.what not in ("logits", "a matrix decoded"))
