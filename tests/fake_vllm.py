@@ -9,6 +9,7 @@ GPUs, so that they go by a file.
 import importlib.machinery
 import json
 import math
+import os
 import sys
 import tempfile
 import threading
@@ -279,6 +280,12 @@ def install(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vllm_generation, "LLM", LLM, raising=False)
     patch.setattr(vllm_generation, "SamplingParams", SamplingParams, raising=False)
     patch.setattr(vllm_client, "is_vllm_available", lambda: True)
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        # TRL sets them for vLLM in its own process, where they would make one of many of it.
+        held = os.environ.get(name)
+        patch.setenv(name, held or "")
+        if held is None:
+            del os.environ[name]
     client = vllm_client.VLLMClient
     patch.setattr(client, "init_communicator", lambda self, device: self.get_server_info())
     patch.setattr(client, "update_named_params", _send_by_file)
