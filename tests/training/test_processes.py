@@ -1,4 +1,4 @@
-"""Several processes that train one model: on a CPU, with gloo, as torchrun starts them.
+"""Several processes that train one model: on a CPU, with gloo, as accelerate starts them.
 
 Each test's processes are real. Where they generate with vLLM, its stand-in is in the tests'
 process, and both ask it over HTTP.
@@ -27,11 +27,12 @@ from tests.episodes import answer, message, search
 from tests.tiny_qwen import END, START
 from tests.training import full
 from tests.training.conftest import written
+from tests.training.machine import LAUNCH
 from training.processes import ALONE, Processes
 from training.progress import read_steps
 from training.start import load_start
 
-ROOT = Path(__file__).parents[2]
+ROOT = LAUNCH.parents[1]
 SECONDS = 240
 
 
@@ -51,10 +52,10 @@ class Launched:
         self, base: Path, out: Path, *arguments: str, processes: int = 2
     ) -> "subprocess.Popen[bytes]":
         changes = itertools.chain.from_iterable(("--set", each) for each in full.CHANGES)
-        launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        launcher = launcher if processes > 1 else []
-        command = [sys.executable, "-m", *launcher, "-m" if launcher else ""]
-        command = [each for each in command if each]
+        # Two processes on a CPU; port 0 is one that is free.
+        launcher = ["accelerate.commands.launch", "--config_file", str(LAUNCH / "cpu.yaml"),
+                    "--main_process_port", "0", "-m"]  # fmt: skip
+        command = [sys.executable, "-m", *(launcher if processes > 1 else [])]
         with self.said.open("wb") as said:
             return subprocess.Popen(
                 [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
