@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from training.card import card, write_card
 from training.progress import Validation
-from training.recipe import Recipe
+from training.recipe import Recipe, load_recipe
 
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
@@ -146,6 +146,14 @@ def test_an_adapter_is_merged_before_it_is_used() -> None:
     assert "--recipe RUN" not in text
     assert "golden set golden," in text
     assert "secret" not in text
+
+
+def test_the_card_of_the_talk() -> None:
+    """Its golden set is whatever its maker has at home, and its start is the model it names."""
+    text = made(load_recipe("talk").to_row())
+    assert "- Questions: those of a golden set that has no name, by its splits." in text
+    assert "art-e train grpo --recipe talk --seed 20010 --out RUN" in text
+    assert "adapter of rank 16" in text
 
 
 def test_validation_has_the_first_the_best_and_the_last() -> None:
