@@ -12,6 +12,7 @@ from typing import Any
 from art_e.trajectory import TrajectoryLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
+from training.callbacks import quiet
 from training.engine import BATCH, Sampler, restore
 from training.judging import Judges
 from training.material import load_material, load_strangers
@@ -77,7 +78,8 @@ def examined(
     best = training.processes.told(training.best_checkpoint)
     if best is None:
         return training.finish(None)
-    restore(trainer, best)
+    with quiet():  # transformers warns of the head, which tied weights don't have
+        restore(trainer, best)
     setting = training.setting
     with awake():
         figures, episodes = figures_on_test(
