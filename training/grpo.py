@@ -64,7 +64,10 @@ def train_grpo(
             f"the recipe {recipe.name} makes its model from nothing: train a start with"
             " art-e train sft, and name its folder with --init"
         )
-    _check_passes(table, training.processes.count)
+    try:
+        table.passes(training.processes.count)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     check_generation(table.vllm)
     judges = _judges(training, max_cost_usd)
     with quiet(), own_tokens_scored():
@@ -115,20 +118,6 @@ def _judges(training: TrainingRun, max_cost_usd: float | None) -> Judges:
 
 def _spent(judges: Judges) -> str | None:
     return "judges may be paid no more; a higher --max-cost lets them" if judges.exhausted else None
-
-
-def _check_passes(table: Grpo, processes: int) -> None:
-    """Raise `UserError` where a step can't be divided among the processes."""
-    if table.questions % processes:
-        raise UserError(
-            f"{table.questions} questions a step can't be divided among {processes} processes: set"
-            f" grpo.questions to a multiple of {processes}"
-        )
-    if table.questions // processes * table.rollouts % table.micro_batch:
-        raise UserError(
-            f"the {table.questions // processes * table.rollouts} episodes of each of {processes}"
-            f" processes are no multiple of grpo.micro_batch, {table.micro_batch}: set another"
-        )
 
 
 def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
@@ -210,8 +199,7 @@ def _trainer(
     rows = [
         {"prompt": material.episode(each, form).messages, "question_id": each.id} for each in asked
     ]
-    processes = training.processes.count
-    passes = table.questions * table.rollouts // (table.micro_batch * processes)
+    passes = table.passes(training.processes.count)
     on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()

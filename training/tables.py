@@ -261,6 +261,25 @@ class Grpo(Table):
     validate_every: Count = 20
     patience: Count | None = None
 
+    def passes(self, processes: int) -> int:
+        """The passes forward and back of each process in a step.
+
+        Raises `ValueError`, in a line that names the field to set, where a step can't be divided.
+        """
+        if self.questions % processes:
+            raise ValueError(
+                f"{self.questions} questions a step can't be divided among {processes} processes:"
+                f" set grpo.questions to a multiple of {processes}"
+            )
+        passes, rest = divmod(self.questions // processes * self.rollouts, self.micro_batch)
+        if rest:
+            raise ValueError(
+                f"the {self.questions // processes * self.rollouts} episodes of each of"
+                f" {processes} processes are no multiple of grpo.micro_batch, {self.micro_batch}:"
+                " set another"
+            )
+        return passes
+
     @field_validator("vllm", mode="before")
     @classmethod
     def _off(cls, told: Any) -> Any:

@@ -191,9 +191,11 @@ def _ways(table: Grpo | None, gpus: int) -> list[Gpus]:
 
 
 def _divides(table: Grpo, processes: int) -> bool:
-    """As `training.grpo` wants it."""
-    own, rest = divmod(table.questions, processes)
-    return not rest and not own * table.rollouts % table.micro_batch
+    try:
+        table.passes(processes)
+    except ValueError:
+        return False
+    return True
 
 
 def _plan(

@@ -21,6 +21,24 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from training.planning.geometry import Shape
 
 
+def config_of(shape: Shape) -> Qwen2Config:
+    return Qwen2Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        tie_word_embeddings=shape.tied,
+    )
+
+
+def model_of(shape: Shape) -> Qwen2ForCausalLM:
+    """A model without memory for its weights."""
+    with torch.device("meta"):
+        return Qwen2ForCausalLM(config_of(shape))
+
+
 class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of storages that operators made, and that are alive."""
 
@@ -70,17 +88,7 @@ def taken(shape: Shape, episodes: int, tokens: int, *, lora: int, checkpointing:
 
 
 def _model(shape: Shape, lora: int) -> Any:
-    config = Qwen2Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        tie_word_embeddings=shape.tied,
-    )
-    with torch.device("meta"):
-        model: Any = Qwen2ForCausalLM(config)
+    model: Any = model_of(shape)
     if not lora:
         return model
     model = model.to(torch.bfloat16)

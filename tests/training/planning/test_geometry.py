@@ -12,31 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
-from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
+from transformers import DynamicCache, Qwen2ForCausalLM
 
 from art_e.errors import UserError
 from tests.training import tiny
+from tests.training.planning.live_memory import config_of, model_of
 from training.planning.geometry import PUBLISHED, Shape, named_shape, shape_of
 from training.start import load_start
 from training.tables import ModelTable
-
-
-def config_of(shape: Shape) -> Qwen2Config:
-    return Qwen2Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        tie_word_embeddings=shape.tied,
-    )
-
-
-def model_of(shape: Shape) -> Qwen2ForCausalLM:
-    """A model without memory for its weights."""
-    with torch.device("meta"):
-        return Qwen2ForCausalLM(config_of(shape))
 
 
 @st.composite

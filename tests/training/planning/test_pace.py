@@ -3,7 +3,7 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.training.planning.test_geometry import model_of
+from tests.training.planning.live_memory import model_of
 from training.planning.cards import card_of
 from training.planning.footprint import Trained
 from training.planning.geometry import PUBLISHED, Shape
