@@ -34,20 +34,18 @@ def export(
         note(f"written to {to}; {plural(left_out, 'rejected row')} left out")
         if any(each.split is None for each in golden.questions):
             note(f"some rows have no split; art-e golden split --out {folder} gives them one")
-    pushed = None
-    if chosen is not None:
-        pushed = send(
-            to,
-            chosen,
-            "dataset",
-            contents(golden),
-            replaces=QUESTION_FILES,
-            message="Golden set",
-            as_json=json_output,
-        )
+    pushed = send(
+        to,
+        chosen,
+        "dataset",
+        contents(golden),
+        replaces=QUESTION_FILES,
+        message="Golden set",
+        as_json=json_output,
+    )
     if json_output:
         told = {"to": str(to), "questions": parts, "rejected_left_out": left_out}
-        print_json({**told, "push": pushed, "url": None if pushed is None else pushed["url"]})
+        print_json({**told, **pushed})
 
 
 def register(app: typer.Typer) -> None:

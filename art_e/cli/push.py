@@ -58,7 +58,7 @@ def destination(push: str | None, private: bool, dry_run: bool) -> Destination |
 
 def send(
     folder: Path,
-    to: Destination,
+    to: Destination | None,
     repo_type: "RepoType",
     contents: "Contents",
     *,
@@ -66,11 +66,14 @@ def send(
     message: str,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Push the folder, or show what that would send; the same as data, with its `url`.
+    """Push the folder, or show what that would send; as data, what was sent as `push` and where
+    it is as `url`.
 
     `replaces` and `message` are those of `art_e.hub.push`, which says what is raised. In a dry
-    run nobody is contacted, and `url` is None.
+    run nobody is contacted, and `url` is None. Without a destination both are.
     """
+    if to is None:
+        return {"push": None, "url": None}
     from art_e.hub import push, upload_of
 
     upload = upload_of(folder, to.hub_id, repo_type, private=to.private)
@@ -83,12 +86,8 @@ def send(
         _show(upload, contents)
     if to.dry_run:
         note("nothing was sent; the same command without --dry-run sends these files")
-    return {
-        **upload.to_json(),
-        "contents": contents.to_json(),
-        "dry_run": to.dry_run,
-        "url": url,
-    }
+    told = {"contents": contents.to_json(), "dry_run": to.dry_run, "url": url}
+    return {"push": {**upload.to_json(), **told}, "url": url}
 
 
 def _show(upload: "Upload", contents: "Contents") -> None:

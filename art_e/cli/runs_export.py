@@ -40,22 +40,18 @@ def export(
         note(f"{plural(sum(exported.parts.values()), 'episode')} written to {to}")
         if not run.complete:
             note("the run is not complete; these are its episodes so far")
-    pushed = None
-    if chosen is not None:
-        pushed = send(
-            to,
-            chosen,
-            "dataset",
-            exported.contents,
-            replaces=FILES,
-            message="Rollouts",
-            as_json=json_output,
-        )
+    pushed = send(
+        to,
+        chosen,
+        "dataset",
+        exported.contents,
+        replaces=FILES,
+        message="Rollouts",
+        as_json=json_output,
+    )
     if json_output:
         told = {"to": str(to), "episodes": exported.parts}
-        contents = exported.contents.to_json()
-        url = None if pushed is None else pushed["url"]
-        print_json({**told, "contents": contents, "push": pushed, "url": url})
+        print_json({**told, "contents": exported.contents.to_json(), **pushed})
 
 
 def register(app: typer.Typer) -> None:

@@ -48,17 +48,15 @@ def export(
     on = "" if source.adapter_to is None else f"{source.adapter_to}+"
     note(f"{source.checkpoint.name} written to {to}")
     note(f"  art-e ask --model local:{on}{to} --recipe {to} QUESTION")
-    pushed = None
-    if chosen is not None:
-        pushed = send(
-            to,
-            chosen,
-            "model",
-            contents,
-            replaces=FILES,
-            message="Model",
-            as_json=json_output,
-        )
+    pushed = send(
+        to,
+        chosen,
+        "model",
+        contents,
+        replaces=FILES,
+        message="Model",
+        as_json=json_output,
+    )
     if json_output:
         told = {
             "to": str(to),
@@ -66,7 +64,7 @@ def export(
             "adapter_to": source.adapter_to,
             "files": sorted(each.name for each in to.iterdir()),
         }
-        print_json({**told, "push": pushed, "url": None if pushed is None else pushed["url"]})
+        print_json({**told, **pushed})
 
 
 def register(app: typer.Typer) -> None:
