@@ -54,14 +54,14 @@ def load_material(data: Data, split: Split) -> Material:
 
     Raises `UserError` where there are none, and where the inbox file does not fit them.
     """
-    if data.worlds is None:
-        asked = load_questions(data.questions or _own_golden(), split)
-        file = InboxFile(Path(data.db) if data.db else default_db())
-        planted: dict[str, Planted] = {}
-    else:
+    if data.worlds is not None and data.has_worlds(split):
         planted = {each.question.id: each for each in _planted(data.worlds, split)}
         asked = [each.question for each in planted.values()]
         file = InboxFile(_world_file(data.worlds, split))
+    else:
+        asked = load_questions(data.questions or _own_golden(), split)
+        file = InboxFile(Path(data.db) if data.db else default_db())
+        planted = {}
     kinds = (data.train_kinds if split == "train" else ()) or data.kinds
     chosen = [each for each in asked if not kinds or each.kind in kinds]
     if not chosen:
@@ -112,7 +112,8 @@ def load_strangers(data: Data) -> Material | None:
         return None
     known = {name for each in _planted(worlds, "train") for name in _names(each)}
     apart = worlds.model_copy(update={"test": worlds.strangers, "names": None})
-    told = load_material(data.model_copy(update={"worlds": apart}), "test")
+    theirs = {"worlds": apart, "questions": None, "db": None}
+    told = load_material(data.model_copy(update=theirs), "test")
     chosen = [each for each in told.questions if not _names(told.planted[each.id]) & known]
     return Material(told.inbox_file, chosen, told.planted) if chosen else None
 

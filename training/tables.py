@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from art_e.episode import DEFAULT_MAX_TURNS
-from art_e.question import Kind
+from art_e.question import Kind, Split
 from art_e.tools import MAX_RESULTS, View
 from training.expert import Noise
 
@@ -106,8 +106,9 @@ class Worlds(Table):
 
 class Data(Table):
     """What is asked: the questions of `worlds`, or those of the golden set `questions` about
-    the inbox file `db` (None: those of `ART_E_HOME`); of `kinds` alone where they are named,
-    and in training of `train_kinds` where those are. With `unanswerable` no greater share of
+    the inbox file `db` (None: those of `ART_E_HOME`); of both, the worlds' are trained on and
+    the golden set's validation and test are held out. Only those of `kinds` where they are
+    named, and in training of `train_kinds` where those are. With `unanswerable` no greater share of
     them is such that nothing answers: some of those are left out. Training has
     `train_questions` at most."""
 
@@ -121,9 +122,13 @@ class Data(Table):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if self.worlds is not None and (self.questions, self.db) != (None, None):
-            raise ValueError("give either questions and db, or a table [data.worlds]")
+        if self.worlds is not None and (self.questions is None) != (self.db is None):
+            raise ValueError("beside [data.worlds] give both questions and db, or neither")
         return self
+
+    def has_worlds(self, split: Split) -> bool:
+        """Whether the questions of the split are those of `worlds`."""
+        return self.worlds is not None and (split == "train" or self.questions is None)
 
 
 class EpisodeForm(Table):

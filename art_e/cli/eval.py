@@ -7,7 +7,7 @@ import typer
 
 from art_e.cli import eval_compare, eval_judge, eval_report
 from art_e.cli.eval_gpu import GpuPriceOption, GpusOption, note_entries, priced
-from art_e.cli.forms import RecipeOption, chosen_form, kept_for_test
+from art_e.cli.forms import RecipeOption, chosen_form, of_recipe
 from art_e.cli.models import (
     CacheOption,
     EffortOption,
@@ -116,7 +116,7 @@ def run(
 
     A small model knows only the prompt and the tools that it was trained with: --recipe
     gives these to all models of the run, and asks the questions that the recipe keeps for
-    its test where no others are named.
+    its test, or of its --split, where no others are named.
 
     The cost of a model that you serve yourself is measured, where its GPU has a price: by the
     time in which it was being asked. Throughput, and so the cost, depend on --concurrency.
@@ -153,9 +153,9 @@ def run(
     chosen_prompt = read_prompt(prompt) if form.prompt is None else Prompt("recipe", form.prompt)
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
-    if recipe is not None and questions is None and split is None and db is None:
-        source = f"test of {recipe}"
-        kept, path = kept_for_test(recipe)
+    if recipe is not None and questions is None and db is None:
+        source = f"{of_split or 'test'} of {recipe}"
+        kept, path = of_recipe(recipe, of_split or "test")
     else:
         source = _questions(questions)
         kept, path = load_questions(source, of_split), chosen_db(db)

@@ -12,7 +12,7 @@ from art_e.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from art_e.question import Question
+    from art_e.question import Question, Split
     from art_e.tools import View
 
 RecipeOption = Annotated[
@@ -55,12 +55,16 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
     return Form(form.max_turns, form.prompt, form.view)
 
 
-def kept_for_test(recipe: str) -> "tuple[list[Question], Path]":
-    """The questions that the recipe keeps for its test, and the inbox file they are about."""
+def of_recipe(recipe: str, split: "Split") -> "tuple[list[Question], Path]":
+    """The questions of a split that the recipe asks, and the inbox file they are about: all of
+    training's, and of the others as many as its validations and its test have."""
     from training.forms import named_recipe
     from training.material import load_material
     from training.validation import held_out
 
     chosen = named_recipe(recipe)
-    material = load_material(chosen.data, "test")
-    return held_out(material, chosen.judging.test_questions), material.inbox_file.path
+    material = load_material(chosen.data, split)
+    judging = chosen.judging
+    asked = {"validation": judging.questions, "test": judging.test_questions}
+    number = asked.get(split, len(material.questions))
+    return held_out(material, number), material.inbox_file.path

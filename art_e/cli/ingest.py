@@ -147,20 +147,15 @@ def read_sources(
     from data_pipeline.ingest import ingest as run_ingest
     from data_pipeline.sources.detect import detect
     from data_pipeline.sources.open import open_source
-    from data_pipeline.sources.synthetic import config_of
-    from data_pipeline.synthetic.world import questions
+    from data_pipeline.sources.synthetic import described, questions_of
 
     opened, asked, total = [], [], limit
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
     for source, found in zip(sources, formats, strict=True):
         opened.append(Source(open_source(source, found), choice.rules(found)))
-    worlds = [
-        config_of(each)
-        for each, found in zip(sources, formats, strict=True)
-        if found == "synthetic"
-    ]
+    worlds = [each for each, found in zip(sources, formats, strict=True) if found == "synthetic"]
     if limit is None and len(worlds) == len(sources):
-        total = sum(config.size for config in worlds)
+        total = sum(described(each).config.size for each in worlds)
     read = 0
     with progress("mails", total) as advance:
 
@@ -178,8 +173,8 @@ def read_sources(
     if limit is not None:
         note("no questions are written: with --limit, mail that they ask about may be missing")
         return report, None
-    for config in worlds:
-        asked.extend(questions(config))
+    for world in worlds:
+        asked.extend(questions_of(world))
     return report, _write_questions(asked, path.with_name(f"{path.stem}.questions.jsonl"), append)
 
 

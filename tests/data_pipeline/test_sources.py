@@ -310,12 +310,21 @@ def test_detect_looks_past_misleading_names(tmp_path: Path) -> None:
 
 def test_synthetic_sources_are_spelled_out() -> None:
     assert detect("synthetic:5000") == "synthetic"
-    config = synthetic.config_of("synthetic:5_000,seed=3,short,vocabulary=800")
+    config, split = synthetic.described("synthetic:5_000,seed=3,short,vocabulary=800")
     assert (config.size, config.seed, config.short, config.vocabulary) == (5000, 3, True, 800)
-    assert synthetic.config_of("synthetic:5000,names=4").names == 4
-    for text in ("synthetic:", "synthetic:many", "synthetic:10,seed", "synthetic:10,tall"):
+    assert split is None
+    assert synthetic.described("synthetic:5000,names=4").config.names == 4
+    for text in ("", "many", "10,seed", "10,tall", "10,split", "10,split=dev"):
         with pytest.raises(UserError, match="synthetic:SIZE"):
-            synthetic.config_of(text)
+            synthetic.described(f"synthetic:{text}")
+
+
+def test_a_world_may_be_of_one_split() -> None:
+    parted = synthetic.questions_of("synthetic:1000,seed=2")
+    assert {each.split for each in parted} == {"train", "validation", "test"}
+    held_out = synthetic.questions_of("synthetic:1000,seed=2,split=validation")
+    assert {each.split for each in held_out} == {"validation"}
+    assert [each.id for each in held_out] == [each.id for each in parted]
 
 
 def test_the_synthetic_world_is_mail() -> None:

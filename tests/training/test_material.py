@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from art_e.cli.ingest import read_sources
 from art_e.errors import UserError
+from data_pipeline.sources.synthetic import questions_of
 from tests.training import tiny
 from training import material as module
 from training.material import Material, load_material, load_strangers
@@ -28,6 +30,30 @@ def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
     ]
     assert not mails[0] & mails[1]
     assert not {each.id for each in train.questions} & {each.id for each in validation.questions}
+
+
+def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
+    data: Data, tmp_path: Path
+) -> None:
+    db = tmp_path / "held-out.duckdb"
+    source = "synthetic:1000,seed=7,short,split="
+    read_sources([f"{source}test"], db)
+    asked = tmp_path / "held-out.questions.jsonl"
+    both = data.model_copy(update={"questions": str(asked), "db": str(db)})
+    test = load_material(both, "test")
+    assert {each.id for each in test.questions} <= {
+        each.id for each in questions_of(f"{source}test")
+    }
+    assert test.inbox_file.path == db
+    train = load_material(both, "train")
+    assert [each.id for each in train.questions] == [
+        each.id for each in load_material(data, "train").questions
+    ]
+    with pytest.raises(UserError, match="validation"):
+        load_material(both, "validation")
+    strangers = load_strangers(both)
+    assert strangers is not None
+    assert strangers.inbox_file.path != db
 
 
 def test_training_may_be_asked_of_other_kinds(data: Data) -> None:

@@ -76,7 +76,7 @@ def test_a_recipe_survives_its_own_row() -> None:
         ("episode.hits=99", "episode.hits"),
         ("reward.abstained=5", "reward"),
         ("model.base=Qwen/Qwen2.5-0.5B", "model: give either base or a table"),
-        ("data.questions=golden", "data: give either questions and db, or a table"),
+        ("data.questions=golden", r"data: beside \[data.worlds\] give both questions and db"),
         ("data.kinds=['riddle']", "data.kinds.0"),
         ("data.worlds.test=[1_000, 1_001]", "data.worlds: .* share a seed"),
         ("data.worlds.test=[5, 5]", r"data.worlds: a span of seeds is \[first, end\)"),

@@ -168,6 +168,20 @@ def test_what_a_recipe_says_is_not_said_twice(
     assert not (home / "runs").exists()
 
 
+def test_the_questions_of_a_recipe_by_split(art_e: Run, recipe: Path, home: Path) -> None:
+    for split, more in (("test", []), ("test", ["--split", "test"]), ("validation", [])):
+        option = ["--split", split] if split != "test" else more
+        shown = json_of(
+            art_e(
+                "eval", "run", "-m", "offline", "--recipe", recipe, "--limit", 3, *option, "--json"
+            )
+        )
+        config = json.loads((Path(shown["run"]) / "config.json").read_text("utf-8"))
+        assert config["questions"] == f"{split} of {recipe}"
+        rows = read_trajectories(Path(shown["run"]) / "trajectories.jsonl")
+        assert {(each.question or {})["split"] for each in rows} == {split}
+
+
 def test_a_recipe_that_is_none(art_e: Run, golden: Path, world_db: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "none.toml"
     assert "no recipe" in the_error(art_e(*evaluate(golden, world_db, "--recipe", nowhere)))
