@@ -47,8 +47,15 @@ ENTROPY_NONE = 0.005
 # From such an accuracy on there is little that exploring could find.
 LEARNT = 0.95
 
-# Of a window's groups: with fewer left the batch is a third of what the recipe pays for.
+# Of a window's groups. Where most fail, what is left to learn from is a third of the batch, and
+# more of the same will not change that.
 MOSTLY_FLAT = 2 / 3
+# Where most are right they are flat for having been learnt, and become more in every run that
+# succeeds: to 0.73 to 0.82 in six of nano's (2026-11), whose validations went on to get better, or
+# stayed. Beyond this an eighth of the batch is left.
+NEARLY_FLAT = 7 / 8
+# Half: the accuracy from which on most are right.
+MOSTLY_RIGHT = 0.5
 
 # In malformed calls an episode above the best window, and as a multiple of it.
 FORMAT_RISE, FORMAT_FACTOR = 0.1, 2.0
@@ -115,7 +122,8 @@ def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
     """What the detectors of `evals.hacking` see in all episodes so far, one kind a detector.
 
-    It reads every episode, which takes seconds: a thing for validations, not for steps.
+    It reads every episode, which takes 2 s for the 7,600 of nano: a thing for validations, not
+    for steps.
     """
     alarms = []
     for each in detect(scored):
@@ -167,7 +175,7 @@ def entropy_gone(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlar
 
 
 def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """Most groups have one reward, and so teach nothing."""
+    """So many groups have one reward, and so teach nothing, that little is left to learn from."""
     last = [
         (each.flat_groups, each.groups)
         for each in steps[-WINDOW:]
@@ -176,11 +184,12 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
     if len(last) < WINDOW:
         return None
     flat, groups = (sum(part) for part in zip(*last, strict=True))
-    if flat < MOSTLY_FLAT * groups:
-        return None
     accuracy = _recent(steps, lambda each: each.accuracy)
+    right = accuracy is not None and accuracy >= MOSTLY_RIGHT
+    if flat < (NEARLY_FLAT if right else MOSTLY_FLAT) * groups:
+        return None
     seen = f"{flat} of {groups} groups of the last {WINDOW} steps have no spread in reward"
-    if accuracy is not None and accuracy >= 0.5:
+    if right:
         advice = f"most are right (accuracy {accuracy:.0%}): ask harder questions, or stop here"
     elif accuracy is not None:
         advice = f"most fail (accuracy {accuracy:.0%}): ask easier questions, or train the start on"

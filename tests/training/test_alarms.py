@@ -138,6 +138,19 @@ def test_who_has_learnt_all_may_be_sure() -> None:
     assert over_time(sure) == []
 
 
+@settled
+@given(seed=st.integers(0, 10**6))
+def test_who_has_learnt_most_may_have_flat_groups(seed: int) -> None:
+    """As nano's do that learn well: three of four groups flat in the end, at 75 % right."""
+    rng = np.random.default_rng(seed)
+
+    def learnt(step: int) -> dict[str, Any]:
+        flat = int(rng.binomial(16, 0.75 * min(1.0, step / 40)))
+        return {"groups": 16, "flat_groups": flat, "accuracy": min(0.75, 0.4 + step / 60)}
+
+    assert over_time(planted(rise(seed), learnt)) == []
+
+
 def test_what_is_no_number_is_no_sign_of_anything() -> None:
     nothing = float("nan")
     names = ("abstention", "accuracy", "entropy", "format_errors", "reward")
@@ -188,6 +201,18 @@ def test_no_spread(seed: int, accuracy: float) -> None:
     assert 20 < step <= 20 + WINDOW
     assert alarm.kind == "no spread"
     assert ("harder questions" if accuracy > 0.5 else "easier questions") in alarm.message
+
+
+@settled
+@given(seed=st.integers(0, 10**6))
+def test_no_spread_where_most_fail_is_told_sooner(seed: int) -> None:
+    def flat(step: int) -> dict[str, Any]:
+        return {"flat_groups": 6, "accuracy": 0.05} if step > 20 else {}
+
+    step, alarm = only(over_time(planted(rise(seed), flat)))
+    assert 20 < step <= 20 + WINDOW
+    assert alarm.kind == "no spread"
+    assert "easier questions" in alarm.message
 
 
 @settled
