@@ -9,6 +9,7 @@ verdicts.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from evals.names import Name, find_names
@@ -112,6 +113,9 @@ def is_choice(question: str) -> bool:
     return bool(_CHOICE.search(question))
 
 
+# A question and its gold answer are read for each of their episodes: of what a run of nano has
+# read by the detectors of `evals.hacking`, a sixth differs.
+@lru_cache(maxsize=4_096)
 def read_claims(text: str) -> Claims:
     """The claims of `text`, which is cleaned (and cut) first."""
     text = clean(text)
