@@ -17,18 +17,18 @@ import re
 from collections.abc import Callable, Iterator
 
 from art_e.inbox.mail import Mailbox
-from data_pipeline.mail_addresses import mailboxes, recipients, sender_mailbox
-from data_pipeline.mail_body import message_body, plain_text
-from data_pipeline.mail_dates import most_plausible, naive_utc, parse_date
-from data_pipeline.mail_headers import (
+from data_pipeline.mail.addresses import mailboxes, recipients, sender_mailbox
+from data_pipeline.mail.body import message_body, plain_text
+from data_pipeline.mail.dates import most_plausible, naive_utc, parse_date
+from data_pipeline.mail.headers import (
     Headers,
     decode_words,
     headers_of,
     parse_message_tree,
     split_message,
 )
-from data_pipeline.mail_plain import PlainMessage, plain_message
-from data_pipeline.mail_text import one_line, scrub
+from data_pipeline.mail.plain import PlainMessage, plain_message
+from data_pipeline.mail.text import one_line, scrub
 from data_pipeline.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawMessage, Rejected
 
 LONGEST_MESSAGE_ID = 998  # characters, the longest line of RFC 5322

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from art_e.errors import UserError
-from data_pipeline.mail_dates import parse_date
+from data_pipeline.mail.dates import parse_date
 from data_pipeline.records import MailFields
 from data_pipeline.sources.files import printable, reading
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from art_e.errors import UserError
-from data_pipeline.mail_dates import parse_date
+from data_pipeline.mail.dates import parse_date
 from data_pipeline.records import LARGEST_MESSAGE, RawMessage
 from data_pipeline.sources.files import open_stream, printable, reading, regular_files
 

@@ -5,9 +5,9 @@ from email.message import EmailMessage
 
 import pytest
 
-from data_pipeline.mail_body import plain_text
-from data_pipeline.mail_html import html_to_text
-from data_pipeline.mail_text import decode_bytes
+from data_pipeline.mail.body import plain_text
+from data_pipeline.mail.html import html_to_text
+from data_pipeline.mail.text import decode_bytes
 from data_pipeline.parse import parse_message
 from data_pipeline.records import ParsedEmail, RawMessage
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.mail_addresses import mailboxes, sender_mailbox
-from data_pipeline.mail_dates import parse_date
-from data_pipeline.mail_plain import PlainMessage, plain_message
+from data_pipeline.mail.addresses import mailboxes, sender_mailbox
+from data_pipeline.mail.dates import parse_date
+from data_pipeline.mail.plain import PlainMessage, plain_message
 from data_pipeline.parse import compose, message_by_email, parse_message
 from data_pipeline.records import LARGEST_MESSAGE, ParsedEmail, RawMessage
 from data_pipeline.sources import enron

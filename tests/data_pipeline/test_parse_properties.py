@@ -6,9 +6,9 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.mail_headers import decode_words
-from data_pipeline.mail_html import html_to_text
-from data_pipeline.mail_text import tidy
+from data_pipeline.mail.headers import decode_words
+from data_pipeline.mail.html import html_to_text
+from data_pipeline.mail.text import tidy
 from data_pipeline.parse import from_fields, parse_message
 from data_pipeline.records import MailFields, ParsedEmail, RawMessage, Rejected
 

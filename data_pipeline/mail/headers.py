@@ -15,7 +15,7 @@ from email.parser import BytesParser
 from email.policy import compat32
 from typing import NamedTuple
 
-from data_pipeline.mail_text import decode_bytes, one_line, scrub
+from data_pipeline.mail.text import decode_bytes, one_line, scrub
 
 # Longer values are cut: 880 recipients with names take 60,000 characters.
 LONGEST_VALUE = 1_000_000

@@ -2,7 +2,7 @@
 
     bytes -> plain_message -> headers, body text; None where it takes `email` to tell
 
-What comes out is what `mail_headers.py` and `mail_body.py` make of the same bytes.
+What comes out is what `headers.py` and `body.py` make of the same bytes.
 Knows nothing of MIME trees, addresses or dates.
 """
 
@@ -10,8 +10,8 @@ import binascii
 import re
 from typing import NamedTuple
 
-from data_pipeline.mail_body import leaf_text
-from data_pipeline.mail_headers import Headers, cut, declared_type
+from data_pipeline.mail.body import leaf_text
+from data_pipeline.mail.headers import Headers, cut, declared_type
 
 # A block that `email` reads line by line to its end: names start with a letter, and
 # nothing stands between them and the colon.

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from art_e.inbox.mail import Mailbox
-from data_pipeline.mail_headers import decode_words
-from data_pipeline.mail_text import cached_if_short, one_line
+from data_pipeline.mail.headers import decode_words
+from data_pipeline.mail.text import cached_if_short, one_line
 
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
 _BARE_ITEM = re.compile(rf"\s*({_PLAIN})\s*")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from email.message import Message
 from typing import NamedTuple, TypeAlias
 
-from data_pipeline.mail_headers import PartType, decode_words, headers_of, part_type
-from data_pipeline.mail_html import html_to_text, without_html
-from data_pipeline.mail_text import decode_bytes, tidy, without_stray_quoted_printable
+from data_pipeline.mail.headers import PartType, decode_words, headers_of, part_type
+from data_pipeline.mail.html import html_to_text, without_html
+from data_pipeline.mail.text import decode_bytes, tidy, without_stray_quoted_printable
 
 DEEPEST_PART = 20
 
