@@ -21,8 +21,7 @@ from art_e.public import is_hub_id, public_name, public_settings
 from data_pipeline.contents import Addresses, Contents
 from data_pipeline.export_folder import replacing
 from training.card import CARD, Copy, card
-from training.forms import RECIPE, named_recipe
-from training.merge import (
+from training.checkpoints import (
     ADAPTER_WEIGHTS,
     CHECKPOINTS,
     METRICS,
@@ -32,6 +31,7 @@ from training.merge import (
     meant_checkpoint,
     no_checkpoint,
 )
+from training.forms import RECIPE, named_recipe
 from training.recipe import Recipe
 from training.tables import Vllm
 

@@ -21,7 +21,7 @@ from evals.resume import held
 from evals.scored import Scored, load_run
 from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
 from training.card import write_card
-from training.merge import CHECKPOINTS
+from training.checkpoints import CHECKPOINTS, METRICS
 from training.processes import ALONE, Processes
 from training.progress import Step, Validation, append_step, keep_steps, read_steps
 from training.recipe import Recipe
@@ -30,7 +30,6 @@ from training.watch import Watch
 Kind = Literal["sft", "grpo"]
 
 STATE = "run.json"
-_METRICS = "metrics.json"
 
 
 class Setting(NamedTuple):
@@ -179,7 +178,7 @@ class TrainingRun:
         for name, number in _numbered(self.checkpoints):
             if number not in needed:
                 shutil.rmtree(name)
-        self.run.write_json(_METRICS, self.metrics)
+        self.run.write_json(METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
         """The run's metrics with the figures of `test`; the folder then holds them, with the
@@ -187,7 +186,7 @@ class TrainingRun:
         metrics = {**self.metrics, "test": test}
         if not self.processes.leads:
             return metrics
-        self.run.write_json(_METRICS, metrics)
+        self.run.write_json(METRICS, metrics)
         setting = self.setting
         write_card(
             self.run.folder,

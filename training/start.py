@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from art_e.message import ChatMessage
 from art_e.policies.checkpoint import best_device, load_checkpoint, split_adapter, stop_ids
 from art_e.tools import schemas
-from training.merge import base_of, meant_checkpoint
+from training.checkpoints import base_of, meant_checkpoint
 from training.processes import sharded
 from training.recipe import Recipe
 from training.scratch import make_model, make_tokenizer, phrases, template

@@ -131,7 +131,7 @@ def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
     folder = Path(checkpoint).expanduser()
     if not folder.is_dir():
         return checkpoint, adapter
-    from training.merge import base_of, meant_checkpoint
+    from training.checkpoints import base_of, meant_checkpoint
 
     best = meant_checkpoint(folder)
     base = base_of(best)

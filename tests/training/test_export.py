@@ -21,10 +21,11 @@ from art_e.tools import schemas
 from tests import tiny_qwen
 from tests.training import tiny
 from tests.training.conftest import Begin
+from training.checkpoints import best_checkpoint
 from training.export import FILES, Source, export, find_source, public_recipe
 from training.forms import named_recipe
 from training.grpo import train_grpo
-from training.merge import best_checkpoint, merge
+from training.merge import merge
 from training.recipe import Recipe
 from training.run import Setting
 

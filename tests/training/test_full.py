@@ -18,8 +18,8 @@ from art_e.errors import UserError
 from art_e.policies.checkpoint import load_checkpoint
 from tests import fake_vllm
 from tests.training import full, tiny
+from training.checkpoints import best_checkpoint
 from training.grpo import train_grpo
-from training.merge import best_checkpoint
 from training.processes import sharded
 from training.progress import read_steps
 from training.recipe import load_recipe, recipe_names

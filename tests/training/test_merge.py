@@ -23,7 +23,8 @@ from art_e.tools import schemas
 from tests import tiny_qwen
 from tests.episodes import BOB, QUESTION, answer, message, read, search
 from tests.training.conftest import Begin
-from training.merge import base_of, best_checkpoint, meant_checkpoint, merge
+from training.checkpoints import base_of, best_checkpoint, meant_checkpoint
+from training.merge import merge
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -5,7 +5,6 @@ an MLP of three matrices. The published Qwen2.5 shapes are known here, so that p
 takes neither torch nor a network. Knows nothing of GPUs and of training.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 from art_e.errors import UserError
 from art_e.policies.checkpoint import CONFIG, split_adapter
-from training.merge import base_of, meant_checkpoint
+from training.checkpoints import base_of, content_of, meant_checkpoint
 from training.scratch import END, END_OF_TEXT, MARKS, START, phrases
 from training.tables import ModelTable, Scratch
 
@@ -152,13 +151,7 @@ def _scratch_shape(form: Scratch, prompt: str | None) -> Shape:
 
 
 def _folder_shape(folder: Path) -> Shape:
-    try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-    except (OSError, ValueError):
-        raise UserError(
-            f"{folder} has no {CONFIG} to plan by; name a checkpoint's folder"
-        ) from None
-    return _from_config(config, str(folder))
+    return _from_config(content_of(folder / CONFIG), str(folder))
 
 
 def _hub_shape(name: str) -> Shape:
