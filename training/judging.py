@@ -61,6 +61,11 @@ def reward_judge(name: str, *, max_cost_usd: float | None = None) -> Judge:
     return LenientJudge() if name == _LENIENT else choose_judge(name, max_cost_usd=max_cost_usd)
 
 
+def is_paid(name: str) -> bool:
+    """Whether the judge of that name asks a model."""
+    return name != _LENIENT and needs_model(name)
+
+
 class Judges(NamedTuple):
     """The judge whose verdicts are paid for in training, and the one of validations."""
 
@@ -84,7 +89,7 @@ def judges_of(table: Judging, *, max_cost_usd: float | None = None) -> Judges:
     Raises `UserError` for a judge that can't be used.
     """
     names = table.reward, table.validation
-    paid = sum(each != _LENIENT and needs_model(each) for each in names)
+    paid = sum(map(is_paid, names))
     most = None if max_cost_usd is None else max_cost_usd / max(1, paid)
     reward, validation = (reward_judge(each, max_cost_usd=most) for each in names)
     return Judges(reward, validation)

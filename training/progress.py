@@ -7,8 +7,10 @@ training is done.
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
 from art_e.lines import append_line, whole_lines
@@ -89,6 +91,11 @@ class Validation:
     def to_row(self) -> dict[str, Any]:
         """As `metrics.json` holds it."""
         return dataclasses.asdict(self)
+
+
+def mean_of(values: Sequence[float]) -> float | None:
+    """Their mean as a row has it: None where there are none."""
+    return fmean(values) if values else None
 
 
 def append_step(folder: Path, step: Step) -> None:

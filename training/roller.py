@@ -17,6 +17,7 @@ from training.judging import Judges
 from training.material import Material
 from training.memory import gpu_memory_used
 from training.processes import Processes
+from training.progress import mean_of
 from training.reward import malformed_calls
 from training.rollout import Limits, Rollout, roll_out
 from training.run import TrainingRun
@@ -159,22 +160,18 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     facts = [each.trajectory.rubric for each in scored]
     names = sorted({name for each in rewards for name in each["components"]})
     return {
-        "reward": _mean([each["total"] for each in rewards]),
+        "reward": mean_of([each["total"] for each in rewards]),
         "components": {
             name: fmean(each["components"].get(name, 0.0) for each in rewards) for name in names
         },
-        "accuracy": _mean([each.correct for each in scored if each.question.answerable]),
-        "hallucination": _mean([each.wrong for each in scored]),
-        "abstention": _mean([bool(each["abstained"]) for each in facts]),
-        "turns": _mean([each["turns"] for each in facts]),
-        "effort": _mean([each["effort"] for each in facts]),
-        "format_errors": _mean([malformed_calls(each) for each in facts]),
+        "accuracy": mean_of([each.correct for each in scored if each.question.answerable]),
+        "hallucination": mean_of([each.wrong for each in scored]),
+        "abstention": mean_of([bool(each["abstained"]) for each in facts]),
+        "turns": mean_of([each["turns"] for each in facts]),
+        "effort": mean_of([each["effort"] for each in facts]),
+        "format_errors": mean_of([malformed_calls(each) for each in facts]),
         "unjudged": len(scored) - len(rewards),
     }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
 
 
 def _flat(group: Group) -> bool:

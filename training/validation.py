@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 from random import Random
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from art_e.question import Question
@@ -19,7 +18,7 @@ from evals.scored import Scored
 from training.judging import Judges
 from training.material import Material, load_material
 from training.processes import ALONE, Processes
-from training.progress import Validation
+from training.progress import Validation, mean_of
 from training.reward import malformed_calls
 from training.rollout import Generate, Limits, roll_out
 from training.run import TrainingRun
@@ -93,22 +92,18 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
     return Validation(
         step=step,
         n=len(scored),
-        correct=_mean([each.correct for each in decided]),
+        correct=mean_of([each.correct for each in decided]),
         accuracy=figures["accuracy"]["value"],
         hallucination=figures["hallucination"]["value"],
-        hallucination_unanswerable=_mean(answered),
+        hallucination_unanswerable=mean_of(answered),
         abstention=figures["abstention"]["value"],
         turns=figures["turns"]["value"],
         effort=figures["effort"]["value"],
         turns_when_correct=figures["turns_when_correct"]["value"],
-        effort_when_correct=_mean(right),
-        format_errors=_mean([malformed_calls(each) for each in facts]),
-        reward=_mean(rewards),
+        effort_when_correct=mean_of(right),
+        format_errors=mean_of([malformed_calls(each) for each in facts]),
+        reward=mean_of(rewards),
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
 
 
 def by_second(each: Scored) -> Scored:

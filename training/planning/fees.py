@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from art_e.policies.base import Usage
 from art_e.policies.prices import price_of
-from evals.judges import needs_model
+from training.judging import is_paid
 from training.planning.workload import EpisodeTokens, expected
 from training.recipe import Recipe
 from training.tables import Grpo
@@ -23,8 +23,6 @@ GROUNDED_TOKENS, MAIL_TOKENS = 411, 622
 REPLY_TOKENS = 45
 ANSWERED = 0.75
 
-_HOLE = "lenient"  # the planted one of training.judging, which asks no model
-
 
 class Fee(NamedTuple):
     """What one judge is expected to be paid for its verdicts on `episodes`; `usd` is None where
@@ -36,11 +34,6 @@ class Fee(NamedTuple):
     prompt_tokens: int
     completion_tokens: int
     usd: float | None
-
-
-def is_paid(judge: str) -> bool:
-    """Whether a judge asks a model."""
-    return judge != _HOLE and needs_model(judge)
 
 
 def asked_in(table: Grpo) -> int:

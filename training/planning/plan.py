@@ -12,8 +12,9 @@ from itertools import accumulate
 
 from art_e.errors import UserError
 from training.engine import BATCH
+from training.judging import is_paid
 from training.planning.cards import Card
-from training.planning.fees import Fee, asked_in, fees_of, is_paid, validations_in
+from training.planning.fees import Fee, asked_in, fees_of, validations_in
 from training.planning.footprint import (
     KvRoom,
     Phase,

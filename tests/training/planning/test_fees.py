@@ -4,8 +4,9 @@ import pytest
 
 from art_e.policies.prices import price_of
 from evals.llm_judge import prompt_text
+from training.judging import is_paid
 from training.planning.cards import card_of
-from training.planning.fees import CORRECT_TOKENS, GROUNDED_TOKENS, fees_of, grpo_fees, is_paid
+from training.planning.fees import CORRECT_TOKENS, GROUNDED_TOKENS, fees_of, grpo_fees
 from training.planning.plan import plan
 from training.planning.workload import EpisodeTokens
 from training.recipe import load_recipe
