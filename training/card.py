@@ -6,7 +6,7 @@ Markdown is shown. Knows nothing of how training is done.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,7 +179,7 @@ def _is_figure(value: Any) -> bool:
 
 def _table(
     parts: Mapping[str, Mapping[str, Any]],
-    names: "list[str] | tuple[str, ...]",
+    names: Sequence[str],
     *,
     every: bool = False,
 ) -> _Table:

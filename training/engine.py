@@ -1,8 +1,9 @@
 """Who generates a turn: transformers on a model at hand, or TRL's own dispatch.
 
-Both take prompts as tokens and give a `Turn` for each. What is private to TRL (pinned to 1.16)
-is used here alone, and held by contract tests: `Dispatch` calls `_generate_single_turn`, which
-generates by transformers or by vLLM in this process, and moves new weights to vLLM once a step.
+Both take prompts as tokens and give a `Turn` for each. Of what generates, all that is private to
+TRL (pinned to 1.16) is used here, and held by contract tests: `Dispatch` calls
+`_generate_single_turn`, which generates by transformers or by vLLM in this process, and moves new
+weights to vLLM once a step.
 Knows nothing of episodes.
 """
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 # How long vLLM's server may take to come up: a large model loads for minutes.
 SERVER_TIMEOUT_S = 600.0
-
-
 # Prompts that `Sampler` generates for at a time, where nobody says otherwise.
 BATCH = 128
 

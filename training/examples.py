@@ -45,7 +45,7 @@ class Example(NamedTuple):
 
 
 def example(messages: Sequence[ChatMessage], tokens: Tokens, part: Part = "whole") -> Example:
-    """The conversation as tokens, or that part of it; see `training.recipe.Stage`."""
+    """The conversation as tokens, or that part of it; see `training.tables.Stage`."""
     own = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
     asked = list(messages[: own[0]])
     if part == "first":

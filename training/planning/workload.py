@@ -25,7 +25,7 @@ SEARCH_CALL, READ_CALL, ANSWER_CALL = 42, 26, 43  # written as Qwen does, with t
 SEARCHES, READS = 2.5, 1.5
 
 
-class Talk(NamedTuple):
+class WorldTokens(NamedTuple):
     """Tokens of a made-up world's conversations, by the scripted expert: of each part that a stage
     imitates the mean and the most, and of whole ones the prompt, the model's own, the turns."""
 
@@ -36,10 +36,10 @@ class Talk(NamedTuple):
 
 
 # By the tokenizers of nano (715 conversations of ten worlds) and of mini (695 of three).
-SHORT_WORLD = Talk(
+SHORT_WORLD = WorldTokens(
     {"first": (18, 27), "answer": (62, 88), "read": (61, 88), "whole": (165, 400)}, 11, 20, 3.2
 )
-LONG_WORLD = Talk(
+LONG_WORLD = WorldTokens(
     {"first": (19, 27), "answer": (82, 121), "read": (80, 119), "whole": (543, 1_221)}, 11, 20, 3.4
 )
 
@@ -73,13 +73,13 @@ def expected(recipe: Recipe) -> EpisodeTokens:
     form = recipe.episode
     worlds = recipe.data.worlds
     if recipe.model.scratch is not None and worlds is not None:
-        talk = SHORT_WORLD if worlds.short else LONG_WORLD
+        world = SHORT_WORLD if worlds.short else LONG_WORLD
         told = EpisodeTokens(
-            talk.turns,
-            talk.prompt,
-            talk.own,
-            talk.parts["whole"][0],
-            talk.turns / 3,
+            world.turns,
+            world.prompt,
+            world.own,
+            world.parts["whole"][0],
+            world.turns / 3,
             "measured on the scripted expert's episodes",
         )
     else:
