@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from art_e import question as rows
 from art_e.question import Question, Split
 from data_pipeline.golden.checks import Step
+from data_pipeline.golden.limits import check_realism
 
 _FIELDS = frozenset(each.name for each in dataclasses.fields(Question))
 Count = Annotated[int, Field(ge=0)]
@@ -98,8 +99,7 @@ def read_question(row: Any) -> Question:
     unknown = [name for name in row if name not in _FIELDS]
     if unknown:
         raise ValueError(f"a question has no field {unknown[0]!r}")
-    if question.how_realistic is not None and not 0 <= question.how_realistic <= 1:
-        raise ValueError("how_realistic: it is not from 0 to 1")
+    check_realism(question.how_realistic)
     history = _checked(_History, question.provenance)
     for each in history.mended:
         # What was before must fit too, as the step may be taken back.

@@ -34,6 +34,7 @@ from art_e.question import Question, Split
 from data_pipeline.golden import forms
 from data_pipeline.golden.checks import STEPS, Check, Step, as_before, with_checks
 from data_pipeline.golden.set_files import PARTIAL, READY, opened, settle
+from data_pipeline.golden.shown import handles
 
 SCHEMA = "art-e/golden/1"
 _MANIFEST, _QUESTIONS, _REJECTED, _BATCHES = (
@@ -69,7 +70,7 @@ PARQUET_SCHEMA = pa.schema(
 class Batch:
     """Mails that are put before the generator together: `message_ids` in date order.
 
-    The generator calls them "m1", "m2", ... in this order. `split` is their inbox's.
+    The generator calls them by their handles (`shown.py`). `split` is their inbox's.
     """
 
     id: str
@@ -79,7 +80,7 @@ class Batch:
 
     def handles(self) -> dict[str, str]:
         """Message ids by what the generator calls them."""
-        return {f"m{number}": each for number, each in enumerate(self.message_ids, start=1)}
+        return dict(zip(handles(self.message_ids), self.message_ids, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

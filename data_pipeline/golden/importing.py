@@ -32,7 +32,7 @@ from data_pipeline.golden.checks import Check, with_checks
 from data_pipeline.golden.cited import Cited, CitedMails, address_of
 from data_pipeline.golden.filtering import MIN_REALISM, checked
 from data_pipeline.golden.golden_set import SCHEMA, GoldenSet, Rejected
-from data_pipeline.golden.limits import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS
+from data_pipeline.golden.limits import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, check_realism
 from data_pipeline.golden.offline_reader import ambiguity_by_search
 from evals.normalise import find_values
 
@@ -164,8 +164,7 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
         _check_levels(question.provenance)
         if not question.question.strip():
             raise ValueError("question: it is empty")
-        if question.how_realistic is not None and not 0 <= question.how_realistic <= 1:
-            raise ValueError("how_realistic: it is not from 0 to 1")
+        check_realism(question.how_realistic)
         _check_length("question", question.question, MAX_QUESTION_CHARS)
         _check_length("answer", question.answer or "", MAX_ANSWER_CHARS)
     except ValueError as error:

@@ -7,8 +7,8 @@ from art_e.inbox.mail import Email, format_date
 from art_e.tools import MAX_BODY_CHARS, MAX_RECIPIENTS
 
 
-def handles(mails: Sequence[Email]) -> list[str]:
-    """What the mails are called: "m1", "m2", ... in their order."""
+def handles(mails: Sequence[object]) -> list[str]:
+    """What the mails, or those of these ids, are called: "m1", "m2", ... in their order."""
     return [f"m{number}" for number in range(1, len(mails) + 1)]
 
 

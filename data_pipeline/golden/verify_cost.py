@@ -32,7 +32,7 @@ JUDGE_USAGE = Usage(600, 0, 300, 0)
 VERDICTS_PER_ROW = 3
 
 
-class Estimate(NamedTuple):
+class VerifyCost(NamedTuple):
     """What is expected; a cost is None where the model's price is not known."""
 
     requests: int
@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
         )
 
 
-def estimate(file: InboxFile, golden: GoldenSet, model: str, judge: str) -> Estimate:
+def estimate(file: InboxFile, golden: GoldenSet, model: str, judge: str) -> VerifyCost:
     """What verifying every row of `golden` will cost with a reader and a judge of those names.
 
     Rows that fail are asked less, and settlements are left out. Raises `UserError` for an
@@ -82,7 +82,7 @@ def estimate(file: InboxFile, golden: GoldenSet, model: str, judge: str) -> Esti
         if price is None
         else sum(price.cost(Usage(each, 0, COMPLETION_TOKENS, 0)) for each in prompts)
     )
-    return Estimate(len(prompts), sum(prompts), reader_usd, verdicts, _judge_usd(judge, verdicts))
+    return VerifyCost(len(prompts), sum(prompts), reader_usd, verdicts, _judge_usd(judge, verdicts))
 
 
 def _judge_usd(judge: str, verdicts: int) -> float | None:
