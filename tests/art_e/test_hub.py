@@ -9,6 +9,7 @@ from art_e import hub as hub_module
 from art_e.errors import UserError
 from art_e.hub import RepoType, upload_of
 from tests.hub import TOKEN, Hub, no_network, running
+from tests.outcomes import files_of
 
 NAME = "someone/questions"
 EARLIER = ("test.*", "train.*")
@@ -49,11 +50,6 @@ def refused(folder: Path, name: str = NAME, *, private: bool = True) -> str:
     return said
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    files = [each for each in folder.rglob("*") if each.is_file()]
-    return {each.relative_to(folder).as_posix(): each.read_bytes() for each in files}
-
-
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize(("repo_type", "page"), [("dataset", f"/datasets/{NAME}"), ("model", NAME)])
 def test_every_file_arrives_as_it_is(
@@ -66,7 +62,7 @@ def test_every_file_arrives_as_it_is(
     with running(Hub()) as hub:
         hub.stand_in(monkeypatch)
         assert push(folder, private=private, repo_type=repo_type).endswith(page)
-    assert hub.repos[NAME] == contents(folder)
+    assert hub.repos[NAME] == files_of(folder)
     assert (hub.private[NAME], hub.types[NAME]) == (private, repo_type)
     assert hub.tokens == {TOKEN}
 

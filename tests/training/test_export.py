@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from art_e.errors import UserError
 from art_e.policies.choose import ModelOptions
 from art_e.policies.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen
+from tests.outcomes import files_of, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
 from training.checkpoints import best_checkpoint
@@ -47,10 +46,6 @@ GOLDEN: dict[str, Any] = {
 }
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in folder.iterdir()}
-
-
 def says(name: str, begin: Begin) -> Any:
     """What the model answers to the first message of an episode."""
     policy = LocalPolicy(name, SHORT)
@@ -59,14 +54,6 @@ def says(name: str, begin: Begin) -> Any:
 
 def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), "utf-8")
-
-
-def the_error(call: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as raised:
-        call()
-    line = str(raised.value)
-    assert "\n" not in line
-    return line
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +102,7 @@ def test_a_trained_run_is_shared_and_answers_the_same(
     found = export(source, out)
     checkpoint = best_checkpoint(trained)
     assert source == Source(checkpoint, trained, None)
-    had, has = contents(checkpoint), contents(out)
+    had, has = files_of(checkpoint), files_of(out)
     assert set(has) == {
         "README.md", "recipe.json", "config.json", "generation_config.json", "model.safetensors",
         "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
@@ -150,13 +137,13 @@ def test_an_adapter_of_a_real_run_is_shared(
     export(find_source(folder, base_id=HUB_ID), out)
     start = best_checkpoint(warm)
     assert says(f"{start}+{out}", begin) == says(f"{start}+{best_checkpoint(folder)}", begin)
-    assert "adapter_model.safetensors" in contents(out)
-    assert "model.safetensors" not in contents(out)
+    assert "adapter_model.safetensors" in files_of(out)
+    assert "model.safetensors" not in files_of(out)
     assert_nothing_of(out, str(tmp_path), str(training_home))
 
 
 def assert_nothing_of(folder: Path, *words: str) -> None:
-    for name, data in contents(folder).items():
+    for name, data in files_of(folder).items():
         for word in words:
             assert word.encode() not in data, (name, word)
 
@@ -164,7 +151,7 @@ def assert_nothing_of(folder: Path, *words: str) -> None:
 def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path: Path) -> None:
     out = tmp_path / "shared"
     found = export(find_source(run, base_id=HUB_ID), out)
-    assert set(contents(out)) == {
+    assert set(files_of(out)) == {
         "README.md", "recipe.json", "adapter_config.json", "adapter_model.safetensors",
         *TOKENIZER,
     }  # fmt: skip
@@ -267,9 +254,9 @@ def test_weights_in_several_files_leave_together(
         shutil.copyfile(base / name, sharded / name)
     out = tmp_path / "shared"
     export(find_source(sharded), out)
-    shards = [each for each in contents(sharded) if each.startswith("model")]
+    shards = [each for each in files_of(sharded) if each.startswith("model")]
     assert len(shards) > 2
-    assert set(shards) <= set(contents(out))
+    assert set(shards) <= set(files_of(out))
     assert says(str(out), begin) == says(str(base), begin)
 
 
@@ -341,7 +328,7 @@ class TestRefused:
 
 def test_all_that_leaves_is_on_the_list(run: Path, tmp_path: Path) -> None:
     export(find_source(run, base_id=HUB_ID), tmp_path / "shared")
-    for name in contents(tmp_path / "shared"):
+    for name in files_of(tmp_path / "shared"):
         assert any(Path(name).match(pattern) for pattern in FILES)
     for name in ("optimizer.pt", "run.json", "trainer_state.json", "trajectories.jsonl"):
         assert not any(Path(name).match(pattern) for pattern in FILES)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from art_e.episode import Episode
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.policies.base import PolicyStep
 from art_e.policies.checkpoint import load_checkpoint, load_tokenizer, reloads_the_same
@@ -22,6 +20,7 @@ from art_e.policies.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen
 from tests.episodes import BOB, QUESTION, answer, message, read, search
+from tests.outcomes import files_of, the_error
 from tests.training.conftest import Begin
 from training.checkpoints import base_of, best_checkpoint, meant_checkpoint
 from training.merge import merge
@@ -88,18 +87,6 @@ def says(name: str, begin: Begin) -> list[PolicyStep]:
     return [first, asyncio.run(policy.act(episode.messages, schemas()))]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in folder.iterdir()}
-
-
-def the_error(call: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as raised:
-        call()
-    line = str(raised.value)
-    assert "\n" not in line
-    return line
-
-
 def test_it_says_what_model_and_adapter_say(
     base: Path, adapter: Path, begin: Begin, tmp_path: Path
 ) -> None:
@@ -120,7 +107,7 @@ def test_the_folder_is_a_plain_checkpoint(base: Path, adapter: Path, tmp_path: P
     out = tmp_path / "merged"
     out.mkdir()  # an empty one may be there
     merge(adapter, out)
-    had, has = contents(base), contents(out)
+    had, has = files_of(base), files_of(out)
     assert "adapter_config.json" not in has
     assert has["generation_config.json"] == had["generation_config.json"]
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
@@ -164,7 +151,7 @@ class TestRun:
         assert base_of(adapter) == str(base)
         merge(run, tmp_path / "merged")
         merge(adapter, tmp_path / "same")
-        assert contents(tmp_path / "merged") == contents(tmp_path / "same")
+        assert files_of(tmp_path / "merged") == files_of(tmp_path / "same")
 
     @pytest.mark.parametrize(
         ("metrics", "words"),
@@ -201,7 +188,7 @@ class TestRefused:
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "mine").write_text("mine")
         assert "--out" in the_error(lambda: merge(adapter, tmp_path / name))
-        assert contents(tmp_path / "full") == {"mine": b"mine"}
+        assert files_of(tmp_path / "full") == {"mine": b"mine"}
         assert (tmp_path / "file").read_text() == "mine"
 
     def test_an_out_below_a_file(self, adapter: Path, tmp_path: Path) -> None:
@@ -255,7 +242,7 @@ def test_what_a_kill_left_does_not_stay(adapter: Path, tmp_path: Path) -> None:
     (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
     merge(adapter, tmp_path / "merged")
     assert not left.exists()
-    assert "model-00001-of-00002.safetensors" not in contents(tmp_path / "merged")
+    assert "model-00001-of-00002.safetensors" not in files_of(tmp_path / "merged")
 
 
 def set_base(adapter: Path, name: str | None) -> None:

@@ -13,6 +13,7 @@ from art_e.trajectory import read_trajectories
 from evals.scored import Scored
 from tests.episodes import QUESTION, trajectory
 from tests.training import tiny
+from tests.training.rows import validation
 from training.progress import Step, Validation, read_steps
 from training.recipe import load_recipe
 from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
@@ -31,17 +32,8 @@ RUBRIC = {
 }
 
 
-def validation(step: int, correct: float, hallucination: float = 0.0) -> Validation:
-    figures = dict.fromkeys(Validation.__dataclass_fields__, None)
-    return Validation(
-        **{
-            **figures,
-            "step": step,
-            "n": 1,
-            "correct": correct,
-            "hallucination": hallucination,
-        }  # type: ignore[arg-type]
-    )
+def handled(step: int, correct: float, hallucination: float = 0.0) -> Validation:
+    return validation(step, correct=correct, hallucination=hallucination)
 
 
 def scored(step: int) -> Scored:
@@ -61,7 +53,7 @@ def step_made(training: TrainingRun, number: int) -> None:
 
 
 def checkpoint_made(training: TrainingRun, number: int, correct: float, **state: Any) -> Path:
-    training.add_validation(validation(number, correct), [scored(number)])
+    training.add_validation(handled(number, correct), [scored(number)])
     folder = training.checkpoints / f"checkpoint-{number}"
     folder.mkdir(parents=True)
     (folder / "model.safetensors").touch()
@@ -72,7 +64,7 @@ def checkpoint_made(training: TrainingRun, number: int, correct: float, **state:
 def made(out: Path, correct: Sequence[float], steps: int, every: int = 2) -> None:
     """A run that got as far as `steps`, and was killed there: a validation every so many."""
     with tiny.begun(SETTING, out) as training:
-        training.add_validation(validation(0, 0.0), [scored(0)])
+        training.add_validation(handled(0, 0.0), [scored(0)])
         left = iter(correct)
         for number in range(1, steps + 1):
             step_made(training, number)
@@ -213,7 +205,7 @@ def test_only_one_works_on_a_run(tmp_path: Path) -> None:
 def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with tiny.begun(SETTING, out) as training:
-        training.add_validation(validation(0, 0.9), [scored(0)])
+        training.add_validation(handled(0, 0.9), [scored(0)])
         checkpoint_made(training, 2, 0.3)
         assert names(out) == ["checkpoint-2"]
         checkpoint_made(training, 4, 0.6)
@@ -232,9 +224,9 @@ def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
 
 def test_of_those_that_handle_as_many_right_the_best_answers_fewest_wrong(tmp_path: Path) -> None:
     with tiny.begun(SETTING, tmp_path / "run") as training:
-        training.add_validation(validation(1, 0.6, 0.3), [scored(1)])
-        training.add_validation(validation(2, 0.6, 0.1), [scored(2)])
-        training.add_validation(validation(3, 0.5, 0.0), [scored(3)])
+        training.add_validation(handled(1, 0.6, 0.3), [scored(1)])
+        training.add_validation(handled(2, 0.6, 0.1), [scored(2)])
+        training.add_validation(handled(3, 0.5, 0.0), [scored(3)])
         best = training.best
         assert best is not None
         assert best.step == 2
@@ -251,7 +243,7 @@ def test_of_a_warm_start_with_early_noise_the_last_stage_alone_is_chosen_from(
     with tiny.begun(setting, tmp_path / "run") as training:
         chosen = []
         for step, share in ((0, 0.9), (10, 0.8), (15, 0.3), (20, 0.2)):
-            training.add_validation(validation(step, share), [scored(step)])
+            training.add_validation(handled(step, share), [scored(step)])
             best = training.best
             chosen.append(best and best.step)
     assert chosen == [0, 10, 15, 15]
@@ -263,7 +255,7 @@ def test_of_a_warm_start_with_early_noise_the_last_stage_alone_is_chosen_from(
 def test_a_run_that_never_stepped_has_its_first_validation_as_best(tmp_path: Path) -> None:
     with tiny.begun(SETTING, tmp_path / "run") as training:
         assert training.best is None
-        training.add_validation(validation(0, 0.2), [scored(0)])
+        training.add_validation(handled(0, 0.2), [scored(0)])
         best = training.best
         assert best is not None
         assert best.step == 0
@@ -272,7 +264,7 @@ def test_a_run_that_never_stepped_has_its_first_validation_as_best(tmp_path: Pat
 def test_finish(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with tiny.begun(SETTING, out) as training:
-        training.add_validation(validation(0, 0.1), [scored(0)])
+        training.add_validation(handled(0, 0.1), [scored(0)])
         step_made(training, 1)
         checkpoint_made(training, 1, 0.4)
         metrics = training.finish(None)

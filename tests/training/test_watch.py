@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.training.test_alarms import rise, validation
+from tests.training.rows import rise, validation
 from training import watch as watching
 from training.alarms import TrainingAlarm
 from training.progress import Step, Validation, append_step, read_steps

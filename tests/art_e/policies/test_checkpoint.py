@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from peft import LoraConfig, get_peft_model
 from tokenizers import Regex, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from art_e.errors import UserError
 from art_e.policies.checkpoint import (
     best_device,
     load_checkpoint,
@@ -25,6 +23,7 @@ from art_e.policies.checkpoint import (
     split_adapter,
 )
 from tests import tiny_qwen
+from tests.outcomes import the_error
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -68,14 +67,6 @@ def make_adapter(base: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def adapter(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_adapter(saved, tmp_path_factory.mktemp("adapter") / "lora")
-
-
-def the_error(load: Callable[[], object]) -> str:
-    with pytest.raises(UserError) as raised:
-        load()
-    line = str(raised.value)
-    assert "\n" not in line
-    return line
 
 
 @pytest.mark.parametrize(
