@@ -19,8 +19,7 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit
-from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.policies.base import PolicyStep, Usage
+from art_e.message import AssistantMessage
 from art_e.question import Question
 from tests.benchmarks.measure import summary
 from tests.benchmarks.options import parse_options, worlds_of
@@ -28,30 +27,14 @@ from tests.benchmarks.queries import draw_queries, largest_inboxes
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.report import print_episode
 from tests.benchmarks.worlds import World
+from tests.episodes import ScriptedPolicy, answer, message, read, search
 from tests.queries import Query
 
 EPISODES = 200
 SEARCHES = 4
+ANSWER = message(answer("on Monday"))
 
 T = TypeVar("T")
-
-
-class ScriptedPolicy:
-    """Sends its messages one by one, at once."""
-
-    model = "scripted"
-
-    def __init__(self, script: Sequence[AssistantMessage]) -> None:
-        self._script = iter(script)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Nothing is sampled."""
-        return {}
-
-    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message of the script."""
-        return PolicyStep(next(self._script), Usage(), 0.0)
 
 
 class _TimedInbox:
@@ -89,7 +72,7 @@ def benchmark(world: World, episodes: int = EPISODES) -> dict[str, Any]:
         searching = [
             _search_and_read(queries[at : at + SEARCHES]) for at in range(0, len(queries), SEARCHES)
         ]
-        scripts = {"answer at once": [[_answer()]] * episodes, "search and read": searching}
+        scripts = {"answer at once": [[ANSWER]] * episodes, "search and read": searching}
         policies = {
             name: asyncio.run(_run_all(inbox, each, name)) for name, each in scripts.items()
         }
@@ -137,9 +120,9 @@ async def _run_all(
 def _search_and_read(queries: Sequence[Query]) -> list[AssistantMessage]:
     script = []
     for number, query in enumerate(queries, start=1):
-        script.append(_call("search_emails", {"keywords": query.keywords, **_days(query)}))
-        script.append(_call("read_email", {"message_id": f"m{number}"}))
-    return [*script, _answer()]
+        script.append(message(search(*query.keywords, **_days(query))))
+        script.append(message(read(f"m{number}")))
+    return [*script, ANSWER]
 
 
 def _days(query: Query) -> dict[str, str]:
@@ -148,14 +131,6 @@ def _days(query: Query) -> dict[str, str]:
         "sent_before": query.sent_before,
     }
     return {name: day.isoformat() for name, day in days.items() if day is not None}
-
-
-def _answer() -> AssistantMessage:
-    return _call("return_final_answer", {"answer": "on Monday", "sources": []})
-
-
-def _call(name: str, arguments: dict[str, Any]) -> AssistantMessage:
-    return AssistantMessage(tool_calls=(ToolCall(f"call_{name}", name, compact_json(arguments)),))
 
 
 def _opening_ms(inbox_file: InboxFile, address: str, as_of: dt.date) -> float:
