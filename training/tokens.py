@@ -74,7 +74,7 @@ class Tokens:
 
     def begin(self, messages: Sequence[ChatMessage]) -> Conversation:
         """The conversation so far, with the mark behind which the model's turn begins."""
-        return Conversation(self._encode(self._render(messages, to_go_on=True)))
+        return Conversation(self._encode(self._render(messages)))
 
     def said(self, message: ChatMessage) -> list[int]:
         """What the model would have sampled to say this message of its own, the end mark too."""
@@ -93,20 +93,17 @@ class Tokens:
         """
         marker = uuid.uuid4().hex
         said: ChatMessage = {"role": "assistant", "content": marker}
-        rendered = self._render([_PROBE, said, *observations], to_go_on=True)
+        rendered = self._render([_PROBE, said, *observations])
         after = rendered.partition(marker)[2].removeprefix(self._end)
         return [self.end_id] * cut + self._encode(after)
 
-    def whole(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """The conversation rendered and encoded at once, as a policy that keeps nothing does."""
-        return self._encode(self._render(messages, to_go_on=False))
-
-    def _render(self, messages: Sequence[ChatMessage], *, to_go_on: bool) -> str:
+    def _render(self, messages: Sequence[ChatMessage]) -> str:
+        """The messages with the mark behind them at which the model goes on."""
         return str(
             self._tokenizer.apply_chat_template(
                 as_written(messages),
                 tools=list[Any](self._tools),
-                add_generation_prompt=to_go_on,
+                add_generation_prompt=True,
                 tokenize=False,
             )
         )
@@ -118,7 +115,7 @@ class Tokens:
         tool: ChatMessage = {"role": "tool", "tool_call_id": "1", "content": "{}"}
         said: ChatMessage = {"role": "assistant", "content": "said"}
         steps = [[_PROBE], [_PROBE, said, tool], [_PROBE, said, tool, said, tool]]
-        texts = [self._render(each, to_go_on=True) for each in steps]
+        texts = [self._render(each) for each in steps]
         grows = all(
             later.startswith(f"{earlier}said{self._end}")
             for earlier, later in itertools.pairwise(texts)

@@ -23,7 +23,6 @@ class Person:
     nick: str
     role: str
     primary: str
-    other: str
     header: str
     other_header: str
     utc_offset: int
@@ -74,7 +73,6 @@ class Directory:
             nick=nick,
             role=self._roles[number * 7 % len(self._roles)],
             primary=primary,
-            other=other,
             header=mailbox(styles[number % 5], primary),
             other_header=mailbox(styles[(number + 1) % 4], other),
             utc_offset=_OFFSETS[number * 5 % len(_OFFSETS)],

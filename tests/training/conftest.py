@@ -1,12 +1,13 @@
 """A tokenizer with each of the templates that are trained on, an inbox to roll out in, and one
 tiny run of each kind, made once a session, that many tests look into."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
-from transformers import Qwen2Tokenizer
+from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
@@ -69,9 +70,18 @@ def written(message: AssistantMessage) -> str:
     return str(chat["content"])
 
 
-def last_model_message(messages: list[ChatMessage]) -> int:
-    """Where the model last spoke."""
-    return max(place for place, each in enumerate(messages) if each["role"] == "assistant")
+def own_part(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The conversation to the end of the model's last turn."""
+    last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
+    return list(messages[: last + 1])
+
+
+def whole(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -> list[int]:
+    """That part rendered and encoded at once, as a policy does that keeps nothing."""
+    text = tokenizer.apply_chat_template(
+        as_written(own_part(messages)), tools=list[Any](schemas()), tokenize=False
+    )
+    return list(tokenizer.encode(str(text), add_special_tokens=False))
 
 
 @pytest.fixture(scope="session")

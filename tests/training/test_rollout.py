@@ -10,7 +10,7 @@ from art_e.message import AssistantMessage
 from art_e.tools import schemas
 from tests.episodes import CREW, LEASE, answer, message, read, search
 from tests.tiny_qwen import END
-from tests.training.conftest import Begin, last_model_message, written
+from tests.training.conftest import Begin, whole, written
 from training.rollout import Limits, Rollout, Turn, roll_out
 from training.tokens import Tokens
 
@@ -69,13 +69,12 @@ def test_turn_by_turn_gives_the_tokens_of_the_whole(
     script: list[AssistantMessage], begin: Begin, tokens: Tokens, tokenizer: Qwen2Tokenizer
 ) -> None:
     rollout = one(begin, tokens, tokenizer, script)
-    messages = rollout.episode.messages
     # What the tools answered to the last call stands in the messages and was never generated on.
-    whole = tokens.whole(messages[: last_model_message(messages) + 1])
+    at_once = whole(tokenizer, rollout.episode.messages)
     ids = rollout.conversation.ids
-    assert ids == whole[: len(ids)]
+    assert ids == at_once[: len(ids)]
     # Behind the end mark a template may still write a line end.
-    assert str(tokenizer.decode(whole[len(ids) :])).strip() == ""
+    assert str(tokenizer.decode(at_once[len(ids) :])).strip() == ""
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)

@@ -15,13 +15,13 @@ from art_e.policies.checkpoint import load_tokenizer, reloads_the_same
 from art_e.tools import schemas
 from art_e.trajectory import read_trajectories
 from tests.training import tiny
+from tests.training.conftest import own_part, whole
 from training.examples import example, expert_conversations
 from training.expert import Noise
 from training.material import Material
 from training.scratch import END, MARKS, START, make_model, phrases
 from training.start import Start, make_start
 from training.tables import Scratch
-from training.tokens import Tokens
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
 
@@ -47,18 +47,12 @@ def made(conversations: list[list[ChatMessage]]) -> Start:
     return make_start(recipe, recipe.model.scratch, conversations, 0)
 
 
-def own_part(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The conversation to the end of the model's last turn."""
-    last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
-    return list(messages[: last + 1])
-
-
-def agrees(messages: Sequence[ChatMessage], tokens: Tokens) -> bool:
+def agrees(messages: Sequence[ChatMessage], start: Start) -> bool:
     """Whether what grew turn by turn is what the whole is cut into."""
-    grown = example(messages, tokens).input_ids
-    whole = tokens.whole(own_part(messages))
+    grown = example(messages, start.tokens).input_ids
+    at_once = whole(start.tokenizer, messages)
     # Behind the last end mark the template writes a line end.
-    return whole[: len(grown)] == grown and len(whole) <= len(grown) + 1
+    return at_once[: len(grown)] == grown and len(at_once) <= len(grown) + 1
 
 
 def test_the_tokenizer_is_the_same_for_those_who_reload_it(made: Start, tmp_path: Path) -> None:
@@ -112,14 +106,14 @@ def test_turn_by_turn_is_as_the_whole_for_the_expert(
     made: Start, conversations: list[list[ChatMessage]]
 ) -> None:
     assert len(conversations) > 50
-    assert [each for each in conversations if not agrees(each, made.tokens)] == []
+    assert [each for each in conversations if not agrees(each, made)] == []
 
 
 def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained: Path) -> None:
     """Of all that a model that knows next to nothing has said in a run of GRPO."""
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
     assert len(stored) > 30
-    assert [each.messages for each in stored if not agrees(each.messages, start.tokens)] == []
+    assert [each.messages for each in stored if not agrees(each.messages, start)] == []
 
 
 def test_a_server_is_given_calls_as_the_model_wrote_them(
@@ -131,7 +125,7 @@ def test_a_server_is_given_calls_as_the_model_wrote_them(
         for call in (call for said in messages for call in said.get("tool_calls") or ()):
             call["function"]["arguments"] = json.loads(call["function"]["arguments"])
         ids = made.tokenizer.apply_chat_template(messages, tools=list(schemas()), return_dict=False)
-        assert ids == made.tokens.whole(own_part(each))
+        assert ids == whole(made.tokenizer, each)
 
 
 def test_frames_cost_little(made: Start, conversations: list[list[ChatMessage]]) -> None:

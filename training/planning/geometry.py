@@ -91,11 +91,6 @@ class Shape:
         """Bytes of a token's keys and values in all layers, in bfloat16."""
         return self.layers * 2 * self.kv_width * 2
 
-    @property
-    def tensors(self) -> int:
-        """How many tensors the weights are."""
-        return self.layers * (len(self.matrices) + 3 + 2) + (2 if self.tied else 3)
-
     def lora_parameters(self, rank: int) -> int:
         """Weights of an adapter of that rank on all linear layers, as peft's "all-linear" has
         them: not on the output."""

@@ -40,7 +40,6 @@ def shapes(draw: st.DrawFn) -> Shape:
 def check_counts(shape: Shape) -> None:
     model = model_of(shape)
     assert sum(each.numel() for each in model.parameters()) == shape.parameters
-    assert len(list(model.parameters())) == shape.tensors
     embeddings = {*model.get_input_embeddings().parameters(), *model.lm_head.parameters()}
     assert sum(each.numel() for each in embeddings) == shape.embeddings
     body = [each for each in model.model.layers.modules() if isinstance(each, torch.nn.Linear)]
