@@ -1,7 +1,4 @@
-"""GRPO: groups are asked, scored, replaced and handed to TRL as they were; a short run's folder.
-
-What the model says is scripted where it matters what it earns.
-"""
+"""GRPO: a short run's folder, and what whole runs learn from what a script says."""
 
 import itertools
 import json
@@ -12,193 +9,22 @@ from typing import Any
 
 import pytest
 
-from art_e.abstention import is_abstention
 from art_e.errors import UserError
-from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.policies.base import Usage
-from art_e.question import Question
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import read_trajectories
 from evals.f1_judge import F1Judge
-from evals.judge import OfflineJudge, Verdict
-from tests.episodes import answer, message, search
+from tests.episodes import answer, message
 from tests.provider import Provider, Reply, Request, says
 from tests.training import tiny
-from tests.training.conftest import written
+from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
 from training import grpo
 from training.grpo import train_grpo
 from training.judging import Judges
-from training.material import Material
-from training.processes import ALONE
 from training.progress import Validation, read_steps
-from training.roller import Roller, figures
 from training.rollout import Turn
 from training.run import Setting, TrainingRun, newest_checkpoint
 from training.start import Start, load_start
-
-IDK, SOMETHING = message(answer("I don't know")), message(answer("zebra"))
-SPREAD = [SOMETHING, IDK, IDK, SOMETHING]
-FLAT = [IDK] * 4
-JUDGES = Judges(OfflineJudge(), F1Judge())
-
-
-class Deaf(OfflineJudge):
-    """Fails on every answer."""
-
-    async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
-    ) -> Verdict:
-        if is_abstention(answer):
-            return await super().judge(question, answer, mails)
-        return Verdict(None, None, self.name, "the judge could not be asked")
-
-
-class Script:
-    """An engine: for each time it is asked, what it says behind each prompt."""
-
-    awake = staticmethod(nullcontext)
-
-    def __init__(self, start: Start, rounds: Sequence[Sequence[AssistantMessage]]) -> None:
-        self._start = start
-        self._rounds = iter(rounds)
-
-    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
-        return [
-            Turn([*self._start.tokenizer.encode(written(each)), self._start.end_id], None)
-            for each, _ in zip(next(self._rounds), prompts, strict=True)
-        ]
-
-
-Rolled = tuple[dict[str, Any], Roller, list[Trajectory]]
-Roll = Callable[..., Rolled]
-
-
-@pytest.fixture
-def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
-    """Rolls out one step: the questions' numbers, and what the model says each time."""
-
-    def rolled(
-        asked: Sequence[int],
-        rounds: Sequence[Sequence[AssistantMessage]],
-        judges: Judges = JUDGES,
-        *changes: str,
-    ) -> Rolled:
-        recipe = tiny.recipe(*changes)
-        table = recipe.grpo
-        assert table is not None
-        engine: Any = Script(start, rounds)
-        out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-            roller = Roller(training, table, start.tokens, material, judges, ALONE)
-            rows = [
-                {"question_id": material.questions[each].id}
-                for each in asked
-                for _ in range(table.rollouts)
-            ]
-            given = roller(rows, 5, engine)
-        return given, roller, list(read_trajectories(out / "trajectories.jsonl"))
-
-    return rolled
-
-
-def unanswerable(material: Material) -> list[int]:
-    return [place for place, each in enumerate(material.questions) if not each.answerable]
-
-
-def answerable(material: Material) -> list[int]:
-    return [place for place, each in enumerate(material.questions) if each.answerable]
-
-
-def test_trl_gets_the_rewards_that_trajectories_say(roll: Roll, material: Material) -> None:
-    asked = [answerable(material)[0], unanswerable(material)[0]]
-    given, roller, stored = roll(asked, [[*SPREAD, *SPREAD]])
-    totals = [each.reward["total"] for each in stored if each.reward is not None]
-    assert given["earned"] == totals
-    # An answer without a mail read counts as wrong, and abstaining is right where nothing answers.
-    first, second = totals[:4], totals[4:]
-    assert first[0] == first[3] < first[1] == first[2]
-    assert max(first) < second[1]
-    assert grpo._earned(**given) == totals
-    ids = [material.questions[each].id for each in asked]
-    assert [each.question_id for each in stored] == [each for each in ids for _ in range(4)]
-    assert [each.policy["group"] for each in stored] == [f"5/{each.question_id}" for each in stored]
-    assert {each.policy["step"] for each in stored} == {5}
-    assert roller.figures["reward"] == pytest.approx(sum(totals) / 8)
-    assert roller.figures["groups"] == 2
-    assert roller.figures["flat_groups"] == roller.figures["resampled"] == 0
-    assert roller.figures["hallucination"] == 0.5
-    assert roller.figures["abstention"] == 0.5
-    components = roller.figures["components"]
-    assert sum(components.values()) == pytest.approx(roller.figures["reward"])
-
-
-def test_a_group_without_spread_is_replaced_and_counted(roll: Roll, material: Material) -> None:
-    given, roller, stored = roll([0, 1], [[*SPREAD, *FLAT], SPREAD])
-    assert roller.figures["resampled"] == 1
-    assert roller.figures["flat_groups"] == 0
-    # The new group stands in the place of the old one, and nothing is left of that.
-    first, other = stored[0].question_id, stored[4].question_id
-    assert [each.question_id for each in stored] == [first] * 4 + [other] * 4
-    assert first == material.questions[0].id
-    assert other not in {each.id for each in material.questions[:2]}
-    assert len(given["prompt_ids"]) == len(given["earned"]) == 8
-    said = [roller._tokens.text_of(each) for each in given["prompt_ids"]]
-    assert said[4] != said[0]
-    # Tokens that were generated for nothing are paid for all the same.
-    assert roller.generated > sum(map(len, given["completion_ids"]))
-
-
-def test_one_that_is_flat_again_stays_and_is_counted(roll: Roll) -> None:
-    _, roller, stored = roll([0, 1], [[*FLAT, *FLAT], [*SPREAD, *FLAT]])
-    assert roller.figures["resampled"] == 2
-    assert roller.figures["flat_groups"] == 1
-    assert len(stored) == 8
-    _, roller, _ = roll(
-        [0, 1], [[*FLAT, *FLAT], [*FLAT, *FLAT], [*SPREAD, *SPREAD]], JUDGES, "grpo.resample=2"
-    )
-    assert (roller.figures["resampled"], roller.figures["flat_groups"]) == (4, 0)
-
-
-def test_no_replacement_where_none_is_asked_for(roll: Roll) -> None:
-    _, roller, _ = roll([0, 1], [[*FLAT, *FLAT]], JUDGES, "grpo.resample=0")
-    assert (roller.figures["resampled"], roller.figures["flat_groups"]) == (0, 2)
-
-
-def test_a_rollout_whose_judge_failed_is_masked_and_counted(roll: Roll, material: Material) -> None:
-    asked = answerable(material)[:2]
-    judges = Judges(Deaf(), F1Judge())
-    # The last makes a group's spread: it goes on until it is lost.
-    mixed = [IDK, SOMETHING, message(answer("lion")), AssistantMessage("zebra")]
-    again = [[AssistantMessage("zebra")] * 2] * 2
-    given, roller, stored = roll(asked, [[*mixed, *mixed], *again], judges)
-    assert roller.figures["unjudged"] == 4
-    assert [each is None for each in given["earned"]] == [False, True, True, False] * 2
-    assert [any(each) for each in given["env_mask"]] == [True, False, False, True] * 2
-    assert [each.reward is None for each in stored] == [False, True, True, False] * 2
-    told = [each for each in given["earned"] if each is not None]
-    assert roller.figures["reward"] == pytest.approx(sum(told) / 4)
-    assert roller.figures["flat_groups"] == 0
-
-
-def test_the_mask_is_on_own_tokens_alone(roll: Roll, start: Start) -> None:
-    looks = message(search("budget"))
-    given, _, _ = roll([0, 1], [[looks] * 8, [*SPREAD, *SPREAD]])
-    for place, said in enumerate([*SPREAD, *SPREAD]):
-        pairs = list(zip(given["completion_ids"][place], given["env_mask"][place], strict=True))
-        own = start.tokenizer.decode([token for token, mask in pairs if mask])
-        others = str(start.tokenizer.decode([token for token, mask in pairs if not mask]))
-        end = start.tokenizer.decode([start.end_id])
-        assert own == f"{written(looks)}{end}{written(said)}{end}"
-        assert others.startswith("\n<|im_start|>user\n<tool_response>")
-        assert others.endswith("<|im_start|>assistant\n")
-    assert given["logprobs"] is None
-
-
-def test_figures_of_nothing_are_none() -> None:
-    found = figures([])
-    assert found["reward"] is found["accuracy"] is None
-    assert found["components"] == {}
-
 
 # A short run
 

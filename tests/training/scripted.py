@@ -1,0 +1,48 @@
+"""What a model says in a rollout, as a test wants it, and a judge that fails."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from art_e.abstention import is_abstention
+from art_e.inbox.mail import Email
+from art_e.message import AssistantMessage
+from art_e.question import Question
+from evals.f1_judge import F1Judge
+from evals.judge import OfflineJudge, Verdict
+from tests.episodes import answer, message
+from tests.training.conftest import written
+from training.judging import Judges
+from training.rollout import Turn
+from training.start import Start
+
+IDK, SOMETHING = message(answer("I don't know")), message(answer("zebra"))
+SPREAD = [SOMETHING, IDK, IDK, SOMETHING]
+FLAT = [IDK] * 4
+JUDGES = Judges(OfflineJudge(), F1Judge())
+
+
+class Deaf(OfflineJudge):
+    """Fails on every answer."""
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        if is_abstention(answer):
+            return await super().judge(question, answer, mails)
+        return Verdict(None, None, self.name, "the judge could not be asked")
+
+
+class Script:
+    """An engine: for each time it is asked, what it says behind each prompt."""
+
+    awake = staticmethod(nullcontext)
+
+    def __init__(self, start: Start, rounds: Sequence[Sequence[AssistantMessage]]) -> None:
+        self._start = start
+        self._rounds = iter(rounds)
+
+    def __call__(self, prompts: list[list[int]]) -> list[Turn]:
+        return [
+            Turn([*self._start.tokenizer.encode(written(each)), self._start.end_id], None)
+            for each, _ in zip(next(self._rounds), prompts, strict=True)
+        ]
