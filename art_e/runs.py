@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from art_e.errors import UserError
+from art_e.files import partial_of, write_whole
 from art_e.trajectory import TrajectoryLog
 
 _COMPLETE = "COMPLETE"
@@ -61,9 +62,7 @@ class Run:
     def write_json(self, name: str, value: Any) -> None:
         """Write `value` to the file `name` of the folder, whole or not at all."""
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        partial = self.folder / _partial(name)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(self.folder / name)
+        write_whole(self.folder / name, text)
 
     def finish(self) -> None:
         """Mark the run complete."""
@@ -105,13 +104,8 @@ def find_run(name: str, parent: Path) -> Run:
     raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
 
 
-def _partial(name: str) -> str:
-    """What a file of that name is called until it is whole."""
-    return f".{name}.partial"
-
-
 def _is_kept(path: Path) -> bool:
-    return path.name != _partial(_CONFIG) or not path.is_file()
+    return path != partial_of(path.with_name(_CONFIG)) or not path.is_file()
 
 
 def _new_folder(parent: Path, name: str) -> Path:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
 
+from art_e.files import write_whole
 from art_e.markdown import Own, template
 from art_e.public import is_hub_id, public_model, public_name
 from training.recipe import Recipe, load_recipe, recipe_names
@@ -82,9 +83,7 @@ def write_card(
     questions, or figures likewise.
     """
     text = card(recipe=recipe, kind=kind, seed=seed, metrics=metrics, baseline=baseline)
-    partial = folder / f".{CARD}.partial"
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(folder / CARD)
+    write_whole(folder / CARD, text)
 
 
 def card(

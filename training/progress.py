@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
+from art_e.files import write_whole
 from art_e.lines import append_line, whole_lines
 from art_e.message import compact_json
 
@@ -112,6 +113,4 @@ def keep_steps(folder: Path, last: int) -> None:
     """Forget the steps after `last`, which a resumed run makes again."""
     kept = [each for each in read_steps(folder) if each.step <= last]
     lines = "".join(f"{compact_json(dataclasses.asdict(each))}\n" for each in kept)
-    partial = folder / f".{STEPS}.partial"
-    partial.write_text(lines, encoding="utf-8")
-    partial.replace(folder / STEPS)
+    write_whole(folder / STEPS, lines)
