@@ -157,7 +157,8 @@ def ask(
 
     from art_e.inbox.file import InboxFile
 
-    options = model_options(effort, temperature, max_cost, tool_calls, cache, concurrency=1)
+    turn_tokens = form.turn_tokens_of(model)
+    options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
     chosen = choose(model, options)
     policy = chosen.policy
     with InboxFile(chosen_db(db)) as file:

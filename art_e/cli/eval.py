@@ -199,6 +199,7 @@ def run(
                     tool_calls,
                     cache,
                     at_once[name],
+                    form.turn_tokens_of(name),
                 ),
             )
             for name in names

@@ -20,18 +20,26 @@ RecipeOption = Annotated[
     typer.Option(
         "--recipe",
         metavar="RECIPE",
-        help="Turns, prompt and tools as in training: a recipe's name or file, or the folder"
-        " of a training run or checkpoint.",
+        help="Turns with their length, prompt and tools as in training: a recipe's name or file,"
+        " or the folder of a training run or checkpoint.",
     ),
 ]
 
 
 class Form(NamedTuple):
-    """Turns an episode, its system prompt (None: the usual one), and what the tools show."""
+    """Turns an episode, its system prompt (None: the usual one), what the tools show, and the
+    tokens of a turn that a model of one's own is held to (None: as many as any model's)."""
 
     max_turns: int
     prompt: str | None
     view: "View"
+    turn_tokens: int | None = None
+
+    def turn_tokens_of(self, model: str) -> int | None:
+        """The bound for a model: hosted ones may think first, and have no such bound."""
+        from art_e.cli.models import is_self_hosted
+
+        return self.turn_tokens if self.turn_tokens and is_self_hosted(model) else None
 
 
 def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool = False) -> Form:
@@ -52,7 +60,7 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
     from training.forms import named_recipe
 
     form = named_recipe(recipe).episode
-    return Form(form.max_turns, form.prompt, form.view)
+    return Form(form.max_turns, form.prompt, form.view, form.turn_tokens)
 
 
 def of_recipe(recipe: str, split: "Split") -> "tuple[list[Question], Path]":

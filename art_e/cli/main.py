@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from art_e import __version__
-from art_e.cli import ask, demo, doctor, ingest, mail, mcp, runs, serve
+from art_e.cli import ask, demo, doctor, ingest, mail, mcp, reproduce, runs, serve
 from art_e.cli.interrupt import interrupted, listening
 from art_e.cli.options import example
 from art_e.cli.output import note, print_line, tolerate_any_character
@@ -163,6 +163,7 @@ for group in (demo.app, ingest.app, mail.app, ask.app):
 app.add_typer(runs.app, name="runs")
 app.add_typer(mcp.app)
 app.add_typer(serve.app)
+app.add_typer(reproduce.app)
 app.add_typer(doctor.app)
 
 

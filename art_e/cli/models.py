@@ -69,14 +69,16 @@ def model_options(
     tool_calls: ToolCalls,
     cache: bool,
     concurrency: int,
+    turn_tokens: int | None = None,
 ) -> "ModelOptions":
-    """What the command line says of how a model is asked."""
+    """What the command line says of how a model is asked; `turn_tokens` bounds each message."""
     from art_e.home import home
     from art_e.policies.choose import ModelOptions
 
     return ModelOptions(
         temperature=temperature,
         reasoning_effort=effort,
+        max_output_tokens=turn_tokens,
         tool_calls=tool_calls,
         concurrency=concurrency,
         max_cost_usd=max_cost,

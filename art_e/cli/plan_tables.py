@@ -33,7 +33,7 @@ def print_plan(row: dict[str, Any]) -> None:
         _line(_fee(fee))
     _line(_money(row))
     if row["hours_with_another_search"] is not None:
-        longer = _time(row["hours_with_another_search"] * _HOUR)
+        longer = duration(row["hours_with_another_search"] * _HOUR)
         _line(f"with another search an episode: {longer}")
     for said in row["assumed"]:
         _line(said if said.startswith("not counted") else f"assumed: {said}")
@@ -46,7 +46,7 @@ def print_plan(row: dict[str, Any]) -> None:
         _line(f"it does not fit: {fault}")
     for number, each in enumerate(row["remedies"], 1):
         _line(
-            f"  {number}. {each['options']}: fits, {_time(each['hours'] * _HOUR)},"
+            f"  {number}. {each['options']}: fits, {duration(each['hours'] * _HOUR)},"
             f" ${each['gpu_usd']:,.2f}"
         )
     if not row["remedies"]:
@@ -119,12 +119,12 @@ def _print_time(stage: dict[str, Any]) -> None:
     table = _table(f"{stage['stage']}: time", ("", "s a step", "in all"))
     for name, seconds in stage["seconds_per_step"].items():
         if seconds:
-            table.add_row(name, f"{seconds:,.2f}", _time(seconds * stage["steps"]))
+            table.add_row(name, f"{seconds:,.2f}", duration(seconds * stage["steps"]))
     asked = f"{plural(stage['examinations'] - 1, 'validation')}, and the test"
-    table.add_row(asked, "", _time(stage["examining_seconds"]))
+    table.add_row(asked, "", duration(stage["examining_seconds"]))
     table.add_section()
     a_step = sum(stage["seconds_per_step"].values())
-    table.add_row("in all", f"{a_step:,.2f}", _time(stage["hours"] * _HOUR))
+    table.add_row("in all", f"{a_step:,.2f}", duration(stage["hours"] * _HOUR))
     console().print(table)
 
 
@@ -143,12 +143,13 @@ def _money(row: dict[str, Any]) -> str:
     most = row["max_cost_usd"]
     limit = "" if most is None else f", ${most:,.2f} at most"
     return (
-        f"{_time(row['hours'] * _HOUR)} on {plural(gpus, 'GPU')} at ${row['usd_per_hour']:.2f} an"
-        f" hour: ${row['gpu_usd']:,.2f}; judges {judges}{limit}"
+        f"{duration(row['hours'] * _HOUR)} on {plural(gpus, 'GPU')} at ${row['usd_per_hour']:.2f}"
+        f" an hour: ${row['gpu_usd']:,.2f}; judges {judges}{limit}"
     )
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes or seconds, whichever says it."""
     if seconds >= _HOUR:
         return f"{seconds / _HOUR:,.1f} h"
     return f"{seconds / _MINUTE:,.1f} min" if seconds >= _MINUTE else f"{seconds:,.1f} s"

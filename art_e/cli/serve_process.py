@@ -9,6 +9,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, Self
 
+from art_e.parent import ends_with_parent
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -40,6 +42,7 @@ class Child:
             stdout=2,  # its log is no data of ours
             # Of its own, or a Ctrl-C would reach it twice.
             start_new_session=True,
+            preexec_fn=ends_with_parent(),  # noqa: PLW1509 - no thread is beside this one
         )
         for number in self._asked:
             self._process.send_signal(number)

@@ -32,15 +32,16 @@ from evals.report.entries import Measured, measure, prompt_name
 from evals.report.pairs import pairings
 from evals.report.plots import charts
 from evals.report.published import SOURCE
+from evals.report.section import Section
 from evals.report.training import Training, read_training, step_charts, validation_charts
 from evals.report.viewer import viewer_data, viewer_parts
 
 
-def build_report(runs: Sequence[Run], out: Path) -> list[Path]:
+def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = ()) -> list[Path]:
     """Write `report.html` and `plots/*.png` of the runs into the folder `out`; what was written.
 
-    Plots of an earlier report that this one lacks stay. Raises `UserError` where a run has
-    no episode or can't be read.
+    `sections` stand at the end of the page, in their order. Plots of an earlier report that this
+    one lacks stay. Raises `UserError` where a run has no episode or can't be read.
     """
     measured = measure(runs)
     trained = read_training(runs)
@@ -51,10 +52,11 @@ def build_report(runs: Sequence[Run], out: Path) -> list[Path]:
         "stepwise": step_charts(trained),
         "curves": [each for each in drawn if isinstance(each, CurveChart)],
     }
+    brought = [chart for each in sections for chart in each.charts]
     plots = out / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     written = []
-    for chart in itertools.chain(*parts.values()):
+    for chart in itertools.chain(*parts.values(), brought):
         file = plots / f"{chart.name}.png"
         write_png(chart.draw(titled=True), file)
         written.append(file)
@@ -62,7 +64,8 @@ def build_report(runs: Sequence[Run], out: Path) -> list[Path]:
     page = out / "report.html"
     partial = out / ".report.html.partial"
     # A lone surrogate that a mail or a model came with can't be written.
-    partial.write_text(_page(measured, figures, trained), encoding="utf-8", errors="replace")
+    text = _page(measured, figures, trained, sections)
+    partial.write_text(text, encoding="utf-8", errors="replace")
     partial.replace(page)
     return [page, *written]
 
@@ -80,6 +83,7 @@ def _page(
     measured: Sequence[Measured],
     figures: Mapping[str, Sequence[dict[str, Any]]],
     trained: Sequence[Training],
+    sections: Sequence[Section],
 ) -> str:
     entries = [entry for each in measured for entry in each.entries]
     scored = [episode for each in measured for episode in each.scored]
@@ -111,6 +115,7 @@ def _page(
         alarms=detect(scored),
         raised=[each for each in trained if each.alarms],
         **figures,
+        sections=[(each, [_figure(chart) for chart in each.charts]) for each in sections],
         methods=tables.methods([each.figures for each in entries]),
         published=SOURCE,
         viewer=Markup(viewer.html),

@@ -18,7 +18,8 @@ from art_e.rubric import Rubric
 from art_e.trajectory import Trajectory
 from evals.scored import Scored
 from tests import episodes
-from training.experiments import ablations, chain, hack, seeds
+from training import commands
+from training.experiments import ablations, hack, seeds
 from training.experiments.__main__ import main
 from training.experiments.chain import Job, carry_out
 from training.experiments.pooled import asked_alike
@@ -157,7 +158,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         called.append(arguments)
         return Done()
 
-    monkeypatch.setattr(chain.subprocess, "run", run)  # type: ignore[attr-defined]
+    monkeypatch.setattr(commands.subprocess, "run", run)  # type: ignore[attr-defined]
     return called
 
 
@@ -179,7 +180,7 @@ def test_runs_that_ended_are_skipped_and_begun_ones_go_on(
     assert [each[:4] for each in ended] == [command, command]
     assert [" ".join(each[4:]) for each in ended] == [
         f"grpo --recipe nano --seed 1 --set reward.effort=0 --init {tmp_path / 'ended'}"
-        f" --resume --out {begun}",
+        f" --out {begun} --resume",
         f"sft --recipe nano --seed 2 --out {tmp_path / 'new'}",
     ]
 

@@ -1,17 +1,11 @@
-"""Runs of `art-e train` as processes, one after the other, each where it has not ended yet.
+"""Training runs that are wanted, one after the other. Knows nothing of what they are for."""
 
-A run whose folder has COMPLETE is left as it is, and one that was begun goes on with
-`--resume`. Knows nothing of what the runs are compared for.
-"""
-
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from art_e.errors import UserError
-from art_e.runs import Run
+from training import commands
+from training.commands import Command
 
 
 class Job(NamedTuple):
@@ -26,26 +20,16 @@ class Job(NamedTuple):
     init: Path | None = None
 
     @property
-    def arguments(self) -> list[str]:
-        """What `art-e` is given."""
+    def command(self) -> Command:
+        """The `art-e train` that makes it."""
         said = ["train", self.kind, "--recipe", self.recipe, "--seed", str(self.seed)]
         for each in self.changes:
             said += ["--set", each]
         if self.init is not None:
             said += ["--init", str(self.init)]
-        if (self.out / "config.json").is_file():
-            said.append("--resume")
-        return [*said, "--out", str(self.out)]
+        return Command((*said, "--out", str(self.out)), self.out)
 
 
 def carry_out(jobs: Sequence[Job]) -> None:
     """Make the runs that have not ended. Raises `UserError` where one fails."""
-    for job in jobs:
-        if Run(job.out).complete:
-            continue
-        done = subprocess.run([sys.executable, "-m", "art_e", *job.arguments], check=False)
-        if done.returncode:
-            raise UserError(
-                f"{job.out}: art-e train {job.kind} ended with exit code {done.returncode}; mend"
-                " what it said, and run this again to go on"
-            )
+    commands.carry_out([each.command for each in jobs])

@@ -60,10 +60,11 @@ def fees_of(recipe: Recipe, told: EpisodeTokens, trained: int, examined: int) ->
     """What judges are paid for so many episodes of training, and of validations and the test:
     the reward's judge sees all of them, the validation's the latter."""
     seen = ((recipe.judging.reward, trained + examined), (recipe.judging.validation, examined))
-    return [_fee(judge, episodes, told) for judge, episodes in seen if is_paid(judge)]
+    return [fee_of(judge, episodes, told) for judge, episodes in seen if is_paid(judge)]
 
 
-def _fee(judge: str, episodes: int, told: EpisodeTokens) -> Fee:
+def fee_of(judge: str, episodes: int, told: EpisodeTokens) -> Fee:
+    """What a judge that asks a model is paid for its verdicts on so many episodes."""
     judged = round(episodes * ANSWERED)
     calls, prompt = judged, judged * CORRECT_TOKENS
     if told.reads:

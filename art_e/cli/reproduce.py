@@ -1,0 +1,161 @@
+"""`art-e reproduce`: the chain of the talk, from mail to report, in stages that are done once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from art_e.cli.options import JsonOption, OutOption, example
+from art_e.errors import UserError
+
+if TYPE_CHECKING:
+    from training.reproduction.profile import Profile
+    from training.reproduction.reproduction import Planned
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=example(
+        "art-e reproduce --profile nano",
+        "art-e reproduce --profile nano --baseline ollama_chat/qwen2.5:7b --until baselines",
+        "art-e reproduce --profile talk --dry-run",
+        "art-e reproduce --profile talk --questions public --set baselines.max_cost_usd=10",
+    )
+)
+def reproduce(
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME|FILE", help="nano, talk, or a TOML file.")
+    ],
+    questions: Annotated[
+        str | None,
+        typer.Option(
+            "--questions",
+            metavar="WHICH",
+            help="generated, public, world, a file or a hub id [default: the profile's].",
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="MODEL",
+            help="A further model to measure, and to compare prompts by; may be repeated.",
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the profile; repeatable."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="STAGE",
+            help="Last stage: ingest, golden, prompts, baselines, sft, grpo, evaluation, report.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Tell what would be done, its time, cost and disk."),
+    ] = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Reproduce the talk: mail, questions, prompts, baselines, training, test, report.
+
+    Each stage is done once: run again, killed or not, the same command does what is missing or
+    has other inputs than before, and pays for nothing twice. A run of the profile talk asks
+    hosted models and needs a GPU: look at --dry-run first.
+    """
+    from art_e.cli.output import note, print_json, print_line
+    from art_e.cli.reproduce_tables import print_plan
+    from art_e.policies.checkpoint import require_train_extra
+    from art_e.policies.secrets import load_env
+
+    require_train_extra()
+    from art_e.home import home
+    from training.reproduction.needs import missing
+    from training.reproduction.profile import load_profile
+    from training.reproduction.reproduction import carry_out, chosen_stage, plan
+    from training.reproduction.reproduction import until as up_to
+    from training.reproduction.units import units_of
+
+    load_env()
+    last = chosen_stage(until)
+    chosen = load_profile(profile, changes or (), questions=questions, baselines=baseline or ())
+    folder = out or home() / "reproduced" / chosen.name
+    units = up_to(units_of(chosen), last)
+    planned = plan(units, folder)
+    if dry_run:
+        row = plan_row(chosen, planned, folder)
+        if json_output:
+            print_json(row)
+        else:
+            print_plan(row)
+        return
+    lacking = missing(chosen, planned)
+    if lacking:
+        raise UserError(
+            f"{'; '.join(lacking)}. --until STAGE ends before that is needed, and --dry-run tells"
+            " what needs what"
+        )
+    note(f"{chosen.name} into {folder}")
+    report = carry_out(units, folder, note)
+    figures = None if report is None else str(report.with_name("figures.json"))
+    if json_output:
+        shown = None if report is None else str(report)
+        print_json({"out": str(folder), "until": last, "report": shown, "figures": figures})
+    elif report is None:
+        print_line(f"done up to {last}, in {folder}")
+    else:
+        print_line(f"report: {report}")
+
+
+def plan_row(profile: "Profile", planned: "list[Planned]", out: Path) -> dict[str, Any]:
+    """The plan as JSON:
+
+        {"profile", "out", "units": [{"stage", "unit", "state", "folder", "commands", "seconds",
+         "usd", "disk_bytes", "basis"}], "left": {"seconds", "usd", "disk_bytes"}, "free_bytes",
+         "faults", "missing"}
+
+    What is done has no seconds, dollars and bytes left; a sum is null where a part is not known.
+    """
+    import shutil
+    from collections import Counter
+
+    from training.reproduction.expected import expected_of
+    from training.reproduction.needs import faults, missing
+
+    of_stage = Counter(each.state.unit.stage for each in planned)
+    rows = []
+    for each in planned:
+        unit, done = each.state.unit, each.state.made is not None
+        told = expected_of(unit, profile, of_stage[unit.stage])
+        rows.append(
+            {
+                "stage": unit.stage,
+                "unit": unit.name,
+                "state": "done" if done else "begun" if each.state.begun else "to do",
+                "folder": None if each.state.folder is None else str(each.state.folder),
+                "commands": each.commands,
+                "seconds": 0.0 if done else told.seconds,
+                "usd": 0.0 if done else told.usd,
+                "disk_bytes": 0.0 if done else told.disk,
+                "basis": told.basis,
+            }
+        )
+    left: dict[str, Any] = {}
+    for name in ("seconds", "usd", "disk_bytes"):
+        values = [row[name] for row in rows]
+        left[name] = None if None in values else sum(values)
+    there = next(each for each in (out, *out.resolve().parents) if each.exists())
+    return {
+        "profile": profile.name,
+        "out": str(out),
+        "units": rows,
+        "left": left,
+        "free_bytes": shutil.disk_usage(there).free,
+        "faults": faults(profile, planned),
+        "missing": missing(profile, planned),
+    }

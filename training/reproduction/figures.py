@@ -1,0 +1,233 @@
+"""The talk's figures one by one: what was published, and what this reproduction measured.
+
+A prompted model stands beside the published one of its name. The trained checkpoint and its
+start stand beside the talk's Qwen2.5-14B, trained and untrained, whatever they are here. Knows
+nothing of pages.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from evals.intervals import UNKNOWN, Estimate
+from evals.metrics import sample_of
+from evals.paired import compare
+from evals.report.cells import NONE, Cell, number, percent, points, seconds, usd
+from evals.report.published import (
+    MENDED,
+    O3,
+    PUBLISHED,
+    TRAINED,
+    TRAINING_USD,
+    UNTRAINED,
+    Published,
+    accuracy,
+)
+from evals.scored import Scored
+
+
+class Model(NamedTuple):
+    """A model that was asked the test's questions: its name, episodes, and its figures as in
+    `metrics.json`."""
+
+    name: str
+    scored: Sequence[Scored]
+    figures: Mapping[str, Any]
+
+
+class Figures(NamedTuple):
+    """What the report's last page is made from. `baselines` are prompted models and the floor;
+    `training` tells what training took, in words."""
+
+    trained: Model
+    start: Model
+    baselines: Sequence[Model]
+    training: str
+
+    @property
+    def best_baseline(self) -> Model:
+        """The baseline with most answerable questions right, the first of equals."""
+        return max(self.baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0)
+
+
+class Line(NamedTuple):
+    """A figure: what it is, as published, and as measured here, of what. One that is `of_time` is
+    another whenever it is measured."""
+
+    figure: str
+    published: Cell
+    ours: Cell
+    of: str
+    of_time: bool = False
+
+
+def lines(told: Figures) -> list[Line]:
+    """The figures in the order of the talk."""
+    models = [(each, _ours(told, each)) for each in PUBLISHED]
+    return [
+        *(_accuracy(each, model) for each, model in models),
+        *_floor(told),
+        *_by_second_judge(told),
+        _gain(told),
+        *_mended(told),
+        *(_latency(each, model) for each, model in models if each.seconds is not None),
+        *(_cost(each, model) for each, model in models if each.cost_per_1000_usd is not None),
+        *_turns(told),
+        *_hallucination(told),
+        _training(told),
+    ]
+
+
+def _training(told: Figures) -> Line:
+    published = Cell(f"1 H100, under a day, about ${TRAINING_USD}")
+    return Line("Training", published, Cell(told.training), "", of_time=True)
+
+
+def _ours(told: Figures, published: Published) -> Model | None:
+    if published is TRAINED:
+        return told.trained
+    if published is UNTRAINED:
+        return told.start
+    return next((each for each in told.baselines if each.name == published.name), None)
+
+
+def _of(model: Model | None) -> str:
+    return "not asked" if model is None else model.name
+
+
+def _accuracy(published: Published, model: Model | None) -> Line:
+    ours = Cell(NONE) if model is None else percent(model.figures["accuracy"])
+    return Line(f"Accuracy, {published.model}", percent(accuracy(published)), ours, _of(model))
+
+
+def _floor(told: Figures) -> list[Line]:
+    """Baselines that nothing was published of."""
+    known = {each.name for each in PUBLISHED}
+    return [
+        Line("Accuracy, another baseline", Cell(NONE), percent(each.figures["accuracy"]), each.name)
+        for each in told.baselines
+        if each.name not in known
+    ]
+
+
+def _by_second_judge(told: Figures) -> list[Line]:
+    """Accuracies by the judge that does not decide, where there is one."""
+    made = []
+    for model in (told.trained, told.start, *told.baselines):
+        for judge, figures in list(model.figures["by_judge"].items())[1:]:
+            ours = percent(figures["accuracy"])
+            made.append(Line(f"Accuracy by the judge {judge}", Cell(NONE), ours, model.name))
+    return made
+
+
+def _gain(told: Figures) -> Line:
+    published = Cell(f"{100 * (TRAINED.accuracy - UNTRAINED.accuracy):.0f} pts")
+    found = compare(told.start.scored, told.trained.scored)["figures"]["accuracy"]
+    return Line(
+        "Accuracy gained by training",
+        published,
+        points(found["difference"]),
+        _pair(told.start, told.trained),
+    )
+
+
+def _mended(told: Figures) -> list[Line]:
+    against = [each for each in told.baselines if each.name == O3.name] or [told.best_baseline]
+    made = []
+    for number_of, other in enumerate((*against, told.start)):
+        found = compare(other.scored, told.trained.scored)["mended"]
+        made.append(
+            Line(
+                "Errors of o3 that the trained model mends"
+                if not number_of
+                else "Errors of the start that it mends",
+                Cell(f"{MENDED:.0%}") if not number_of else Cell(NONE),
+                percent(found),
+                _pair(other, told.trained),
+            )
+        )
+    return made
+
+
+def _latency(published: Published, model: Model | None) -> Line:
+    ours = Cell(NONE) if model is None else seconds(model.figures["latency_p50_s"])
+    told = Cell(f"{published.seconds} s")
+    return Line(f"Latency per question, {published.model}", told, ours, _of(model), of_time=True)
+
+
+def _cost(published: Published, model: Model | None) -> Line:
+    ours = Cell(NONE) if model is None else usd(model.figures["cost_per_1000_usd"])
+    told = Cell(f"${published.cost_per_1000_usd}")
+    return Line(
+        f"Cost per 1,000 questions, {published.model}", told, ours, _of(model), of_time=True
+    )
+
+
+def _turns(told: Figures) -> list[Line]:
+    """Turns of the trained model beside another's. Beside its start, where both are right: one
+    that gives up at once has few turns."""
+    other = next((each for each in told.baselines if each.name == O3.name), told.best_baseline)
+    found = compare(other.scored, told.trained.scored)["figures"]["turns"]
+    both = _both_right(told.start, told.trained)
+    return [
+        Line(
+            "Turns, trained against o3",
+            Cell("almost one fewer"),
+            number(found["difference"]),
+            _pair(other, told.trained),
+        ),
+        Line(
+            "Turns, trained against its start, both right",
+            Cell("falls in training"),
+            number(both),
+            _pair(told.start, told.trained),
+        ),
+    ]
+
+
+def _both_right(a: Model, b: Model) -> Estimate:
+    """How many turns more B takes, on answerable questions that both have right."""
+    by_id = {
+        each.question.id: each for each in a.scored if each.question.answerable and each.correct
+    }
+    pairs = [
+        (by_id[each.question.id], each)
+        for each in b.scored
+        if each.question.id in by_id and each.correct
+    ]
+    if not pairs:
+        return UNKNOWN
+    gaps = [
+        float(other.trajectory.rubric["turns"] - one.trajectory.rubric["turns"])
+        for one, other in pairs
+    ]
+    return sample_of([one for one, _ in pairs]).mean(gaps)
+
+
+def _hallucination(told: Figures) -> list[Line]:
+    least = min(told.baselines, key=lambda each: each.figures["hallucination"]["value"] or 0.0)
+    rows = (
+        (
+            "Hallucination, trained (wrong answers, all questions)",
+            "lower than any prompted model",
+            told.trained,
+        ),
+        ("Hallucination, lowest baseline", NONE, least),
+        ("Hallucination, start", NONE, told.start),
+    )
+    made = [
+        Line(figure, Cell(published), percent(model.figures["hallucination"]), model.name)
+        for figure, published, model in rows
+    ]
+    for model in (told.start, told.trained):
+        asked = [each for each in model.scored if not each.question.answerable]
+        answered = sample_of(asked).share(
+            [bool(each.trajectory.rubric["answered"]) for each in asked]
+        )
+        made.append(
+            Line("Answers to what nothing answers", Cell(NONE), percent(answered), model.name)
+        )
+    return made
+
+
+def _pair(a: Model, b: Model) -> str:
+    return f"{b.name} against {a.name}"

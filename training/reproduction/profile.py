@@ -1,0 +1,204 @@
+"""A profile: all that `art-e reproduce` is decided by, from a TOML file and the command line.
+
+    art-e reproduce --profile nano --set training.seeds=[0]
+
+Knows nothing of how the chain is carried out.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from training.recipe import Recipe, load_recipe
+from training.tables import Count, NotNegative, Positive, Table
+from training.toml_file import Kind, read_content, validated
+
+# The public questions, which `--questions public` names.
+PUBLIC = "corbt/enron_emails_sample_questions"
+# A model of the chain that is no litellm name: no model at all.
+OFFLINE = "offline"
+# What a golden set may be made of besides a file or a hub id.
+GENERATED, WORLD = "generated", "world"
+
+_KIND = Kind("profile", "reproduction/profiles")
+
+
+class Ingest(Table):
+    """The mail: `sources` as `art-e ingest` takes them; without any, the companies that the
+    recipe holds out. `mails` is about how many there are, for the plan."""
+
+    sources: tuple[str, ...] = ()
+    format: str = "auto"
+    limit: Count | None = None
+    mails: Count
+
+
+class Golden(Table):
+    """The questions: "generated" by the model `writer`, of the synthetic "world", or those of a
+    file or hub id. `reader` verifies them, and `judge` compares its answers.
+
+    batches, train, validation, test, min_mails: as of `art-e golden generate`; the inboxes of
+    the splits are those of `art-e golden split` too. max_cost_usd bounds writing, and verifying
+    likewise.
+    """
+
+    questions: str
+    writer: str = "gemini/gemini-2.5-pro"
+    reader: str = OFFLINE
+    judge: str = OFFLINE
+    batches: Count = 25
+    train: Annotated[int, Field(ge=0)] = 18
+    validation: Annotated[int, Field(ge=0)] = 2
+    test: Annotated[int, Field(ge=0)] = 8
+    min_mails: Count = 500
+    max_cost_usd: NotNegative | None = None
+
+
+class Prompts(Table):
+    """The system prompts that are compared on validation, by the `models` that read one: names
+    of `training/reproduction/prompts`, paths, or "default", the agent's own."""
+
+    models: tuple[str, ...] = ()
+    compared: Annotated[tuple[str, ...], Field(min_length=1)] = ("default",)
+    max_cost_usd: NotNegative | None = None
+
+
+class Baselines(Table):
+    """The models that are prompted and not trained; `max_cost_usd` bounds each."""
+
+    models: Annotated[tuple[str, ...], Field(min_length=1)]
+    max_cost_usd: NotNegative | None = None
+
+
+class Training(Table):
+    """What is trained: a recipe with `changes` as `--set` makes them, once for each seed.
+
+    gpu: the card that the plan reckons with, None where none is used.
+    """
+
+    recipe: str
+    changes: tuple[str, ...] = ()
+    base_model: str | None = None
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    gpu: str | None = None
+
+
+class Evaluation(Table):
+    """The start and the trained checkpoint, served and asked the test's questions.
+
+    usd_per_hour: what the machine that serves costs; None: cost is not measured. server: options
+    of the server, as after `--` of `art-e serve`.
+    """
+
+    usd_per_hour: Positive | None = None
+    concurrency: Count = 1
+    server: tuple[str, ...] = ()
+
+
+class Measured(Table):
+    """What a run of the profile took, by stage: minutes, and megabytes of disk; `source` says
+    where and when. Without it time and disk are calculated."""
+
+    source: str
+    minutes: dict[str, NotNegative]
+    megabytes: dict[str, NotNegative]
+
+
+class Profile(Table):
+    """A reproduction in all its settings. `judges` score all answers; the first decides."""
+
+    name: str
+    judges: Annotated[tuple[str, ...], Field(min_length=1)]
+    ingest: Ingest
+    golden: Golden
+    prompts: Prompts
+    baselines: Baselines
+    training: Training
+    evaluation: Evaluation
+    measured: Measured | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        worlds = self.recipe.data.worlds
+        if worlds is None and not self.ingest.sources:
+            raise ValueError("ingest.sources are missing: the recipe has no worlds to hold out")
+        if self.recipe.grpo is None:
+            raise ValueError("training.recipe has no table [grpo]")
+        return self
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe with its changes; its data is that of its file."""
+        told = self.training
+        return load_recipe(told.recipe, told.changes, base_model=told.base_model)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What is ingested: each as `art-e ingest` takes it."""
+        return self.ingest.sources or _held_out(self.recipe)
+
+    @property
+    def asks_prompted(self) -> tuple[str, ...]:
+        """The models that the prompts are compared by."""
+        return tuple(each for each in self.prompts.models if each != OFFLINE)
+
+    def to_row(self) -> dict[str, Any]:
+        """The profile as JSON."""
+        return self.model_dump(mode="json")
+
+
+def load_profile(
+    name: str,
+    changes: Sequence[str] = (),
+    *,
+    questions: str | None = None,
+    baselines: Sequence[str] = (),
+) -> Profile:
+    """The profile of that name or path, with `changes` such as "training.seeds=[0]" made to it.
+
+    `questions` takes the place of the golden set's ("public": the public ones), and `baselines`
+    are further models, which prompts are compared by too. Raises `UserError`, naming the field,
+    for what is none.
+    """
+    content = read_content(_KIND, name, changes)
+    if questions is not None:
+        golden = content.table.setdefault("golden", {})
+        golden["questions"] = PUBLIC if questions == "public" else questions
+    for table in ("baselines", "prompts"):
+        had = content.table.setdefault(table, {})
+        had["models"] = list(dict.fromkeys([*had.get("models", ()), *baselines]))
+    return validated(Profile, content, _KIND)
+
+
+def profile_names() -> list[str]:
+    """The profiles that come with the project."""
+    return _KIND.names()
+
+
+def prompt_path(name: str) -> Path | None:
+    """The file of a prompt; None for "default"."""
+    if name == "default":
+        return None
+    own = Path(__file__).parent / "prompts" / f"{name}.txt"
+    return own if own.is_file() else Path(name)
+
+
+def _held_out(recipe: Recipe) -> tuple[str, ...]:
+    """The companies of the recipe's validation and test as sources, each of one split."""
+    worlds = recipe.data.worlds
+    assert worlds is not None
+    more = [f"vocabulary={worlds.vocabulary}"] if worlds.vocabulary is not None else []
+    more += [f"names={worlds.names}"] if worlds.names is not None else []
+    more = [*(["short"] if worlds.short else []), *more]
+    splits: tuple[tuple[Literal["validation", "test"], tuple[int, int]], ...] = (
+        ("validation", worlds.validation),
+        ("test", worlds.test),
+    )
+    return tuple(
+        ",".join([f"synthetic:{worlds.size}", f"seed={seed}", *more, f"split={split}"])
+        for split, (first, end) in splits
+        for seed in range(first, end)
+    )
