@@ -14,7 +14,7 @@ demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
 
 test: lint
-	$(BIN)/pytest -n auto -m "not learning"
+	$(BIN)/pytest -n auto
 	$(BIN)/pytest -m learning
 
 lint: $(VENV)/dev.installed
