@@ -31,11 +31,15 @@ _ARGUMENTS = (
 
 def chromium() -> str:
     """The path of the browser; the test is skipped where there is none."""
-    named = os.environ.get("CHROMIUM")
-    found = named or next(filter(None, map(shutil.which, _NAMES)), None)
+    found = chromium_path()
     if found is None:
         pytest.skip("no Chromium here: apt-get install chromium, or CHROMIUM=/path/to/it")
     return found
+
+
+def chromium_path() -> str | None:
+    """The path of the browser; None where there is none."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
 
 
 @contextmanager
