@@ -1,0 +1,148 @@
+"""The rules of the house that a machine can hold: who may import whom, how long a file may be.
+
+Read from the source, nothing is imported. What ruff checks (print, docstrings of functions)
+is not checked again here.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# Each may import itself and those before it.
+PACKAGES = ("art_e", "evals", "data_pipeline", "training")
+# The one place that may import all, inside functions: `art-e --help` has to start quickly.
+COMMAND_LINE = "art_e.cli"
+# Imported by name as text, when their group is asked for (`art_e.cli.main.LAZY_GROUPS`).
+LAZY_GROUPS = frozenset({"art_e.cli.golden", "art_e.cli.eval", "art_e.cli.train"})
+MOST_LINES = 350
+
+
+class Import(NamedTuple):
+    """A module that another one imports; `late`: inside a function, `typed`: for types alone."""
+
+    module: str
+    late: bool
+    typed: bool
+
+
+@cache
+def files() -> Mapping[str, Path]:
+    """The modules of the four packages, by name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def tree(name: str) -> ast.Module:
+    return ast.parse(files()[name].read_text("utf-8"))
+
+
+@cache
+def imports(name: str) -> tuple[Import, ...]:
+    """What a module imports of the four packages."""
+    return tuple(each for each in _imports(tree(name)) if each.module != name)
+
+
+def _imports(node: ast.AST, *, late: bool = False, typed: bool = False) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            assert not isinstance(child, ast.ImportFrom) or not child.level, "names are whole"
+            stem = f"{child.module}." if isinstance(child, ast.ImportFrom) else ""
+            for alias in child.names:
+                if (module := _module(stem + alias.name)) is not None:
+                    yield Import(module, late, typed)
+            continue
+        in_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        yield from _imports(child, late=late or in_function, typed=typed or for_types)
+
+
+def _module(name: str) -> str | None:
+    """The module that a dotted name is of, or is in; None for other people's."""
+    while name and name not in files():
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def package_of(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def is_entry_point(name: str) -> bool:
+    """Whether it is run, or imported by its name, and so by no other module."""
+    if name.endswith("__main__") or name in LAZY_GROUPS or files()[name].name == "__init__.py":
+        return True
+    last = tree(name).body[-1]
+    return isinstance(last, ast.If) and ast.unparse(last.test) == "__name__ == '__main__'"
+
+
+def test_the_packages_are_found() -> None:
+    assert {package_of(name) for name in files()} == set(PACKAGES)
+    assert files().keys() >= LAZY_GROUPS
+    # Functions' imports are seen, and those for types told apart.
+    seen = {each.module: each for each in imports("art_e.cli.eval")}
+    assert seen["evals.benchmark"] == Import("evals.benchmark", late=True, typed=False)
+    assert seen["evals.scored"].typed
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_point_one_way(package: str) -> None:
+    allowed = PACKAGES[: PACKAGES.index(package) + 1]
+    wrong = [
+        f"{name} imports {each.module}"
+        for name in files()
+        if package_of(name) == package
+        for each in imports(name)
+        if package_of(each.module) not in allowed
+        and not (name.startswith(COMMAND_LINE) and (each.late or each.typed))
+    ]
+    assert not wrong
+
+
+def test_only_the_command_line_knows_the_command_line() -> None:
+    wrong = [
+        f"{name} imports {each.module}"
+        for name in files()
+        if not name.startswith(COMMAND_LINE) and name != "art_e.__main__"
+        for each in imports(name)
+        if each.module.startswith(COMMAND_LINE)
+    ]
+    assert not wrong
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """At the top: what a function imports when it runs can't keep a module from loading."""
+    left = {
+        name: {each.module for each in imports(name) if not (each.late or each.typed)}
+        for name in files()
+    }
+    while True:
+        # A module that imports none of those left is in no circle.
+        free = {name for name, wanted in left.items() if not wanted & left.keys()}
+        if not free:
+            break
+        left = {name: wanted for name, wanted in left.items() if name not in free}
+    assert not left, f"these, or what they import, go round: {sorted(left)}"
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {name: len(path.read_text("utf-8").splitlines()) for name, path in files().items()}
+    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [name for name in files() if not ast.get_docstring(tree(name))] == []
+
+
+def test_every_module_is_used() -> None:
+    used = {each.module for name in files() for each in imports(name)}
+    assert [name for name in files() if name not in used and not is_entry_point(name)] == []
