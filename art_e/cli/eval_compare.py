@@ -13,16 +13,8 @@ from art_e.cli.options import JsonOption, example
 from art_e.errors import UserError
 
 if TYPE_CHECKING:
-    from evals.intervals import Estimate
     from evals.scored import Scored
 
-_FORMS = {
-    "turns": "{:.2f}",
-    "effort": "{:.2f}",
-    "cost_per_1000_usd": "${:.2f}",
-    "latency_mean_s": "{:.3f} s",
-}
-_SHARE = "{:.1%}"
 # The flipped questions that people are shown; --json has all.
 _SHOWN_FLIPS = 20
 
@@ -136,18 +128,13 @@ def _print(a: _Side, b: _Side, found: dict[str, Any]) -> None:
     from art_e.cli.clean import one_line
     from art_e.cli.eval_tables import percent
     from art_e.cli.output import console, plural, text
+    from evals.report.pairs import differences
 
     table = Table(title=f"{found['n']:,} pairs", caption="in brackets: 95 % interval of B - A")
     for number, heading in enumerate(("", "A", "B", "B - A")):
         table.add_column(heading, justify="right" if number else "left")
-    for name, row in found["figures"].items():
-        form = _FORMS.get(name, _SHARE)
-        table.add_row(
-            name.replace("_", " "),
-            form.format(row["a"]),
-            form.format(row["b"]),
-            _difference(row["difference"], form),
-        )
+    for row in differences(found["figures"]):
+        table.add_row(row.label, *(f"{cell.value} {cell.interval}".strip() for cell in row.cells))
     left_out = [f"{plural(found['left_out'][side], 'episode')} of {side.upper()}" for side in "ab"]
     needed = found["needed"]
     lines = [
@@ -186,11 +173,3 @@ def _print(a: _Side, b: _Side, found: dict[str, Any]) -> None:
     more = len(found["flipped"]) - _SHOWN_FLIPS
     if more > 0:
         console().print(f"and {more:,} more flipped; --json has them all")
-
-
-def _difference(estimate: "Estimate", form: str) -> str:
-    value, low, high = (estimate[name] for name in ("value", "low", "high"))
-    signed = form.replace("{:", "{:+")
-    if low is None:
-        return signed.format(value)
-    return f"{signed.format(value)} [{signed.format(low)}, {signed.format(high)}]"

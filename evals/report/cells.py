@@ -1,6 +1,6 @@
 """Figures as the report writes them: a number, its 95 % interval, and of how many.
 
-Knows nothing of what the figures are of.
+What rounds to zero has no sign. Knows nothing of what the figures are of.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ class Cell(NamedTuple):
 
 def percent(estimate: Estimate) -> Cell:
     """A share, such as 61.6%."""
-    return _cell(estimate, lambda value: f"{value:.1%}", lambda value: f"{100 * value:.1f}")
+    return _cell(estimate, lambda value: f"{value:z.1%}", lambda value: f"{100 * value:z.1f}")
 
 
 def number(estimate: Estimate) -> Cell:
     """A count's mean, such as 3.20."""
-    return _cell(estimate, lambda value: f"{value:.2f}", lambda value: f"{value:.2f}")
+    return _cell(estimate, lambda value: f"{value:z.2f}", lambda value: f"{value:z.2f}")
 
 
 def digits(estimate: Estimate) -> Cell:
@@ -44,7 +44,7 @@ def digits(estimate: Estimate) -> Cell:
 
 def tokens(estimate: Estimate) -> Cell:
     """A mean of tokens, in whole ones, such as 2,480."""
-    return _cell(estimate, lambda value: f"{value:,.0f}", lambda value: f"{value:,.0f}")
+    return _cell(estimate, lambda value: f"{value:z,.0f}", lambda value: f"{value:z,.0f}")
 
 
 def usd(estimate: Estimate) -> Cell:
@@ -61,19 +61,19 @@ def seconds(estimate: Estimate) -> Cell:
 def milliseconds(estimate: Estimate) -> Cell:
     """Seconds told as milliseconds."""
     return _cell(
-        estimate, lambda value: f"{1000 * value:.1f} ms", lambda value: f"{1000 * value:.1f}"
+        estimate, lambda value: f"{1000 * value:z.1f} ms", lambda value: f"{1000 * value:z.1f}"
     )
 
 
 def plain_seconds(estimate: Estimate) -> Cell:
     """Seconds, however few."""
-    return _cell(estimate, lambda value: f"{value:.2f} s", lambda value: f"{value:.2f}")
+    return _cell(estimate, lambda value: f"{value:z.2f} s", lambda value: f"{value:z.2f}")
 
 
 def points(estimate: Estimate) -> Cell:
     """A difference of shares."""
     return _cell(
-        estimate, lambda value: f"{100 * value:.1f} pts", lambda value: f"{100 * value:.1f}"
+        estimate, lambda value: f"{100 * value:z.1f} pts", lambda value: f"{100 * value:z.1f}"
     )
 
 
@@ -86,8 +86,8 @@ def _cell(estimate: Estimate, shown: Callable[[float], str], bound: Callable[[fl
 
 
 def _three_digits(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.3g}"
 
 
 def _money(value: float) -> str:
-    return f"{value:,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+    return f"{value:z,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.2g}"

@@ -3,7 +3,7 @@
 Knows nothing of markup; the statistics are those of `evals.paired`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -75,16 +75,21 @@ _DIFFERENCES = {
 }
 
 
-def _pairing(a: Entry, b: Entry, *, timed: bool) -> Pairing:
-    compared = compare(a.scored, b.scored, timed=timed)
+def differences(figures: Mapping[str, Any]) -> list[Row]:
+    """A row for each of the "figures" of `evals.paired.compare`: A, B, and B - A with its sign."""
     rows = []
-    for name, figure in compared["figures"].items():
+    for name, figure in figures.items():
         written = _DIFFERENCES[name]
         sides = [written.side(_bare(figure[side])) for side in ("a", "b")]
         # A difference of milliseconds is told in them.
         few = all(cell.value.endswith(" ms") for cell in sides)
         difference = (milliseconds if few else written.difference)(figure["difference"])
         rows.append(Row(written.heading, [*sides, _signed(difference)]))
+    return rows
+
+
+def _pairing(a: Entry, b: Entry, *, timed: bool) -> Pairing:
+    compared = compare(a.scored, b.scored, timed=timed)
     mended, broken = (percent(compared[name]) for name in ("mended", "broken"))
     left_out = sum(compared["left_out"].values())
     summary = [
@@ -110,7 +115,7 @@ def _pairing(a: Entry, b: Entry, *, timed: bool) -> Pairing:
     flips = [_flip(flip, a, b) for flip in compared["flipped"]]
     return Pairing(
         f"{b.label} against {a.label}",
-        Table(["Figure", a.label, b.label, "Difference"], rows),
+        Table(["Figure", a.label, b.label, "Difference"], differences(compared["figures"])),
         summary,
         flips,
     )

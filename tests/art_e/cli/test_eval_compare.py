@@ -48,8 +48,8 @@ def test_people_see_a_table_the_test_and_what_flipped(
     assert "exact McNemar p = 0.0156 (significant)" in result.stdout
     assert "of A's errors B mends 87.5%" in result.stdout
     assert result.stdout.count("right in B alone: When does the lease") == 7
-    [row] = [line for line in result.stdout.splitlines() if line.startswith("│ accuracy")]
-    assert "50.0%" in row and "93.8%" in row and "+43.8%" in row
+    [row] = [line for line in result.stdout.splitlines() if line.startswith("│ Accuracy")]
+    assert "50.0%" in row and "93.8%" in row and "+43.8 pts" in row
 
 
 def test_a_model_whose_name_has_a_colon_and_a_run_named_by_its_path(
@@ -75,6 +75,18 @@ def test_two_prompts_of_one_model(art_e: Run, runs: Path) -> None:
         "terse (hash of terse)",
     )
     assert shown["only_b"] == 7
+
+
+def test_small_costs_keep_their_digits_and_the_sign_of_what_is_no_zero(
+    art_e: Run, runs: Path
+) -> None:
+    for name, cost in (("dear", 0.000004), ("cheap", 0.0000032)):
+        write_run(runs / name, [episode(question(n), "right", cost=cost) for n in range(4)])
+    shown = art_e("eval", "compare", "dear", "cheap").stdout
+    [row] = [line for line in shown.splitlines() if line.startswith("│ Cost")]
+    assert [cell.strip() for cell in row.split("│")][2:4] == ["$0.004", "$0.0032"]
+    assert "-$0.0008" in row
+    assert "-0.00 " not in shown and "$-" not in shown
 
 
 def test_other_judges_are_noted_and_a_cache_has_no_latency(art_e: Run, runs: Path) -> None:

@@ -1,5 +1,7 @@
 """How a figure is written."""
 
+from collections.abc import Callable
+
 import pytest
 
 from evals.intervals import Estimate
@@ -24,6 +26,11 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
 )
 def test_figures_are_written_with_interval_and_n(cell: cells.Cell, line: str) -> None:
     assert cell.line == line
+
+
+@pytest.mark.parametrize("written", [cells.percent, cells.number, cells.points, cells.tokens])
+def test_what_rounds_to_zero_has_no_sign(written: Callable[[Estimate], cells.Cell]) -> None:
+    assert "-" not in written(estimate(-0.0001, -0.0002, -0.00005)).line
 
 
 def test_what_is_not_known_is_a_dash() -> None:
