@@ -72,6 +72,12 @@ def read_prompt(path: Path | None) -> Prompt:
     return Prompt(path.stem, text)
 
 
+def kept_by(recipe: str, split: str | None) -> str:
+    """What a run's configuration calls the questions that the recipe keeps for a split, or
+    for its test."""
+    return f"{split or 'test'} of {recipe}"
+
+
 def fingerprint(questions: Sequence[Question]) -> str:
     """A hash of the questions and their order."""
     rows = json.dumps([each.to_row() for each in questions], sort_keys=True)

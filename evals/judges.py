@@ -57,6 +57,12 @@ def choose_judge(
     return LlmJudge(name, max_cost_usd=max_cost_usd, cache=kept)
 
 
+def option_of(judge: str) -> str:
+    """The `--judge` of a judge's name, which has the version of its rules or prompts besides."""
+    option = judge.partition("/")[0]
+    return option if option in _WITHOUT_MODEL else judge.partition("@")[0]
+
+
 def spent_by(judge: Judge) -> "Spent | None":
     """What a judge's calls have cost so far; None for one that makes none."""
     model = _model_of(judge)

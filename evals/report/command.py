@@ -3,6 +3,9 @@
 import shlex
 from typing import Any
 
+from evals.benchmark import kept_by
+from evals.judges import option_of
+
 # What the configuration calls the options of `art-e eval run` that take one value.
 _OPTIONS = {
     "questions": "--questions",
@@ -29,9 +32,12 @@ def command(config: dict[str, Any]) -> str | None:
     for model in config["models"]:
         words += ["-m", model]
     for judge in config["judges"]:
-        words += ["--judge", _judge_option(judge)]
-    # Turns are the recipe's, where there is one.
-    said = {"max_turns"} if config.get("recipe") is not None else set()
+        words += ["--judge", option_of(judge)]
+    said = set()
+    if (recipe := config.get("recipe")) is not None:
+        said = {"max_turns"}  # the recipe's
+        if config["questions"] == kept_by(recipe, config.get("split")):
+            said |= {"questions", "db"}  # what is asked where none of these is given
     for name, option in _OPTIONS.items():
         if config.get(name) is not None and name not in said:
             words += [option, str(config[name])]
@@ -41,8 +47,3 @@ def command(config: dict[str, Any]) -> str | None:
     if len(at_once) == 1:  # else each model had its own default
         words += ["--concurrency", str(at_once.pop())]
     return shlex.join([*words, "--cache"] if config.get("cache") else words)
-
-
-def _judge_option(name: str) -> str:
-    """A judge's option: its name without the version of its rules or prompts."""
-    return "offline" if name.startswith("offline/") else name.partition("@")[0]

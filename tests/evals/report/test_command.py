@@ -49,5 +49,30 @@ def test_what_was_chosen_is_in_it(changed: dict[str, Any], end: str) -> None:
     assert (command({**CONFIG, **changed}) or "").endswith(f" {end}")
 
 
+def test_the_questions_that_a_recipe_keeps_are_not_named_again() -> None:
+    kept = {
+        **CONFIG,
+        "recipe": "nano",
+        "questions": "test of nano",
+        "split": None,
+        "db": "w.duckdb",
+    }
+    said = command(kept) or ""
+    assert "--recipe nano" in said
+    for option in ("--questions", "--db", "--max-turns"):
+        assert option not in said
+    validation = {**kept, "questions": "validation of nano", "split": "validation"}
+    assert (command(validation) or "").endswith("--recipe nano")
+    assert "--split validation" in (command(validation) or "")
+    named = command({**kept, "questions": "mine.jsonl"}) or ""
+    assert "--questions mine.jsonl" in named and "--db w.duckdb" in named
+
+
+def test_judges_without_a_model_are_named_as_the_option_takes_them() -> None:
+    for judge in ("offline/1", "f1/1"):
+        said = shlex.split(command({**CONFIG, "judges": [judge]}) or "")
+        assert said[said.index("--judge") + 1] == judge.partition("/")[0]
+
+
 def test_a_run_of_another_command_has_none() -> None:
     assert command({"name": "train", "models": ["local:x"], "recipe": "nano"}) is None
