@@ -24,7 +24,7 @@ _CONFIG = "config.json"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run's folder, which exists."""
+    """One run's folder."""
 
     folder: Path
 
@@ -37,6 +37,11 @@ class Run:
     def trajectories(self) -> Path:
         """The file of its trajectories."""
         return self.folder / "trajectories.jsonl"
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a run: its configuration is what is written first."""
+        return (self.folder / _CONFIG).is_file()
 
     @property
     def complete(self) -> bool:
@@ -98,9 +103,9 @@ def list_runs(parent: Path) -> list[Run]:
 
 def find_run(name: str, parent: Path) -> Run:
     """The run of that name, or path. Raises `UserError` where there is none."""
-    for folder in (parent / name, Path(name)):
-        if (folder / _CONFIG).is_file():
-            return Run(folder)
+    for run in (Run(parent / name), Run(Path(name))):
+        if run.begun:
+            return run
     raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
 
 

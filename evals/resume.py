@@ -39,7 +39,7 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
         )
         return next((run for run in same if not _under_way(run)), None)
     run = Run(out)
-    if not (out / "config.json").is_file():
+    if not run.begun:
         return None
     differing = _differing(run, config)
     if differing:

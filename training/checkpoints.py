@@ -1,6 +1,6 @@
 """Checkpoints of a training run: what they are called, what they hold, and which is the best.
 
-    RUN/checkpoints/checkpoint-N    whole weights, or a peft adapter, with their tokenizer
+    RUN/checkpoints/checkpoint-N    of step N: whole weights, or a peft adapter, a tokenizer
     RUN/metrics.json                names the best of them as `best_checkpoint`
 
 Knows nothing of how checkpoints come about, nor of what is done with them.
@@ -13,8 +13,10 @@ from typing import Any
 from art_e.errors import UserError
 from art_e.policies.checkpoint import ADAPTER_CONFIG, CONFIG, TOKENIZER
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, _PREFIX = "checkpoints", "checkpoint-"
 METRICS = "metrics.json"
+# What the run knew then; a checkpoint counts once it is there, as it is written last.
+STATE = "run.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # All that a tokenizer may be saved as; one folder has some of them.
 TOKENIZER_FILES = (
@@ -47,6 +49,28 @@ def best_checkpoint(run_folder: Path) -> Path:
             f" {run_folder / CHECKPOINTS}"
         )
     return folder
+
+
+def checkpoint_of(run_folder: Path, step: int) -> Path:
+    """Where a run has the checkpoint of that step."""
+    return run_folder / CHECKPOINTS / f"{_PREFIX}{step}"
+
+
+def newest_checkpoint(run_folder: Path) -> Path | None:
+    """The newest checkpoint of a run that counts."""
+    whole = [each for each in numbered(run_folder) if (each[0] / STATE).is_file()]
+    return max(whole, key=lambda each: each[1])[0] if whole else None
+
+
+def numbered(run_folder: Path) -> list[tuple[Path, int]]:
+    """All checkpoints of a run, whole or not, each with its step."""
+    found = (run_folder / CHECKPOINTS).glob(f"{_PREFIX}*")
+    return [(each, step_of(each)) for each in found if each.name.removeprefix(_PREFIX).isdigit()]
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step that a checkpoint is of, by its name."""
+    return int(checkpoint.name.removeprefix(_PREFIX))
 
 
 def meant_checkpoint(folder: Path) -> Path:

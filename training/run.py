@@ -2,12 +2,13 @@
 
     config.json  steps.jsonl  trajectories.jsonl  metrics.json  checkpoints/  README.md  COMPLETE
 
-A checkpoint counts once its `run.json` is there, which is written last and holds what the run
-knew then. A run that was killed goes on from its newest one: what came after is forgotten and
-made again, the same. Knows nothing of trainers.
+A checkpoint holds what the run knew then (`training.checkpoints`). A run that was killed goes on
+from its newest one: what came after is forgotten and made again, the same. Knows nothing of
+trainers.
 """
 
 import contextlib
+import itertools
 import json
 import shutil
 import time
@@ -17,11 +18,20 @@ from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
 from art_e.runs import Run, start_run
+from art_e.text import cut_line
 from evals.resume import held
 from evals.scored import Scored, load_run
 from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
 from training.card import write_card
-from training.checkpoints import CHECKPOINTS, METRICS
+from training.checkpoints import (
+    CHECKPOINTS,
+    METRICS,
+    STATE,
+    checkpoint_of,
+    newest_checkpoint,
+    numbered,
+    step_of,
+)
 from training.processes import ALONE, Processes
 from training.progress import Step, Validation, append_step, keep_steps, read_steps
 from training.recipe import Recipe
@@ -29,7 +39,8 @@ from training.watch import Watch
 
 Kind = Literal["sft", "grpo"]
 
-STATE = "run.json"
+# Of what differs from the run that is to be resumed.
+_TOLD, _TOLD_CHARS = 3, 80
 
 
 class Setting(NamedTuple):
@@ -169,13 +180,13 @@ class TrainingRun:
         self.processes.wait()
         if not self.processes.leads:
             return
-        folder = self.checkpoints / f"checkpoint-{step}"
+        folder = checkpoint_of(self.run.folder, step)
         dogs = {name: dog.away for name, dog in self._dogs.items()}
         kept = {**self._facts(), "dogs": dogs, **state}
         Run(folder).write_json(STATE, kept)
         best = self.best
         needed = {step} | ({best.step} if best else set())
-        for name, number in _numbered(self.checkpoints):
+        for name, number in numbered(self.run.folder):
             if number not in needed:
                 shutil.rmtree(name)
         self.run.write_json(METRICS, self.metrics)
@@ -219,7 +230,7 @@ class TrainingRun:
     def best_checkpoint(self) -> Path | None:
         """The folder of the best validation's checkpoint, as far as it has one."""
         best = self.best
-        folder = None if best is None else self.checkpoints / f"checkpoint-{best.step}"
+        folder = None if best is None else checkpoint_of(self.run.folder, best.step)
         return folder if folder is not None and folder.is_dir() else None
 
     @property
@@ -276,7 +287,7 @@ def _begun(
         state: dict[str, Any] = {}
         if checkpoint is not None:
             state = json.loads((checkpoint / STATE).read_text("utf-8"))
-        _forget(run, _step_of(checkpoint))
+        _forget(run, -1 if checkpoint is None else step_of(checkpoint))
         try:
             yield run, checkpoint, state
         except UserError:
@@ -286,34 +297,31 @@ def _begun(
             raise
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint of a run's folder that counts."""
-    whole = [each for each in _numbered(folder / CHECKPOINTS) if (each[0] / STATE).is_file()]
-    return max(whole, key=lambda each: each[1])[0] if whole else None
-
-
-def _step_of(checkpoint: Path | None) -> int:
-    return -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
-
-
-def _numbered(checkpoints: Path) -> list[tuple[Path, int]]:
-    found = checkpoints.glob("checkpoint-*")
-    return [(each, _step_of(each)) for each in found if each.name[11:].isdigit()]
-
-
 def _resumable(setting: Setting, out: Path | None) -> Run:
     if out is None:
         raise UserError("which run? --resume goes on with the one of --out")
     run = Run(out)
-    if not (out / "config.json").is_file():
+    if not run.begun:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")
     had, mine = (_without_server(each) for each in (run.config, setting.to_row()))
     for key in ("kind", "recipe", "seed", "init"):
         if had.get(key) != mine[key]:
-            raise UserError(f"{out} was begun with another {key}; resume it as it was begun")
+            told = ", ".join(itertools.islice(_was(had.get(key), mine[key], ""), _TOLD))
+            raise UserError(
+                f"{out} was begun with another {key} ({told}); resume it as it was begun"
+            )
     return run
+
+
+def _was(had: Any, mine: Any, name: str) -> Iterator[str]:
+    """The values that were others, by their place in the recipe, as `--set` takes them."""
+    if isinstance(had, dict) and isinstance(mine, dict):
+        for each in sorted({*had, *mine}):
+            yield from _was(had.get(each), mine.get(each), f"{name}.{each}" if name else each)
+    elif had != mine:
+        yield cut_line(f"{name}={had}" if name else str(had), _TOLD_CHARS)
 
 
 def _without_server(row: dict[str, Any]) -> dict[str, Any]:
@@ -328,7 +336,7 @@ def _without_server(row: dict[str, Any]) -> dict[str, Any]:
 def _forget(run: Run, last: int) -> None:
     """Take away what came after step `last`, which will be made again."""
     keep_steps(run.folder, last)
-    for name, number in _numbered(run.folder / CHECKPOINTS):
+    for name, number in numbered(run.folder):
         if number > last:
             shutil.rmtree(name)
     # In place: the lock is on this file. Episodes stand in the order of their steps.

@@ -19,11 +19,12 @@ from tests.provider import Provider, Reply, Request, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
 from training import grpo
+from training.checkpoints import newest_checkpoint
 from training.grpo import train_grpo
 from training.judging import Judges
 from training.progress import Validation, read_steps
 from training.rollout import Turn
-from training.run import Setting, TrainingRun, newest_checkpoint
+from training.run import Setting, TrainingRun
 from training.start import Start, load_start
 
 # A short run

@@ -14,9 +14,10 @@ from evals.scored import Scored
 from tests.episodes import QUESTION, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
+from training.checkpoints import STATE, newest_checkpoint
 from training.progress import Step, Validation, read_steps
 from training.recipe import load_recipe
-from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
+from training.run import Setting, TrainingRun, opened
 
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
@@ -131,10 +132,13 @@ def test_a_run_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (SETTING._replace(seed=4), "another seed"),
-        (SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")), "another recipe"),
+        (SETTING._replace(seed=4), r"another seed \(3\)"),
+        (
+            SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")),
+            r"another recipe \(grpo\.rate=0\.0008\)",
+        ),
         (SETTING._replace(kind="sft"), "another kind"),
-        (SETTING._replace(init="other"), "another init"),
+        (SETTING._replace(init="other"), r"another init \(start\)"),
     ],
 )
 def test_another_run_is_not_gone_on_with(tmp_path: Path, other: Setting, said: str) -> None:

@@ -13,11 +13,12 @@ from art_e.trajectory import read_trajectories
 from tests.episodes import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin
+from training.checkpoints import STATE
 from training.examples import NO_LOSS, example
 from training.expert import Noise
 from training.material import load_material
 from training.progress import Validation, read_steps
-from training.run import STATE, Setting
+from training.run import Setting
 from training.sft import _batches, _conversations, rate_at, train_sft
 from training.start import Start, load_start
 from training.tables import Sft, Stage
