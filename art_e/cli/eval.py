@@ -138,6 +138,7 @@ def run(
         Prompt,
         check_questions,
         fingerprint,
+        kept_by,
         read_prompt,
         run_benchmark,
     )
@@ -154,7 +155,7 @@ def run(
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
     if recipe is not None and questions is None and db is None:
-        source = f"{of_split or 'test'} of {recipe}"
+        source = kept_by(recipe, of_split)
         kept, path = of_recipe(recipe, of_split or "test")
     else:
         source = _questions(questions)
@@ -221,7 +222,7 @@ def run(
             for each in chosen
         ]
         started = started or start_run("eval", config, runs_folder(), out)
-        with live(names, len(asked) * repeat) as show:
+        with live(names, len(asked) * repeat, config["self_hosted"] or ()) as show:
             metrics = run_benchmark(
                 asked,
                 entrants,

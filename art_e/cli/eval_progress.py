@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tally:
-    """What is known so far of one model."""
+    """What is known so far of one model; `measured`: its cost is, when the run ends."""
 
+    measured: bool = False
     answerable: int = 0
     right: int = 0
     cost_usd: float | None = 0.0
@@ -36,15 +37,23 @@ class Tally:
 
     def __str__(self) -> str:
         said = [f"{self.right / self.answerable:.1%} right" if self.answerable else "no answer yet"]
-        said.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f}")
+        if self.measured:
+            said.append("cost measured at the end")
+        else:
+            said.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f}")
         if self.errors:
             said.append(f"{self.errors} failed")
         return ", ".join(said)
 
 
 @contextmanager
-def live(models: Sequence[str], episodes: int) -> "Iterator[Callable[[Scored], None]]":
-    """A bar for each model, of `episodes` to come; gives a function to call with each episode."""
+def live(
+    models: Sequence[str], episodes: int, measured: Sequence[str] = ()
+) -> "Iterator[Callable[[Scored], None]]":
+    """A bar for each model, of `episodes` to come; gives a function to call with each episode.
+
+    What those of `measured` cost is known when all have ended.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -58,7 +67,7 @@ def live(models: Sequence[str], episodes: int) -> "Iterator[Callable[[Scored], N
         TimeElapsedColumn(),
     ]
     with Progress(*columns, console=console(to_stderr=True), transient=True) as bars:
-        tallies = {model: Tally() for model in models}
+        tallies = {model: Tally(model in measured) for model in models}
         tasks = {
             model: bars.add_task(one_line(model), total=episodes, tally="") for model in models
         }

@@ -27,6 +27,12 @@ def test_accuracy_cost_and_failures_so_far() -> None:
     assert "cost unknown" in str(tally)
 
 
+def test_a_cost_that_is_measured_at_the_end_is_not_unknown() -> None:
+    tally = Tally(measured=True)
+    tally.count(ended("right", cost=None))
+    assert str(tally) == "100.0% right, cost measured at the end"
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -37,13 +43,15 @@ def test_a_terminal_shows_every_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with live(["m", "other\x1b[2J"], 2) as show:
+    with live(["m", "other\x1b[2J", "mine"], 2, ["mine"]) as show:
         show(ended("right"))
         show(ended("wrong"))
         show(ended("wrong", model="other\x1b[2J"))
+        show(ended("right", model="mine", cost=None))
     said = terminal.getvalue()
     assert "2/2" in said and "50.0% right, $0.0040" in said
     assert "1/2" in said and "0.0% right, $0.0020" in said
+    assert "100.0% right, cost measured at the end" in said
     assert "\x1b[2J" not in said
 
 
