@@ -41,6 +41,9 @@ _MENDABLE = {
 }
 
 
+# What is said of an interrupted command besides, where it holds whenever that came.
+_KEPT = {"ingest": "; the inbox is as it was"}
+
 # Groups that are imported when they are asked for.
 LAZY_GROUPS = ("golden", "eval", "train")
 
@@ -77,7 +80,7 @@ class Commands(TyperGroup):
                     given, "art-e", complete_var, False, windows_expand_args, **extra
                 )
             if code == INTERRUPTED and interrupted():
-                note("interrupted; the inbox is as it was")
+                note("interrupted" + _KEPT.get("".join(given[:1]), ""))
         except TyperException as error:
             code = USER_ERROR
             note(f"Error: {_usage_error(error, self._help_command(given))}")
