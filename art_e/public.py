@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from art_e.errors import UserError
 from art_e.policies.checkpoint import split_adapter
 from art_e.policies.choose import LOCAL_PREFIX
 
@@ -47,7 +48,7 @@ def public_model(name: str) -> str:
     path = name.removeprefix(LOCAL_PREFIX)
     try:
         base, adapter = split_adapter(path)
-    except RuntimeError:  # "~nobody", whose home is nowhere
+    except UserError:  # "~nobody", whose home is nowhere
         base, adapter = path, None
     shown = [public_name(each) for each in (base, adapter) if each is not None]
     return LOCAL_PREFIX + "+".join(shown)

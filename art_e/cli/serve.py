@@ -22,6 +22,7 @@ from art_e.cli.options import example
 from art_e.cli.output import note, print_line
 from art_e.cli.serve_process import Child, Server
 from art_e.errors import UserError
+from art_e.home import expanded
 
 LOOPBACK = "127.0.0.1"
 BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of hosted_vllm/NAME
@@ -115,7 +116,7 @@ def serve(
 
 def chosen_name(checkpoint: str, name: str | None) -> str:
     """The name of `--name`, or the last part of the checkpoint's. Raises `UserError`."""
-    last = Path(checkpoint).expanduser().resolve().name
+    last = expanded(checkpoint).resolve().name
     chosen = re.sub(r"[^A-Za-z0-9._-]+", "-", last) if name is None else name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", chosen):
         raise UserError(f"--name {chosen!r}: use letters, digits, dots, dashes and underscores")
@@ -128,7 +129,7 @@ def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
     Others are as they are. Raises `UserError` for a run without one, for an adapter that
     names no model, and for two adapters.
     """
-    folder = Path(checkpoint).expanduser()
+    folder = expanded(checkpoint)
     if not folder.is_dir():
         return checkpoint, adapter
     from training.checkpoints import base_of, meant_checkpoint

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
+from art_e.home import expanded
 from art_e.policies.qwen_calls import probe_conversation, template_fits
 
 if TYPE_CHECKING:
@@ -39,10 +40,13 @@ class Checkpoint:
 
 
 def split_adapter(name: str) -> tuple[str, str | None]:
-    """The checkpoint and the adapter of "PATH-or-hub-id[+ADAPTER]"; a path may hold a "+"."""
+    """The checkpoint and the adapter of "PATH-or-hub-id[+ADAPTER]"; a path may hold a "+".
+
+    Raises `UserError` for the home of nobody.
+    """
     parts = name.split("+")
     bases = ["+".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    base = next((each for each in bases if each and Path(each).expanduser().is_dir()), parts[0])
+    base = next((each for each in bases if each and expanded(each).is_dir()), parts[0])
     return base, name.removeprefix(base).removeprefix("+") or None
 
 
@@ -185,7 +189,7 @@ def stop_ids(
 
 
 def _folder(name: str, needed: str, kind: str) -> Path:
-    local = Path(name).expanduser()
+    local = expanded(name)
     if local.is_dir():
         if (local / needed).is_file():
             return local.resolve()

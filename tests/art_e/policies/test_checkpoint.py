@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from art_e.policies.checkpoint import (
     best_device,
+    checkpoint_folder,
     load_checkpoint,
     load_tokenizer,
     reloads_the_same,
@@ -86,6 +87,13 @@ def test_folders_may_have_a_plus_in_their_names(tmp_path: Path) -> None:
     base.mkdir(parents=True)
     assert split_adapter(str(base)) == (str(base), None)
     assert split_adapter(f"{base}+/c++/b") == (str(base), "/c++/b")
+
+
+@pytest.mark.parametrize("name", ["~no-such-user/base", "~no-such-user/base+adapter"])
+def test_the_home_of_nobody_is_told(name: str) -> None:
+    said = the_error(lambda: split_adapter(name))
+    assert "~no-such-user/base" in said and "write the whole path" in said
+    assert "write the whole path" in the_error(lambda: checkpoint_folder("~no-such-user/base"))
 
 
 def test_the_weights_are_those_saved(saved: Path) -> None:
