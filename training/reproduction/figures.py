@@ -24,6 +24,8 @@ from evals.report.published import (
 )
 from evals.scored import Scored
 
+_ACCURACY, _WRONG = "Accuracy on answerable questions", "Hallucination"
+
 
 class Model(NamedTuple):
     """A model that was asked the test's questions: its name, episodes, and its figures as in
@@ -50,9 +52,10 @@ class Figures(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A figure: what it is, as published, and as measured here, of what. One that is `of_time` is
-    another whenever it is measured."""
+    """A figure: what it is, of its `group`, as published, and as measured here, of what. One that
+    is `of_time` is another whenever it is measured."""
 
+    group: str
     figure: str
     published: Cell
     ours: Cell
@@ -79,7 +82,9 @@ def lines(told: Figures) -> list[Line]:
 
 def _training(told: Figures) -> Line:
     published = Cell(f"1 H100, under a day, about ${TRAINING_USD}")
-    return Line("Training", published, Cell(told.training), "", of_time=True)
+    return Line(
+        "Training", "Machine, time, money", published, Cell(told.training), "", of_time=True
+    )
 
 
 def _ours(told: Figures, published: Published) -> Model | None:
@@ -96,14 +101,16 @@ def _of(model: Model | None) -> str:
 
 def _accuracy(published: Published, model: Model | None) -> Line:
     ours = Cell(NONE) if model is None else percent(model.figures["accuracy"])
-    return Line(f"Accuracy, {published.model}", percent(accuracy(published)), ours, _of(model))
+    return Line(_ACCURACY, published.model, percent(accuracy(published)), ours, _of(model))
 
 
 def _floor(told: Figures) -> list[Line]:
     """Baselines that nothing was published of."""
     known = {each.name for each in PUBLISHED}
     return [
-        Line("Accuracy, another baseline", Cell(NONE), percent(each.figures["accuracy"]), each.name)
+        Line(
+            _ACCURACY, "Another baseline", Cell(NONE), percent(each.figures["accuracy"]), each.name
+        )
         for each in told.baselines
         if each.name not in known
     ]
@@ -115,7 +122,7 @@ def _by_second_judge(told: Figures) -> list[Line]:
     for model in (told.trained, told.start, *told.baselines):
         for judge, figures in list(model.figures["by_judge"].items())[1:]:
             ours = percent(figures["accuracy"])
-            made.append(Line(f"Accuracy by the judge {judge}", Cell(NONE), ours, model.name))
+            made.append(Line(_ACCURACY, f"By the judge {judge}", Cell(NONE), ours, model.name))
     return made
 
 
@@ -123,7 +130,8 @@ def _gain(told: Figures) -> Line:
     published = Cell(f"{100 * (TRAINED.accuracy - UNTRAINED.accuracy):.0f} pts")
     found = compare(told.start.scored, told.trained.scored)["figures"]["accuracy"]
     return Line(
-        "Accuracy gained by training",
+        _ACCURACY,
+        "Gained by training",
         published,
         points(found["difference"]),
         _pair(told.start, told.trained),
@@ -131,35 +139,33 @@ def _gain(told: Figures) -> Line:
 
 
 def _mended(told: Figures) -> list[Line]:
-    against = [each for each in told.baselines if each.name == O3.name] or [told.best_baseline]
-    made = []
-    for number_of, other in enumerate((*against, told.start)):
-        found = compare(other.scored, told.trained.scored)["mended"]
-        made.append(
-            Line(
-                "Errors of o3 that the trained model mends"
-                if not number_of
-                else "Errors of the start that it mends",
-                Cell(f"{MENDED:.0%}") if not number_of else Cell(NONE),
-                percent(found),
-                _pair(other, told.trained),
-            )
+    o3 = next((each for each in told.baselines if each.name == O3.name), told.best_baseline)
+    rows = (
+        ("Errors of o3 that training mends", f"{MENDED:.0%}", o3),
+        ("Errors of the start that it mends", NONE, told.start),
+    )
+    return [
+        Line(
+            _ACCURACY,
+            figure,
+            Cell(published),
+            percent(compare(other.scored, told.trained.scored)["mended"]),
+            _pair(other, told.trained),
         )
-    return made
+        for figure, published, other in rows
+    ]
 
 
 def _latency(published: Published, model: Model | None) -> Line:
     ours = Cell(NONE) if model is None else seconds(model.figures["latency_p50_s"])
     told = Cell(f"{published.seconds} s")
-    return Line(f"Latency per question, {published.model}", told, ours, _of(model), of_time=True)
+    return Line("Latency per question", published.model, told, ours, _of(model), of_time=True)
 
 
 def _cost(published: Published, model: Model | None) -> Line:
     ours = Cell(NONE) if model is None else usd(model.figures["cost_per_1000_usd"])
     told = Cell(f"${published.cost_per_1000_usd}")
-    return Line(
-        f"Cost per 1,000 questions, {published.model}", told, ours, _of(model), of_time=True
-    )
+    return Line("Cost per 1,000 questions", published.model, told, ours, _of(model), of_time=True)
 
 
 def _turns(told: Figures) -> list[Line]:
@@ -170,13 +176,15 @@ def _turns(told: Figures) -> list[Line]:
     both = _both_right(told.start, told.trained)
     return [
         Line(
-            "Turns, trained against o3",
+            "Turns",
+            "Trained, beside o3's",
             Cell("almost one fewer"),
             number(found["difference"]),
             _pair(other, told.trained),
         ),
         Line(
-            "Turns, trained against its start, both right",
+            "Turns",
+            "Trained, beside its start's, where both are right",
             Cell("falls in training"),
             number(both),
             _pair(told.start, told.trained),
@@ -207,25 +215,23 @@ def _hallucination(told: Figures) -> list[Line]:
     least = min(told.baselines, key=lambda each: each.figures["hallucination"]["value"] or 0.0)
     rows = (
         (
-            "Hallucination, trained (wrong answers, all questions)",
-            "lower than any prompted model",
+            "Wrong answers, of all questions: trained",
+            "lower than any prompted model's",
             told.trained,
         ),
-        ("Hallucination, lowest baseline", NONE, least),
-        ("Hallucination, start", NONE, told.start),
+        ("The lowest of a baseline", NONE, least),
+        ("The start", NONE, told.start),
     )
     made = [
-        Line(figure, Cell(published), percent(model.figures["hallucination"]), model.name)
+        Line(_WRONG, figure, Cell(published), percent(model.figures["hallucination"]), model.name)
         for figure, published, model in rows
     ]
-    for model in (told.start, told.trained):
+    for model, which in ((told.start, "the start"), (told.trained, "trained")):
         asked = [each for each in model.scored if not each.question.answerable]
-        answered = sample_of(asked).share(
-            [bool(each.trajectory.rubric["answered"]) for each in asked]
-        )
-        made.append(
-            Line("Answers to what nothing answers", Cell(NONE), percent(answered), model.name)
-        )
+        given = [bool(each.trajectory.rubric["answered"]) for each in asked]
+        ours = percent(sample_of(asked).share(given))
+        figure = f"Answers to what nothing answers: {which}"
+        made.append(Line(_WRONG, figure, Cell(NONE), ours, model.name))
     return made
 
 

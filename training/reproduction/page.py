@@ -4,6 +4,7 @@ talk's figures, published against ours.
 Knows nothing of how the runs were made.
 """
 
+import itertools
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -76,7 +77,7 @@ def _model(run: Run) -> Model:
 
 def _training_took(profile: Profile, runs: Sequence[Path]) -> str:
     took = minutes(runs) / 60
-    shown = f"{took:.1f} hours" if took >= 1 else f"{60 * took:.0f} minutes"
+    shown = f"{took:.1f} hours" if took >= 1 else f"{60 * took:.1f} minutes"
     price = profile.evaluation.usd_per_hour
     cost = "" if price is None else f", ${took * price:.2f} at ${price:.2f} an hour"
     seeds = len(profile.training.seeds)
@@ -171,9 +172,13 @@ def _with_lines(chart: CurveChart, baselines: Sequence[Model]) -> CurveChart:
 
 
 def _last_page(profile: Profile, told: Figures) -> Section:
-    rows = [
-        Row(each.figure, [each.published, each.ours, Cell(each.of or NONE)]) for each in lines(told)
-    ]
+    rows: list[Row] = []
+    for group, of_group in itertools.groupby(lines(told), key=lambda each: each.group):
+        rows.append(Row(group, [], heading=True))
+        rows += [
+            Row(each.figure, [each.published, each.ours, Cell(each.of or NONE)])
+            for each in of_group
+        ]
     lead = [SOURCE, _ours_is(profile, told)]
     table = Table(["Figure of the talk", "Published", "Ours", "Ours is of"], rows)
     return Section("published", "Published against ours", lead, [Captioned("", table)], apart=True)
@@ -204,7 +209,7 @@ def _figures_row(
     """The same as JSON. What is not `of_time` is the same whenever it is made."""
     rows = [
         {
-            "figure": each.figure,
+            "figure": f"{each.group}: {each.figure}",
             "published": each.published.line,
             "ours": each.ours.line,
             "of": each.of,

@@ -1,0 +1,235 @@
+"""Every stage of the profile `talk`, small: mail, questions by a model, prompts, baselines, GRPO
+with an adapter, the checkpoint served, the report. Killed twice on the way.
+
+The code is that of the real thing. Hosted models are a local server that speaks OpenAI's protocol,
+and a tiny Qwen2 takes the place of the one of 14 billion weights.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.question import load_questions
+from art_e.trajectory import read_trajectories
+from tests.golden_player import form_of
+from tests.provider import KEY, Provider
+from tests.training.reproduction.players import GOOD, HASTY, JUDGE, READER, WRITER, Players
+
+WORSE = "first the telling words, then the mail"
+# What is smaller than in the profile, and who stands in for whom.
+CHANGES: dict[str, dict[str, Any]] = {
+    "ingest": {"sources": ["synthetic:1000,seed=3"]},
+    "golden": {
+        "writer": WRITER, "reader": READER, "judge": JUDGE,
+        "batches": 2, "train": 2, "validation": 1, "test": 1, "min_mails": 20,
+    },
+    "prompts": {"models": [GOOD]},
+    "baselines": {"models": ["o3", HASTY, "offline"]},
+    "evaluation": {"server": [], "concurrency": 1},
+}  # fmt: skip
+RECIPE = (
+    "episode.turn_tokens=12", "episode.episode_tokens=4_000",
+    f"judging.reward={JUDGE}", "judging.questions=2", "judging.test_questions=4",
+    "grpo.steps=2", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=2",
+    "grpo.validate_every=1", "grpo.vllm.mode=off",
+)  # fmt: skip
+
+
+class Reproduction:
+    """`art-e reproduce --profile talk` as a process, with the changes of this module."""
+
+    def __init__(self, folder: Path, base: Path, provider: Provider) -> None:
+        self.out = folder / "out"
+        self.provider = provider
+        worse = folder / "worse.txt"
+        worse.write_text(f"The mail of $inbox_address: {WORSE}. Today is $today.")
+        tables = {
+            **CHANGES,
+            "prompts": {**CHANGES["prompts"], "compared": ["default", str(worse)]},
+            "training": {"changes": list(RECIPE), "base_model": str(base), "gpu": "h100-80gb"},
+        }
+        changes = [f"judges={json.dumps([JUDGE, 'offline'])}"] + [
+            f"{table}.{name}={json.dumps(value)}"
+            for table, fields in tables.items()
+            for name, value in fields.items()
+        ]
+        options = [part for each in changes for part in ("--set", each)]
+        self._words = ["reproduce", "--profile", "talk", "--out", str(self.out), *options]
+        self._environment = {
+            **os.environ,
+            "ART_E_HOME": str(folder / "home"),
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": provider.base_url,
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def start(self, *more: str) -> "subprocess.Popen[str]":
+        """The process, under way."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "art_e", *self._words, *more],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *more: str) -> tuple[str, str]:
+        """What it printed as data, and beside it; it has to succeed."""
+        process = self.start(*more)
+        printed, noted = process.communicate()
+        assert process.returncode == 0, noted[-4_000:]
+        return printed, noted
+
+    def kill_at(self, pattern: str) -> None:
+        """Start it, and kill it as soon as a file of that pattern is there."""
+        process = self.start()
+        while not any(self.out.glob(pattern)):
+            assert process.poll() is None, process.communicate()[1][-4_000:]
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+    def unit(self, name: str) -> Path:
+        """The one folder of a unit."""
+        [folder] = (each for each in self.out.glob(f"{name}-*") if (each / "unit.json").is_file())
+        return folder
+
+    def figures(self) -> dict[str, Any]:
+        """What `figures.json` holds."""
+        row: dict[str, Any] = json.loads((self.out / "figures.json").read_text("utf-8"))
+        return row
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    with Provider(Players(WORSE), key=KEY) as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def killed(
+    tmp_path_factory: pytest.TempPathFactory, base: Path, provider: Provider
+) -> Reproduction:
+    """Killed in a baseline and in training, and gone on with to its end."""
+    made = Reproduction(tmp_path_factory.mktemp("talk"), base, provider)
+    made.kill_at("baseline-o3-*/run/trajectories.jsonl")
+    made.kill_at("grpo-0-*/run/steps.jsonl")
+    made.run()
+    return made
+
+
+def test_the_plan_tells_every_stage_and_that_it_fits(
+    tmp_path: Path, base: Path, provider: Provider
+) -> None:
+    asked = len(provider.requests)
+    made = Reproduction(tmp_path, base, provider)
+    plan = json.loads(made.run("--dry-run", "--json")[0])
+    assert not made.out.exists()
+    assert [each["unit"] for each in plan["units"]] == [
+        "ingest", "golden", "prompt-default", "prompt-worse.txt", "prompts", "baseline-o3",
+        "baseline-gpt-4.1", "baseline-offline", "grpo-0", "start", "trained", "report",
+    ]  # fmt: skip
+    assert {each["state"] for each in plan["units"]} == {"to do"}
+    assert plan["missing"] == plan["faults"] == []
+    for each in plan["units"]:
+        assert each["seconds"] > 0
+        assert each["disk_bytes"] > 0
+    assert plan["left"]["usd"] == pytest.approx(sum(each["usd"] for each in plan["units"]))
+    shown = made.run("--dry-run")[0]
+    for each in plan["units"]:
+        assert all(command in shown for command in each["commands"])
+    assert len(provider.requests) == asked
+
+
+def test_it_ends_with_a_report_of_all_that_was_measured(killed: Reproduction) -> None:
+    page = (killed.out / "report.html").read_text("utf-8")
+    assert page.index('id="viewer"') < page.index('id="published"')
+    for said in ("Published against ours", "Errors of o3 that training mends", "Prompts compared"):
+        assert said in page
+    rows = {each["figure"]: each for each in killed.figures()["published_against_ours"]}
+    o3 = rows["Accuracy on answerable questions: o3"]
+    assert o3["published"].startswith("90.0%")
+    assert o3["of"] == GOOD
+    trained = rows["Accuracy on answerable questions: ART-E (Qwen2.5-14B, trained)"]
+    assert trained["of"] == "talk-trained"
+    assert rows["Accuracy on answerable questions: o4-mini"]["of"] == "not asked"
+    # Measured at the price of the profile's GPU.
+    cost = rows["Cost per 1,000 questions: ART-E (Qwen2.5-14B, trained)"]["ours"]
+    assert re.match(r"\$\d", cost)
+    assert (killed.out / "plots" / "seeds-accuracy.png").is_file()
+
+
+def test_questions_are_the_writers_and_were_verified(killed: Reproduction) -> None:
+    golden = killed.unit("golden") / "golden"
+    questions = load_questions(str(golden))
+    assert {each.split for each in questions} == {"train", "validation", "test"}
+    steps = json.loads((golden / "manifest.json").read_text("utf-8"))["steps"]
+    assert list(steps) == sorted(["generate", "filter", "verify", "split"])
+    assert steps["verify"]["model"] == READER
+    assert (golden / "rejected.jsonl").read_text("utf-8").count("\n") > 0
+
+
+def test_the_prompt_that_validation_prefers_is_gone_on_with(killed: Reproduction) -> None:
+    chosen = json.loads((killed.unit("prompts") / "chosen.json").read_text("utf-8"))
+    assert chosen == {"name": "default", "text": None}
+    compared = json.loads((killed.unit("prompts") / "compared.json").read_text("utf-8"))
+    default, worse = compared
+    assert default["correct"]["value"] > worse["correct"]["value"]
+    for name in ("baseline-o3", "grpo-0"):
+        row = json.loads((killed.unit(name) / "run" / "config.json").read_text("utf-8"))
+        assert WORSE not in json.dumps(row)
+
+
+def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
+    lines = killed.unit("baseline-o3") / "run" / "trajectories.jsonl"
+    done = Counter(each.question_id for each in read_trajectories(lines))
+    assert len(done) == 4
+    assert set(done.values()) == {1}
+    written = [
+        each.request.messages[1]["content"]
+        for each in killed.provider.exchanges
+        if "response_format" in each.request.body and form_of(each.request) == "GeneratedItems"
+    ]
+    assert len(written) == len(set(written)) == 2 * 4
+    assert json.loads((killed.unit("grpo-0") / "run" / "metrics.json").read_text())["validation"]
+
+
+def test_the_checkpoint_was_served_and_asked_the_test(killed: Reproduction) -> None:
+    asked = {}
+    for name in ("start", "trained", "baseline-offline"):
+        config = json.loads((killed.unit(name) / "run" / "config.json").read_text("utf-8"))
+        asked[name] = config["questions_hash"]
+        rows = list(read_trajectories(killed.unit(name) / "run" / "trajectories.jsonl"))
+        assert {(each.question or {})["split"] for each in rows} == {"test"}
+        if name != "baseline-offline":
+            assert {each.model for each in rows} == {f"hosted_vllm/talk-{name}"}
+            assert all(each.error is None or "limit" in each.error["message"] for each in rows)
+    assert len(set(asked.values())) == 1
+
+
+def test_a_rerun_does_nothing_and_a_change_does_what_it_touches(killed: Reproduction) -> None:
+    asked = len(killed.provider.requests)
+    noted = killed.run()[1]
+    assert noted.count("done before") == 12
+    assert len(killed.provider.requests) == asked
+    folders = {each.name for each in killed.out.iterdir()}
+    plan = json.loads(killed.run("--set", "evaluation.usd_per_hour=2", "--dry-run", "--json")[0])
+    left = [each["unit"] for each in plan["units"] if each["state"] != "done"]
+    assert left == ["start", "trained", "report"]
+    # How much may be spent is no input; who is asked is one of that stage alone.
+    more = ["--set", 'baselines.models=["o3","offline"]', "--set", "golden.max_cost_usd=9"]
+    plan = json.loads(killed.run(*more, "--dry-run", "--json")[0])
+    assert [each["unit"] for each in plan["units"] if each["state"] != "done"] == ["report"]
+    killed.run(*more)
+    new = {each.name for each in killed.out.iterdir()} - folders
+    assert {name.rpartition("-")[0] for name in new} == {"report"}
