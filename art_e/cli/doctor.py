@@ -8,15 +8,15 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated
 
 import typer
 
+from art_e.cli.doctor_check import Check, State
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, example
 from art_e.cli.output import console, plural, print_json, text
 from art_e.errors import UserError
 
-State = Literal["ok", "missing", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
 
 LEAST_PYTHON = (3, 11)
@@ -25,15 +25,6 @@ CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer")
 TRAINING = ("torch", "transformers", "trl", "peft", "accelerate")
 
 app = typer.Typer()
-
-
-class Check(NamedTuple):
-    """One thing looked at. "missing" can be done without, "broken" can't."""
-
-    name: str
-    state: State
-    detail: str
-    fix: str | None = None
 
 
 @app.command(epilog=example("art-e doctor", "art-e doctor --online"))

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from art_e.cli.doctor import Check
+from art_e.cli.doctor_check import Check
 from art_e.cli.output import plural
 
 if TYPE_CHECKING:

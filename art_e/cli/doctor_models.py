@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from art_e.cli.doctor import Check
+from art_e.cli.doctor_check import Check
 
 ONLINE_TOKENS = 16
 ONLINE_TIMEOUT_S = 20.0
