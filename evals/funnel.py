@@ -39,11 +39,11 @@ STEPS = (
 
 def funnel(scored: Iterable[Scored]) -> dict[str, int]:
     """How many episodes ended at each step, in the order of `STEPS`, zeros too."""
-    counted = Counter(map(step_of, scored))
+    counted = Counter(map(ended_at, scored))
     return {step: counted[step] for step in STEPS}
 
 
-def step_of(scored: Scored) -> str:
+def ended_at(scored: Scored) -> str:
     """The step at which the episode ended."""
     rubric = scored.trajectory.rubric
     judges = range(len(scored.verdicts))

@@ -23,6 +23,8 @@ from scipy.stats import binom
 
 from evals.scored import Scored
 
+# Splits of which training sees no question.
+HELD_OUT = ("validation", "test")
 WINDOWS = 5
 # Of fewer questions nothing is said, however unlikely they are.
 MIN_QUESTIONS = 3

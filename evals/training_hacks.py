@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.stats import mannwhitneyu, norm, t
 
 from evals.scored import Scored
-from evals.suspicion import Suspicion, episode_ids, least_likely, step_of
+from evals.suspicion import HELD_OUT, Suspicion, episode_ids, least_likely, step_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -240,7 +240,7 @@ def _held_out(scored: Sequence[Scored]) -> list[Scored]:
     return [
         each
         for each in scored
-        if each.question.split in ("validation", "test")
+        if each.question.split in HELD_OUT
         and each.trajectory.rubric["answered"]
         and (each.correct_by(1) or each.wrong_by(1))
     ]
@@ -249,7 +249,7 @@ def _held_out(scored: Sequence[Scored]) -> list[Scored]:
 def _trained_on(scored: Sequence[Scored]) -> list[Scored]:
     """The episodes with a reward; those on held-out questions only where there are no others."""
     rewarded = [each for each in scored if each.trajectory.reward is not None]
-    train = [each for each in rewarded if each.question.split not in ("validation", "test")]
+    train = [each for each in rewarded if each.question.split not in HELD_OUT]
     return train or rewarded
 
 

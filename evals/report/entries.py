@@ -15,7 +15,7 @@ from evals.intervals import Estimate
 from evals.labels import read_labels, stored_agreement
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored, load_run
-from evals.suspicion import step_of, steps_of
+from evals.suspicion import HELD_OUT, step_of, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,6 @@ def measure(runs: Sequence[Run]) -> list[Measured]:
     return measured
 
 
-_HELD_OUT = ("validation", "test")
-
-
 def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
     """The episodes of each model; all steps of a training are one, whatever it is called."""
     groups: dict[str | None, list[Scored]] = {}
@@ -106,8 +103,8 @@ def _entry(run: Run, label: str, scored: list[Scored], judges: list[str], *, tim
         figures = model_metrics(scored, judges, timed=timed, serving=serving)
         return Entry(run, model, label, scored, figures, {})
     # Held-out questions have a chart of their own; among those trained on they would be a notch.
-    held_out = [each for each in scored if each.question.split in _HELD_OUT]
-    trained = [each for each in scored if each.question.split not in _HELD_OUT]
+    held_out = [each for each in scored if each.question.split in HELD_OUT]
+    trained = [each for each in scored if each.question.split not in HELD_OUT]
     steps = {
         step: Step(model_metrics(chosen, judges, timed=timed), _reward(chosen))
         for step, chosen in _by_step(trained or scored).items()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from art_e.question import Question
 from art_e.trajectory import Trajectory
-from evals.funnel import STEPS, step_of
+from evals.funnel import STEPS, ended_at
 from evals.report.transcript import Table, Tables, plain, transcript, visible
 from evals.scored import Scored
 
@@ -102,7 +102,7 @@ def _episode(scored: Scored, tables: Tables) -> dict[str, Any]:
         "step": _number(trajectory.policy.get("step")),
         "repeat": trajectory.repeat,
         "outcome": outcome(scored),
-        "where": step_of(scored).replace("_", " "),
+        "where": ended_at(scored).replace("_", " "),
         "reward": _number(reward.get("total")),
         "components": plain(reward.get("components") or {}),
         "answer": plain(trajectory.final_answer),

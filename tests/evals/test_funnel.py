@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evals.funnel import STEPS, funnel, step_of
+from evals.funnel import STEPS, ended_at, funnel
 from evals.scored import Scored
 from tests.evals.runs import Outcome, episode, question
 
@@ -56,7 +56,7 @@ CASES = [
 
 @pytest.mark.parametrize(("step", "scored"), CASES)
 def test_where_an_episode_ends(step: str, scored: Scored) -> None:
-    assert step_of(scored) == step
+    assert ended_at(scored) == step
 
 
 def test_each_episode_is_counted_once_and_every_step_is_named() -> None:
