@@ -5,7 +5,6 @@ of the world's test split, chosen by a rule that knows no answers, and shows the
 world's own answer beside the one given. Knows nothing of how worlds are made.
 """
 
-import hashlib
 import json
 from typing import TYPE_CHECKING
 
@@ -86,10 +85,10 @@ def _sample_inbox(world: "list[Question]") -> "Path":
     from art_e.cli.ingest import read_sources
     from art_e.home import home
     from art_e.inbox.file import InboxFile
+    from art_e.text import digest
 
     rows = json.dumps([question.to_row() for question in world])
-    fingerprint = hashlib.sha256(f"{__version__}/{rows}".encode()).hexdigest()[:12]
-    db = home() / "demo" / f"{SIZE}-mails-{fingerprint}.duckdb"
+    db = home() / "demo" / f"{SIZE}-mails-{digest(f'{__version__}/{rows}')}.duckdb"
     try:
         InboxFile(db).close()
     except UserError:

@@ -160,13 +160,13 @@ def _receiver(name: str) -> str | None:
 
 def note_cost(judge: "Judge") -> None:
     """Say on stderr what a judge's calls have cost; nothing of one that makes none."""
-    from art_e.cli.output import note, plural
+    from art_e.cli.output import note, plural, shown_usd
     from evals.judges import spent_by
 
     spent = spent_by(judge)
     if spent is not None:
         tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
-        cost = "cost unknown" if spent.cost_usd is None else f"${spent.cost_usd:.4f}"
+        cost = shown_usd(spent.cost_usd)
         note(f"{judge.name}: {plural(spent.calls, 'call')}, {plural(tokens, 'token')}, {cost}")
 
 

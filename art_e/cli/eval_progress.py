@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from art_e.cli.clean import one_line
-from art_e.cli.output import console
+from art_e.cli.output import console, shown_usd
 
 if TYPE_CHECKING:
     from evals.scored import Scored
@@ -37,10 +37,7 @@ class Tally:
 
     def __str__(self) -> str:
         said = [f"{self.right / self.answerable:.1%} right" if self.answerable else "no answer yet"]
-        if self.measured:
-            said.append("cost measured at the end")
-        else:
-            said.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f}")
+        said.append("cost measured at the end" if self.measured else shown_usd(self.cost_usd))
         if self.errors:
             said.append(f"{self.errors} failed")
         return ", ".join(said)

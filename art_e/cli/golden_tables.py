@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from art_e.cli.clean import one_line
-from art_e.cli.output import console, plural, text
+from art_e.cli.output import console, plural, shown_usd, text
 from art_e.text import cut_line
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _print_checks(figures: dict[str, Any]) -> None:
 
 def _spent(each: dict[str, Any]) -> str:
     replies = "" if each["replies"] is None else f"{each['replies']:,} replies, "
-    cost = "cost unknown" if each["cost_usd"] is None else f"${each['cost_usd']:.2f}"
+    cost = shown_usd(each["cost_usd"], 2)
     tokens = f"{each['prompt_tokens']:,} + {each['completion_tokens']:,} tokens"
     return f"{each['role']} ({each['model'] or 'model unknown'}): {replies}{tokens}, {cost}"
 

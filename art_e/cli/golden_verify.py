@@ -8,7 +8,7 @@ from art_e.cli.golden_options import SetOption, chosen_set, print_step
 from art_e.cli.golden_progress import live
 from art_e.cli.models import HOSTED_CONCURRENCY, mail_notice
 from art_e.cli.options import DbOption, JsonOption, chosen_db, example
-from art_e.cli.output import note, plural
+from art_e.cli.output import note, plural, shown_usd
 from art_e.errors import UserError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def verify(
                 strict=strict,
                 concurrency=concurrency,
                 judged_before_usd=asked.judged_before_usd,
-                on_progress=lambda cost: show(_told(cost)),
+                on_progress=lambda cost: show(shown_usd(cost)),
             )
         golden.save(folder)
     if asked.reader is not None:
@@ -169,11 +169,6 @@ def _asked(
     cache = responses_folder(folder, "judge", judge)
     chosen = choose_judge(judge, max_cost_usd=judges, cache=cache)
     return _Asked(reader, chosen, judged_before)
-
-
-def _told(cost: float | None) -> str:
-    """What is said beside the number of rows."""
-    return "cost unknown" if cost is None else f"${cost:.4f}"
 
 
 def _note_unchecked(golden: "GoldenSet") -> None:

@@ -94,6 +94,11 @@ def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}{ending}"
 
 
+def shown_usd(cost: float | None, digits: int = 4) -> str:
+    """A cost in USD, also one of which the price is not known."""
+    return "cost unknown" if cost is None else f"${cost:.{digits}f}"
+
+
 def tolerate_any_character() -> None:
     """Let stdout and stderr print what their encoding lacks as an escape."""
     for stream in (sys.stdout, sys.stderr):
