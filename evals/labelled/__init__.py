@@ -17,8 +17,6 @@ from art_e.text import digest
 
 Half = Literal["tuning", "reporting"]
 
-HALVES: tuple[Half, ...] = ("tuning", "reporting")
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -63,7 +61,9 @@ def load_pairs(path: Path | None = None) -> list[Pair]:
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"can't read labelled pairs from {source}: {error}") from None
+        raise UserError(
+            f"can't read labelled pairs from {source}: {error}; name another file with --pairs"
+        ) from None
     adapter = TypeAdapter(Pair)
     pairs: list[Pair] = []
     # Not splitlines: a text may hold other line ends, such as U+2028.
@@ -77,5 +77,5 @@ def load_pairs(path: Path | None = None) -> list[Pair]:
             where = ".".join(map(str, first["loc"])) or "line"
             raise UserError(f"{source}, line {number}: {where}: {first['msg']}") from None
     if not pairs:
-        raise UserError(f"{source} has no labelled pair")
+        raise UserError(f"{source} has no labelled pair; write one a line, or leave --pairs out")
     return pairs

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -12,9 +12,10 @@ from art_e.abstention import is_abstention
 from art_e.errors import UserError
 from evals.agreement import Case, Rated, agreement, rate
 from evals.judge import OfflineJudge
-from evals.labelled import HALVES, Half, Pair, load_pairs
+from evals.labelled import Half, Pair, load_pairs
 
 PAIRS = load_pairs()
+HALVES: tuple[Half, ...] = get_args(Half)
 CATEGORIES = {
     "dates", "times", "amounts", "numbers-and-codes", "phones-and-addresses", "names", "lists",
     "yes-no", "paraphrases", "partial", "wrong-year", "wrong-person", "candidates",
