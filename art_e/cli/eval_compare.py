@@ -104,11 +104,12 @@ def _side(argument: str) -> _Side:
 def _parted(argument: str) -> tuple[str, str | None]:
     """The run and the model of `RUN:MODEL`; a name of either may have colons of its own."""
     from art_e.home import runs_folder
+    from art_e.runs import Run
 
     parts = argument.split(":")
     for end in range(len(parts), 0, -1):
         name = ":".join(parts[:end])
-        if any((folder / "config.json").is_file() for folder in (runs_folder() / name, Path(name))):
+        if any(Run(folder).begun for folder in (runs_folder() / name, Path(name))):
             return name, ":".join(parts[end:]) or None
     return parts[0], None
 
