@@ -2,13 +2,14 @@
 # make test   everything that must hold: ruff, mypy --strict, pytest
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
+# make notebooks   execute the notebooks (6 minutes on two cores) into runs/notebooks
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench gpu lock lock-gpu clean
+.PHONY: demo test lint bench notebooks gpu lock lock-gpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
@@ -24,6 +25,9 @@ lint: $(VENV)/dev.installed
 
 bench: $(VENV)/dev.installed
 	$(BIN)/python -m tests.benchmarks
+
+notebooks: $(VENV)/dev.installed
+	$(BIN)/python -m notebooks.execute
 
 # What is installed is what is locked, hash by hash; the project itself is linked to this checkout.
 # The locks are complete, so nothing is resolved here. torch comes without CUDA where pip finds
