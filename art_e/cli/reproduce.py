@@ -122,16 +122,14 @@ def plan_row(profile: "Profile", planned: "list[Planned]", out: Path) -> dict[st
     What is done has no seconds, dollars and bytes left; a sum is null where a part is not known.
     """
     import shutil
-    from collections import Counter
 
     from training.reproduction.expected import expected_of
     from training.reproduction.needs import faults, missing
 
-    of_stage = Counter(each.state.unit.stage for each in planned)
     rows = []
     for each in planned:
         unit, done = each.state.unit, each.state.made is not None
-        told = expected_of(unit, profile, of_stage[unit.stage])
+        told = expected_of(unit, profile)
         rows.append(
             {
                 "stage": unit.stage,

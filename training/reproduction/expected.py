@@ -50,16 +50,15 @@ class Expected(NamedTuple):
     basis: str
 
 
-def expected_of(unit: Unit, profile: Profile, units: int) -> Expected:
-    """What the unit takes, where nothing of it is done; its stage has so many `units`."""
+def expected_of(unit: Unit, profile: Profile) -> Expected:
+    """What the unit takes, where nothing of it is done."""
     told = _OF[unit.stage](unit, profile)
-    if profile.measured is None:
+    measured = profile.measured
+    if measured is None or unit.stage not in measured.minutes:
         return told
-    minutes, megabytes = (
-        each.get(unit.stage, 0.0) / units
-        for each in (profile.measured.minutes, profile.measured.megabytes)
-    )
-    return Expected(60 * minutes, told.usd, 1e6 * megabytes, profile.measured.source)
+    seconds = 60 * measured.minutes[unit.stage]
+    disk = 1e6 * measured.megabytes.get(unit.stage, 0.0)
+    return Expected(seconds, told.usd, disk, measured.source)
 
 
 def _ingest(_: Unit, profile: Profile) -> Expected:

@@ -99,8 +99,8 @@ class Evaluation(Table):
 
 
 class Measured(Table):
-    """What a run of the profile took, by stage: minutes, and megabytes of disk; `source` says
-    where and when. Without it time and disk are calculated."""
+    """What a run of the profile took, by stage and for each of its units: minutes, and megabytes
+    of disk; `source` says where and when. Without it time and disk are calculated."""
 
     source: str
     minutes: dict[str, NotNegative]
