@@ -37,7 +37,7 @@ class Command(NamedTuple):
     @property
     def arguments(self) -> list[str]:
         """The words, with `--resume` where the run was begun."""
-        begun = self.run is not None and (self.run / "config.json").is_file()
+        begun = self.run is not None and Run(self.run).begun
         return [*self.words, *(["--resume"] if begun else [])]
 
 

@@ -16,6 +16,7 @@ from art_e.cli import interrupt
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, example
 from art_e.cli.output import note, plural, print_json, print_line, progress
 from art_e.errors import UserError
+from art_e.files import write_whole
 
 if TYPE_CHECKING:
     from art_e.question import Question
@@ -195,9 +196,7 @@ def _write_questions(asked: "list[Question]", path: Path, append: bool) -> Path:
     if append and path.exists():
         old = {json.loads(line)["id"]: line for line in path.read_text("utf-8").splitlines()}
         rows = {**old, **rows}
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text("".join(f"{row}\n" for row in rows.values()), encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, "".join(f"{row}\n" for row in rows.values()))
     return path
 
 

@@ -21,6 +21,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from art_e import __version__
+from art_e.files import write_whole
 from art_e.runs import Run
 from evals.hacking import detect
 from evals.report import tables
@@ -62,11 +63,8 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
         written.append(file)
     figures = {part: [_figure(each) for each in chosen] for part, chosen in parts.items()}
     page = out / "report.html"
-    partial = out / ".report.html.partial"
     # A lone surrogate that a mail or a model came with can't be written.
-    text = _page(measured, figures, trained, sections)
-    partial.write_text(text, encoding="utf-8", errors="replace")
-    partial.replace(page)
+    write_whole(page, _page(measured, figures, trained, sections), errors="replace")
     return [page, *written]
 
 
