@@ -5,10 +5,9 @@ calculated from the constants below, from `art-e train plan`'s and from earlier 
 expected to be off by half. Knows nothing of how a plan is printed.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
-from art_e.home import runs_folder
+from art_e.home import expanded, runs_folder
 from art_e.policies.base import Usage
 from art_e.policies.prices import price_of
 from data_pipeline.golden.estimate import THINKING_TOKENS, TOKENS_PER_ITEM
@@ -64,8 +63,7 @@ def expected_of(unit: Unit, profile: Profile) -> Expected:
 def _ingest(_: Unit, profile: Profile) -> Expected:
     mails = profile.ingest.limit or profile.ingest.mails
     local = all(
-        each.startswith("synthetic:") or Path(each).expanduser().exists()
-        for each in profile.sources
+        each.startswith("synthetic:") or expanded(each).exists() for each in profile.sources
     )
     fetched = 0 if local else mails * MAIL_BYTES
     basis = f"{mails:,} mails at the rate of the Enron archive" + (
@@ -170,7 +168,7 @@ def _trained(profile: Profile, name: Stage) -> Expected:
     disk = CHECKPOINTS * CHECKPOINT_BYTES_A_WEIGHT * weights
     disk += round(stage.steps * stage.episodes) * EPISODE_BYTES
     base = profile.recipe.model.base
-    if base is not None and not Path(base).expanduser().exists():
+    if base is not None and not expanded(base).exists():
         disk += planned.shape.weight_bytes(16)
     basis = f"art-e train plan on {planned.card.name}"
     return Expected(3600 * hours, _sum(fees), disk, basis)

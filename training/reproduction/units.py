@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from art_e.home import expanded
 from art_e.runs import Run
 from evals.presets import model_name
 from training.experiments.chain import Job
@@ -50,7 +51,7 @@ def units_of(profile: Profile) -> list[Unit]:
 
 def _ingest(profile: Profile) -> Unit:
     told = profile.ingest
-    paths = [Path(each).expanduser() for each in profile.sources]
+    paths = [expanded(each) for each in profile.sources]
 
     def do(work: Work) -> None:
         limit = [] if told.limit is None else ["--limit", str(told.limit)]
@@ -70,7 +71,7 @@ def _ingest(profile: Profile) -> Unit:
 
 def _golden(profile: Profile) -> Unit:
     told = profile.golden
-    path = Path(told.questions).expanduser()
+    path = expanded(told.questions)
 
     def do(work: Work) -> None:
         ingested = work.of("ingest")

@@ -2,7 +2,8 @@
 with an adapter, the checkpoint served, the report. Killed twice on the way.
 
 The code is that of the real thing. Hosted models are a local server that speaks OpenAI's protocol,
-and a tiny Qwen2 takes the place of the one of 14 billion weights.
+and a tiny Qwen2 takes the place of the one of 14 billion weights. The mail is Enron's where
+ART_E_REAL_DATA names it, else a made-up company's.
 """
 
 import json
@@ -26,12 +27,13 @@ from tests.provider import KEY, Provider
 from tests.training.reproduction.players import GOOD, HASTY, JUDGE, READER, WRITER, Players
 
 WORSE = "first the telling words, then the mail"
+ARCHIVE = Path(os.environ.get("ART_E_REAL_DATA", "none")) / "enron-maildir.tar.xz"
 # What is smaller than in the profile, and who stands in for whom.
 CHANGES: dict[str, dict[str, Any]] = {
-    "ingest": {"sources": ["synthetic:1000,seed=3"]},
+    "ingest": {"sources": [str(ARCHIVE) if ARCHIVE.is_file() else "synthetic:1000,seed=3"]},
     "golden": {
         "writer": WRITER, "reader": READER, "judge": JUDGE,
-        "batches": 2, "train": 2, "validation": 1, "test": 1, "min_mails": 20,
+        "batches": 2, "train": 1, "validation": 1, "test": 1, "min_mails": 20,
     },
     "prompts": {"models": [GOOD]},
     "baselines": {"models": ["o3", HASTY, "offline"]},
@@ -193,14 +195,16 @@ def test_the_prompt_that_validation_prefers_is_gone_on_with(killed: Reproduction
 def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
     lines = killed.unit("baseline-o3") / "run" / "trajectories.jsonl"
     done = Counter(each.question_id for each in read_trajectories(lines))
-    assert len(done) == 4
+    kept = load_questions(str(killed.unit("golden") / "golden"), "test")
+    assert set(done) <= {each.id for each in kept}
+    assert len(done) == min(4, len(kept))
     assert set(done.values()) == {1}
     written = [
         each.request.messages[1]["content"]
         for each in killed.provider.exchanges
         if "response_format" in each.request.body and form_of(each.request) == "GeneratedItems"
     ]
-    assert len(written) == len(set(written)) == 2 * 4
+    assert len(written) == len(set(written)) == 2 * 3
     assert json.loads((killed.unit("grpo-0") / "run" / "metrics.json").read_text())["validation"]
 
 
