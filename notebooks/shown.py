@@ -43,6 +43,8 @@ WORK.mkdir(parents=True, exist_ok=True)
 warnings.filterwarnings("ignore", message="IProgress not found")
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
+# The made-up company that the first notebooks are about.
+COMPANY = "synthetic:5000,seed=7"
 # Letters of a line of what commands print and of episodes.
 COLUMNS = 100
 # Of a picture: a chart has few, and takes a third of the bytes with no more.
@@ -67,6 +69,12 @@ def art_e_json(command: str) -> Any:
     said = json.loads(_run(f"{command} --json"))
     sys.stdout.write(f"$ art-e {command} --json\n")
     return said
+
+
+def company() -> None:
+    """Have the inbox file of notebook 1 in `WORK`, also where that was not run; nothing is said."""
+    if not (WORK / "company.duckdb").exists():
+        _run(f"ingest {COMPANY} --db company.duckdb")
 
 
 def begin(*words: str, log: Path) -> subprocess.Popen[bytes]:
