@@ -18,6 +18,7 @@ from evals.presets import model_name
 from training.experiments.chain import Job
 from training.forms import RECIPE
 from training.recipe import Recipe
+from training.reproduction.budget import check_golden, check_run
 from training.reproduction.choice import CHOSEN, choose_prompt, chosen_seed
 from training.reproduction.page import REPORT, write_report
 from training.reproduction.profile import GENERATED, WORLD, Golden, Profile, prompt_path
@@ -92,6 +93,8 @@ def _golden(profile: Profile) -> Unit:
         shares = [] if told.questions == WORLD else _splits(told)
         work.art_e("golden", "split", *shares, *where)
         work.art_e("golden", "stats", work.folder / GOLDEN)
+        if not work.planned:
+            check_golden(work.folder / GOLDEN)
 
     return Unit(
         "golden",
@@ -117,6 +120,8 @@ def _prompts(profile: Profile) -> list[Unit]:
         most = _most(profile.prompts.max_cost_usd)
         how: Words = ["--recipe", recipe, "--split", "validation", *_judges(profile), *most]
         work.art_e("eval", "run", *models, *how, "--out", run, run=run)
+        if not work.planned:
+            check_run(run, "prompts.max_cost_usd")
 
     units = [
         Unit(
@@ -154,6 +159,8 @@ def _baseline(profile: Profile, model: str) -> Unit:
         run = work.folder / "run"
         how: Words = ["--recipe", recipe, *_judges(profile), *_most(profile.baselines.max_cost_usd)]
         work.art_e("eval", "run", "-m", model, *how, "--out", run, run=run)
+        if not work.planned:
+            check_run(run, "baselines.max_cost_usd")
 
     return Unit(
         "baselines",
