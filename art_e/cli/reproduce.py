@@ -84,7 +84,8 @@ def reproduce(
     load_env()
     last = chosen_stage(until)
     chosen = load_profile(profile, changes or (), questions=questions, baselines=baseline or ())
-    folder = out or home() / "reproduced" / chosen.name
+    # Whole, so that what it holds can be read from anywhere.
+    folder = (out or home() / "reproduced" / chosen.name).resolve()
     units = up_to(units_of(chosen), last)
     planned = plan(units, folder)
     if dry_run:

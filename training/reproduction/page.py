@@ -19,6 +19,7 @@ from evals.report.published import SOURCE
 from evals.report.section import Captioned, Section
 from evals.report.tables import Row, Table
 from evals.scored import load_run
+from training.experiments.pages import write_picture
 from training.experiments.pooled import Asked, Measure, asked_alike
 from training.experiments.results import WAYS, Way, episodes_of_test, metrics_of, minutes
 from training.experiments.seeds import MEASURES, curves
@@ -28,11 +29,13 @@ from training.reproduction.profile import Profile
 
 REPORT = "report.html"
 FIGURES = "figures.json"
+# The validations of all seeds.
+PICTURE = "seeds.png"
 
 
 def write_report(profile: Profile, folder: Path, made: Mapping[str, Path]) -> None:
-    """Write `report.html`, `plots/` and `figures.json` into `folder`; `made` has the folders of
-    all units.
+    """Write `report.html`, `plots/`, `seeds.png` and `figures.json` into `folder`; `made` has the
+    folders of all units.
 
     Raises `UserError` where a run can't be read.
     """
@@ -58,13 +61,14 @@ def write_report(profile: Profile, folder: Path, made: Mapping[str, Path]) -> No
         *([Run(starts[list(grpo).index(seed)])] if starts else []),
     ]
     build_report([*runs, Run(grpo[seed])], folder, sections)
+    write_picture(folder / PICTURE, _curves(profile, list(grpo.values()), told.baselines))
     Run(folder).write_json(FIGURES, _figures_row(profile, told, starts, list(grpo.values())))
 
 
 def publish(folder: Path, out: Path) -> Path:
     """Copy the report of a unit's folder to `out`, where its reader looks; the page."""
     shutil.copytree(folder / "plots", out / "plots", dirs_exist_ok=True)
-    for name in (FIGURES, REPORT):
+    for name in (FIGURES, PICTURE, REPORT):
         shutil.copyfile(folder / name, out / name)
     return out / REPORT
 
@@ -124,10 +128,13 @@ def _seeds(
             tables.append(
                 Captioned(f"{way.capitalize()}, {asked:,} questions a seed", _gains(before, after))
             )
-    charts = [
-        _with_lines(each, baselines) for each in curves(ends, [f"seed {each}" for each in seeds])
-    ]
+    charts = _curves(profile, ends, baselines)
     return Section("seeds", "Over seeds", [lead], tables, charts)
+
+
+def _curves(profile: Profile, ends: Sequence[Path], baselines: Sequence[Model]) -> list[CurveChart]:
+    labels = [f"seed {each}" for each in profile.training.seeds]
+    return [_with_lines(each, baselines) for each in curves(ends, labels)]
 
 
 def _asked(runs: Sequence[Path], way: Way) -> Asked | None:
