@@ -29,7 +29,7 @@ from evals.report.cells import NONE
 from evals.report.charts import Chart, CurveChart
 from evals.report.command import command
 from evals.report.drawing import svg, write_png
-from evals.report.entries import Measured, measure, prompt_name
+from evals.report.entries import Measured, measure, prompt_name, run_names
 from evals.report.pairs import pairings
 from evals.report.plots import charts
 from evals.report.published import SOURCE
@@ -85,6 +85,7 @@ def _page(
 ) -> str:
     entries = [entry for each in measured for entry in each.entries]
     scored = [episode for each in measured for episode in each.scored]
+    names = run_names(each.run for each in measured)
     viewer = viewer_parts()
     scripts = [_file("page.js"), viewer.js]
     environment = Environment(
@@ -98,7 +99,7 @@ def _page(
         policy=content_security_policy(scripts),
         styles=[Markup(_file("page.css")), Markup(viewer.css)],
         scripts=[Markup(each) for each in scripts],
-        runs=[_run_facts(each) for each in measured],
+        runs=[_run_facts(each, names[each.run]) for each in measured],
         headline=tables.headline(entries),
         sources=tables.details(entries, tables.SOURCES),
         tokens_and_time=tables.details(entries, tables.TOKENS_AND_TIME),
@@ -136,11 +137,11 @@ def content_security_policy(scripts: Sequence[str]) -> str:
     )
 
 
-def _run_facts(measured: Measured) -> dict[str, Any]:
+def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
     config = measured.run.config
     questions = {each.question.id for each in measured.scored}
     return {
-        "id": measured.run.id,
+        "id": name,
         "complete": measured.run.complete,
         "command": command(config),
         "facts": {

@@ -5,8 +5,9 @@ every step, and stands for its last one beside the others. Knows nothing of page
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from art_e.runs import Run
@@ -133,12 +134,13 @@ def _judges(scored: Sequence[Scored]) -> list[str]:
 
 def _labels(models: Sequence[tuple[Run, str]]) -> list[str]:
     """The models' names, with as much of their runs as tells them apart."""
+    names = run_names([run for run, _ in models])
     forms = [
         (
             model,
             f"{model}, prompt {prompt_name(run)}",
             f"{model} in {run.id}",
-            f"{model} in {run.folder}",
+            f"{model} in {names[run]}",
         )
         for run, model in models
     ]
@@ -147,6 +149,25 @@ def _labels(models: Sequence[tuple[Run, str]]) -> list[str]:
         next((form for form, those in zip(of, rivals, strict=True) if those[form] == 1), of[-1])
         for of in forms
     ]
+
+
+def run_names(runs: Iterable[Run]) -> dict[Run, str]:
+    """A name for each run: its folder's, with as many folders above as tell it from the others."""
+    distinct = list(dict.fromkeys(runs))
+    names: dict[Run, str] = {}
+    for run in distinct:
+        others = [each.folder.parts for each in distinct if each != run]
+        own = run.folder.parts
+        parts = next(
+            (
+                own[-count:]
+                for count in range(1, len(own))
+                if all(each[-count:] != own[-count:] for each in others)
+            ),
+            own,
+        )
+        names[run] = str(Path(*parts))
+    return names
 
 
 def prompt_name(run: Run) -> str | None:

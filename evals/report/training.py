@@ -9,7 +9,6 @@ read. Knows nothing of how training is done, nor of how charts are drawn.
 import itertools
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from art_e.errors import UserError
 from art_e.lines import whole_lines
 from art_e.runs import Run
 from evals.report.charts import SERIES, Curve, CurveChart, Mark, Scale
+from evals.report.entries import run_names
 from evals.report.legend import cut
 
 STEPS, METRICS = "steps.jsonl", "metrics.json"
@@ -63,10 +63,10 @@ def read_training(runs: Sequence[Run]) -> list[Training]:
     Raises `UserError` for a file that can't be read.
     """
     found = [(run, _steps(run), _metrics(run)) for run in runs]
-    named = Counter(run.id for run in runs)
+    names = run_names(runs)
     return [
         Training(
-            cut(run.id if named[run.id] == 1 else str(run.folder)),
+            cut(names[run]),
             _by_step(steps),
             _by_step(_rows(metrics, "validation")),
             _rows(metrics, "alarms"),

@@ -52,12 +52,17 @@ class Expected(NamedTuple):
 def expected_of(unit: Unit, profile: Profile) -> Expected:
     """What the unit takes, where nothing of it is done."""
     told = _OF[unit.stage](unit, profile)
-    measured = profile.measured
-    if measured is None or unit.stage not in measured.minutes:
+    measured, seconds = profile.measured, _measured_s(profile, unit.stage)
+    if measured is None or seconds is None:
         return told
-    seconds = 60 * measured.minutes[unit.stage]
     disk = 1e6 * measured.megabytes.get(unit.stage, 0.0)
     return Expected(seconds, told.usd, disk, measured.source)
+
+
+def _measured_s(profile: Profile, stage: Stage) -> float | None:
+    """Seconds that a unit of the stage was measured to take; None where it was not."""
+    minutes = {} if profile.measured is None else profile.measured.minutes
+    return 60 * minutes[stage] if stage in minutes else None
 
 
 def _ingest(_: Unit, profile: Profile) -> Expected:
@@ -75,7 +80,10 @@ def _ingest(_: Unit, profile: Profile) -> Expected:
 def _golden(_: Unit, profile: Profile) -> Expected:
     told = profile.golden
     if told.questions != GENERATED:
-        return Expected(60.0, 0.0, 50e6, "assumed; fees of a reader depend on the rows")
+        fees = 0.0 if told.reader == OFFLINE else None
+        return Expected(
+            60.0, fees, 50e6, "assumed; a reader's fees depend on how many rows there are"
+        )
     batches = told.batches * (told.train + told.validation + told.test)
     rows = batches * BATCH_QUESTIONS
     written = Usage(
@@ -115,7 +123,8 @@ def _grpo(_: Unit, profile: Profile) -> Expected:
 
 def _evaluation(_: Unit, profile: Profile) -> Expected:
     asked, told = profile.recipe.judging.test_questions, profile.evaluation
-    seconds = LOADING_S + asked * OWN_S / told.concurrency
+    measured = _measured_s(profile, "evaluation")
+    seconds = LOADING_S + asked * OWN_S / told.concurrency if measured is None else measured
     fees = _judges(profile, asked)
     gpu = 0.0 if told.usd_per_hour is None else seconds / 3600 * told.usd_per_hour
     basis = f"{asked:,} questions, {told.concurrency} at a time; loading and seconds assumed"

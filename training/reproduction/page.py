@@ -55,12 +55,7 @@ def write_report(profile: Profile, folder: Path, made: Mapping[str, Path]) -> No
         _seeds(profile, starts, list(grpo.values()), told.baselines),
         _last_page(profile, told),
     ]
-    runs = [
-        *baselines,
-        *served.values(),
-        *([Run(starts[list(grpo).index(seed)])] if starts else []),
-    ]
-    build_report([*runs, Run(grpo[seed])], folder, sections)
+    build_report([*baselines, *served.values(), Run(grpo[seed])], folder, sections)
     write_picture(folder / PICTURE, _curves(profile, list(grpo.values()), told.baselines))
     Run(folder).write_json(FIGURES, _figures_row(profile, told, starts, list(grpo.values())))
 
@@ -205,7 +200,8 @@ def _ours_is(profile: Profile, told: Figures) -> str:
     )
     return (
         f"Ours: {what}, trained by the recipe {recipe.name}{made_up}, and asked {asked:,} held-out"
-        f" questions; judged by {profile.judges[0]}.{aside} Command: art-e reproduce --profile"
+        f" questions greedily, as it is served; judged by {profile.judges[0]}. What it says"
+        f" sampled, and by seed, is above.{aside} Command: art-e reproduce --profile"
         f" {profile.name}."
     )
 
