@@ -80,10 +80,9 @@ def _ingest(_: Unit, profile: Profile) -> Expected:
 def _golden(_: Unit, profile: Profile) -> Expected:
     told = profile.golden
     if told.questions != GENERATED:
-        fees = 0.0 if told.reader == OFFLINE else None
-        return Expected(
-            60.0, fees, 50e6, "assumed; a reader's fees depend on how many rows there are"
-        )
+        unread = 0.0 if told.reader == OFFLINE else None
+        basis = "assumed; a reader's fees depend on how many rows there are"
+        return Expected(60.0, unread, 50e6, basis)
     batches = told.batches * (told.train + told.validation + told.test)
     rows = batches * BATCH_QUESTIONS
     written = Usage(
