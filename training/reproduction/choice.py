@@ -4,7 +4,7 @@ Test questions have no say here. Knows nothing of how runs are made.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,16 @@ CHOSEN, COMPARED = "chosen.json", "compared.json"
 
 
 def choose_prompt(
-    folder: Path, prompts: Mapping[str, str | None], runs: Mapping[str, Run]
+    folder: Path, prompts: Mapping[str, str | None], runs: Mapping[str, Sequence[Run]]
 ) -> dict[str, Any]:
     """Choose the prompt with the largest share of episodes handled right, the first of equals.
 
     An episode is handled right where its answer is, or where it abstains rightly; those of all
-    models count alike. `runs` is empty where no model reads a prompt: the first stays. Writes
+    models count alike. `runs` has a prompt's run of each model, none where no model reads a
+    prompt: then the first stays. Writes
     `chosen.json` and `compared.json` into `folder`; gives what the first holds.
     """
-    scored = {name: load_run(run) for name, run in runs.items()}
+    scored = {name: [one for run in of for one in load_run(run)] for name, of in runs.items() if of}
     share = {name: _share(each) for name, each in scored.items()}
     best = max(share, key=share.__getitem__) if share else next(iter(prompts))
     chosen = {"name": best, "text": prompts[best]}

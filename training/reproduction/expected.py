@@ -14,7 +14,6 @@ from data_pipeline.golden.estimate import THINKING_TOKENS, TOKENS_PER_ITEM
 from data_pipeline.golden.verify_cost import COMPLETION_TOKENS, JUDGE_USAGE, VERDICTS_PER_ROW
 from evals.estimate import estimate_cost
 from evals.judges import needs_model
-from evals.presets import model_name
 from training.planning.cards import DEFAULT, card_of
 from training.planning.fees import MAIL_TOKENS, fee_of
 from training.planning.plan import Plan
@@ -102,14 +101,13 @@ def _golden(_: Unit, profile: Profile) -> Expected:
 
 
 def _prompts(unit: Unit, profile: Profile) -> Expected:
-    if not unit.needs or unit.needs[0] != "ingest":
+    if "model" not in unit.settings:
         return Expected(1.0, 0.0, 1e4, "the choice")
-    return _asked(profile, profile.asks_prompted, profile.recipe.judging.questions)
+    return _asked(profile, str(unit.settings["model"]), profile.recipe.judging.questions)
 
 
 def _baselines(unit: Unit, profile: Profile) -> Expected:
-    model = str(unit.settings["model"])
-    return _asked(profile, (model,), profile.recipe.judging.test_questions)
+    return _asked(profile, str(unit.settings["model"]), profile.recipe.judging.test_questions)
 
 
 def _sft(_: Unit, profile: Profile) -> Expected:
@@ -149,20 +147,15 @@ def plan_of_training(profile: Profile) -> Plan:
     return plan_of(profile.recipe, card_of(profile.training.gpu or DEFAULT))
 
 
-def _asked(profile: Profile, models: tuple[str, ...], questions: int) -> Expected:
-    """Questions put to models that are prompted, and their judges."""
-    fees: list[float | None] = [_judges(profile, questions * len(models))]
-    seconds, sources = 0.0, []
-    for model in map(model_name, models):
-        if model == OFFLINE:
-            seconds += questions * OFFLINE_S
-            continue
-        told = estimate_cost(model, questions, runs_folder())
-        fees.append(told.usd)
-        seconds += questions * HOSTED_S / AT_ONCE
-        sources.append(told.tokens.source)
-    basis = f"{questions:,} questions; tokens {', '.join(dict.fromkeys(sources)) or 'none'}"
-    return Expected(seconds, _sum(fees), questions * len(models) * EPISODE_BYTES, basis)
+def _asked(profile: Profile, model: str, questions: int) -> Expected:
+    """Questions put to a model that is prompted, and its judges."""
+    fees = _judges(profile, questions)
+    disk = questions * EPISODE_BYTES
+    if model == OFFLINE:
+        return Expected(questions * OFFLINE_S, fees, disk, f"{questions:,} questions")
+    told = estimate_cost(model, questions, runs_folder())
+    basis = f"{questions:,} questions; tokens {told.tokens.source}"
+    return Expected(questions * HOSTED_S / AT_ONCE, _sum([fees, told.usd]), disk, basis)
 
 
 def _trained(profile: Profile, name: Stage) -> Expected:

@@ -8,7 +8,6 @@ nothing of how commands are carried out, and of what is done already.
 import json
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,49 +107,37 @@ def _golden(profile: Profile) -> Unit:
 
 
 def _prompts(profile: Profile) -> list[Unit]:
-    """A unit for each prompt, asked of validation, and one that chooses."""
+    """A unit for each prompt and model, asked of validation, and one that chooses."""
     compared = {each: _prompt_text(each, profile.recipe) for each in profile.prompts.compared}
-    asked = profile.asks_prompted
-    common = {"models": asked, "judges": profile.judges, "recipe": _form(profile.recipe)}
-
-    def ask(name: str, work: Work) -> None:
-        recipe = _recipe_folder(profile, work, compared[name])
-        run = work.folder / "run"
-        models = [part for each in asked for part in ("-m", each)]
-        most = _most(profile.prompts.max_cost_usd)
-        how: Words = ["--recipe", recipe, "--split", "validation", *_judges(profile), *most]
-        work.art_e("eval", "run", *models, *how, "--out", run, run=run)
-        if not work.planned:
-            check_run(run, "prompts.max_cost_usd")
-
-    units = [
-        Unit(
-            "prompts",
-            f"prompt-{_slug(name)}",
-            {**common, "prompt": text},
-            ("run",),
-            partial(ask, name),
-            ("ingest", "golden"),
-        )
-        for name, text in compared.items()
-        if asked
-    ]
-    names = [each.name for each in units]
+    asked = {name: [(name, model) for model in profile.asks_prompted] for name in compared}
+    units = [_prompt(profile, *each, compared[name]) for name in compared for each in asked[name]]
 
     def choose(work: Work) -> None:
         if not work.planned:
-            runs = dict(zip(compared, (Run(work.of(each) / "run") for each in names), strict=False))
+            runs = {
+                name: [Run(work.of(_prompt_name(*each)) / "run") for each in pairs]
+                for name, pairs in asked.items()
+            }
             choose_prompt(work.folder, compared, runs)
 
-    choice = Unit(
-        "prompts",
-        "prompts",
-        {"compared": compared, "models": asked},
-        (CHOSEN,),
-        choose,
-        tuple(names),
-    )
-    return [*units, choice]
+    settings = {"compared": compared, "models": profile.asks_prompted}
+    needs = tuple(each.name for each in units)
+    return [*units, Unit("prompts", "prompts", settings, (CHOSEN,), choose, needs)]
+
+
+def _prompt(profile: Profile, name: str, model: str, text: str | None) -> Unit:
+    def do(work: Work) -> None:
+        recipe = _recipe_folder(profile, work, text)
+        run = work.folder / "run"
+        most = _most(profile.prompts.max_cost_usd)
+        how: Words = ["--recipe", recipe, "--split", "validation", *_judges(profile), *most]
+        work.art_e("eval", "run", "-m", model, *how, "--out", run, run=run)
+        if not work.planned:
+            check_run(run, "prompts.max_cost_usd")
+
+    form = {"judges": profile.judges, "recipe": _form(profile.recipe)}
+    settings = {**form, "prompt": text, "model": model_name(model)}
+    return Unit("prompts", _prompt_name(name, model), settings, ("run",), do, ("ingest", "golden"))
 
 
 def _baseline(profile: Profile, model: str) -> Unit:
@@ -327,6 +314,10 @@ def _judges(profile: Profile) -> list[str]:
 
 def _most(usd: float | None) -> list[str]:
     return [] if usd is None else ["--max-cost", f"{usd:g}"]
+
+
+def _prompt_name(prompt: str, model: str) -> str:
+    return f"prompt-{_slug(prompt)}-{_slug(model)}"
 
 
 def _baseline_name(model: str) -> str:

@@ -22,6 +22,10 @@ def grpo(folder: Path, best: int, rows: dict[int, tuple[float, float]]) -> Path:
     return folder
 
 
+def _run(folder: Path, right: int) -> Run:
+    return write_run(folder, episodes("m", {"right": right, "wrong": 10 - right}))
+
+
 def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
     runs = {
         0: grpo(tmp_path / "a", 10, {0: (0.9, 0.0), 10: (0.5, 0.1)}),
@@ -34,22 +38,17 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
 
 def test_without_a_model_the_first_prompt_stays(tmp_path: Path) -> None:
     prompts = {"default": None, "brief": "Answer."}
-    assert choose_prompt(tmp_path, prompts, {}) == {"name": "default", "text": None}
+    assert choose_prompt(tmp_path, prompts, {each: [] for each in prompts}) == {
+        "name": "default",
+        "text": None,
+    }
     assert compared_in(tmp_path) == ("default", [])
 
 
 @pytest.mark.parametrize("better", ["default", "brief"])
 def test_the_prompt_that_handles_most_right_is_chosen(tmp_path: Path, better: str) -> None:
     prompts = {"default": None, "brief": "Answer."}
-    runs: dict[str, Run] = {
-        name: write_run(
-            tmp_path / name,
-            episodes(
-                "m", {"right": 9 if name == better else 6, "wrong": 1 if name == better else 4}
-            ),
-        )
-        for name in prompts
-    }
+    runs = {name: [_run(tmp_path / name, 9 if name == better else 6)] for name in prompts}
     chosen = choose_prompt(tmp_path, prompts, runs)
     assert chosen == {"name": better, "text": prompts[better]}
     name, rows = compared_in(tmp_path)
@@ -61,8 +60,15 @@ def test_the_prompt_that_handles_most_right_is_chosen(tmp_path: Path, better: st
 
 def test_of_equal_prompts_the_first_stays(tmp_path: Path) -> None:
     prompts = {"default": None, "brief": "Answer."}
-    runs = {
-        name: write_run(tmp_path / name, episodes("m", {"right": 5, "wrong": 5}))
-        for name in prompts
-    }
+    runs = {name: [_run(tmp_path / name, 5)] for name in prompts}
     assert choose_prompt(tmp_path, prompts, runs)["name"] == "default"
+
+
+def test_episodes_of_all_models_count(tmp_path: Path) -> None:
+    prompts = {"default": None, "brief": "Answer."}
+    runs = {
+        "default": [_run(tmp_path / "a", 9), _run(tmp_path / "b", 1)],
+        "brief": [_run(tmp_path / "c", 6), _run(tmp_path / "d", 5)],
+    }
+    assert choose_prompt(tmp_path, prompts, runs)["name"] == "brief"
+    assert [each["correct"]["n"] for each in compared_in(tmp_path)[1]] == [20, 20]

@@ -138,7 +138,7 @@ def test_the_plan_tells_every_stage_and_that_it_fits(
     plan = json.loads(made.run("--dry-run", "--json")[0])
     assert not made.out.exists()
     assert [each["unit"] for each in plan["units"]] == [
-        "ingest", "golden", "prompt-default", "prompt-worse.txt", "prompts", "baseline-o3",
+        "ingest", "golden", "prompt-default-o3", "prompt-worse.txt-o3", "prompts", "baseline-o3",
         "baseline-gpt-4.1", "baseline-offline", "grpo-0", "start", "trained", "report",
     ]  # fmt: skip
     assert {each["state"] for each in plan["units"]} == {"to do"}
@@ -230,6 +230,11 @@ def test_a_rerun_does_nothing_and_a_change_does_what_it_touches(killed: Reproduc
     plan = json.loads(killed.run("--set", "evaluation.usd_per_hour=2", "--dry-run", "--json")[0])
     left = [each["unit"] for each in plan["units"] if each["state"] != "done"]
     assert left == ["start", "trained", "report"]
+    # Another model is asked the prompts and the test; the others are not asked again.
+    plan = json.loads(killed.run("--baseline", "openai/gpt-4o", "--dry-run", "--json")[0])
+    left = [each["unit"] for each in plan["units"] if each["state"] != "done"]
+    assert left[:2] == ["prompt-default-gpt-4o", "prompt-worse.txt-gpt-4o"]
+    assert "baseline-o3" not in left
     # How much may be spent is no input; who is asked is one of that stage alone.
     more = ["--set", 'baselines.models=["o3","offline"]', "--set", "golden.max_cost_usd=9"]
     plan = json.loads(killed.run(*more, "--dry-run", "--json")[0])
