@@ -120,6 +120,7 @@ def plan_row(profile: "Profile", planned: "list[Planned]", out: Path) -> dict[st
          "usd", "disk_bytes", "basis"}], "left": {"seconds", "usd", "disk_bytes"}, "free_bytes",
          "faults", "missing"}
 
+    A state is "done", "begun", "to do", or "to do or done" where that hangs on what comes before.
     What is done has no seconds, dollars and bytes left; a sum is null where a part is not known.
     """
     import shutil
@@ -135,7 +136,7 @@ def plan_row(profile: "Profile", planned: "list[Planned]", out: Path) -> dict[st
             {
                 "stage": unit.stage,
                 "unit": unit.name,
-                "state": "done" if done else "begun" if each.state.begun else "to do",
+                "state": each.state.word,
                 "folder": None if each.state.folder is None else str(each.state.folder),
                 "commands": each.commands,
                 "seconds": 0.0 if done else told.seconds,

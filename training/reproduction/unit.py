@@ -62,17 +62,27 @@ class Made(NamedTuple):
 
 class State(NamedTuple):
     """Where a unit stands. `key` and `folder` are None where a unit that it needs is not made;
-    `made` is None where it is not itself."""
+    `made` is None where it is not itself. `before` says that it was made once, of whatever."""
 
     unit: Unit
     key: str | None
     folder: Path | None
     made: Made | None
+    before: bool
 
     @property
     def begun(self) -> bool:
         """Whether something of it is there and it is not whole."""
         return self.made is None and self.folder is not None and self.folder.is_dir()
+
+    @property
+    def word(self) -> str:
+        """That in a word or some: where its key is not known it may turn out to be made."""
+        if self.made is not None:
+            return "done"
+        if self.begun:
+            return "begun"
+        return "to do or done" if self.key is None and self.before else "to do"
 
 
 @dataclass
@@ -97,7 +107,8 @@ class Shelf:
             whole = len(digests) == len(made)
             key = self._key(unit, digests) if whole else None
             folder = self._folder(unit, key)
-            found[unit.name] = State(unit, key, folder, self._made(unit, folder))
+            before = any(self.out.glob(f"{unit.name}-{'?' * _KEY_CHARS}/{RECORD}"))
+            found[unit.name] = State(unit, key, folder, self._made(unit, folder), before)
         return found
 
     def record(self, state: State, seconds: float) -> Made:
