@@ -248,6 +248,6 @@ def test_another_model_is_asked_alone(killed: Reproduction) -> None:
     # Which prompt will be gone on with is not known before the new model has been asked.
     assert states["baseline-o3"] == states["grpo-0"] == "to do or done"
     assert states["baseline-o4-mini"] == "to do"
-    assert killed.run(*more)[1].count("done before") == 9
+    assert killed.run(*more)[1].count("done before") == 8
     new = killed.provider.requests[asked:]
     assert {each.body["model"] for each in new if each.body.get("tools")} == {"o4-mini"}
