@@ -44,11 +44,8 @@ class Command(NamedTuple):
 def carry_out(
     commands: Sequence[Command],
     environment: Mapping[str, str] | None = None,
-    *,
-    quiet: bool = False,
 ) -> None:
-    """Run those that are not done, with `environment` besides this process's own; with `quiet`
-    what they print as data is left out.
+    """Run those that are not done, with `environment` besides this process's own.
 
     Raises `UserError` where one fails.
     """
@@ -60,7 +57,6 @@ def carry_out(
             check=False,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if quiet else None,
             preexec_fn=ends_with_parent(),
         )
         if done.returncode:

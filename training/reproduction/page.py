@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from art_e.runs import Run
-from evals.intervals import Estimate
 from evals.report.build import build_report
 from evals.report.cells import NONE, Cell, number, percent, points
 from evals.report.charts import Baseline, CurveChart
@@ -19,8 +18,8 @@ from evals.report.published import SOURCE
 from evals.report.section import Captioned, Section
 from evals.report.tables import Row, Table
 from evals.scored import load_run
-from training.experiments.pages import write_picture
-from training.experiments.pooled import Asked, Measure, asked_alike
+from training.experiments.pages import cell, write_picture
+from training.experiments.pooled import Asked, asked_alike
 from training.experiments.results import WAYS, Way, episodes_of_test, metrics_of, minutes
 from training.experiments.seeds import MEASURES, curves
 from training.reproduction.choice import chosen_seed, compared_in
@@ -142,22 +141,18 @@ def _gains(before: Asked | None, after: Asked) -> Table:
     rows = []
     for each in MEASURES:
         last = after.matrix(each)
-        cells = [_cell(each, pool.mean(last, share=each.share))]
+        cells = [cell(each, pool.mean(last, share=each.share))]
         if before is not None:
             first = before.matrix(each)
             gain = pool.gain(first, last)
             cells = [
-                _cell(each, pool.mean(first, share=each.share)),
+                cell(each, pool.mean(first, share=each.share)),
                 *cells,
                 points(gain) if each.share else number(gain),
             ]
         rows.append(Row(each.title[0].upper() + each.title[1:], cells))
     headings = ["Start", "Trained", "Gain"] if before is not None else ["Trained"]
     return Table(["", *headings], rows)
-
-
-def _cell(measure: Measure, estimate: Estimate) -> Cell:
-    return percent(estimate) if measure.share else number(estimate)
 
 
 def _with_lines(chart: CurveChart, baselines: Sequence[Model]) -> CurveChart:
