@@ -145,12 +145,11 @@ def sampled(
     model: Qwen2ForCausalLM, prompt: Sequence[int], temperature: float, most: int
 ) -> tuple[list[int], list[float]]:
     """What the model says behind `prompt`, its end mark too, and the log-probability of each."""
-    assert model.generation_config is not None
-    ends = model.generation_config.eos_token_id
+    ends = _ends(model)
     ids = list(prompt)
     told: list[float] = []
     with torch.no_grad():
-        while len(ids) < len(prompt) + most and (not told or ids[-1] != ends):
+        while len(ids) < len(prompt) + most and (not told or ids[-1] not in ends):
             logits = model(input_ids=torch.tensor([ids])).logits[0, -1].float()
             assert not logits.isnan().any(), "it generates with weights that were discarded"
             scaled = torch.log_softmax(logits / (temperature or 1.0), -1)
@@ -158,6 +157,13 @@ def sampled(
             ids.append(one)
             told.append(float(scaled[one]))
     return ids[len(prompt) :], told
+
+
+def _ends(model: Qwen2ForCausalLM) -> list[int]:
+    """vLLM stops at every end token of the model's generation config."""
+    assert model.generation_config is not None
+    ends = model.generation_config.eos_token_id
+    return list(ends) if isinstance(ends, list) else [int(ends)]
 
 
 @dataclass
@@ -175,8 +181,7 @@ class Server:
     @property
     def end_id(self) -> int:
         """What ends a turn."""
-        assert self.model.generation_config is not None
-        return int(self.model.generation_config.eos_token_id)
+        return _ends(self.model)[0]
 
     def completions(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The answer of /v1/completions."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from transformers import (
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2Config,
@@ -59,7 +60,8 @@ def make_tokenizer(
 def make_model(
     tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
 ) -> Qwen2ForCausalLM:
-    """New weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
+    """New weights for `tokenizer`, in float32, with Qwen2.5-Instruct's generation config: two
+    end tokens, of which the first ends a turn, and a repetition penalty."""
     torch.manual_seed(seed)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     config = Qwen2Config(
@@ -79,6 +81,19 @@ def make_model(
         pad_token_id=padding,
     )
     model = Qwen2ForCausalLM(config)
+    # As Qwen2.5-14B-Instruct is published.
+    model.generation_config = GenerationConfig.from_dict(
+        {
+            "bos_token_id": padding,
+            "pad_token_id": padding,
+            "eos_token_id": [end, padding],
+            "do_sample": True,
+            "repetition_penalty": 1.05,
+            "temperature": 0.7,
+            "top_p": 0.8,
+            "top_k": 20,
+        }
+    )
     model.train(False)
     return model
 

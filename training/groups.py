@@ -1,6 +1,7 @@
 """Which questions are asked again: those of groups that taught nothing are replaced.
 
-A group whose rollouts all earned the same has no advantage to learn from. Another question
+A group whose rollouts all earned the same has no advantage to learn from, and one with an
+unjudged member is left out: without the answers, abstentions alone would gain. Another question
 takes its place: the hardest of those asked before whose group had spread, or else one that was
 never asked. Knows nothing of models; a run that resumes goes on with what it knew.
 """
@@ -16,9 +17,15 @@ FLAT = 1e-6
 
 
 def is_flat(rewards: Sequence[float | None]) -> bool:
-    """Whether a group's rewards have no spread; those that could not be told don't count."""
+    """Whether a group teaches nothing: its rewards have no spread, or one of them is missing."""
+    told = complete(rewards)
+    return told is None or max(told) - min(told) < FLAT
+
+
+def complete(rewards: Sequence[float | None]) -> list[float] | None:
+    """The rewards of a group; None if a member has none, because its judge failed."""
     told = [each for each in rewards if each is not None]
-    return not told or max(told) - min(told) < FLAT
+    return told if len(told) == len(rewards) else None
 
 
 class Curriculum:
@@ -33,9 +40,11 @@ class Curriculum:
         self._asked: set[str] = set()
 
     def note(self, question: Question, rewards: Sequence[float | None]) -> None:
-        """Remember what a group of the question earned."""
+        """Remember what a group of the question earned; a group left out says nothing of it."""
+        told = complete(rewards)
+        if told is None:
+            return
         self._asked.add(question.id)
-        told = [each for each in rewards if each is not None]
         if is_flat(rewards):
             self._earned.pop(question.id, None)
         else:

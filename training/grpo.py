@@ -85,7 +85,7 @@ def train_grpo(
             lambda step, logs: _step(training, roller, step, logs),
             validate_every=table.validate_every,
             patience=table.patience,
-            pause=lambda: _spent(judges) or pause(),
+            pause=lambda: _spent(judges) or roller.outage or pause(),
             awake=dispatch.awake,
             state=lambda: {"curriculum": roller.curriculum.to_row()},
         )
@@ -129,6 +129,9 @@ def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, f
         learning_rate=logs.get("learning_rate"),
         grad_norm=logs.get("grad_norm"),
         entropy=logs.get("entropy"),
+        ratio_min=logs.get("sampling/importance_sampling_ratio/min"),
+        ratio_mean=logs.get("sampling/importance_sampling_ratio/mean"),
+        ratio_max=logs.get("sampling/importance_sampling_ratio/max"),
         kl=logs.get("kl"),
         **roller.figures,
     )
@@ -266,4 +269,7 @@ def _vllm(table: Grpo, context: int) -> dict[str, Any]:
         "vllm_max_model_length": context,
         "vllm_server_base_url": table.vllm.server,
         "vllm_server_timeout": SERVER_TIMEOUT_S,
+        # TRL's default multiplies a sequence's ratios and masks it when the product passes 3: in
+        # episodes of thousands of tokens that is nearly every one.
+        "vllm_importance_sampling_mode": "token_truncate",
     }

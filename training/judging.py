@@ -107,5 +107,6 @@ async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
     mails = read_in(trajectory, inbox)
     verdict = await judge.judge(scored.question, trajectory.final_answer, mails)
     if trajectory.rubric["answered"] and not mails:
-        return replace(verdict, grounded=False, reason=f"{verdict.reason}; no mail was read")
+        note = "" if verdict.correct is None else "; no mail was read"
+        return replace(verdict, grounded=False, reason=verdict.reason + note)
     return verdict

@@ -30,7 +30,9 @@ class Step:
     answers of all) and `abstention` (of all), and the means of `turns`, `effort` and
     `format_errors`. `groups` were asked, `flat_groups` of them had no spread in reward when
     they were trained on, `resampled` were replaced before; `unjudged` episodes left their
-    groups. `entropy` is in nats a token, `kl` against the start (None without a KL term).
+    groups. `entropy` is in nats a token, `kl` against the start (None without a KL term). The
+    ratios are a token's probability by the trainer over that by vLLM, truncated at TRL's cap
+    (None without vLLM): far from 1, the two compute different models.
     """
 
     step: int
@@ -49,6 +51,9 @@ class Step:
     format_errors: float | None = None
     entropy: float | None = None
     kl: float | None = None
+    ratio_min: float | None = None
+    ratio_mean: float | None = None
+    ratio_max: float | None = None
     groups: int | None = None
     flat_groups: int | None = None
     resampled: int | None = None

@@ -5,6 +5,7 @@ its own groups, and all know what all have earned. Knows nothing of optimizers a
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from art_e.question import Question
 from evals.scored import Scored
 from training.engine import Dispatch
-from training.groups import Curriculum, is_flat
+from training.groups import Curriculum, complete, is_flat
 from training.judging import Judges
 from training.material import Material
 from training.memory import gpu_memory_used
@@ -27,6 +28,9 @@ from training.tokens import Tokens
 
 # A group: its rollouts with what was made of them.
 Group = list[tuple[Rollout, Scored]]
+# With a larger share of a step's episodes unjudged, the run pauses: a judge that is down costs
+# rollouts that nothing is learnt from.
+MOST_UNJUDGED = 0.1
 
 
 class Roller:
@@ -53,6 +57,7 @@ class Roller:
         self._by_id = {each.id: each for each in material.questions}
         self.curriculum = Curriculum(material.questions, training.setting.seed)
         self.figures: dict[str, Any] = {}
+        self.outage: str | None = None
         # By all processes, from the run's begin on.
         self.generated = training.tokens
 
@@ -69,6 +74,7 @@ class Roller:
         members = [each for group in groups for each in group]
         scored = self._processes.gather([each for _, each in members])
         self._training.add_episodes(scored)
+        self.outage = outage(scored)
         flat = self._processes.gather([_flat(group) for group in groups])
         self.figures = {
             **figures(scored),
@@ -78,11 +84,7 @@ class Roller:
             "cost_usd": self._training.cost_before
             + sum(self._processes.gather([self._judges.cost_usd])),
         }
-        return _for_trl(
-            [rollout for rollout, _ in members],
-            [each for _, each in members],
-            self._tokens.end_id,
-        )
+        return _for_trl(groups, self._tokens.end_id)
 
     def _with_spread(
         self, asked: Sequence[Question], dispatch: Dispatch, step: int
@@ -174,18 +176,32 @@ def figures(scored: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
+def outage(scored: Sequence[Scored]) -> str | None:
+    """Why to pause, in the words of the failing judge; None if few episodes are unjudged."""
+    unjudged = [each for each in scored if each.unjudged]
+    if len(unjudged) <= MOST_UNJUDGED * len(scored):
+        return None
+    reasons = Counter(verdict["reason"] for each in unjudged for verdict in each.verdicts[:1])
+    [(words, _)] = reasons.most_common(1)
+    return f"{len(unjudged)} of {len(scored)} episodes could not be judged ({words})"
+
+
 def _flat(group: Group) -> bool:
     return is_flat([reward_in(scored) for _, scored in group])
 
 
-def _for_trl(rollouts: Sequence[Rollout], scored: Sequence[Scored], end_id: int) -> dict[str, Any]:
+def _for_trl(groups: Sequence[Group], end_id: int) -> dict[str, Any]:
     """What TRL takes.
 
-    A rollout without a reward is masked: it is in no sum of the loss. One whose prompt left no
-    room for a turn is an end mark, masked too, for TRL takes none that is empty.
+    A group with an unjudged member is masked whole: it is in no sum of the loss. Abstentions need
+    no judge, and would alone gain the advantage when it fails. A rollout whose prompt left no
+    room for a turn becomes one masked end token, because TRL rejects empty completions.
     """
-    conversations = [each.conversation for each in rollouts]
-    earned = [reward_in(each) for each in scored]
+    conversations = [rollout.conversation for group in groups for rollout, _ in group]
+    earned: list[float | None] = []
+    for group in groups:
+        rewards = complete([reward_in(scored) for _, scored in group])
+        earned += [None] * len(group) if rewards is None else rewards
     said = [each.completion_ids or [end_id] for each in conversations]
     told = [each.logprobs for each in conversations]
     untold = any(each.logprobs is None and each.completion_ids for each in conversations)

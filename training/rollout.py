@@ -1,7 +1,8 @@
 """Rollouts: many episodes at once, driven by an engine that takes and gives tokens.
 
 Each round generates one turn of every episode that goes on. A turn has at most `turn`
-tokens, an episode at most `episode`; one that has no room for another turn is out of turns.
+tokens, an episode at most `episode`, observations included; one that has no room for another
+turn is out of turns.
 An episode stops at its last turn exactly: nothing is generated or put behind it. The same
 `Episode` as everywhere runs the tools and writes the facts. Knows nothing of rewards, groups
 and of who generates.
@@ -49,32 +50,34 @@ def roll_out(
 ) -> list[Rollout]:
     """Run all `episodes` to their ends; the rollouts, in their order."""
     rollouts = [Rollout(each, tokens.begin(each.messages)) for each in episodes]
-    going = [each for each in rollouts if _has_room(each, limits)]
-    while going:
+    for each in rollouts:
+        _go_on(each, [], limits)
+    while going := [each for each in rollouts if not each.episode.done]:
         turns = generate([each.conversation.ids for each in going])
         for rollout, turn in zip(going, turns, strict=True):
-            _take(rollout, turn, tokens)
-        going = [each for each in going if not each.episode.done and _has_room(each, limits)]
+            _take(rollout, turn, tokens, limits)
     return rollouts
 
 
-def _take(rollout: Rollout, turn: Turn, tokens: Tokens) -> None:
+def _take(rollout: Rollout, turn: Turn, tokens: Tokens, limits: Limits) -> None:
     episode, conversation = rollout.episode, rollout.conversation
-    prompt = len(conversation.prompt_ids) + len(conversation.completion_ids)
+    prompt = conversation.length
     conversation.add_turn(turn.ids, turn.logprobs)
     episode.count_tokens(prompt, len(turn.ids))
     message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
     observations = episode.step(message)
     if not episode.done:
         cut = not turn.ids or turn.ids[-1] != tokens.end_id
-        conversation.add_context(tokens.between(observations, cut=cut))
+        _go_on(rollout, tokens.between(observations, cut=cut), limits)
 
 
-def _has_room(rollout: Rollout, limits: Limits) -> bool:
-    """Whether another turn fits; an episode for which none does is out of turns."""
-    conversation = rollout.conversation
-    used = len(conversation.prompt_ids) + len(conversation.completion_ids)
-    if used + limits.turn <= limits.episode:
-        return True
-    rollout.episode.cut_off()
-    return False
+def _go_on(rollout: Rollout, context: list[int], limits: Limits) -> None:
+    """Append `context` and leave the episode open if another turn fits behind it.
+
+    Otherwise the episode is out of turns, and its last token stays the model's own: what nobody
+    answers teaches nothing, and a long mail would pass the limit.
+    """
+    if rollout.conversation.length + len(context) + limits.turn <= limits.episode:
+        rollout.conversation.add_context(context)
+    else:
+        rollout.episode.cut_off()

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from art_e.errors import UserError
 from art_e.message import ChatMessage
-from art_e.policies.checkpoint import best_device, load_checkpoint, split_adapter, stop_ids
+from art_e.policies.checkpoint import best_device, end_of_turn, load_checkpoint, split_adapter
 from art_e.tools import schemas
 from training.checkpoints import base_of, meant_checkpoint
 from training.processes import sharded
@@ -62,8 +63,7 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
     if adapter is not None:
         for parameter_name, parameter in loaded.model.named_parameters():
             parameter.requires_grad_("lora_" in parameter_name)
-    end_id = stop_ids(loaded.tokenizer, loaded.generation_config)[-1]
-    return Start(loaded.model, loaded.tokenizer, end_id, adapter is not None)
+    return start_of(loaded.model, loaded.tokenizer, adapter=adapter is not None)
 
 
 def make_start(
@@ -85,8 +85,31 @@ def make_start(
     device, _ = best_device()
     model: Any = make_model(tokenizer, form, seed)
     model = model.to(device)
-    assert model.generation_config is not None
-    return Start(model, tokenizer, stop_ids(tokenizer, model.generation_config)[-1])
+    return start_of(model, tokenizer)
+
+
+def start_of(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", *, adapter: bool = False
+) -> Start:
+    """The model, set to sample from its own distribution and to stop at the end of a turn.
+
+    The published generation config goes: its `repetition_penalty`, `top_p` and `top_k` would
+    have rollouts drawn from another distribution than the one that is trained. Raises
+    `UserError` for a chat template that ends turns with no special token.
+    """
+    from transformers import GenerationConfig
+
+    end_id = end_of_turn(tokenizer)
+    if end_id is None:
+        raise UserError(
+            "the chat template ends the model's messages with no special token, so that a turn"
+            " has no end to learn; use an instruct model, or another template"
+        )
+    start = Start(model, tokenizer, end_id, adapter)
+    model.generation_config = GenerationConfig.from_dict(
+        {"eos_token_id": end_id, "pad_token_id": start.pad_id}
+    )
+    return start
 
 
 def adapter_config(table: ModelTable, start: Start) -> "LoraConfig | None":

@@ -41,6 +41,11 @@ class Conversation:
         """All tokens: what the model sees next."""
         return self.prompt_ids + self.completion_ids
 
+    @property
+    def length(self) -> int:
+        """The number of all tokens."""
+        return len(self.prompt_ids) + len(self.completion_ids)
+
     def add_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
         """Put what the model sampled behind, with its end mark where it came to one."""
         self.completion_ids += ids

@@ -85,7 +85,7 @@ def _link(source: Path, folder: Path, names: list[str]) -> None:
 
 
 def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
-    """Let generation stop where `local:` stops."""
+    """Let generation stop where `local:` stops, and repeat as freely."""
     from transformers import AutoConfig, GenerationConfig
 
     from art_e.policies.checkpoint import stop_ids
@@ -97,5 +97,6 @@ def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
         model_config = AutoConfig.from_pretrained(folder)
         config = GenerationConfig.from_model_config(model_config).to_diff_dict()
     config["eos_token_id"] = list(stop_ids(tokenizer, GenerationConfig.from_dict(config)))
+    config["repetition_penalty"] = 1.0
     path.unlink(missing_ok=True)
     path.write_text(json.dumps(config, indent=2), encoding="utf-8")

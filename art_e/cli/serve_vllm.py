@@ -61,6 +61,8 @@ def vllm_server(
     check_tokenizer(model, load_tokenizer(model, checkpoint), checkpoint)
     command = [vllm, "serve", str(model), *listen, "--dtype", "bfloat16"]
     command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    # As `local:` and training sample; vLLM would take a published penalty for its default.
+    command += ["--override-generation-config", json.dumps({"repetition_penalty": 1.0})]
     if adapter is None:
         command += ["--served-model-name", name]
     else:

@@ -176,16 +176,23 @@ def stop_ids(
     """The tokens that end a turn: the model's, the tokenizer's, the chat template's."""
     eos = generation_config.eos_token_id
     configured = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    own = [tokenizer.eos_token_id, end_of_turn(tokenizer)]
+    return tuple(dict.fromkeys([*configured, *(each for each in own if each is not None)]))
+
+
+def end_of_turn(tokenizer: "PreTrainedTokenizerFast") -> int | None:
+    """The special token that the chat template writes after a message of the model.
+
+    None if the template writes no special token there. Qwen2.5-Instruct's generation config
+    lists two end tokens, and only the template tells which of them ends a turn.
+    """
     said = "said"
     rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": "?"}, {"role": "assistant", "content": said}], tokenize=False
     )
     assert isinstance(rendered, str)
-    after = rendered.rpartition(said)[2]
-    first = tokenizer.encode(after, add_special_tokens=False)[:1]
-    ends = [each for each in first if each in tokenizer.all_special_ids]
-    own = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    return tuple(dict.fromkeys([*configured, *own, *ends]))
+    first = tokenizer.encode(rendered.rpartition(said)[2], add_special_tokens=False)[:1]
+    return next((each for each in first if each in tokenizer.all_special_ids), None)
 
 
 def _folder(name: str, needed: str, kind: str) -> Path:

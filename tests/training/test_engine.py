@@ -24,6 +24,7 @@ from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.callbacks import quiet
 from training.engine import Dispatch, Sampler, merged_weights
 from training.packing import own_tokens_scored, packed
+from training.start import start_of
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
 
@@ -35,7 +36,14 @@ def words() -> Qwen2Tokenizer:
 
 @pytest.fixture(scope="module")
 def model(words: Qwen2Tokenizer) -> Qwen2ForCausalLM:
-    return make_model(words, hidden=16, layers=1)
+    return trainable(words)
+
+
+def trainable(words: Qwen2Tokenizer) -> Qwen2ForCausalLM:
+    """New weights as a run begins with them, whatever their generation config was published as."""
+    model = start_of(make_model(words, hidden=16, layers=1), words).model
+    assert isinstance(model, Qwen2ForCausalLM)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +147,7 @@ def trainer(
     """A trainer as `training.grpo` makes it, of a tiny Qwen2 on the CPU."""
     with quiet():
         yield GRPOTrainer(
-            model=make_model(words, hidden=16, layers=1),
+            model=trainable(words),
             reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
             args=GRPOConfig(
                 output_dir=str(tmp_path_factory.mktemp("trainer")),
@@ -200,6 +208,9 @@ def test_it_samples_as_the_trainer_is_set(trainer: GRPOTrainer, prompts: list[li
     assert config.temperature == 1.0
     assert config.top_p == 1.0
     assert not config.top_k
+    # Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn.
+    assert config.repetition_penalty == 1.0
+    assert config.eos_token_id == [trainer.processing_class.get_vocab()[END]]  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("_quiet")

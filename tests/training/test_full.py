@@ -5,6 +5,8 @@ was not run: the stand-in of `tests/fake_vllm.py` takes its place below TRL's ow
 """
 
 import json
+import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qwen2ForCausalLM
+from trl.trainer.grpo_config import GRPOConfig
 
 from art_e.errors import UserError
 from art_e.policies.checkpoint import load_checkpoint
 from tests import fake_vllm
 from tests.training import full, tiny
+from training import grpo
+from training.callbacks import quiet
 from training.checkpoints import best_checkpoint
 from training.grpo import train_grpo
 from training.processes import sharded
@@ -28,6 +33,7 @@ from training.start import load_start
 
 FULL = ("talk", "talk-24gb", "talk-multi", "mini")
 BASE = "Qwen/Qwen2.5-14B-Instruct"
+QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokenizer.tar.xz"
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +58,9 @@ def log_of(training: TrainingRun) -> list[dict[str, Any]]:
     return [each for each in rows if "loss" in each]
 
 
-def adapter(training: TrainingRun) -> dict[str, torch.Tensor]:
-    """The last checkpoint's, which is an adapter."""
-    return load_file(training.checkpoints / "checkpoint-2" / "adapter_model.safetensors")
+def adapter(training: TrainingRun, step: int = 2) -> dict[str, torch.Tensor]:
+    """That checkpoint's, which is an adapter."""
+    return load_file(training.checkpoints / f"checkpoint-{step}" / "adapter_model.safetensors")
 
 
 def adapter_moved(training: TrainingRun) -> bool:
@@ -106,8 +112,52 @@ def test_talk_with_vllm_in_the_process(
     # the adapter folded in, made them.
     for row in log_of(training):
         assert row["sampling/sampling_logp_difference/max"] < 1e-4
+    # So is the correction of their difference, which is token by token.
+    for step in read_steps(training.run.folder):
+        for ratio in (step.ratio_min, step.ratio_mean, step.ratio_max):
+            assert ratio == pytest.approx(1.0, abs=1e-3)
     assert adapter_moved(training)
     assert metrics["test"]["greedy"]["n"] == 2
+
+
+def test_engine_mismatch_is_truncated_token_by_token() -> None:
+    """TRL's own default masks whole sequences, in long episodes nearly all of them."""
+    table = load_recipe("talk").grpo
+    assert table is not None
+    with quiet():
+        config = GRPOConfig(use_cpu=True, bf16=False, **grpo._vllm(table, 8_000))
+    assert config.vllm_importance_sampling_correction
+    assert config.vllm_importance_sampling_mode == "token_truncate"
+
+
+def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> None:
+    """The real tokenizer, template and generation config, around random weights."""
+    if not QWEN.is_file():
+        pytest.skip("no qwen2.5-tokenizer.tar.xz beside the folder that ART_E_REAL_DATA names")
+    with tarfile.open(QWEN) as archive:
+        archive.extractall(tmp_path, filter="data")
+    base = tmp_path / "qwen2.5-tokenizer"
+    published = json.loads((base / "generation_config.json").read_text("utf-8"))
+    assert published["eos_token_id"] == [151_645, 151_643]
+    config = Qwen2Config(
+        vocab_size=151_936,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
+    model = Qwen2ForCausalLM(config)
+    model.generation_config = GenerationConfig.from_dict(published)
+    model.save_pretrained(base)
+    start = load_start(str(base))
+    assert start.tokenizer.decode([start.end_id]) == "<|im_end|>"
+    changes = ("grpo.vllm.mode=off", "episode.episode_tokens=4000", "grpo.steps=1")
+    _, training = trained("talk", base, tmp_path / "run", *changes)
+    [step] = read_steps(training.run.folder)
+    assert step.loss is not None
+    assert adapter(training, 1)
 
 
 def test_talk_without_sleep_has_one_transfer_a_step_too(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.question import Question
-from training.groups import FLAT, Curriculum, is_flat
+from training.groups import FLAT, Curriculum, complete, is_flat
 
 QUESTIONS = [Question(f"q{number}", "Who?", "bob@test.example") for number in range(8)]
 BY_ID = {each.id: each for each in QUESTIONS}
@@ -25,10 +25,9 @@ besides = st.sets(st.sampled_from(sorted(BY_ID)))
         ([1.0, 1.0, 1.0], True),
         ([1.0, 1.0 + FLAT / 2], True),
         ([1.0, 1.0, 0.9], False),
-        # A judge that failed says nothing of spread, and one reward alone has none.
+        # A group with an unjudged member is left out, whatever the others earned.
         ([1.0, None, 1.0], True),
-        ([1.0, None, None], True),
-        ([1.0, None, 0.0], False),
+        ([1.0, None, 0.0], True),
         ([None, None], True),
     ],
 )
@@ -57,12 +56,13 @@ def test_the_hardest_comes_first_and_then_those_never_asked() -> None:
             (BY_ID["q0"], [2.0, 1.0]),
             (BY_ID["q1"], [-1.0, 0.0]),
             (BY_ID["q2"], [1.0, 1.0]),
-            (BY_ID["q3"], [None, 0.5, 1.0]),
+            (BY_ID["q3"], [0.5, 1.0]),
+            (BY_ID["q4"], [None, 0.5, 1.0]),
         ]
     )
     order = in_order(curriculum, set())
     assert order[:3] == ["q1", "q3", "q0"]
-    # q2 taught nothing, and is not asked again.
+    # q2 taught nothing, and is not asked again; q4 was not judged, and so counts as not asked.
     assert sorted(order[3:]) == ["q4", "q5", "q6", "q7"]
 
 
@@ -87,11 +87,12 @@ def test_replacements_are_new_to_the_batch_and_harder_ones_come_before(
     order = in_order(noted(asked), taken)
     assert len(set(order)) == len(order)
     assert not taken.intersection(order)
-    last = {question.id: earned for question, earned in asked}
+    judged = [(question.id, complete(earned)) for question, earned in asked]
+    last = {name: earned for name, earned in judged if earned is not None}
     spread = [each for each in order if each in last]
     means = []
     for each in spread:
-        told = [reward for reward in last[each] if reward is not None]
+        told = last[each]
         assert max(told) > min(told)
         means.append(sum(told) / len(told))
     assert means == sorted(means)

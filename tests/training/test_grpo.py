@@ -161,10 +161,12 @@ def test_only_those_that_were_judged_teach(
     scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grpo, "judges_of", lambda *_, **__: Judges(Deaf(), F1Judge()))
-    _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
+    _, training = scripted([SOMETHING, IDK], "grpo.steps=2", "data.kinds=['lookup']")
     [step] = training.steps
     assert step.unjudged == 2
     assert not moved(training, start)
+    words = "2 of 4 episodes could not be judged (the judge could not be asked)"
+    assert training.paused == words
     monkeypatch.setattr(grpo, "judges_of", lambda *_, **__: JUDGES)
     _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
     [step] = training.steps

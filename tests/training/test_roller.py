@@ -12,7 +12,7 @@ import pytest
 from art_e.message import AssistantMessage
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.f1_judge import F1Judge
-from tests.episodes import answer, message, search
+from tests.episodes import message, search
 from tests.training import tiny
 from tests.training.conftest import written
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
@@ -119,20 +119,41 @@ def test_no_replacement_where_none_is_asked_for(roll: Roll) -> None:
     assert (roller.figures["resampled"], roller.figures["flat_groups"]) == (0, 2)
 
 
-def test_a_rollout_whose_judge_failed_is_masked_and_counted(roll: Roll, material: Material) -> None:
+def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material: Material) -> None:
+    """Abstentions need no judge: left in, they alone would gain the advantage."""
     asked = answerable(material)[:2]
     judges = Judges(Deaf(), F1Judge())
-    # The last makes a group's spread: it goes on until it is lost.
-    mixed = [IDK, SOMETHING, message(answer("lion")), AssistantMessage("zebra")]
-    again = [[AssistantMessage("zebra")] * 2] * 2
-    given, roller, stored = roll(asked, [[*mixed, *mixed], *again], judges)
-    assert roller.figures["unjudged"] == 4
-    assert [each is None for each in given["earned"]] == [False, True, True, False] * 2
-    assert [any(each) for each in given["env_mask"]] == [True, False, False, True] * 2
-    assert [each.reward is None for each in stored] == [False, True, True, False] * 2
-    told = [each for each in given["earned"] if each is not None]
-    assert roller.figures["reward"] == pytest.approx(sum(told) / 4)
-    assert roller.figures["flat_groups"] == 0
+    # The last of the second group makes its spread: it goes on until it is lost.
+    lost = AssistantMessage("zebra")
+    says = [IDK, SOMETHING, IDK, lost, IDK, IDK, IDK, lost]
+    given, roller, stored = roll(asked, [says, *[[lost] * 2] * 2], judges, "grpo.resample=0")
+    assert [each.reward is None for each in stored] == [False, True, *[False] * 6]
+    assert [each is None for each in given["earned"]] == [True] * 4 + [False] * 4
+    assert [any(each) for each in given["env_mask"]] == [False] * 4 + [True] * 4
+    assert roller.figures["unjudged"] == 1
+    assert roller.figures["flat_groups"] == 1
+    # One of eight is more than a tenth.
+    assert roller.outage == "1 of 8 episodes could not be judged (the judge could not be asked)"
+
+
+def test_few_unjudged_episodes_are_no_outage(roll: Roll, material: Material) -> None:
+    judges = Judges(Deaf(), F1Judge())
+    says = [SOMETHING, *[IDK] * 9]
+    _, roller, _ = roll(
+        answerable(material)[:1], [says], judges, "grpo.resample=0", "grpo.rollouts=10"
+    )
+    assert roller.figures["unjudged"] == 1
+    assert roller.outage is None
+
+
+def test_a_group_that_was_not_judged_is_replaced(roll: Roll, material: Material) -> None:
+    judges = Judges(Deaf(), F1Judge())
+    lost = AssistantMessage("zebra")
+    says = [[IDK, SOMETHING, IDK, IDK], [IDK, IDK, IDK, lost], [lost], [lost]]
+    given, roller, _ = roll(answerable(material)[:1], says, judges, "data.kinds=['lookup']")
+    assert roller.figures["resampled"] == 1
+    assert None not in given["earned"]
+    assert roller.outage is None
 
 
 def test_the_mask_is_on_own_tokens_alone(roll: Roll, start: Start) -> None:

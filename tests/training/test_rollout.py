@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from transformers import Qwen2Tokenizer
 
 from art_e.errors import UserError
@@ -162,6 +164,23 @@ def test_no_room_for_another_turn_is_out_of_turns(
     [none] = roll_out([begin()], tokens, engine, Limits(turn, prompt))
     assert none.episode.rubric.ran_out_of_turns
     assert engine.seen == []
+
+
+@given(st.integers(0, 4_000), st.sampled_from(sorted(SCRIPTS)))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_no_episode_passes_its_limit_and_each_ends_with_the_models_own(
+    begin: Begin, tokens: Tokens, tokenizer: Qwen2Tokenizer, room: int, name: str
+) -> None:
+    """Observations count too: a long mail used to pass the limit by any length."""
+    script = texts(SCRIPTS[name])
+    prompt = len(tokens.begin(begin().messages).prompt_ids)
+    turn = max(len(tokenizer.encode(each + END)) for each in script)
+    limits = Limits(turn, prompt + room)
+    [rollout] = roll_out([begin()], tokens, Scripted(tokenizer, [script]), limits)
+    conversation = rollout.conversation
+    assert conversation.length <= limits.episode
+    assert conversation.own[-1:] in ([], [True])
+    assert rollout.episode.done
 
 
 def test_a_mail_cannot_end_a_turn(begin: Begin, tokens: Tokens, tokenizer: Qwen2Tokenizer) -> None:

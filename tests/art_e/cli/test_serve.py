@@ -91,7 +91,7 @@ def generated(checkpoint: Path, adapter: Path | None) -> str:
     inputs = tokenizer.apply_chat_template(
         conversation, add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
-    output = model.generate(**inputs, max_new_tokens=8, do_sample=False)
+    output = model.generate(**inputs, max_new_tokens=8, do_sample=False, repetition_penalty=1.0)
     return str(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :]))
 
 
@@ -112,8 +112,9 @@ def test_the_server_gets_the_tokenizer_and_the_parser(checkpoint: Path, tmp_path
     text = "<|im_start|>user\nWhen 2001?<|im_end|>\n<tool_call>"
     assert served.encode(text) == own.encode(text)
     assert served.chat_template == own.chat_template
-    stops = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
-    assert own.get_vocab()[tiny_qwen.END] in stops
+    config = json.loads((folder / "generation_config.json").read_text())
+    assert own.get_vocab()[tiny_qwen.END] in config["eos_token_id"]
+    assert config["repetition_penalty"] == 1.0
     # The checkpoint itself is left as it was.
     assert not (checkpoint / "response_template").exists()
     assert "response_template" not in (checkpoint / "tokenizer_config.json").read_text()

@@ -37,6 +37,7 @@ def test_is_started_so_that_it_calls_tools(checkpoint: Path, vllm: Path, ctrl_c:
     assert pairs(given)["--served-model-name"] == "talk"
     assert pairs(given)["--tool-call-parser"] == "hermes"
     assert pairs(given)["--host"] == "127.0.0.1"
+    assert json.loads(pairs(given)["--override-generation-config"]) == {"repetition_penalty": 1.0}
     assert "--enable-auto-tool-choice" in given
     assert "--enable-lora" not in given
 

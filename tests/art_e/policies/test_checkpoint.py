@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from art_e.policies.checkpoint import (
     best_device,
     checkpoint_folder,
+    end_of_turn,
     load_checkpoint,
     load_tokenizer,
     reloads_the_same,
@@ -262,3 +263,13 @@ class TestWhatIsWrong:
         monkeypatch.setitem(sys.modules, "peft", None)
         line = the_error(lambda: load_checkpoint(str(saved)))
         assert "pip install 'art-e[train]'" in line
+
+
+def test_a_turn_ends_where_the_template_says_whatever_the_order_of_ends(saved: Path) -> None:
+    """Qwen2.5-Instruct lists <|im_end|> and then <|endoftext|>, which ends no turn."""
+    checkpoint = load_checkpoint(str(saved))
+    assert isinstance(checkpoint.generation_config.eos_token_id, list)
+    end = end_of_turn(checkpoint.tokenizer)
+    assert end is not None
+    assert checkpoint.tokenizer.decode([end]) == tiny_qwen.END
+    assert set(checkpoint.generation_config.eos_token_id) == set(checkpoint.stop_ids)
