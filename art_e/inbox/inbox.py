@@ -25,7 +25,7 @@ from art_e.inbox.mail import Email, Hit, Mailbox
 from art_e.inbox.schema import K1, POINTS, B
 from art_e.inbox.slice import UNDATED, Postings, Role, Slice
 from art_e.inbox.snippet import cut_snippet
-from art_e.inbox.tokenizer import search_words
+from art_e.inbox.tokenizer import search_words, stems
 from art_e.inbox.types import Execute, Mask, Numbers
 from art_e.inbox.vocabulary import Vocabulary
 
@@ -87,16 +87,15 @@ class Inbox:
         A keyword of several words counts as its words; a mail needs one of them.
         With no keywords every mail that passes the filters matches, newest first.
         `from_addr` and `to_addr` (To, Cc and Bcc) match without regard to case where
-        every part of them occurs in the address or its names; blank ones filter nothing.
+        every part of them occurs in the address or in a name that this inbox's mail up to its
+        day gives it; blank ones filter nothing.
         `sent_after` is inclusive, `sent_before` exclusive.
         """
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
-        terms: dict[str, int] = {}
-        for word, term in self._vocabulary.look_up(search_words(keywords)).items():
-            stem = term.stem if term else word
+        wanted_words = search_words(keywords)
+        for word, stem in zip(wanted_words, stems(wanted_words), strict=True):
             by_stem[stem] = min(word, by_stem.get(stem, word))
-            if term is not None:
-                terms[stem] = term.term_id
+        terms = self._vocabulary.term_ids(by_stem)
         with _TURN if self._mail.begin_search() else contextlib.nullcontext():
             start, end = self._range(sent_after, sent_before)
             found = self._scored(list(terms.values()), start, end)
@@ -106,7 +105,7 @@ class Inbox:
                 candidates, points = np.arange(start, end), np.zeros(end - start, dtype=np.int64)
             for wanted, role in ((from_addr, Role.FROM), (to_addr, Role.TO)):
                 if wanted is not None and wanted.strip():
-                    allowed = self._mail.matching(wanted, role)[candidates]
+                    allowed = self._mail.matching(wanted, role, self._size)[candidates]
                     candidates, points = candidates[allowed], points[allowed]
             best = _largest(candidates, points, max_results)
             holding = {

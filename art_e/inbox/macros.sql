@@ -12,22 +12,91 @@ CREATE MACRO address_matches(wanted, address, names) AS
             lambda part: part <> ''),
         lambda part: contains(address || ' ' || names, part)));
 
--- The stem of each word: that of `terms`, or for a form that no mail has ("relocating" where only
--- "relocate" occurs) that of the longest stem which one of the usual endings makes into the word.
-CREATE MACRO look_up(searched) AS TABLE
-WITH asked AS (SELECT DISTINCT unnest(CAST(searched AS VARCHAR[])) AS word),
-known AS (SELECT word, term_id, stem FROM asked JOIN terms USING (word)),
-guesses AS (
-    SELECT word, ending, word[:length(word) - length(ending.cut)] || ending.add AS stem
-    FROM asked, (SELECT unnest(${endings}) AS ending)
-    WHERE word NOT IN (SELECT word FROM known)
-        AND ends_with(word, ending.cut) AND length(word) - length(ending.cut) >= ending.least
+-- The stem of each word: Snowball's English stemmer 3.1 (snowballstem.org, english.sbl), one step
+-- a query, so that SQL depends on no list of words. A capital Y is a consonant. The regions R1 and
+-- R2 begin behind r1 and r2 characters.
+CREATE MACRO ends_short(part) AS
+    regexp_matches(part, '([^aeiouy][aeiouy][^aeiouywxY]|^[aeiouy][^aeiouy]|past)$$');
+CREATE MACRO stems_of(searched) AS TABLE
+WITH asked AS MATERIALIZED (SELECT DISTINCT unnest(CAST(searched AS VARCHAR[])) AS word),
+marked AS MATERIALIZED (
+    SELECT word, regexp_replace(regexp_replace(word, '^y', 'Y'), '([aeiouy])y', '\1Y', 'g') AS w,
+        regexp_extract(w, '^(arsen|commun|emerg|gener|inter|later|organ|past|univers|[^aeiouy]*[aeiouy]+[^aeiouy])') AS before,
+        if(before = '', length(w), length(before)) AS r1,
+        regexp_extract(w[r1 + 1:], '^[^aeiouy]*[aeiouy]+[^aeiouy]') AS between,
+        if(between = '', length(w), r1 + length(between)) AS r2
+    FROM asked
+),
+step_1a AS MATERIALIZED (
+    SELECT word, r1, r2, CASE
+        WHEN w[-4:] = 'sses' THEN left(w, -2)
+        WHEN w[-3:] IN ('ied', 'ies') THEN left(w, if(length(w) > 4, -2, -1))
+        WHEN w[-2:] IN ('ss', 'us') THEN w
+        WHEN regexp_matches(w, '[aeiouy].+s$$') THEN left(w, -1)
+        ELSE w END AS w
+    FROM marked
+),
+step_1b AS MATERIALIZED (
+    SELECT word, r1, r2, regexp_extract(w, '(eedly|eed|ingly|edly|ing|ed)$$') AS suffix_1b, left(w, length(w) - length(suffix_1b)) AS base_1b, CASE
+        WHEN suffix_1b IN ('eed', 'eedly') THEN
+            if(r1 <= length(base_1b) AND base_1b NOT IN ('succ', 'proc', 'exc'), base_1b || 'ee', w)
+        WHEN regexp_matches(w, '^[^aeiouy]ying$$') THEN base_1b[1] || 'ie'
+        WHEN suffix_1b = 'ing' AND base_1b IN ('even', 'cann', 'inn', 'earr', 'herr', 'out') THEN w
+        WHEN suffix_1b = '' OR NOT regexp_matches(base_1b, '[aeiouy]') THEN w
+        WHEN base_1b[-2:] IN ('at', 'bl', 'iz') THEN base_1b || 'e'
+        WHEN base_1b[-2:] IN ('bb', 'dd', 'ff', 'gg', 'mm', 'nn', 'pp', 'rr', 'tt') THEN
+            if(regexp_matches(base_1b, '^[aeo]..$$'), base_1b, left(base_1b, -1))
+        WHEN length(base_1b) = r1 AND ends_short(base_1b) THEN base_1b || 'e'
+        ELSE base_1b END AS w
+    FROM step_1a
+),
+step_1c AS MATERIALIZED (
+    SELECT word, r1, r2, if(regexp_matches(w, '.[^aeiouy][yY]$$'), left(w, -1) || 'i', w) AS w FROM step_1b
+),
+step_2 AS MATERIALIZED (
+    SELECT word, r1, r2,
+        regexp_extract(w, '(ational|tional|ization|ation|ator|izer|anci|enci|entli|abli|bli|ousness|ousli|fulness|fulli|lessli|aliti|alism|alli|iveness|iviti|biliti|ogist|ogi|li)$$') AS suffix_2,
+        left(w, length(w) - length(suffix_2)) AS base_2, CASE
+        WHEN suffix_2 = '' OR r1 > length(base_2) THEN w
+        WHEN suffix_2 = 'li' THEN if(regexp_matches(base_2, '[cdeghkmnrt]$$'), base_2, w)
+        WHEN suffix_2 = 'ogi' THEN if(base_2[-1:] = 'l', base_2 || 'og', w)
+        ELSE base_2 || MAP {
+            'ational': 'ate', 'tional': 'tion', 'ization': 'ize', 'ation': 'ate', 'ator': 'ate', 'izer': 'ize',
+            'anci': 'ance', 'enci': 'ence', 'entli': 'ent', 'abli': 'able', 'bli': 'ble', 'biliti': 'ble',
+            'ousness': 'ous', 'ousli': 'ous', 'fulness': 'ful', 'fulli': 'ful', 'lessli': 'less', 'aliti': 'al',
+            'alism': 'al', 'alli': 'al', 'iveness': 'ive', 'iviti': 'ive', 'ogist': 'og'}[suffix_2] END AS w
+    FROM step_1c
+),
+step_3 AS MATERIALIZED (
+    SELECT word, r1, r2,
+        regexp_extract(w, '(ational|tional|icate|ative|alize|iciti|ical|ful|ness)$$') AS suffix_3,
+        left(w, length(w) - length(suffix_3)) AS base_3, CASE
+        WHEN suffix_3 = '' OR if(suffix_3 = 'ative', r2, r1) > length(base_3) THEN w
+        ELSE base_3 || MAP {
+            'ational': 'ate', 'tional': 'tion', 'icate': 'ic', 'ative': '', 'alize': 'al', 'iciti': 'ic',
+            'ical': 'ic', 'ful': '', 'ness': ''}[suffix_3] END AS w
+    FROM step_2
+),
+step_4 AS MATERIALIZED (
+    SELECT word, r1, r2,
+        regexp_extract(w, '(ance|ence|able|ible|ate|ive|ize|iti|ic|al|ism|ion|er|ous|ant|ement|ment|ent)$$') AS suffix_4,
+        left(w, length(w) - length(suffix_4)) AS base_4,
+        if(r2 > length(base_4) OR (suffix_4 = 'ion' AND base_4[-1:] NOT IN ('s', 't')), w, base_4) AS w
+    FROM step_3
+),
+step_5 AS (
+    SELECT word, left(w, -1) AS base_5, CASE
+        WHEN w[-1:] = 'e' AND (r2 <= length(base_5) OR (r1 <= length(base_5) AND NOT ends_short(base_5))) THEN base_5
+        WHEN w[-2:] = 'll' AND r2 <= length(base_5) THEN base_5
+        ELSE w END AS w
+    FROM step_4
 )
-SELECT word, term_id, stem FROM known
-UNION ALL
-SELECT g.word, first(term_id ORDER BY length(stem) DESC, ending.rank),
-    first(stem ORDER BY length(stem) DESC, ending.rank)
-FROM guesses AS g JOIN (SELECT DISTINCT stem, term_id FROM terms) USING (stem) GROUP BY g.word;
+SELECT word, CASE
+    WHEN length(word) <= 2 OR word IN ('andes', 'atlas', 'bias', 'cosmos', 'howe', 'news', 'sky') THEN word
+    ELSE coalesce(MAP {
+        'early': 'earli', 'gently': 'gentl', 'idly': 'idl', 'only': 'onli', 'singly': 'singl', 'skies': 'sky',
+        'skis': 'ski', 'ugly': 'ugli'}[word], lower(w)) END AS stem
+FROM step_5;
 
 CREATE MACRO search_inbox(
     inbox, keywords, as_of := NULL, from_addr := NULL, to_addr := NULL,
@@ -51,8 +120,9 @@ wanted_words AS (
         OR NOT EXISTS (SELECT 1 FROM every_word WHERE NOT list_contains(${stop_words}, word))
 ),
 wanted AS MATERIALIZED (
-    SELECT coalesce(stem, w.word) AS stem, any_value(term_id) AS term_id, min(w.word) AS word
-    FROM wanted_words AS w LEFT JOIN look_up((SELECT list(word) FROM wanted_words)) USING (word) GROUP BY ALL
+    SELECT stem, any_value(term_id) AS term_id, min(w.word) AS word
+    FROM stems_of((SELECT list(word) FROM wanted_words)) AS w
+        LEFT JOIN (SELECT DISTINCT stem, term_id FROM terms) USING (stem) GROUP BY stem
 ),
 found AS MATERIALIZED (
     SELECT w.stem, w.word, p.email_id, p.frequency, v.length
@@ -73,17 +143,30 @@ scored AS (
     GROUP BY email_id
     UNION ALL
     SELECT email_id, 0, [] FROM visible WHERE NOT EXISTS (SELECT 1 FROM wanted)
+),
+-- Names are those of the visible mail; the table addresses has those of all inboxes.
+people AS (
+    SELECT email_id, true AS is_sender, from_address AS address, lower(from_name) AS name
+    FROM emails WHERE from_address <> '' AND email_id IN (SELECT email_id FROM visible)
+    UNION ALL
+    SELECT email_id, false, recipient.address, lower(recipient.name)
+    FROM (SELECT email_id, unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient
+        FROM emails WHERE email_id IN (SELECT email_id FROM visible))
+),
+named AS (
+    SELECT address, coalesce(string_agg(DISTINCT name, ' | ') FILTER (name <> ''), '') AS names
+    FROM people GROUP BY address
 )
 SELECT e.message_id, e.sent_at, e.from_address, e.from_name, e.subject,
     CAST(points AS DOUBLE) / greatest(2 * ${points}::DOUBLE * (SELECT count(*) FROM wanted), 1) AS score,
     list_sort(list_filter((SELECT coalesce(list(word), []) FROM wanted), lambda word: NOT list_contains(matched, word))) AS missing
 FROM scored JOIN emails AS e USING (email_id)
 WHERE (from_addr IS NULL OR trim(from_addr) = '' OR email_id IN (
-        SELECT email_id FROM parties WHERE role = 'from' AND address_id IN (
-            SELECT address_id FROM addresses WHERE address_matches(from_addr, address, names))))
+        SELECT email_id FROM people WHERE is_sender AND address IN (
+            SELECT address FROM named WHERE address_matches(from_addr, address, names))))
     AND (to_addr IS NULL OR trim(to_addr) = '' OR email_id IN (
-        SELECT email_id FROM parties WHERE role IN ('to', 'cc', 'bcc') AND address_id IN (
-            SELECT address_id FROM addresses WHERE address_matches(to_addr, address, names))))
+        SELECT email_id FROM people WHERE NOT is_sender AND address IN (
+            SELECT address FROM named WHERE address_matches(to_addr, address, names))))
     AND (sent_after IS NULL OR e.sent_at >= CAST(sent_after AS DATE))
     AND (sent_before IS NULL OR e.sent_at < CAST(sent_before AS DATE))
 ORDER BY points DESC, email_id DESC

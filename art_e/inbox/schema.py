@@ -7,7 +7,7 @@ constants into the macros. Knows nothing of how the tables are filled or read.
 from importlib import resources
 from string import Template
 
-from art_e.inbox.tokenizer import ENDINGS, STOP_WORDS
+from art_e.inbox.tokenizer import STOP_WORDS
 
 # Raised when a file of the version before can't be read any more.
 SCHEMA_VERSION = "2"
@@ -28,14 +28,9 @@ def tables_sql() -> str:
 
 
 def macros_sql() -> str:
-    """The statements that create `search_inbox`, `read_inbox`, `look_up`, `address_matches`."""
+    """The statements that create `search_inbox`, `read_inbox`, `stems_of`, `address_matches`."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
-    endings = ", ".join(
-        f"{{'cut': '{each.cut}', 'add': '{each.add}', 'least': {each.least}, 'rank': {rank}}}"
-        for rank, each in enumerate(ENDINGS)
-    )
     return Template(_read("macros.sql")).substitute(
-        endings=f"[{endings}]",
         stop_words=f"[{quoted}]",
         points=POINTS,
         k1=K1,

@@ -59,19 +59,33 @@ class Role(Enum):
     TO = "to"
 
 
+class _Person(NamedTuple):
+    """An address with its names in this slice, and the position of the first mail of each name."""
+
+    address: str
+    names: list[tuple[int, str]]
+
+    def known_by(self, size: int) -> str:
+        """The address and the names that the first `size` mails give it."""
+        return f"{self.address} {' | '.join(name for first, name in self.names if first < size)}"
+
+
 class _Parties(NamedTuple):
     """Who sent and received the mail: for every party its mail's position, whether it is the
-    sender, and its address's place; `text` has a line for each address and its names.
+    sender, and its person's place; `text` has a line for each person, from its place in `starts` to
+    the next.
     """
 
     positions: Numbers
     is_sender: Mask
     places: Numbers
+    people: list[_Person]
     text: str
     starts: list[int]
 
-    def addresses_with(self, parts: list[str]) -> list[int]:
-        """Places of the addresses whose line has every one of `parts`; none for no parts."""
+    def people_with(self, parts: list[str], size: int) -> list[int]:
+        """Places of those whose address and names, as the first `size` mails give them, have
+        every one of `parts`; none for no parts."""
         found: list[int] = []
         if not parts:
             return found
@@ -79,11 +93,10 @@ class _Parties(NamedTuple):
         at = self.text.find(rarest)
         while at >= 0:
             place = bisect.bisect_right(self.starts, at) - 1
-            end = self.text.index("\n", at)
-            line = self.text[self.starts[place] : end]
-            if all(part in line for part in parts):
+            known = self.people[place].known_by(size)
+            if all(part in known for part in parts):
                 found.append(place)
-            at = self.text.find(rarest, end)
+            at = self.text.find(rarest, self.starts[place + 1])
         return found
 
 
@@ -233,8 +246,9 @@ class Slice:
             found[message_id] = (*found.get(message_id, ()), position)
         return found
 
-    def _matching(self, wanted: str, role: Role) -> Mask:
-        """Which mails have a sender, or a recipient (To, Cc, Bcc), that the filter matches.
+    def _matching(self, wanted: str, role: Role, size: int) -> Mask:
+        """Which mails have a sender, or a recipient (To, Cc, Bcc), that the filter matches by
+        the names that the first `size` mails give.
 
         The rule is that of the macro `address_matches`.
         """
@@ -242,8 +256,8 @@ class Slice:
         parts = _BETWEEN_PARTS.split(bracketed[1] if bracketed else wanted.lower())
         parts = [part for part in parts if part]
         parties = self._read_parties()
-        fits = np.zeros(len(parties.starts), dtype=np.bool_)
-        fits[parties.addresses_with(parts)] = True
+        fits = np.zeros(len(parties.people), dtype=np.bool_)
+        fits[parties.people_with(parts, size)] = True
         mask = np.zeros(len(self.ids), dtype=np.bool_)
         mask[
             parties.positions[fits[parties.places] & (parties.is_sender == (role is Role.FROM))]
@@ -259,17 +273,37 @@ class Slice:
             ).fetchnumpy()
             address_ids, places = np.unique(np.asarray(found["address_id"]), return_inverse=True)
             listed = ", ".join(map(str, address_ids.tolist())) or "NULL"
-            rows = self._execute(
-                "SELECT address || ' ' || names FROM addresses"
-                f" WHERE address_id IN ({listed}) ORDER BY address_id",
+            addresses = self._execute(
+                f"SELECT address FROM addresses WHERE address_id IN ({listed}) ORDER BY address_id",
                 None,
             ).fetchall()
-            lines = [f"{line}\n" for (line,) in rows]
+            named = {address: _Person(address, []) for (address,) in addresses}
+            for address, name, first in self._names():
+                if address in named:
+                    named[address].names.append((int(np.searchsorted(self.ids, first)), name))
+            people = list(named.values())
+            lines = [f"{each.known_by(len(self.ids))}\n" for each in people]
             self._parties = _Parties(
                 positions=np.searchsorted(self.ids, np.asarray(found["email_id"])),
                 is_sender=np.asarray(found["is_sender"], dtype=np.bool_),
                 places=places,
+                people=people,
                 text="".join(lines),
-                starts=list(itertools.accumulate(map(len, lines), initial=0))[:-1],
+                starts=list(itertools.accumulate(map(len, lines), initial=0)),
             )
         return self._parties
+
+    def _names(self) -> list[tuple[str, str, int]]:
+        """Each address, each name that this slice's mail gives it, and the first such mail.
+
+        The names of the file's table `addresses` would tell what other inboxes hold.
+        """
+        return self._execute(
+            "SELECT address, lower(name) AS name, min(email_id) FROM ("
+            f" SELECT email_id, from_address AS address, from_name AS name FROM emails"
+            f" WHERE {self._mine} UNION ALL"
+            " SELECT email_id, recipient.address, recipient.name FROM (SELECT email_id,"
+            " unnest(to_recipients || cc_recipients || bcc_recipients) AS recipient"
+            f" FROM emails WHERE {self._mine})) WHERE name <> '' GROUP BY ALL ORDER BY ALL",
+            None,
+        ).fetchall()

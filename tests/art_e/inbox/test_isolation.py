@@ -17,7 +17,7 @@ from data_pipeline.parse import parse_message
 from data_pipeline.records import ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.mails import make_inbox, message_ids, plain_connection, raw
-from tests.queries import Material, Query, material, random_query, run, run_sql
+from tests.queries import Material, Query, as_row, material, random_query, run, run_sql
 
 MAILS = 300
 OWNER = "archive@keeper.example"
@@ -234,3 +234,98 @@ def test_an_opened_file_reaches_no_other(leaky: Leaky, tmp_path: Path, statement
 def test_an_opened_file_is_read_only(leaky: Leaky, statement: str) -> None:
     with pytest.raises(duckdb.InvalidInputException, match="read-only"):
         leaky.file.execute(statement)
+
+
+# Non-interference: what a search says depends on the open inbox up to its date, and on nothing else
+
+
+class Twins(NamedTuple):
+    """The same inbox in two files: beside all other and later mail, and alone."""
+
+    whole: InboxFile
+    alone: InboxFile
+    address: str
+    as_of: dt.date
+    made_of: Material
+
+
+@pytest.fixture(scope="module")
+def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    folder = tmp_path_factory.mktemp("twins")
+    everything = list(islice(messages(WorldConfig(size=1000, seed=5)), MAILS))
+    address = leaky.made_of.addresses[0]
+    as_of = leaky.made_of.days[len(leaky.made_of.days) // 2]
+
+    def is_own(message: RawMessage) -> bool:
+        mail = parse_message(message)
+        assert isinstance(mail, ParsedEmail)
+        parties = {box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc)}
+        return address in parties and mail.sent_at is not None and mail.sent_at.date() <= as_of
+
+    own = [each for each in everything if is_own(each)]
+    make_inbox(folder / "whole.duckdb", [*everything, *named_otherwise(own)])
+    make_inbox(folder / "alone.duckdb", own)
+    with (
+        InboxFile(folder / "whole.duckdb") as whole,
+        InboxFile(folder / "alone.duckdb") as alone,
+    ):
+        yield Twins(whole, alone, address, as_of, leaky.made_of)
+
+
+def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
+    """Mail among others, in which the people of `own` go by names that it does not give."""
+    people = set()
+    for each in own:
+        mail = parse_message(each)
+        assert isinstance(mail, ParsedEmail)
+        people |= {box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc)}
+    return [
+        raw(
+            f"<other{number}@t>",
+            sender=f"Zanzibar Quill {number} <other{number}@test.example>",
+            to=f'"Zanzibar Quill {number}" <{address}>',
+            body="unicorns zeppelins",
+            # After the day that the inbox is opened for, so that its owner may be among them.
+            date="Mon, 6 Jan 2031 09:00:00 +0000",
+        )
+        for number, address in enumerate(sorted(people))
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_what_a_search_says_depends_on_the_open_inbox_alone(
+    twins: Twins, data: st.DataObject
+) -> None:
+    drawn = random_query(data.draw(st.randoms(use_true_random=False)), twins.made_of)
+    words = data.draw(st.lists(st.sampled_from(["unicorn", "unicorns", "zeppelins", "zeppelin"])))
+    query = drawn._replace(
+        keywords=[*drawn.keywords, *words],
+        from_addr=data.draw(st.sampled_from([drawn.from_addr, "zanzibar", "quill 1", "u", None])),
+        to_addr=data.draw(st.sampled_from([drawn.to_addr, "zanzibar", "quill 2", "i", None])),
+    )
+    whole = run(twins.whole.open_inbox(twins.address, twins.as_of), query)
+    assert whole == run(twins.alone.open_inbox(twins.address, twins.as_of), query)
+    in_sql = []
+    for file in (twins.whole, twins.alone):
+        with plain_connection(file.path) as shell:
+            in_sql.append(run_sql(shell, twins.address, twins.as_of, query))
+    assert in_sql[0] == in_sql[1] == [as_row(hit) for hit in whole]
+
+
+def test_singular_and_plural_are_one_missing_word_wherever_they_occur(twins: Twins) -> None:
+    """Two words of a stem used to be two where no mail of the file had either."""
+    for file in (twins.whole, twins.alone):
+        inbox = file.open_inbox(twins.address, twins.as_of)
+        [newest] = inbox.search([], max_results=1)
+        [hit] = inbox.search(["unicorn", "unicorns", newest.subject], max_results=1)
+        assert hit.missing == ("unicorn",)
+
+
+def test_a_name_is_found_where_the_inbox_itself_gives_it(twins: Twins) -> None:
+    """Mail of 2031 calls all people of the inbox Zanzibar, its owner in a mail to himself."""
+    own = twins.whole.open_inbox(twins.address)
+    assert len(own.search([], to_addr="zanzibar", max_results=NO_LIMIT)) > 1
+    for part in ("zanzibar", "Zanzibar Quill", "zan"):
+        before = twins.whole.open_inbox(twins.address, twins.as_of)
+        assert before.search([], to_addr=part) == before.search([], from_addr=part) == []
