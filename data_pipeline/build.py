@@ -9,6 +9,7 @@ Knows nothing of mail formats.
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Self
@@ -37,8 +38,10 @@ class InboxBuild:
     def __init__(self, path: Path) -> None:
         self.path = path
         # A build that was killed leaves its folder; the caller holds the file's lock.
-        for stale in path.parent.glob(f".{path.name}.*.partial"):
-            shutil.rmtree(stale)
+        partial = re.compile(re.escape(f".{path.name}.") + r"\d+\.partial")
+        for each in path.parent.iterdir():
+            if partial.fullmatch(each.name):
+                shutil.rmtree(each)
         self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
 
     def __enter__(self) -> Self:

@@ -135,7 +135,11 @@ def _file_name(part: Part) -> str:
 
 def _size(part: Part) -> str:
     """The size of a leaf, in whole KB; base64 isn't decoded for it."""
-    payload = part.get_payload()
+    try:
+        payload = part.get_payload()
+    except (TypeError, ValueError):  # `email` stumbles over charset*= (RFC 2231) and NUL characters
+        data = part.get_payload(decode=True)
+        payload = data.decode("latin-1") if isinstance(data, bytes) else ""
     if not isinstance(payload, str):
         return ""
     size = len(payload)

@@ -8,7 +8,7 @@ compression and of mail.
 
 import tarfile
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, Protocol, Self, cast
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(_BLOCK)
@@ -24,6 +24,10 @@ class File(NamedTuple):
 
     name: str
     data: bytes
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 class _Stream:
@@ -42,19 +46,26 @@ class _Stream:
 def files(stream: BinaryIO, limit: int) -> Iterator[File]:
     """The regular files of the archive in `stream`, each cut after `limit` bytes.
 
-    Raises `tarfile.TarError` where the archive is damaged or cut off.
+    Raises `tarfile.TarError` where the archive is damaged or cut off: it has to end with an
+    empty header, and with zeros behind that.
     """
-    first = True
-    while (header := stream.read(_BLOCK)) != _END and (header or first):
+    while (header := stream.read(_BLOCK)) != _END:
         size = _plain_size(header)
         if size is None:
             yield from _read_by_tarfile(_Stream(header, stream), limit)
             return
-        first = False
         if header[156:157] == b"0":
             data = stream.read(min(size, limit))
             _skip(stream, size - len(data) + -size % _BLOCK)
             yield File(_name(header), data)
+    _check_end(stream)
+
+
+def _check_end(rest: _Readable) -> None:
+    """Raise `tarfile.ReadError` where something stands behind an archive's end."""
+    while block := rest.read(_BUFFER):
+        if block.strip(b"\0"):
+            raise tarfile.ReadError("an empty header amid the archive")
 
 
 def _plain_size(header: bytes) -> int | None:
@@ -87,10 +98,26 @@ def _skip(stream: BinaryIO, size: int) -> None:
 
 
 def _read_by_tarfile(stream: _Stream, limit: int) -> Iterator[File]:
-    with tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", bufsize=_BUFFER) as archive:
+    with tarfile.open(
+        fileobj=cast(BinaryIO, stream), mode="r|", bufsize=_BUFFER, tarinfo=_StrictHeader
+    ) as archive:
         while (member := archive.next()) is not None:
             # tarfile keeps them all: half a gigabyte for 500,000 mails.
             archive.members = []  # type: ignore[attr-defined]
             file = archive.extractfile(member) if member.isreg() else None
             if file is not None:
                 yield File(member.name, file.read(limit))
+        _check_end(cast(_Readable, archive.fileobj))
+
+
+class _StrictHeader(tarfile.TarInfo):
+    """Does not take a damaged header for the archive's end, as `tarfile` does after the first."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if bytes(buf) == _END:
+                raise
+            raise tarfile.ReadError(str(error)) from None

@@ -244,6 +244,19 @@ def test_a_killed_ingest_leaves_the_old_inbox_and_no_process(
     assert list(tmp_path.glob(".*.partial")) == []
 
 
+def test_an_ingest_clears_away_what_is_its_own_alone(tmp_path: Path) -> None:
+    """`mail` is a beginning of `mail.duckdb`, whose ingest may be running."""
+    running = tmp_path / ".mail.duckdb.123.partial"
+    killed = [tmp_path / ".mail.77.partial", tmp_path / ".in[box].duckdb.78.partial"]
+    for each in (running, *killed):
+        each.mkdir()
+        (each / "inbox.duckdb").write_text("half")
+    make_inbox(tmp_path / "mail", [raw()])
+    make_inbox(tmp_path / "in[box].duckdb", [raw()])
+    assert (running / "inbox.duckdb").read_text() == "half"
+    assert [each.exists() for each in killed] == [False, False]
+
+
 def test_two_ingests_of_one_file_do_not_mix(tmp_path: Path) -> None:
     import filelock
 

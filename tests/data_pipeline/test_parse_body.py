@@ -103,6 +103,17 @@ def test_an_attached_mail_is_read() -> None:
     )
 
 
+@pytest.mark.parametrize("charset", [b"charset*=utf-8''utf-8", b"charset=utf\0-8"])
+@pytest.mark.parametrize("kind", [b"text/csv", b"application/pdf"])
+def test_a_charset_that_email_stumbles_over_costs_no_mail(charset: bytes, kind: bytes) -> None:
+    data = (
+        HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n"
+        b"--b\n\nThe text.\n"
+        b"--b\nContent-Type: " + kind + b"; name=a.x; " + charset + b"\n\ncaf\xc3\xa9\n--b--\n"
+    )
+    assert body_of(data) == f"The text.\n\n[Attachment: a.x ({kind.decode()}, 1 KB)]"
+
+
 def test_a_multipart_without_parts_is_text() -> None:
     assert body_of(HEAD + b"Content-Type: multipart/mixed\n\nwords") == "words"
     assert body_of(HEAD + b"Content-Type: multipart/mixed; boundary=zz\n\nwords") == "words"

@@ -205,6 +205,21 @@ def test_csv_fields_of_any_length_and_bytes(tmp_path: Path) -> None:
     assert empty == RawMessage("emails.csv#3", b"")
 
 
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ('a/1.,"Subject: s\n\nhalf a mes', "unexpected end of data"),
+        ('a/1.,"one"\na/2.,"broken" quote"\na/3.,"three"\n', "expected after"),
+        ('a/1.,"one"\na/2.', "the last row lacks columns"),
+    ],
+)
+def test_a_damaged_csv_is_not_read_as_if_it_were_whole(tmp_path: Path, rows: str, why: str) -> None:
+    file = tmp_path / "emails.csv"
+    file.write_text(f"file,message\n{rows}")
+    with pytest.raises(UserError, match=f"damaged or cut off .*{why}"):
+        list(open_source(str(file), "csv"))
+
+
 def test_a_message_file_is_read_no_further_than_needed(tmp_path: Path) -> None:
     file = tmp_path / "huge.eml"
     with file.open("wb") as sparse:
