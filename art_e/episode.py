@@ -6,6 +6,7 @@ is `done`. It runs the tools, answers wrong calls, and writes the rubric.
 Knows nothing of which model writes the messages, and of rewards.
 """
 
+import datetime as dt
 from functools import cache
 from importlib import resources
 from string import Template
@@ -39,7 +40,9 @@ class Episode:
     """An episode over `inbox`, which the caller opened with the question's `query_date`.
 
     `question` may be without a gold answer; `system_prompt` is a template with
-    `$inbox_address`, `$today` and `$max_turns`; `view` is how much the tools show.
+    `$inbox_address`, `$today` and `$max_turns`; `view` is how much the tools show. `today` is the
+    day that the model is told where the inbox is open without a date: mail of later days is
+    shown, as clocks may be wrong.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Episode:
         max_turns: int = DEFAULT_MAX_TURNS,
         view: View = WHOLE_VIEW,
         system_prompt: str | None = None,
+        today: dt.date | None = None,
     ) -> None:
         self.question = question
         self.tools = Tools(inbox, view)
@@ -68,12 +72,12 @@ class Episode:
         self._wrong_messages = 0
         template = default_prompt() if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
-        today = "not given: all mail counts" if inbox.as_of is None else inbox.as_of.isoformat()
+        day = inbox.as_of or today
         self.messages: list[ChatMessage] = [
             {
                 "role": "system",
                 "content": Template(template).safe_substitute(
-                    inbox_address=inbox.address, today=today, max_turns=max_turns
+                    inbox_address=inbox.address, today=_said_of(day), max_turns=max_turns
                 ),
             },
             {"role": "user", "content": question.question},
@@ -187,6 +191,11 @@ class Episode:
         if self._gold:
             self.rubric.found_gold = self._gold <= self._found
             self.rubric.read_gold = self._gold <= self._read
+
+
+def _said_of(day: dt.date | None) -> str:
+    """A day as the prompt names it: with its weekday, by which mail says "next Friday"."""
+    return "not given: all mail counts" if day is None else f"{day.isoformat()}, a {day:%A}"
 
 
 @cache

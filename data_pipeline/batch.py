@@ -66,7 +66,7 @@ class Batch(NamedTuple):
     """A batch as it comes back.
 
     mails: row, message_id, sent_at, subject, from_address, from_name, body, length,
-    source, content_digest, any_id. recipients: row, address, name, role, position.
+    source, content_digest, any_id, junk. recipients: row, address, name, role, position.
     owners: row, address. postings: row, term, frequency, with `term` an index into
     `stems`. words: word, term (of subjects and bodies, not of senders' names).
     skipped: source, stage, reason, detail.
@@ -153,6 +153,7 @@ def _tables(kept: list[_Kept], skipped: list[tuple[str, str, str, str]]) -> Batc
             "source": pa.array([email.source for email in emails], pa.string()),
             "content_digest": pa.array(digests, pa.binary()),
             "any_id": pa.array([each.any_id for each in kept], pa.bool_()),
+            "junk": pa.array([email.junk for email in emails], pa.bool_()),
         }
     )
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]

@@ -154,7 +154,8 @@ class InboxBuild:
         accounted = stored + duplicates + sum(sum(each.values()) for each in skipped.values())
         if accounted != read:
             raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
-        return {**counts, "inboxes": self._rows_of("addresses")}
+        junk = self._rows_of("emails WHERE junk")
+        return {**counts, "junk": junk, "inboxes": self._rows_of("addresses WHERE emails > 0")}
 
     def _move_into_place(self) -> None:
         _sync(self._new_file)

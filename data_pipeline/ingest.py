@@ -148,10 +148,11 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     rows = old.execute(
         """
         SELECT e.source, message_id, sent_at, subject, from_address, from_name, to_recipients,
-            cc_recipients, bcc_recipients, body, any_id, coalesce(owned.owners, [])
+            cc_recipients, bcc_recipients, body, junk, any_id, coalesce(owned.owners, [])
         FROM emails AS e LEFT JOIN (
             SELECT email_id, list(address ORDER BY address) AS owners
-            FROM parties JOIN addresses USING (address_id) WHERE role = 'owner' GROUP BY email_id
+            FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
+            WHERE role = 'owner' GROUP BY email_id
         ) AS owned USING (email_id) ORDER BY email_id
         """
     )
@@ -160,11 +161,11 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
 
 
 def _stored_mail(row: tuple[Any, ...]) -> StoredMail:
-    source, message_id, sent_at, subject, address, name, *recipients, body, any_id, owners = row
+    source, message_id, sent_at, subject, address, name, *recipients, body, junk, any_id, own = row
     to, cc, bcc = (
         tuple(Mailbox(each["address"], each["name"]) for each in listed) for listed in recipients
     )
     email = ParsedEmail(
-        source, message_id, sent_at, subject, Mailbox(address, name), to, cc, bcc, body
+        source, message_id, sent_at, subject, Mailbox(address, name), to, cc, bcc, body, junk
     )
-    return StoredMail(email, any_id, tuple(owners))
+    return StoredMail(email, any_id, tuple(own))

@@ -11,7 +11,8 @@ SELECT k.email_id, k.message_id, m.sent_at, m.subject, m.from_address, m.from_na
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
     m.body, m.length, m.source, m.content_digest,
     -- one copy that may stand under any id makes the mail one
-    EXISTS (SELECT 1 FROM copies AS c JOIN members AS x USING (row) WHERE x.kept = k.row AND c.any_id)
+    EXISTS (SELECT 1 FROM copies AS c JOIN members AS x USING (row) WHERE x.kept = k.row AND c.any_id),
+    NOT EXISTS (SELECT 1 FROM staging.mails AS c JOIN members AS x USING (row) WHERE x.kept = k.row AND NOT c.junk)
 FROM kept AS k JOIN staging.mails AS m USING (row) LEFT JOIN listed USING (email_id)
 ORDER BY k.email_id;
 
@@ -33,6 +34,8 @@ SELECT email_id, from_address AS address, 'from' AS role FROM inbox.emails WHERE
 UNION ALL SELECT email_id, address, ['to', 'cc', 'bcc'][role + 1] FROM recipients
 UNION ALL SELECT email_id, address, 'owner' FROM owners;
 
+CREATE TEMP TABLE junk AS SELECT email_id FROM inbox.emails WHERE junk;
+
 INSERT INTO inbox.addresses
 WITH named AS (
     SELECT from_address AS address, lower(from_name) AS name FROM inbox.emails
@@ -40,12 +43,17 @@ WITH named AS (
 ),
 names AS (SELECT address, string_agg(name, ' | ' ORDER BY name) AS names FROM named WHERE name <> '' GROUP BY address)
 SELECT row_number() OVER (ORDER BY address) - 1, address, coalesce(names, ''), emails
-FROM (SELECT address, count(DISTINCT email_id) AS emails FROM roles GROUP BY address) LEFT JOIN names USING (address)
+FROM (SELECT address, count(DISTINCT email_id) FILTER (email_id NOT IN (FROM junk)) AS emails FROM roles GROUP BY address)
+    LEFT JOIN names USING (address)
 ORDER BY address;
 
 INSERT INTO inbox.parties
 SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
-FROM roles JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
+FROM roles ANTI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
+
+INSERT INTO inbox.junk_parties
+SELECT DISTINCT address_id, email_id, CAST(role AS inbox.role) AS role
+FROM roles SEMI JOIN junk USING (email_id) JOIN inbox.addresses USING (address) ORDER BY address_id, email_id, role;
 
 -- Terms are numbered by stem; those of dropped copies alone (a sender's other name) are left out.
 CREATE TEMP TABLE numbered AS

@@ -33,6 +33,13 @@ from data_pipeline.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawM
 
 LONGEST_MESSAGE_ID = 998  # characters, the longest line of RFC 5322
 
+# Gmail exports labels in the language of the account: English, German, French, Spanish, Italian,
+# Dutch, Portuguese, Polish, Danish and Norwegian, Swedish. Spam is "Spam" in all of them.
+JUNK_LABELS = frozenset(
+    "spam trash bin papierkorb corbeille papelera cestino prullenbak lixeira lixo kosz papirkurv"
+    " papperskorg papperskorgen".split()
+)
+
 _ESSENTIAL = ("from", "to", "date", "message-id", "subject")
 _USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{LONGEST_MESSAGE_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
@@ -68,6 +75,7 @@ def compose(
         cc=cc,
         bcc=bcc,
         body=body,
+        junk=_is_junk(headers.first("x-gmail-labels")),
     )
 
 
@@ -142,9 +150,16 @@ def _email(
     cc: tuple[Mailbox, ...],
     bcc: tuple[Mailbox, ...],
     body: str,
+    junk: bool = False,
 ) -> ParsedEmail:
     clean_id = _clean_message_id(message_id) or derived_message_id(sent_at, sender, subject, body)
-    return ParsedEmail(source, clean_id, sent_at, subject, sender, to, cc, bcc, body)
+    return ParsedEmail(source, clean_id, sent_at, subject, sender, to, cc, bcc, body, junk)
+
+
+def _is_junk(labels: str) -> bool:
+    """Whether Gmail's export has the mail in spam or trash; labels stand between commas."""
+    names = decode_words(labels).split(",") if labels else ()
+    return any(each.strip(' "').casefold() in JUNK_LABELS for each in names)
 
 
 def _clean_message_id(value: str) -> str:

@@ -51,7 +51,7 @@ class ParsedEmail:
     `message_id` has its angle brackets; it is derived from the content where
     the message has none. `sent_at` is UTC without tzinfo, None where no
     plausible date is known. An address stands in one of `to`, `cc`, `bcc` only,
-    once. `body` is text with "\\n" line ends.
+    once. `body` is text with "\\n" line ends. `junk` says that its owner has it in spam or trash.
     """
 
     source: str
@@ -63,6 +63,7 @@ class ParsedEmail:
     cc: tuple[Mailbox, ...]
     bcc: tuple[Mailbox, ...]
     body: str
+    junk: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 -- What the workers made, as it came: every copy of every mail, row by row.
 CREATE TABLE staging.mails (
     row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, subject VARCHAR, from_address VARCHAR,
-    from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, any_id BOOLEAN);
+    from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, any_id BOOLEAN,
+    junk BOOLEAN);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);
 CREATE TABLE staging.owners (row INTEGER, address VARCHAR);
 CREATE TABLE staging.postings (row INTEGER, term INTEGER, frequency INTEGER);

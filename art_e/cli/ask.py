@@ -3,7 +3,7 @@
 import datetime as dt
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -19,6 +19,7 @@ from art_e.cli.models import (
     model_options,
 )
 from art_e.cli.options import (
+    AllOption,
     AsOfOption,
     DbOption,
     InboxOption,
@@ -34,6 +35,8 @@ from art_e.cli.trace import shown_turn
 from art_e.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from art_e.inbox.inbox import Inbox
     from art_e.inbox.mail import Email
     from art_e.message import AssistantMessage, ChatMessage
@@ -50,16 +53,27 @@ OFFLINE_NOTE = (
     " --model NAME asks a model instead"
 )
 
+# Best passages shown where no model answered.
+PASSAGES = 3
+
 # Failures that the same command would meet again.
 _LASTING = {"auth", "budget", "context", "request"}
 
 app = typer.Typer()
 
 
+class Passage(NamedTuple):
+    """A sentence that fits the question, and the mail that it stands in."""
+
+    text: str
+    email: "Email"
+
+
 class Answered(NamedTuple):
     """An episode that has ended: what happened, the mails it cites, and where it is kept.
 
-    `timed` is false where responses may come from the cache: its seconds say nothing.
+    `passages` are the best ones of the inbox, best first, where no model answered. `timed` is
+    false where responses may come from the cache: its seconds say nothing.
     """
 
     question: str
@@ -67,32 +81,33 @@ class Answered(NamedTuple):
     sources: "list[Email]"
     path: Path
     timed: bool = True
+    passages: tuple[Passage, ...] = ()
+
+    @property
+    def kind(self) -> Literal["answer", "passages", "none"]:
+        """What the episode's answer is. Without a model it is a passage, and no answer."""
+        if why_no_answer(self.trajectory) is not None:
+            return "none"
+        return "passages" if self.trajectory.model == "offline" else "answer"
 
     def to_json(self) -> dict[str, Any]:
         """The episode as `art-e ask --json` prints it.
 
-        `seconds` are those of the wall clock, `call_seconds` those of each call to the
-        model; both are None where time is not measured.
+        `kind` says what `answer` is: an answer, or, without a model, the best of the `passages`;
+        "none" where there is none. `seconds` are those of the wall clock, `call_seconds` those
+        of each call to the model; both are None where time is not measured.
         """
-        from art_e.inbox.mail import format_date
-
         trajectory = self.trajectory
         seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
         return {
             "question": self.question,
             "inbox_address": trajectory.inbox_address,
             "as_of": trajectory.as_of,
+            "kind": self.kind,
             "answer": trajectory.final_answer,
             "abstained": trajectory.rubric["abstained"],
-            "sources": [
-                {
-                    "message_id": email.message_id,
-                    "date": format_date(email.date),
-                    "from": str(email.sender),
-                    "subject": email.subject,
-                }
-                for email in self.sources
-            ],
+            "sources": [_cited(email) for email in self.sources],
+            "passages": [{"text": each.text, **_cited(each.email)} for each in self.passages],
             "turns": trajectory.rubric["turns"],
             "seconds": seconds["total"] if self.timed else None,
             "model_seconds": seconds["model"] if self.timed else None,
@@ -127,6 +142,7 @@ def ask(
         ),
     ] = "offline",
     as_of: AsOfOption = None,
+    junk: AllOption = False,
     max_turns: Annotated[
         int | None,
         typer.Option(
@@ -161,7 +177,7 @@ def ask(
     options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
     chosen = choose(model, options)
     policy = chosen.policy
-    with InboxFile(chosen_db(db)) as file:
+    with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         asked = _own_question(question.strip(), opened.address, today)
         run = begin_run("ask", asked, policy, file.path, form.max_turns, out, recipe)
@@ -243,6 +259,7 @@ def answer_question(
         max_turns=max_turns,
         view=view or WHOLE_VIEW,
         system_prompt=system_prompt,
+        today=dt.date.today(),
     )
     screen = console(to_stderr=trace_to_stderr) if trace else None
 
@@ -259,31 +276,78 @@ def answer_question(
         screen.print()
     mails = (opened.read(message_id) for message_id in trajectory.sources)
     sources = [email for email in mails if email is not None]
-    return Answered(question.question, trajectory, sources, run.trajectories, timed)
+    answered = Answered(question.question, trajectory, sources, run.trajectories, timed)
+    if answered.kind == "answer" or trajectory.error is not None:
+        return answered
+    return answered._replace(passages=best_passages(opened, question))
+
+
+def best_passages(opened: "Inbox", question: "Question") -> tuple[Passage, ...]:
+    """The sentences of the inbox that fit the question best, each of another mail.
+
+    The offline policy finds them, whatever model was asked: no call is made for them.
+    """
+    import asyncio
+
+    from art_e.agent import run_episode
+    from art_e.episode import Episode
+    from art_e.policies.offline import OfflinePolicy, all_candidates
+
+    episode = Episode(opened, question)
+    asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
+    found: dict[str, Passage] = {}
+    for each in sorted(all_candidates(episode.messages), key=lambda each: -each.score):
+        email = opened.read(episode.tools.resolve(each.handle))
+        if email is not None and len(found) < PASSAGES:
+            found.setdefault(email.message_id, Passage(each.text, email))
+    return tuple(found.values())
 
 
 def show_answer(answered: Answered) -> None:
-    """Print the answer, its sources and what it took."""
-    from art_e.inbox.mail import format_date
-
+    """Print the answer, its sources, passages where no model answered, and what it took."""
     screen = console()
     trajectory = answered.trajectory
     without = why_no_answer(trajectory)
+    if without is not None:
+        also = "; the best passages:" if answered.passages else ""
+        screen.print(text(f"no answer: {without}{also}"), soft_wrap=True)
+    elif answered.kind == "passages":
+        screen.print(text("best passages, for no model was asked:"), soft_wrap=True)
     if without is None:
         screen.print(text((trajectory.final_answer or "", "bold")), soft_wrap=True)
-    else:
-        screen.print(text(f"no answer: {without}"), soft_wrap=True)
     for email in answered.sources:
-        line = text(
-            f"  {format_date(email.date)[:10]}  ",
-            (one_line(str(email.sender)), "cyan"),
-            f"  {one_line(email.subject) or '(no subject)'}  ",
-            (one_line(email.message_id), "dim"),
-        )
-        screen.print(line, soft_wrap=True)
+        screen.print(_source_line(email), soft_wrap=True)
     if without is None and not answered.sources:
         screen.print(text(("  (no source was given)", "dim")))
+    cited = {email.message_id for email in answered.sources}
+    for passage in answered.passages:
+        if passage.email.message_id not in cited:
+            screen.print(text((one_line(passage.text), "bold")), soft_wrap=True)
+            screen.print(_source_line(passage.email), soft_wrap=True)
     screen.print(text((_what_it_took(trajectory, answered.timed), "dim")), soft_wrap=True)
+
+
+def _source_line(email: "Email") -> "Text":
+    from art_e.inbox.mail import format_date
+
+    return text(
+        f"  {format_date(email.date)[:10]}  ",
+        (one_line(str(email.sender)), "cyan"),
+        f"  {one_line(email.subject) or '(no subject)'}  ",
+        (one_line(email.message_id), "dim"),
+    )
+
+
+def _cited(email: "Email") -> dict[str, Any]:
+    """A mail as --json names it."""
+    from art_e.inbox.mail import format_date
+
+    return {
+        "message_id": email.message_id,
+        "date": format_date(email.date),
+        "from": str(email.sender),
+        "subject": email.subject,
+    }
 
 
 def _what_it_took(trajectory: "Trajectory", timed: bool) -> str:
@@ -322,6 +386,8 @@ def why_no_answer(trajectory: "Trajectory") -> str | None:
     if rubric["lost_to_format"]:
         return "too many wrong calls in a row"
     if rubric["abstained"]:
+        if trajectory.model == "offline":
+            return "no passage fits well enough"
         return "the model found none in this inbox"
     return None
 

@@ -208,6 +208,10 @@ def _sums(report: "IngestReport", questions: Path | None, db: Path | None) -> It
     for stage in ("filtered", "quarantined"):
         rows += [(f"{stage}: {reason}", count) for reason, count in counts[stage].items()]
     yield f"{report.db}"
+    if counts["junk"]:
+        rows.insert(
+            2, ("of these spam or trash: left out of search and ask without --all", counts["junk"])
+        )
     for name, count in rows:
         yield f"  {count:>9,}  {name}"
     rate = report.added_read / report.seconds

@@ -8,6 +8,7 @@ import typer
 
 from art_e.cli.clean import one_line
 from art_e.cli.options import (
+    AllOption,
     AsOfOption,
     DbOption,
     InboxOption,
@@ -85,6 +86,7 @@ def search(
         str | None, typer.Option("--before", metavar="DATE", help="YYYY-MM-DD, excluded.")
     ] = None,
     as_of: AsOfOption = None,
+    junk: AllOption = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many.")] = 10,
     db: DbOption = None,
     as_json: JsonOption = False,
@@ -104,7 +106,7 @@ def search(
     searched = search_words(wanted)
     if wanted and not searched:
         raise UserError("the search words hold no letter or digit: give words to look for")
-    with InboxFile(chosen_db(db)) as file:
+    with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         hits = opened.search(
             wanted,
@@ -135,6 +137,7 @@ def read(
     ],
     inbox: InboxOption = None,
     as_of: AsOfOption = None,
+    junk: AllOption = False,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -143,7 +146,7 @@ def read(
 
     from art_e.inbox.file import InboxFile
 
-    with InboxFile(chosen_db(db)) as file:
+    with InboxFile(chosen_db(db), junk=junk) as file:
         address = chosen_address(file, inbox, db)
         email = file.open_inbox(address, today).read(message_id)
     if email is None:

@@ -32,6 +32,9 @@ AsOfOption = Annotated[
         "--as-of", metavar="DATE", help="YYYY-MM-DD: mail sent after that day does not exist."
     ),
 ]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Search spam and trash too, as Gmail labels them.")
+]
 OutOption = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Folder of the run [default: a new one in runs/]."),

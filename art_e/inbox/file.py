@@ -37,10 +37,14 @@ class InboxSummary(NamedTuple):
 
 
 class InboxFile:
-    """An inbox file. Raises `UserError` where `path` is none, or not a whole one."""
+    """An inbox file. Raises `UserError` where `path` is none, or not a whole one.
 
-    def __init__(self, path: Path) -> None:
+    Its inboxes hold no spam and no trash, unless `junk` says so.
+    """
+
+    def __init__(self, path: Path, *, junk: bool = False) -> None:
         self.path = path
+        self._parties = "(FROM parties UNION ALL FROM junk_parties)" if junk else "parties"
         rebuild = f"art-e ingest SOURCE --db {path}"
         if not path.is_file():
             raise UserError(f"no inbox file at {path}; make one with: {rebuild}")
@@ -109,7 +113,9 @@ class InboxFile:
         """
         wanted = address.strip().lower()
         row = self.execute(
-            "SELECT address_id FROM addresses WHERE address = ?", [wanted]
+            "SELECT address_id FROM addresses WHERE address = ? AND address_id IN"
+            f" (SELECT address_id FROM {self._parties})",
+            [wanted],
         ).fetchone()
         if row is None:
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{self._suggestion(wanted)}")
@@ -120,7 +126,7 @@ class InboxFile:
         with self._lock:
             mail = self._slices.pop(address_id, None)
         # Read outside the lock; two threads that come at once both read, and one is kept.
-        mail = mail or Slice(self.execute, address_id)
+        mail = mail or Slice(self.execute, address_id, self._parties)
         with self._lock:
             mail = self._slices.setdefault(address_id, mail)
             while len(self._slices) > 1 and self.cached_bytes > CACHE_BYTES:
@@ -135,7 +141,7 @@ class InboxFile:
     def owners(self) -> list[str]:
         """Addresses that mail was imported for (`--owner`)."""
         rows = self.execute(
-            "SELECT DISTINCT address FROM parties JOIN addresses USING (address_id)"
+            f"SELECT DISTINCT address FROM {self._parties} JOIN addresses USING (address_id)"
             " WHERE role = 'owner' ORDER BY address"
         ).fetchall()
         return [address for (address,) in rows]

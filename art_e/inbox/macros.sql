@@ -98,16 +98,22 @@ SELECT word, CASE
         'skis': 'ski', 'ugly': 'ugli'}[word], lower(w)) END AS stem
 FROM step_5;
 
+-- The mail of an inbox, spam and trash too where they are asked for.
+CREATE MACRO mail_of(inbox, with_junk) AS TABLE
+SELECT email_id FROM parties
+WHERE address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox))
+UNION ALL
+SELECT email_id FROM junk_parties
+WHERE with_junk AND address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox));
+
 CREATE MACRO search_inbox(
     inbox, keywords, as_of := NULL, from_addr := NULL, to_addr := NULL,
-    sent_after := NULL, sent_before := NULL, max_results := 10
+    sent_after := NULL, sent_before := NULL, max_results := 10, with_junk := false
 ) AS TABLE
 WITH visible AS MATERIALIZED (
     SELECT email_id, length, sent_at
     FROM emails
-    WHERE email_id IN (
-            SELECT email_id FROM parties
-            WHERE address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox)))
+    WHERE email_id IN (FROM mail_of(inbox, with_junk))
         AND (as_of IS NULL OR sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY)
 ),
 every_word AS MATERIALIZED (
@@ -177,16 +183,14 @@ CREATE MACRO in_brackets(wanted_id) AS
     CASE WHEN starts_with(trim(wanted_id), '<') THEN trim(wanted_id) ELSE '<' || trim(wanted_id) || '>' END;
 
 -- One mail of an inbox, by its message id or that of a dropped copy; no row: not in this inbox.
-CREATE MACRO read_inbox(inbox, wanted_id, as_of := NULL) AS TABLE
+CREATE MACRO read_inbox(inbox, wanted_id, as_of := NULL, with_junk := false) AS TABLE
 SELECT e.message_id, e.sent_at, e.from_address, e.from_name,
     e.to_recipients, e.cc_recipients, e.bcc_recipients, e.subject, e.body
 FROM (
         SELECT email_id, 0 AS preference FROM emails WHERE message_id = in_brackets(wanted_id)
         UNION ALL SELECT email_id, 1 FROM aliases WHERE message_id = in_brackets(wanted_id)
     ) JOIN emails AS e USING (email_id)
-WHERE email_id IN (
-        SELECT email_id FROM parties
-        WHERE address_id IN (SELECT address_id FROM addresses WHERE address = lower(inbox)))
+WHERE email_id IN (FROM mail_of(inbox, with_junk))
     AND (as_of IS NULL OR e.sent_at < CAST(as_of AS DATE) + INTERVAL 1 DAY)
 ORDER BY preference, email_id
 LIMIT 1;

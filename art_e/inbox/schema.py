@@ -10,7 +10,7 @@ from string import Template
 from art_e.inbox.tokenizer import STOP_WORDS
 
 # Raised when a file of the version before can't be read any more.
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
 K1 = 1.2

@@ -15,7 +15,8 @@ CREATE TABLE emails (
     length INTEGER NOT NULL,           -- indexed words
     source VARCHAR NOT NULL,           -- where the kept copy was read
     content_digest BLOB NOT NULL,      -- of sender, subject and body; what makes two mails copies
-    any_id BOOLEAN NOT NULL            -- copies under other message ids were duplicates of it
+    any_id BOOLEAN NOT NULL,           -- copies under other message ids were duplicates of it
+    junk BOOLEAN NOT NULL              -- every copy carries Gmail's label for spam or trash
 );
 
 -- Dropped copies: their message ids, the mail that stands for them, and where they were read.
@@ -25,12 +26,14 @@ CREATE TABLE addresses (
     address_id INTEGER NOT NULL,
     address VARCHAR NOT NULL,          -- lower case
     names VARCHAR NOT NULL,            -- every name it was given, lower case, joined by " | "
-    emails INTEGER NOT NULL            -- how many mails its inbox holds
+    emails INTEGER NOT NULL            -- how many mails its inbox holds, spam and trash aside
 );
 
 -- Whose inbox a mail is in: owner = imported with --owner.
 CREATE TYPE role AS ENUM ('from', 'to', 'cc', 'bcc', 'owner');
 CREATE TABLE parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, role role NOT NULL);
+-- The same for spam and trash, which are in nobody's inbox unless they are asked for.
+CREATE TABLE junk_parties (address_id INTEGER NOT NULL, email_id INTEGER NOT NULL, role role NOT NULL);
 
 -- Each word that occurs, and the stem under which it is indexed.
 CREATE TABLE terms (word VARCHAR NOT NULL, term_id INTEGER NOT NULL, stem VARCHAR NOT NULL);

@@ -101,11 +101,15 @@ class _Parties(NamedTuple):
 
 
 class Slice:
-    """The mail that one address sent or received. `nbytes` is about what it holds in memory."""
+    """The mail that one address sent or received, by the table `parties`.
 
-    def __init__(self, execute: Execute, address_id: int) -> None:
+    `nbytes` is about what it holds in memory.
+    """
+
+    def __init__(self, execute: Execute, address_id: int, parties: str = "parties") -> None:
         self._execute = execute
         self._address_id = address_id
+        self._from_parties = parties
         mail = execute(
             f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent"
             f" FROM emails WHERE {self._mine} ORDER BY email_id",
@@ -129,7 +133,8 @@ class Slice:
     @property
     def _mine(self) -> str:
         return (
-            f"email_id IN (SELECT email_id FROM parties WHERE address_id = {int(self._address_id)})"
+            f"email_id IN (SELECT email_id FROM {self._from_parties}"
+            f" WHERE address_id = {int(self._address_id)})"
         )
 
     def positions_of(self, message_ids: Sequence[str]) -> list[Sequence[int]]:
@@ -267,8 +272,8 @@ class Slice:
     def _read_parties(self) -> _Parties:
         if self._parties is None:
             found = self._execute(
-                "SELECT email_id, role = 'from' AS is_sender, address_id FROM parties"
-                f" WHERE role <> 'owner' AND {self._mine}",
+                "SELECT email_id, role = 'from' AS is_sender, address_id"
+                f" FROM {self._from_parties} WHERE role <> 'owner' AND {self._mine}",
                 None,
             ).fetchnumpy()
             address_ids, places = np.unique(np.asarray(found["address_id"]), return_inverse=True)

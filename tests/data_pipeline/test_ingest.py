@@ -38,6 +38,7 @@ def test_the_sums_balance_and_every_reason_is_listed(tmp_path: Path) -> None:
         "duplicates": 1,
         "filtered": {"long-body": 1, "many-recipients": 1},
         "quarantined": {"empty": 1},
+        "junk": 0,
         "inboxes": 2,
     }
     with InboxFile(db) as file:

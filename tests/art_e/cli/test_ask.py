@@ -1,3 +1,4 @@
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,9 +21,9 @@ from tests.art_e.cli.conftest import (
 
 QUESTION = "When does the warehouse lease end?"
 KEYS = [
-    "question", "inbox_address", "as_of", "answer", "abstained", "sources", "turns", "seconds",
-    "model_seconds", "tools_seconds", "call_seconds", "usage", "retries", "cost_usd", "model",
-    "trajectory",
+    "question", "inbox_address", "as_of", "kind", "answer", "abstained", "sources", "passages",
+    "turns", "seconds", "model_seconds", "tools_seconds", "call_seconds", "usage", "retries",
+    "cost_usd", "model", "trajectory",
 ]  # fmt: skip
 
 
@@ -69,6 +70,7 @@ def test_json_has_the_answer_its_sources_and_the_trajectory(
     assert answer["question"] == QUESTION
     assert (answer["inbox_address"], answer["as_of"]) == (ANN, "2001-02-28")
     assert (answer["answer"], answer["abstained"]) == ("March 31, 2002", False)
+    assert (answer["kind"], answer["passages"]) == ("answer", [])
     assert answer["sources"] == [
         {
             "message_id": LEASE_ID,
@@ -93,6 +95,60 @@ def test_people_see_the_answer_and_its_sources(art_e: Run, db: Path, scripted: A
     assert answer == "March 31, 2002"
     assert source.split()[0] == "2001-02-01" and source.endswith(f"Warehouse lease  {LEASE_ID}")
     assert took.startswith("3 turns, ") and took.endswith("$0.0060, scripted")
+
+
+def test_dont_know_shows_the_best_passages(art_e: Run, db: Path, scripted: Any) -> None:
+    """Whatever the model looked at: here it searched for nothing that helps."""
+    scripted(("search_emails", {"keywords": ["giraffe"]}), DONT_KNOW)
+    asking = ("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db)
+    shown = art_e(*asking).stdout.splitlines()
+    assert shown[0] == "no answer: the model found none in this inbox; the best passages:"
+    assert shown[1] == "The warehouse lease ends on March 31, 2002."
+    assert shown[2].endswith(f"Warehouse lease  {LEASE_ID}")
+    scripted(("search_emails", {"keywords": ["giraffe"]}), DONT_KNOW)
+    answer = json_of(art_e(*asking, "--json"))
+    assert answer["kind"] == "none"
+    assert 1 <= len(answer["passages"]) <= 3
+    first = answer["passages"][0]
+    assert (first["text"], first["message_id"]) == (shown[1], LEASE_ID)
+    ids = [each["message_id"] for each in answer["passages"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_passages_are_of_the_open_inbox_up_to_its_date(art_e: Run, db: Path, scripted: Any) -> None:
+    scripted(DONT_KNOW)
+    before = json_of(
+        art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-01-01", "--db", db, "--json")
+    )
+    assert all(each["date"] < "2001-01-02" for each in before["passages"])
+
+
+def test_without_a_model_there_are_passages_and_no_answer(art_e: Run, db: Path) -> None:
+    shown = art_e("ask", QUESTION, "--inbox", ANN, "--db", db).stdout
+    asked = json_of(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--json"))
+    if asked["abstained"]:
+        assert shown.startswith("no answer: no passage fits well enough; the best passages:\n")
+    else:
+        assert shown.startswith("best passages, for no model was asked:\n")
+    assert asked["kind"] in ("none", "passages")
+    assert asked["passages"][0]["text"] in shown
+
+
+@pytest.mark.parametrize("as_of", [None, "2001-02-28"])
+def test_the_model_is_told_the_day_and_its_weekday(
+    art_e: Run, db: Path, scripted: Any, as_of: str | None
+) -> None:
+    scripted(SEARCH, READ, ANSWER)
+    options = [] if as_of is None else ["--as-of", as_of]
+    earliest = dt.date.today()
+    answer = json_of(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--json", *options))
+    [trajectory] = read_trajectories(Path(answer["trajectory"]))
+    prompt = trajectory.messages[0]["content"]
+    days = [earliest, dt.date.today()] if as_of is None else [dt.date.fromisoformat(as_of)]
+    names = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+    assert any(f"Today is {day}, a {names[day.weekday()]}." in prompt for day in days)
+    # The inbox itself has no end but that of --as-of.
+    assert answer["as_of"] == as_of
 
 
 def test_trace_shows_each_turn(art_e: Run, db: Path, scripted: Any) -> None:

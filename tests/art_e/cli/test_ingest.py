@@ -17,7 +17,8 @@ from data_pipeline.sources.detect import FORMATS
 from tests.art_e.cli.conftest import Run, json_of, the_error
 
 SUMS = [
-    "db", "read", "stored", "duplicates", "filtered", "quarantined", "inboxes", "added",
+    "db", "read", "stored", "duplicates", "filtered", "quarantined", "junk", "inboxes",
+    "added",
     "seconds", "messages_per_second",
 ]  # fmt: skip
 
