@@ -80,7 +80,8 @@ def _merged(checkpoint: Path, base: str) -> Any:
     loaded = load_checkpoint(base, str(checkpoint))
     adapted: Any = loaded.model
     model = adapted.merge_and_unload()
-    saved = AutoConfig.from_pretrained(checkpoint_folder(base)).dtype
+    folder = checkpoint_folder(base)
+    saved = AutoConfig.from_pretrained(folder, trust_remote_code=False).dtype
     if isinstance(saved, torch.dtype):
         model = model.to(saved)
     model.generation_config = loaded.generation_config
@@ -112,7 +113,8 @@ def _check_ends(checkpoint: Path, base_folder: Path) -> None:
     try:
         with safe_open(checkpoint / ADAPTER_WEIGHTS, framework="pt") as weights:
             changed = any(_ENDS.search(each) for each in weights.keys())  # noqa: SIM118
-        tied = AutoConfig.from_pretrained(base_folder).get_text_config().tie_word_embeddings
+        config = AutoConfig.from_pretrained(base_folder, trust_remote_code=False)
+        tied = config.get_text_config().tie_word_embeddings
     except (OSError, ValueError, KeyError, SafetensorError):
         return  # loading tells what is wrong
     if changed and tied:

@@ -25,6 +25,7 @@ from art_e.cli.interrupt import interrupted, listening
 from art_e.cli.options import example
 from art_e.cli.output import note, print_line, tolerate_any_character
 from art_e.errors import UserError
+from art_e.privacy import files_for_owner_alone, loopback_directly
 
 OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
@@ -73,6 +74,8 @@ class Commands(TyperGroup):
     ) -> Any:
         """Run the command line `args` and leave the process with its exit code."""
         tolerate_any_character()
+        files_for_owner_alone()
+        loopback_directly()
         given = list(sys.argv[1:] if args is None else args)
         try:
             with listening():

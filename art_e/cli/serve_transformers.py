@@ -94,7 +94,7 @@ def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
     if path.is_file():
         config = json.loads(path.read_text(encoding="utf-8"))
     else:
-        model_config = AutoConfig.from_pretrained(folder)
+        model_config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         config = GenerationConfig.from_model_config(model_config).to_diff_dict()
     config["eos_token_id"] = list(stop_ids(tokenizer, GenerationConfig.from_dict(config)))
     config["repetition_penalty"] = 1.0

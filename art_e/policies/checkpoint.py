@@ -166,7 +166,10 @@ def reloads_the_same(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> bool
     """Whether `AutoTokenizer`, which servers use, makes the same tokenizer of `folder`."""
     from transformers import AutoTokenizer
 
-    reloaded = AutoTokenizer.from_pretrained(folder)
+    try:
+        reloaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except ValueError:  # a tokenizer that is code: never run, and never asked for
+        return False
     return bool(_content(reloaded) == _content(tokenizer))
 
 
@@ -242,6 +245,7 @@ def _load_model(
     from transformers import AutoModelForCausalLM
 
     how: dict[str, Any] = {"dtype": getattr(torch, dtype), "device_map": device}
+    how["trust_remote_code"] = False
     if bits == 4:
         how |= _in_four_bits(how["dtype"], device)
     try:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from art_e.errors import UserError
 from art_e.policies.choose import LOCAL_PREFIX
 from art_e.policies.litellm_module import load_litellm
+from art_e.privacy import loopback_directly
 
 
 class _Address(NamedTuple):
@@ -119,4 +120,6 @@ def _host_of(address: str, model: str) -> str:
     if not name:
         raise UserError(f"the address set for {model} is no URL; write http://HOST:PORT/v1")
     shown = f"[{name}]" if ":" in name else name
+    if on_this_machine(shown):
+        loopback_directly(name)
     return shown if port is None else f"{shown}:{port}"

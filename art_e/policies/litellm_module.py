@@ -14,6 +14,8 @@ from collections.abc import AsyncGenerator
 from functools import cache
 from types import ModuleType
 
+from art_e.privacy import loopback_directly
+
 # Read while litellm is imported: prices and headers are those of the installed package,
 # and `.env` is ours to read.
 _ENVIRONMENT = {
@@ -30,6 +32,7 @@ _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 def load_litellm() -> ModuleType:
     """The module litellm: offline but for the calls asked of it, and silent."""
     os.environ.update(_ENVIRONMENT)
+    loopback_directly()
     import litellm
 
     # pydantic's word on types that litellm makes; users can do nothing about them.

@@ -157,7 +157,7 @@ def _hub_shape(name: str) -> Shape:
 
     known = ", ".join(f"Qwen/Qwen2.5-{size}" for size in PUBLISHED)
     try:
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, KeyError):
         raise UserError(
             f"the shape of {name} can't be had: there is no such folder, and the hub does not"
