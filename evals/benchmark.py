@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from art_e.agent import run_episode
@@ -84,6 +85,29 @@ def fingerprint(questions: Sequence[Question]) -> str:
     return digest(rows)
 
 
+def drawn(questions: Sequence[Question], count: int) -> list[Question]:
+    """`count` of the questions, or all: a sample over inboxes and over the kinds in each, always
+    the same one, in the questions' order. A larger sample holds the smaller."""
+    rng = Random(0)
+
+    def spread(part: list[Question], of: Callable[[Question], object]) -> list[Question]:
+        """Systematic sampling: any first part has each stratum in its proportion."""
+        strata: dict[object, list[Question]] = {}
+        for each in part:
+            strata.setdefault(of(each), []).append(each)
+        placed = []
+        for stratum in strata.values():
+            offset = rng.random()
+            placed += [((n + offset) / len(stratum), each) for n, each in enumerate(stratum)]
+        return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
+
+    order = sorted(questions, key=lambda each: each.id)
+    rng.shuffle(order)
+    order = spread(spread(order, lambda each: each.kind), lambda each: each.inbox_address)
+    chosen = {each.id for each in order[:count]}
+    return [each for each in questions if each.id in chosen]
+
+
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
     """Raise `UserError` where a question has no gold answer, an id that another one has, or
     an inbox that the file lacks."""
@@ -125,10 +149,12 @@ def run_benchmark(
     questions are those that `check_questions` lets pass; they end in any order. `view` is what
     the tools show to all models. The first judge's verdict decides. With `timed` false no
     latency is reported: a cache may have answered. `on_scored` is called with what is on disk
-    already, too.
+    already, too. A model that refuses every call, or that a limit on cost stops, is asked no
+    further; the run is not complete then.
     Raises `UserError` where another process works on the run.
     """
     chosen = prompt or read_prompt(None)
+    stopped: dict[str, dict[str, Any] | None] = {}
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
@@ -155,8 +181,13 @@ def run_benchmark(
 
         async def work() -> None:
             for question, repeat in waiting:
+                if entrant.policy.model in stopped:
+                    return
                 scored = await ask(entrant.policy, question, repeat)
                 log.append(scored.trajectory)
+                if not scored.asked:
+                    stopped.setdefault(entrant.policy.model, scored.trajectory.error)
+                    return
                 done[_key(scored.trajectory)] = scored
                 on_scored(scored)
 
@@ -188,9 +219,13 @@ def run_benchmark(
         )
         metrics["prompt"] = {"name": chosen.name, "hash": chosen.hash}
         for entrant in entrants:
-            metrics["models"][entrant.policy.model]["concurrency"] = entrant.concurrency
+            figures = metrics["models"][entrant.policy.model]
+            figures["concurrency"] = entrant.concurrency
+            figures["not_asked"] = len(questions) * repeats - figures["n"]
+            figures["stopped"] = stopped.get(entrant.policy.model)
         run.write_json("metrics.json", metrics)
-        run.finish()
+        if not stopped:
+            run.finish()
     return metrics
 
 

@@ -32,7 +32,9 @@
         "by_judge": {judge: {"accuracy", "unanswerable_accuracy", "hallucination"}}
         "by_kind", "by_difficulty": {label: {"n", "accuracy", "unanswerable_accuracy",
                                              "hallucination", "abstention"}}
-        "concurrency":  questions at a time, put in by the benchmark
+        "concurrency":  questions at a time, put in by the benchmark, as the next two are
+        "not_asked":    episodes that a refused key or a limit on cost left out of all figures
+        "stopped":      {"kind", "message"} of why, in the provider's words; null where nothing did
      }}}
 
 An estimate is {"value", "low", "high", "n", "method"}: see evals/intervals.py. An

@@ -1,6 +1,7 @@
 """Going on with a run that was killed: finding it, and what it has on disk already.
 
-A question whose line is on disk is never asked again. One that was under way when the
+A question whose line is on disk is never asked again, unless its episode was cut short by a
+limit on cost or a refused key. One that was under way when the
 run was killed is asked from its beginning; what its calls had cost is not known. Knows
 nothing of how questions are asked.
 """
@@ -74,7 +75,9 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
     if run.trajectories.exists():
         for each in read_trajectories(run.trajectories):
             key = Key(each.model, each.question_id, each.repeat)
-            found.setdefault(key, Scored(by_id[each.question_id], each))
+            scored = Scored(by_id[each.question_id], each)
+            if scored.asked:
+                found.setdefault(key, scored)
     return found
 
 
@@ -84,7 +87,8 @@ def _differing(run: Run, config: Mapping[str, Any]) -> list[str]:
     return [
         f"{name} {_shown(had.get(name))}, not {_shown(wanted[name])}"
         for name in wanted
-        if had.get(name) != wanted[name]
+        # A run that a limit on cost has stopped goes on with a higher one.
+        if name != "max_cost_usd" and had.get(name) != wanted[name]
     ]
 
 

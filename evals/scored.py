@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.errors import UserError
+from art_e.policies.base import REFUSED
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.gpu_time import at_measured_cost, servings
+
+_NOT_ASKED = REFUSED | {"budget"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,13 @@ class Scored:
 
     question: Question
     trajectory: Trajectory
+
+    @property
+    def asked(self) -> bool:
+        """Whether it counts. What a limit on cost or a refused key cut short was not asked: it
+        is in no figure, and a resumed run asks it."""
+        error = self.trajectory.error
+        return error is None or error["kind"] not in _NOT_ASKED
 
     @property
     def ended(self) -> bool:
@@ -68,7 +78,8 @@ class Scored:
 
 
 def load_run(run: Run) -> list[Scored]:
-    """The episodes of a run, finished or killed, in the order in which they ended.
+    """The episodes of a run, finished or killed, in the order in which they ended; those that
+    were not asked to their ends are left out.
 
     Those of a model whose GPU has a price in the run cost what was measured. Raises `UserError`
     where there are none, and where a line is no trajectory or has no question.
@@ -80,7 +91,8 @@ def load_run(run: Run) -> list[Scored]:
             for trajectory in at_measured_cost(episodes, servings(run.config)):
                 if trajectory.question is None:
                     raise ValueError("a trajectory has no question")
-                scored.append(Scored(Question.from_row(trajectory.question), trajectory))
+                episode = Scored(Question.from_row(trajectory.question), trajectory)
+                scored += [episode] * episode.asked
         except ValueError as error:
             raise UserError(
                 f"{run.trajectories} can't be read ({error}); make the run again"

@@ -57,7 +57,7 @@ OFFLINE_NOTE = (
 PASSAGES = 3
 
 # Failures that the same command would meet again.
-_LASTING = {"auth", "budget", "context", "request"}
+_LASTING = {"auth", "no-model", "no-credit", "budget", "context", "request"}
 
 app = typer.Typer()
 

@@ -1,7 +1,7 @@
 """`art-e eval`: put a set of questions to models and measure the answers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,7 +31,8 @@ from art_e.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from evals.scored import Scored
+    from art_e.runs import Run
+    from evals.judge import Judge
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
@@ -70,7 +71,10 @@ def run(
     split: Annotated[
         str | None, typer.Option("--split", help="train, validation or test; default: all rows.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="First N questions.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="N questions, drawn over inboxes and kinds."),
+    ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Ask each question N times.")] = 1,
     judge: Annotated[
         list[str] | None,
@@ -127,8 +131,7 @@ def run(
     import dataclasses
 
     from art_e.cli.eval_progress import live
-    from art_e.cli.eval_tables import print_tables
-    from art_e.cli.output import note, plural, print_json
+    from art_e.cli.output import note, plural
     from art_e.home import runs_folder
     from art_e.inbox.file import InboxFile
     from art_e.question import load_questions
@@ -137,6 +140,7 @@ def run(
         Entrant,
         Prompt,
         check_questions,
+        drawn,
         fingerprint,
         kept_by,
         read_prompt,
@@ -160,7 +164,7 @@ def run(
     else:
         source = _questions(questions)
         kept, path = load_questions(source, of_split), chosen_db(db)
-    asked = kept[:limit]
+    asked = kept if limit is None else drawn(kept, limit)
     with InboxFile(path) as inbox_file:
         check_questions(asked, inbox_file)
         config = {
@@ -196,7 +200,7 @@ def run(
                 model_options(
                     effort,
                     temperature,
-                    None if max_cost is None else max(0.0, max_cost - _spent(name, done)),
+                    None if max_cost is None else max(0.0, max_cost - _spent(name, started)),
                     tool_calls,
                     cache,
                     at_once[name],
@@ -211,6 +215,8 @@ def run(
                 if started is None
                 else f"going on with {started.folder}: {plural(len(done), 'episode')} there already"
             )
+        if len(asked) < len(kept):
+            note(f"{len(asked)} of {len(kept)} questions, drawn over inboxes and kinds (seed 0)")
         for notice in filter(None, [each.notice for each in chosen] + list(map(_notice, judges))):
             note(notice)
         for name in names:
@@ -236,13 +242,35 @@ def run(
                 timed=not cache,
                 on_scored=show,
             )
-    for each in deciding:
-        eval_judge.note_cost(each)
+    _show(metrics, config, started, deciding, json_output)
+
+
+def _show(
+    metrics: dict[str, Any],
+    config: dict[str, Any],
+    run: "Run",
+    judges: "Iterable[Judge]",
+    as_json: bool,
+) -> None:
+    """Print the figures, and how a run that is not complete goes on; leave with 1 where a model
+    was not measured."""
+    from art_e.cli.eval_tables import print_tables
+    from art_e.cli.output import note, print_json
+    from evals.report.command import command
+
+    for judge in judges:
+        eval_judge.note_cost(judge)
     note_entries(metrics)
-    if json_output:
-        print_json({**metrics, "run": str(started.folder)})
+    if as_json:
+        print_json({**metrics, "run": str(run.folder)})
     else:
-        print_tables(metrics, started.folder)
+        print_tables(metrics, run.folder)
+    if not run.complete:
+        again = command({**config, "max_cost_usd": None})
+        higher = "" if config["max_cost_usd"] is None else " --max-cost USD"
+        note(f"not complete; to go on: {again}{higher} --resume --out {run.folder}")
+    if not all(each["n"] for each in metrics["models"].values()):
+        raise typer.Exit(1)
 
 
 def _questions(given: str | None) -> str:
@@ -261,10 +289,14 @@ def _questions(given: str | None) -> str:
     return str(default)
 
 
-def _spent(model: str, done: "Iterable[Scored]") -> float:
-    """USD that the model's episodes on disk have cost, as far as is known."""
-    of_model = (each.trajectory for each in done if each.trajectory.model == model)
-    return sum(each.cost_usd or 0.0 for each in of_model)
+def _spent(model: str, run: "Run | None") -> float:
+    """USD that the model's episodes on disk have cost, as far as is known, cut short or not."""
+    from art_e.trajectory import read_trajectories
+
+    if run is None or not run.trajectories.exists():
+        return 0.0
+    episodes = read_trajectories(run.trajectories)
+    return sum(each.cost_usd or 0.0 for each in episodes if each.model == model)
 
 
 def _notice(judge: str) -> str | None:

@@ -36,6 +36,10 @@ def percent(share: "Estimate") -> str:
 def _print_model(model: str, figures: dict[str, Any], judges: list[str]) -> None:
     from rich.table import Table
 
+    if not figures["n"]:
+        words = figures["stopped"]["message"]
+        console().print(text(one_line(f"{model}: not measured: {words}")), soft_wrap=True)
+        return
     methods = {figures[name]["method"] for name in _SHARES} - {None}
     table = Table(
         title=text(one_line(f"{model}: {figures['n']} episodes, judge {judges[0]}")),
@@ -75,6 +79,8 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     ]
     if figures["always_right"] is not None:
         lines.append(f"right every time: {percent(figures['always_right'])}")
+    if figures["not_asked"]:
+        lines.append(f"not asked: {figures['not_asked']} more ({figures['stopped']['message']})")
     if figures["unjudged"]:
         lines.append(f"without a verdict, counted as not right: {figures['unjudged']}")
     agreement = figures["agreement"]

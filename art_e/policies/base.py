@@ -45,6 +45,11 @@ class PolicyStep:
     retries: int = 0
 
 
+# Kinds of `PolicyError` that every further call would meet: a refused key, a model that is not
+# there, an account without credit.
+REFUSED = frozenset({"auth", "no-model", "no-credit"})
+
+
 class PolicyError(Exception):
     """The policy can't go on for a reason outside the episode (a provider is down).
 

@@ -43,12 +43,11 @@ def failure_of(error: Exception, model: str) -> CallError:
     if status < 400 or (headers is None and status >= 500):
         message = f"{model}: no readable answer: {what}"
         return CallError("provider", message, again=True, may_be_billed=True)
-    again = status in _PASSING or status >= 500
+    no_credit = status == 402 or _has_code(error, "insufficient_quota")
     return CallError(
-        _kind(status),
+        "no-credit" if no_credit else _kind(status),
         f"{model}: {status}: {what}",
-        # The account is empty, which no waiting mends.
-        again=again and not _has_code(error, "insufficient_quota"),
+        again=(status in _PASSING or status >= 500) and not no_credit,
         retry_after=None if headers is None else retry_after_s(headers),
     )
 
@@ -72,6 +71,8 @@ def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
 def _kind(status: int) -> str:
     if status in {401, 403}:
         return "auth"
+    if status == 404:
+        return "no-model"
     if status == 429:
         return "rate-limit"
     if status in {408, 504}:

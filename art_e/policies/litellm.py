@@ -78,7 +78,8 @@ class LitellmPolicy:
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """The model's next message. Raises `PolicyError` where the call is given up.
 
-        Its kinds: auth, rate-limit, provider, timeout, connection, context, request, budget.
+        Its kinds: auth, no-model, no-credit, rate-limit, provider, timeout, connection, context,
+        request, budget.
         A response from the cache cost nothing this time and took no time worth telling;
         its usage is that of the call that was paid for.
         """

@@ -153,9 +153,21 @@ def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
             "Episodes": f"{len(measured.scored):,}",
             "Judge": ", ".join(measured.judges) or NONE,
             "At a time": _at_once(config.get("concurrency")),
+            "Not asked": _not_asked(measured.run) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },
     }
+
+
+def _not_asked(run: Run) -> str:
+    """How many episodes a refused key or a limit on cost left out, of each model, and why."""
+    known = (run.folder / "metrics.json").exists()
+    models: dict[str, Any] = run.metrics.get("models", {}) if known else {}
+    return "; ".join(
+        f"{model}: {figures['not_asked']:,} ({figures['stopped']['message']})"
+        for model, figures in models.items()
+        if figures.get("not_asked")
+    )
 
 
 def _started(config: dict[str, Any]) -> str:

@@ -33,9 +33,10 @@ def check_run(run: Path, field: str) -> None:
     profile's `field` bounds."""
     models: dict[str, dict[str, Any]] = Run(run).metrics["models"]
     for model, figures in models.items():
-        failed = figures["errors_by_kind"].get(_KIND, 0)
-        if failed:
+        missing = figures["not_asked"]
+        if missing:
             raise UserError(
-                f"{failed} of {figures['n']} questions were not asked of {model} within {field}:"
+                f"{missing} of {figures['n'] + missing} questions were not asked of {model} within"
+                f" {field} ({figures['stopped']['message']}):"
                 f" delete {run}, and give the same command with a higher one, by --set"
             )

@@ -11,6 +11,7 @@ import pytest
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
+from evals.benchmark import drawn
 from evals.report.command import command as rebuilt
 from tests.art_e.cli.conftest import Run, json_of, the_error
 
@@ -53,7 +54,7 @@ def test_json_has_the_figures_and_the_run(
     assert figures["cost_per_1000_usd"]["value"] == 0
     for share in ("accuracy", "hallucination", "abstention", "read_gold"):
         assert set(figures[share]) == {"value", "low", "high", "n", "method"}
-    asked = asked_of_test[:LIMIT]
+    asked = drawn(asked_of_test, LIMIT)
     assert set(figures["by_kind"]) == {each.kind for each in asked}
     assert figures["accuracy"]["n"] == sum(bool(each.answerable) for each in asked)
     assert Path(shown["run"]).parent == home / "runs"
@@ -86,7 +87,7 @@ def test_the_run_folder_holds_everything(
     )
     trajectories = list(read_trajectories(out / "trajectories.jsonl"))
     assert [each.question_id for each in trajectories] == [
-        each.id for each in asked_of_test[:LIMIT]
+        each.id for each in drawn(asked_of_test, LIMIT)
     ]
     assert all(each.verdict is not None for each in trajectories)
     assert all(each.run_id == "mine" for each in trajectories)
@@ -127,8 +128,9 @@ def test_without_a_split_all_rows_are_asked(art_e: Run, golden: Path, world_db: 
     args = command(golden, world_db, "--limit", 3, "--json")
     at = args.index("--split")
     shown = json_of(art_e(*args[:at], *args[at + 2 :]))
-    [first, *_] = read_trajectories(Path(shown["run"]) / "trajectories.jsonl")
-    assert first.question_id == json.loads(golden.read_text("utf-8").splitlines()[0])["id"]
+    asked = drawn(questions(WorldConfig(size=1000)), 3)
+    found = read_trajectories(Path(shown["run"]) / "trajectories.jsonl")
+    assert [each.question_id for each in found] == [each.id for each in asked]
 
 
 def test_a_model_named_twice_is_asked_once(art_e: Run, golden: Path, world_db: Path) -> None:
@@ -249,5 +251,5 @@ def test_it_runs_as_a_process(golden: Path, world_db: Path, home: Path) -> None:
         env={**os.environ, "ART_E_HOME": str(home)},
     )
     # No progress bar where there is no terminal.
-    assert done.stderr == ""
+    assert done.stderr == "3 of 37 questions, drawn over inboxes and kinds (seed 0)\n"
     assert json.loads(done.stdout)["models"]["offline"]["n"] == 3

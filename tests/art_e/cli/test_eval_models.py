@@ -157,7 +157,7 @@ def test_the_cache_pays_once_and_measures_nothing(
     assert figures[0]["accuracy"] == figures[1]["accuracy"]
 
 
-def test_the_budget_ends_the_spending_and_not_the_run(
+def test_a_limit_on_cost_ends_the_spending(
     art_e: Run, golden: Path, world_db: Path, key: pytest.MonkeyPatch
 ) -> None:
     with Provider(knows_all) as provider:
@@ -168,8 +168,9 @@ def test_the_budget_ends_the_spending_and_not_the_run(
         )
         assert len(provider.requests) == 2
     figures = shown["models"]["openai/o3"]
-    assert figures["errors_by_kind"] == {"budget": len(ASKED) - 2}
-    assert figures["n"] == len(ASKED)
+    assert figures["stopped"]["kind"] == "budget"
+    assert (figures["n"], figures["not_asked"]) == (2, len(ASKED) - 2)
+    assert figures["errors_by_kind"] == {}
 
 
 def test_a_second_judge_behind_the_wire_stands_beside_the_first(
