@@ -10,7 +10,7 @@ others are done, so that their times are their own. What a run has on disk is no
 import asyncio
 import dataclasses
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -22,7 +22,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
-from art_e.policies.base import Policy
+from art_e.policies.base import REFUSED, Policy
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.text import digest
@@ -154,7 +154,7 @@ def run_benchmark(
     Raises `UserError` where another process works on the run.
     """
     chosen = prompt or read_prompt(None)
-    stopped: dict[str, dict[str, Any] | None] = {}
+    stopped: dict[str, dict[str, Any]] = {}
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
         inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
@@ -170,23 +170,28 @@ def run_benchmark(
         return await _judged(scored, judges, inbox) if scored.ended else scored
 
     async def ask_all(entrant: Entrant, log: TrajectoryLog) -> None:
-        waiting = iter(
-            [
-                (question, repeat)
-                for repeat in range(repeats)
-                for question in questions
-                if Key(entrant.policy.model, question.id, repeat) not in done
-            ]
+        model = entrant.policy.model
+        waiting = deque(
+            (question, repeat)
+            for repeat in range(repeats)
+            for question in questions
+            if Key(model, question.id, repeat) not in done
         )
 
         async def work() -> None:
-            for question, repeat in waiting:
-                if entrant.policy.model in stopped:
-                    return
+            while waiting:
+                question, repeat = waiting.popleft()
                 scored = await ask(entrant.policy, question, repeat)
-                log.append(scored.trajectory)
-                if not scored.asked:
-                    stopped.setdefault(entrant.policy.model, scored.trajectory.error)
+                if scored.asked or scored.trajectory.rubric["turns"]:
+                    log.append(scored.trajectory)
+                error = scored.trajectory.error
+                if not scored.asked and error is not None:
+                    stopped[model] = error
+                    if error["kind"] in REFUSED:
+                        waiting.clear()
+                    else:
+                        # What others have under way may cost less than was set aside for it.
+                        waiting.appendleft((question, repeat))
                     return
                 done[_key(scored.trajectory)] = scored
                 on_scored(scored)
@@ -222,9 +227,9 @@ def run_benchmark(
             figures = metrics["models"][entrant.policy.model]
             figures["concurrency"] = entrant.concurrency
             figures["not_asked"] = len(questions) * repeats - figures["n"]
-            figures["stopped"] = stopped.get(entrant.policy.model)
+            figures["stopped"] = stopped[entrant.policy.model] if figures["not_asked"] else None
         run.write_json("metrics.json", metrics)
-        if not stopped:
+        if not any(each["not_asked"] for each in metrics["models"].values()):
             run.finish()
     return metrics
 

@@ -85,6 +85,8 @@ def test_a_model_that_refuses_every_call_is_stopped_and_not_measured(
     page = (tmp_path / "report" / "report.html").read_text()
     assert "Not asked" in page
     assert words.replace("`", "&#96;") in page or words in page
+    # Nothing was asked of it, so that there is no episode to keep.
+    assert len(list(read_trajectories(tmp_path / "run" / "trajectories.jsonl"))) == 8
     # With a key that is taken the same command asks what is left, and nobody else anew.
     with Provider(knows_all) as provider:
         provider.stand_in_for_openai(monkeypatch)
@@ -93,7 +95,7 @@ def test_a_model_that_refuses_every_call_is_stopped_and_not_measured(
     assert again["models"][O3]["accuracy"]["value"] == 1.0
     assert again["models"][O3]["not_asked"] == 0
     assert (tmp_path / "run" / "COMPLETE").exists()
-    assert len(list(read_trajectories(tmp_path / "run" / "trajectories.jsonl"))) == 8 + 1 + 8
+    assert len(list(read_trajectories(tmp_path / "run" / "trajectories.jsonl"))) == 8 + 8
 
 
 def test_people_read_how_a_run_goes_on(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,12 +138,26 @@ def test_what_a_limit_on_cost_stopped_is_not_asked_and_not_wrong(
         assert "--max-cost USD --resume" in stopped.stderr
         again = json_of(run("--max-cost", "9", "--resume", "--json"))["models"][O3]
         assert (again["n"], again["not_asked"], again["stopped"]) == (8, 0, None)
-        # Nothing was asked twice.
+        # Nothing was asked twice, and nothing is kept twice.
         assert len(provider.requests) == 8
         assert asked == figures["n"]
     assert (tmp_path / "run" / "COMPLETE").exists()
     with Provider(knows_all) as provider:
         provider.stand_in_for_openai(monkeypatch)
         whole = json_of(run("--json", "--out", tmp_path / "whole"))["models"][O3]
+    assert len(list(read_trajectories(tmp_path / "run" / "trajectories.jsonl"))) == 8
     timeless = {name for name in whole if not name.startswith("latency")}
     assert {name: again[name] for name in timeless} == {name: whole[name] for name in timeless}
+
+
+def test_questions_side_by_side_are_asked_as_far_as_the_money_goes(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is set aside for calls under way comes free again: up to 0.14 USD each, of which 0.028
+    are spent."""
+    with Provider(knows_all) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        figures = json_of(run("--max-cost", "0.25", "--concurrency", "4", "--json"))["models"][O3]
+    # As many as one after the other: 4 x 0.028 and 0.133 set aside for a fifth are below 0.25.
+    assert (figures["n"], figures["not_asked"]) == (5, 3)
+    assert figures["cost_usd"] <= 0.25
