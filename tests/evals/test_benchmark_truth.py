@@ -276,9 +276,10 @@ def test_every_figure_is_the_truth(told: Told, world: InboxFile, model: str) -> 
     # What is not in `expected` is tested by itself.
     assert set(figures) - set(wanted) == {
         "grounded", "by_judge", "errors_by_kind", "latency_p50_s", "latency_p95_s",
-        "latency_parts_s", "cost_source",
+        "latency_parts_s", "cost_source", "not_asked", "stopped",
     }  # fmt: skip
     assert figures["cost_source"] == "price per token"
+    assert (figures["not_asked"], figures["stopped"]) == (0, None)
     assert figures["by_judge"]["offline/2"] == {
         name: figures[name] for name in ("accuracy", "unanswerable_accuracy", "hallucination")
     }

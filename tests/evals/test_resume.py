@@ -234,7 +234,8 @@ def test_what_was_spent_before_the_kill_counts(
     for figures in resumed["models"].values():
         # With a limit that began anew, the first model could have asked everything.
         assert limit - most - COST <= figures["cost_usd"] <= limit
-        assert figures["errors_by_kind"]["budget"] >= 1
+        assert figures["stopped"]["kind"] == "budget"
+        assert figures["not_asked"] >= 1
 
 
 def test_other_options_are_refused_by_name(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def rows_printed(asked: Sequence[Question], capsys: pytest.CaptureFixture[str]) 
     """The first column of the table on these questions."""
     scored = [Scored(each, episode(each, "right", model="m")) for each in asked]
     metrics = run_metrics(scored, ["m"], ["judge"])
-    metrics["models"]["m"]["concurrency"] = 1
+    metrics["models"]["m"] |= {"concurrency": 1, "not_asked": 0, "stopped": None}
     print_tables(metrics, Path("run"))
     printed = capsys.readouterr().out.splitlines()
     return [line.split()[1] for line in printed if line.startswith("│")]

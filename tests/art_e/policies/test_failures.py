@@ -34,10 +34,11 @@ from tests.provider import (
     [
         (refuses(401, "Incorrect API key", code="invalid_api_key"), "auth", 1),
         (refuses(403, "no access to o3"), "auth", 1),
-        (refuses(404, "no such model", code="model_not_found"), "request", 1),
+        (refuses(404, "no such model", code="model_not_found"), "no-model", 1),
         (refuses(400, "bad value"), "request", 1),
         (refuses(400, "maximum context length is 9", code="context_length_exceeded"), "context", 1),
-        (refuses(429, "You exceeded your quota", code="insufficient_quota"), "rate-limit", 1),
+        (refuses(429, "You exceeded your quota", code="insufficient_quota"), "no-credit", 1),
+        (refuses(402, "Insufficient credits"), "no-credit", 1),
         (rate_limited("0"), "rate-limit", 3),
         (broken(500), "provider", 3),
         (broken(503), "provider", 3),

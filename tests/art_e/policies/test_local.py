@@ -34,6 +34,7 @@ from tests import tiny_qwen
 from tests.episodes import Start, message, search
 from tests.serving import serving
 from tests.taught import DONT_KNOW, LESSONS
+from training.reward import malformed_calls
 
 SHORT = ModelOptions(max_output_tokens=120)
 QUESTIONS = [question for question, *_ in LESSONS]
@@ -128,11 +129,12 @@ def test_a_temperature_makes_it_vary(taught: Path, start: Start) -> None:
 
 
 def test_a_reply_that_is_cut_off_is_a_wrong_call(taught: Path, start: Start) -> None:
-    policy = LocalPolicy(str(taught), ModelOptions(max_output_tokens=13))
+    policy = LocalPolicy(str(taught), ModelOptions(max_output_tokens=12))
     (trajectory,) = asyncio.run(ask_all(policy, start, QUESTIONS[:1]))
     assert trajectory.rubric["lost_to_format"]
-    assert trajectory.rubric["unparseable_calls"] == 3
-    assert trajectory.usage["completion_tokens"] <= 3 * 13
+    assert malformed_calls(trajectory.rubric) == 3
+    assert trajectory.rubric["unparseable_calls"] >= 1
+    assert trajectory.usage["completion_tokens"] <= 3 * 12
 
 
 def test_a_mail_cannot_write_into_the_frame_of_the_prompt(
@@ -405,10 +407,11 @@ class TestServed:
     def test_the_same_wrong_call_where_a_reply_is_cut_off(
         self, taught: Path, ask_there: Callable[[ModelOptions], Policy], start: Start
     ) -> None:
-        options = ModelOptions(max_output_tokens=13)
+        options = ModelOptions(max_output_tokens=12)
         policies = [LocalPolicy(str(taught), options), ask_there(options)]
         local, remote = (asyncio.run(ask_all(each, start, QUESTIONS[:1]))[0] for each in policies)
         assert remote.error is None
-        assert remote.rubric["unparseable_calls"] == 3
+        assert malformed_calls(remote.rubric) == 3
+        assert remote.rubric["unparseable_calls"] >= 1
         # The first turn: what follows is mended on its way to a server.
         assert without_ids(local.messages[:4]) == without_ids(remote.messages[:4])
