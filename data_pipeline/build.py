@@ -45,7 +45,8 @@ class InboxBuild:
         self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True)
+        # What it holds is mail, which nobody else may read, whatever the process's umask is.
+        self._folder.mkdir(parents=True, mode=0o700)
         try:
             self._open()
         except BaseException:  # Ctrl-C too: no folder is left behind
@@ -158,6 +159,7 @@ class InboxBuild:
         return {**counts, "junk": junk, "inboxes": self._rows_of("addresses WHERE emails > 0")}
 
     def _move_into_place(self) -> None:
+        self._new_file.chmod(0o600)
         _sync(self._new_file)
         self._new_file.replace(self.path)
         _sync(self.path.parent)

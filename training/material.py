@@ -18,6 +18,7 @@ from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.home import default_db, default_golden, home
 from art_e.inbox.file import InboxFile
+from art_e.inbox.schema import SCHEMA_VERSION
 from art_e.question import Question, Split, load_questions
 from art_e.text import digest
 from data_pipeline.batch import Rules
@@ -141,7 +142,8 @@ def _planted(worlds: Worlds, split: Split) -> list[Planted]:
 def _world_file(worlds: Worlds, split: Split) -> Path:
     """The inbox file of the split's worlds; ingest moves it into place when it is whole."""
     configs = _configs(worlds, split)
-    name = digest(json.dumps([dataclasses.astuple(each) for each in configs]))
+    # A file of an earlier schema can't be opened any more.
+    name = digest(json.dumps([SCHEMA_VERSION, *map(dataclasses.astuple, configs)]))
     path = home() / "worlds" / f"{name}.duckdb"
     path.parent.mkdir(parents=True, exist_ok=True)
     # Runs that begin at the same time need the same file: one makes it, the others wait.

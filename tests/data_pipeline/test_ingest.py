@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -243,6 +244,15 @@ def test_a_killed_ingest_leaves_the_old_inbox_and_no_process(
     make_inbox(db, [raw("<new@t>", subject="New")])
     assert [row[1] for row in contents(db)["emails"]] == ["<new@t>"]
     assert list(tmp_path.glob(".*.partial")) == []
+
+
+def test_an_inbox_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        make_inbox(tmp_path / "inbox.duckdb", [raw()])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "inbox.duckdb").stat().st_mode) == 0o600
 
 
 def test_an_ingest_clears_away_what_is_its_own_alone(tmp_path: Path) -> None:

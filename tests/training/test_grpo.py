@@ -15,7 +15,7 @@ from art_e.policies.base import Usage
 from art_e.trajectory import read_trajectories
 from evals.f1_judge import F1Judge
 from tests.episodes import answer, message
-from tests.provider import Provider, Reply, Request, says
+from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
 from training import grpo
@@ -172,6 +172,20 @@ def test_only_those_that_were_judged_teach(
     [step] = training.steps
     assert step.unjudged == 0
     assert moved(training, start)
+
+
+def test_a_judge_whose_key_is_refused_pauses_the_run_with_its_words(
+    scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(lambda _: refuses(401, "Incorrect API key provided.")) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        changes = ("grpo.steps=3", "data.kinds=['lookup']", "judging.reward='openai/gpt-4.1'")
+        _, training = scripted([SOMETHING, IDK], *changes)
+    assert str(training.paused).startswith("2 of 4 episodes could not be judged (failed: auth:")
+    assert "401: Incorrect API key provided." in str(training.paused)
+    assert len(training.steps) == 1
+    # "I don't know" needs no judge, and gained nothing by that.
+    assert not moved(training, start)
 
 
 def test_a_scale_of_the_logits_is_learnt_where_the_recipe_says_so(

@@ -121,6 +121,17 @@ def test_a_worlds_file_is_made_once(
         load_material(data.model_copy(update={"worlds": other}), "train")
 
 
+def test_a_world_of_an_earlier_schema_is_made_anew(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
+    monkeypatch.setattr(module, "SCHEMA_VERSION", "0")
+    old = load_material(data, "test").inbox_file.path
+    monkeypatch.undo()
+    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
+    assert load_material(data, "test").inbox_file.path != old
+
+
 def test_no_question_of_a_kind_is_refused(data: Data, tmp_path: Path) -> None:
     golden = tmp_path / "golden.jsonl"
     material = load_material(data, "train")
