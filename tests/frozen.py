@@ -1,0 +1,187 @@
+"""The behaviour as it stands, as files: what a rebuilding of the code must leave as it was.
+
+    python -m tests.frozen before                     # a minute on two cores
+    python -m tests.frozen after --against before     # exit code 1, and each file that differs
+
+Commands run as processes, in a folder and a home of their own, on a synthetic world; what they
+print stands beside the files that they write. Times, dates of runs and versions are taken out.
+`--archive FILE` adds the tables of the Enron archive's inbox, `--nano` the weights of nano after
+its warm start and after 50 steps of GRPO (12 minutes more).
+"""
+
+import argparse
+import filecmp
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+
+from tests.mails import contents
+
+WORLD = "world.duckdb"
+OWNER = "--inbox lukasz.eze@deepwarden.example --db world.duckdb"
+QUESTIONS = "--questions world.questions.jsonl --db world.duckdb"
+COMMANDS = f"""
+ingest synthetic:2000,short --db {WORLD}
+ingest synthetic:2000,short --db {WORLD} --json
+inboxes --db {WORLD}
+inboxes --db {WORLD} --json
+search relocation allowance {OWNER}
+search relocation allowance {OWNER} --json
+search --from kovacs --after 2019-06-01 {OWNER} --limit 3
+ask "What is Niccolò's relocation allowance?" {OWNER} --as-of 2019-06-27 --trace --out ask
+ask "What is Niccolò's relocation allowance?" {OWNER} --as-of 2019-06-27 --json --out asked
+ask "Which colour has the moon?" {OWNER} --out nothing
+eval run -m offline {QUESTIONS} --split test --judge offline --judge f1 --out run
+eval run -m offline {QUESTIONS} --limit 30 --repeat 2 --max-turns 4 --json --out short
+eval compare run short
+eval compare run short --json
+eval judge --judge offline
+eval judge --judge f1 --json
+eval report run --out report
+golden import world.questions.jsonl --db {WORLD} --out golden
+golden filter --db {WORLD} --out golden
+golden split --db {WORLD} --out golden
+golden stats golden --json
+golden export golden --to exported
+runs show run
+runs show asked --json
+train plan --recipe talk
+train plan --recipe talk-multi --gpus 4 --json
+train plan --recipe nano
+read nothing {OWNER}
+search --db none.duckdb
+eval run -m nobody/nothing {QUESTIONS}
+ingest nowhere --db {WORLD}
+doctor
+""".strip().splitlines()  # fmt: skip
+
+# What differs from run to run.
+_NOISE = (
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z| UTC)?", "TIME"),
+    (r"\b\d{8}-\d{6}\b", "TIME"),
+    (r"\b[\d,.]+ (ms|s|minutes|GB)\b", r"N \1"),
+    (r"\([\d,]+ a second\)", "(N a second)"),
+    (r"\b(?=[0-9a-f]*\d)(?:[0-9a-f]{40}|[0-9a-f]{32}|[0-9a-f]{12}|[0-9a-f]{8})\b", "HASH"),
+    (r"Latency.*", "Latency"),
+    # Tables are as wide as the times in them.
+    (r"[─━]+", "-"),
+    (r" +", " "),
+    (r"\b\d+\.\d+\.\d+\b", "VERSION"),
+)
+_TIMED = re.compile(
+    r"seconds|latency|started_at|messages_per_second|versions|commit|episode_id|cpus|call_seconds"
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the folder, and compare it; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
+    parser.add_argument("out", type=Path, help="folder to write")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="one written before")
+    parser.add_argument("--archive", type=Path, metavar="FILE", help="enron-maildir.tar.xz")
+    parser.add_argument("--nano", action="store_true", help="train nano too")
+    chosen = parser.parse_args(arguments)
+    chosen.out.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as folder:
+        freeze(Path(folder), chosen.out, chosen.archive, nano=chosen.nano)
+    if chosen.against is None:
+        return 0
+    names = {each.name for side in (chosen.out, chosen.against) for each in side.iterdir()}
+    _, differing, missing = filecmp.cmpfiles(chosen.against, chosen.out, names, shallow=False)
+    for name in sorted([*differing, *missing]):
+        print(f"differs: diff {chosen.against / name} {chosen.out / name}")
+    return int(bool(differing or missing))
+
+
+def freeze(folder: Path, out: Path, archive: Path | None, *, nano: bool) -> None:
+    """Run all commands in `folder`, and write to `out` what they printed and made."""
+    for number, line in enumerate(COMMANDS):
+        write(out / f"command-{number:02d}.txt", f"$ art-e {line}\n{art_e(folder, line)}", folder)
+    for name in ("run", "short", "asked"):
+        for file in ("metrics.json", "config.json", "trajectories.jsonl"):
+            if (path := folder / name / file).exists():
+                rows = [untimed(json.loads(each)) for each in json_texts(path)]
+                write(out / f"{name}-{file}", json.dumps(rows, indent=1, sort_keys=True), folder)
+    for part in ("golden", "exported"):
+        for path in sorted((folder / part).rglob("*.json*")):
+            name = str(path.relative_to(folder)).replace("/", "-")
+            write(out / name, path.read_text("utf-8"), folder)
+    (out / "world-tables.json").write_text(json.dumps(tables(folder / WORLD), indent=1))
+    if archive is not None:
+        art_e(folder, f"ingest {archive.resolve()} --db enron.duckdb")
+        (out / "archive-tables.json").write_text(json.dumps(tables(folder / "enron.duckdb")))
+    if nano:
+        art_e(folder, "train sft --recipe nano --out sft")
+        art_e(folder, "train grpo --recipe nano --init sft --set grpo.steps=50 --out grpo")
+        (out / "nano.json").write_text(
+            json.dumps({name: weights(folder / name) for name in ("sft", "grpo")}, indent=1)
+        )
+
+
+def art_e(folder: Path, line: str) -> str:
+    """What a command prints on both streams, and its exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "art_e", *shlex.split(line)],
+        cwd=folder,
+        env={**os.environ, "ART_E_HOME": str(folder / "home"), "COLUMNS": "100"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout
+    if "--json" in line and said:
+        said = json.dumps(untimed(json.loads(said)), indent=1) + "\n"
+    return f"{said}--- stderr\n{done.stderr}--- exit code {done.returncode}\n"
+
+
+def write(path: Path, text: str, folder: Path) -> None:
+    """Keep a text without what differs from run to run."""
+    text = text.replace(str(folder), "FOLDER")
+    for pattern, instead in _NOISE:
+        text = re.sub(pattern, instead, text)
+    path.write_text(text, encoding="utf-8")
+
+
+def json_texts(path: Path) -> list[str]:
+    """The JSON values of a file: its lines, or all of it."""
+    text = path.read_text("utf-8")
+    return text.splitlines() if path.suffix == ".jsonl" else [text]
+
+
+def untimed(value: Any) -> Any:
+    """A JSON value without the fields that differ from run to run."""
+    if isinstance(value, dict):
+        return {key: untimed(each) for key, each in value.items() if not _TIMED.search(key)}
+    return [untimed(each) for each in value] if isinstance(value, list) else value
+
+
+def tables(db: Path) -> dict[str, str]:
+    """A hash of each table's rows, without where they were read."""
+    found = contents(db)
+    found.pop("meta")
+    return {
+        name: hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()
+        for name, rows in found.items()
+    }
+
+
+def weights(run: Path) -> str:
+    """A hash of the weights of a run's last checkpoint."""
+    last = max(run.glob("checkpoints/*"), key=lambda each: int(each.name.rpartition("-")[2]))
+    tensors = sorted(load_file(last / "model.safetensors").items())
+    data = b"".join(name.encode() + each.numpy().tobytes() for name, each in tensors)
+    return hashlib.sha256(data).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
