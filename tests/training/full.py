@@ -46,7 +46,7 @@ def make_base(folder: Path) -> Path:
     messages = [material.episode(each, told.episode).messages for each in material.questions[:20]]
     question = material.questions[0]
     # What is the same in all inboxes and on all days.
-    own = f"{re.escape(question.inbox_address)}|{question.query_date}"
+    own = rf"{re.escape(question.inbox_address)}|{question.query_date}, a \w+day"
     plain = make_tokenizer([str(each["content"]) for one in messages for each in one])
     said = [message(answer(each)).to_chat() for each in ("I don't know", "zebra")]
     frames = re.split(own, rendered(plain, messages[0][:1], schemas()))

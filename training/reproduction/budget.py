@@ -33,7 +33,7 @@ def check_run(run: Path, field: str) -> None:
     profile's `field` bounds."""
     models: dict[str, dict[str, Any]] = Run(run).metrics["models"]
     for model, figures in models.items():
-        missing = figures["not_asked"]
+        missing = figures.get("not_asked")  # of which runs made before say nothing
         if missing:
             raise UserError(
                 f"{missing} of {figures['n'] + missing} questions were not asked of {model} within"

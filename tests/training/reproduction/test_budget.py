@@ -43,7 +43,9 @@ def test_a_run_that_was_cut_short(tmp_path: Path) -> None:
     path.write_text(json.dumps({"models": {"openai/o3": figures}}))
     check_run(tmp_path, "baselines.max_cost_usd")
     path.write_text(
-        json.dumps({"models": {"openai/o3": {**figures, "errors_by_kind": {"budget": 4}}}})
+        json.dumps(
+            {"models": {"openai/o3": {**figures, "not_asked": 4, "stopped": {"message": "spent"}}}}
+        )
     )
-    with pytest.raises(UserError, match=r"4 of 9 .*openai/o3.*baselines\.max_cost_usd"):
+    with pytest.raises(UserError, match=r"4 of 13 .*openai/o3.*baselines\.max_cost_usd \(spent\)"):
         check_run(tmp_path, "baselines.max_cost_usd")
