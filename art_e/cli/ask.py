@@ -297,8 +297,10 @@ def best_passages(opened: "Inbox", question: "Question") -> tuple[Passage, ...]:
     asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
     found: dict[str, Passage] = {}
     for each in sorted(all_candidates(episode.messages), key=lambda each: -each.score):
+        if len(found) == PASSAGES:
+            break
         email = opened.read(episode.tools.resolve(each.handle))
-        if email is not None and len(found) < PASSAGES:
+        if email is not None:
             found.setdefault(email.message_id, Passage(each.text, email))
     return tuple(found.values())
 
