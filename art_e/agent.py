@@ -12,7 +12,7 @@ from typing import Any
 
 from art_e.episode import Episode
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.policies.base import Policy, PolicyError, Usage
+from art_e.models.base import Policy, PolicyError, Usage
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 

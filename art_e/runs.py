@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from art_e.errors import UserError
-from art_e.files import partial_of, write_whole
+from art_e.storage import partial_of, write_whole
 from art_e.trajectory import TrajectoryLog
 
 _COMPLETE = "COMPLETE"

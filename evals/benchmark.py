@@ -9,9 +9,11 @@ others are done, so that their times are their own. What a run has on disk is no
 
 import asyncio
 import dataclasses
+import fcntl
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -22,17 +24,195 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
-from art_e.policies.base import REFUSED, Policy
+from art_e.models.base import REFUSED, Policy
+from art_e.models.prices import price_of
 from art_e.question import Question
-from art_e.runs import Run
+from art_e.runs import Run, list_runs
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
-from art_e.trajectory import Trajectory, TrajectoryLog
+from art_e.trajectory import Trajectory, TrajectoryLog, read_trajectories
 from evals.gpu_time import at_measured_cost, servings
-from evals.judge import Judge
+from evals.judges.offline import Judge
 from evals.metrics import run_metrics
-from evals.resume import Key, held, on_disk
 from evals.scored import Scored, mails_read
+
+# ---- What asking a model so many questions will cost, before any is asked.
+
+# About four searches and two mails read, each turn sending what came before once more.
+ASSUMED_PROMPT_TOKENS, ASSUMED_COMPLETION_TOKENS = 15_000, 600
+
+
+class Tokens(NamedTuple):
+    """Tokens a question, and in words where they are from; `cached` ones are of the prompt's."""
+
+    prompt: float
+    cached: float
+    completion: float
+    source: str
+
+
+class CostEstimate(NamedTuple):
+    """What is expected; `usd` is None where the model's price is not known."""
+
+    model: str
+    episodes: int
+    tokens: Tokens
+    usd: float | None
+
+    def __str__(self) -> str:
+        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
+        return (
+            f"{self.model}: {cost} for {self.episodes:,} episodes"
+            f" ({self.tokens.prompt:,.0f} + {self.tokens.completion:,.0f} tokens each,"
+            f" {self.tokens.source})"
+        )
+
+
+def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
+    """What `episodes` of the model of that litellm name will cost; `runs` holds earlier runs."""
+    tokens = _tokens(model, runs)
+    price = price_of(model)
+    if price is None:
+        return CostEstimate(model, episodes, tokens, None)
+    one = (
+        (tokens.prompt - tokens.cached) * price.prompt
+        + tokens.cached * price.cached_prompt
+        + tokens.completion * price.completion
+    )
+    return CostEstimate(model, episodes, tokens, episodes * one)
+
+
+def _tokens(model: str, runs: Path) -> Tokens:
+    measured = list(_measured(runs))
+    same = (tokens for name, tokens in measured if name == model)
+    assumed = Tokens(ASSUMED_PROMPT_TOKENS, 0, ASSUMED_COMPLETION_TOKENS, "assumed: no run yet")
+    return next(same, next((tokens for _, tokens in measured), assumed))
+
+
+def _measured(runs: Path) -> Iterator[tuple[str, Tokens]]:
+    """Of each model of each finished run, the newest run first, the tokens where it used some."""
+    for run in list_runs(runs):
+        path = run.folder / "metrics.json"
+        if not (run.complete and path.is_file()):
+            continue
+        models: dict[str, Any] = json.loads(path.read_text("utf-8")).get("models", {})
+        for model, figures in models.items():
+            tokens = figures["tokens"]
+            names = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens")
+            # Runs made before figures had intervals hold plain numbers.
+            if not all(isinstance(tokens.get(name), dict) for name in names):
+                continue
+            prompt, cached, completion = (tokens[name]["value"] for name in names)
+            if prompt:
+                yield model, Tokens(prompt, cached, completion, f"as {model} in {run.id}")
+
+
+# ---- Short names of the baselines that results are compared with. Any other name is litellm's own.
+
+PRESETS: Mapping[str, str] = {
+    "offline": "offline",
+    "o3": "openai/o3",
+    "o4-mini": "openai/o4-mini",
+    "gpt-4.1": "openai/gpt-4.1",
+    "gemini-2.5-pro": "gemini/gemini-2.5-pro",
+    # One's own vLLM server, at HOSTED_VLLM_API_BASE.
+    "qwen2.5-14b": "hosted_vllm/Qwen2.5-14B-Instruct",
+}
+
+
+def model_name(name: str) -> str:
+    """The model that a preset stands for; a name that is none unchanged."""
+    return PRESETS.get(name, name)
+
+
+# ---- Going on with a run that was killed: finding it, and what it has on disk already.
+
+
+class Key(NamedTuple):
+    """What a line of a run is the only one of."""
+
+    model: str
+    question_id: str
+    repeat: int
+
+
+def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Run | None:
+    """The run at `out`, or the newest of `parent` that has this configuration and has not ended.
+
+    None where there is none. Raises `UserError`, naming what differs, where `out` is a run
+    of another configuration.
+    """
+    if out is None:
+        same = (
+            run for run in list_runs(parent) if not run.complete and not _differing(run, config)
+        )
+        return next((run for run in same if not _under_way(run)), None)
+    run = Run(out)
+    if not run.begun:
+        return None
+    differing = _differing(run, config)
+    if differing:
+        raise UserError(
+            f"{out} can't be resumed, for it was made with {'; '.join(differing)};"
+            " give the same options, or another --out"
+        )
+    return run
+
+
+@contextmanager
+def held(run: Run) -> Iterator[None]:
+    """Be the only process that works on the run. Raises `UserError` where another one does.
+
+    The system lets go of it when the process ends, however that comes about.
+    """
+    with run.trajectories.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{run.folder} is under way in another process; wait for its end, or give"
+                " another --out"
+            ) from None
+        yield
+
+
+def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
+    """The run's episodes with their questions, which are among `questions`."""
+    by_id = {each.id: each for each in questions}
+    found: dict[Key, Scored] = {}
+    if run.trajectories.exists():
+        for each in read_trajectories(run.trajectories):
+            key = Key(each.model, each.question_id, each.repeat)
+            scored = Scored(by_id[each.question_id], each)
+            if scored.asked:
+                found.setdefault(key, scored)
+    return found
+
+
+def _differing(run: Run, config: Mapping[str, Any]) -> list[str]:
+    """What the run's configuration has other than `config`, item by item."""
+    had, wanted = run.config, json.loads(json.dumps(config))
+    return [
+        f"{name} {_shown(had.get(name))}, not {_shown(wanted[name])}"
+        for name in wanted
+        # A run that a limit on cost has stopped goes on with a higher one.
+        if name != "max_cost_usd" and had.get(name) != wanted[name]
+    ]
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _under_way(run: Run) -> bool:
+    try:
+        with held(run):
+            return False
+    except UserError:
+        return True
+
+
+# ---- A set of questions put to models, judged, and measured.
 
 
 class Prompt(NamedTuple):

@@ -7,7 +7,7 @@ The weights are fitted on the worlds' training questions (a softmax over the
 sentences read; the right ones, by the offline judge and of a gold mail, should
 win). The threshold is the score from which the best sentence is more likely right
 than not, by a logistic regression on the validation questions: below it, answering
-would cost more than abstaining does. It prints both, to be put into `art_e/policies/fit.py` and
+would cost more than abstaining does. It prints both, to be put into `art_e/models/fit.py` and
 `offline.py`. Results are reported on the test questions of the default seed,
 whose world has no part in this.
 """
@@ -27,10 +27,10 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.policies.fit import WEIGHTS
-from art_e.policies.offline import OfflinePolicy, all_candidates, is_to_be_counted
+from art_e.models.fit import WEIGHTS
+from art_e.models.offline import OfflinePolicy, all_candidates, is_to_be_counted
 from art_e.question import Question, load_questions
-from evals.judge import OfflineJudge
+from evals.judges.offline import OfflineJudge
 
 # Keeps weights of features that hardly occur near 0.
 L2 = 0.01

@@ -1,13 +1,17 @@
-"""What the questions put to a model of one's own took of its GPU, read off their episodes.
+"""What a model of one's own gets through: questions and tokens a second, GPU hours.
 
-A GPU is paid by the hour, and several questions share it. So each moment in which the
-model was asked at all is split evenly among the episodes that were under way in it; what
-an episode has of all moments is its GPU time. The times add up to the wall time in which
-the model was being asked: pauses count for nothing, neither those in which only a judge
-worked nor those between a kill and `--resume`. The time of episodes that failed for an
-outside reason is borne by the others, so that a server that is down never looks cheap.
+    {"seconds":     in which it was being asked, see evals/gpu_time.py
+     "n":           questions that it worked on to their end
+     "at_once":     questions under way at a time, the mean over those seconds
+     "questions_per_second", "prompt_tokens_per_second", "completion_tokens_per_second",
+     "gpu_hours_per_1000":       of all GPUs together; estimates
+     "prompt_tokens", "completion_tokens":    of those n questions, sums
+     "gpu_usd_per_hour", "gpus", "concurrency":    as it was served
+     "left_out":    why there is no measurement; null where there is one}
 
-Knows nothing of questions and of figures over them.
+The intervals say what other questions of the kind would have given on the same server in
+the same hour. One run has one wall time: how much the machine's speed differs from hour to
+hour is not in them. Knows nothing of prices per token.
 """
 
 import dataclasses
@@ -19,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from art_e.trajectory import Trajectory
+
+# ---- What the questions put to a model of one's own took of its GPU, read off their episodes.
 
 
 class Serving(NamedTuple):

@@ -22,11 +22,11 @@
                                       all of the above: estimates
         "cost_usd":     of all episodes, null where a price is not known or a cache answered
         "cost_source":  "price per token", or how it was measured; null where it is not known
-        "throughput":   of a model of one's own whose GPU has a price: see evals/throughput.py;
+        "throughput":   of a model of one's own whose GPU has a price: see evals/gpu_time.py;
                         null of others
         "retries", "errors", "unjudged":    counts
         "errors_by_kind": {kind: count}
-        "funnel": {step: count}             see evals/funnel.py
+        "funnel": {step: count}             see evals/metrics.py
         "agreement": {"judges": [first, other], "n", "share": estimate, "kappa": estimate}
                                             null unless two judges were asked
         "by_judge": {judge: {"accuracy", "unanswerable_accuracy", "hallucination"}}
@@ -37,7 +37,7 @@
         "stopped":      {"kind", "message"} of why, in the provider's words; null where nothing did
      }}}
 
-An estimate is {"value", "low", "high", "n", "method"}: see evals/intervals.py. An
+An estimate is {"value", "low", "high", "n", "method"}: see evals/statistics.py. An
 episode that failed for an outside reason stays in the denominator as unanswered; one
 whose verdict could not be had is not correct and not a hallucination, and is counted
 as unjudged. Knows nothing of how episodes were run or judged.
@@ -49,11 +49,58 @@ from types import MappingProxyType
 from typing import Any
 
 from art_e.question import DIFFICULTIES, KINDS
-from evals.funnel import funnel
-from evals.gpu_time import Serving
-from evals.intervals import UNKNOWN, Estimate, Sample
+from evals.gpu_time import Serving, gpu_seconds, spans
 from evals.scored import Scored
-from evals.throughput import throughput
+from evals.statistics import UNKNOWN, Estimate, Sample
+
+# ---- Where each episode ended: right, or the step at which it went wrong.
+
+STEPS = (
+    "right",
+    "not_found",
+    "found_not_read",
+    "read_but_wrong",
+    "judges_disagree",
+    "abstained_though_read",
+    "gold_unknown",
+    "made_up",
+    "out_of_turns",
+    "lost_to_format",
+    "failed",
+    "unjudged",
+)
+
+
+def funnel(scored: Iterable[Scored]) -> dict[str, int]:
+    """How many episodes ended at each step, in the order of `STEPS`, zeros too."""
+    counted = Counter(map(ended_at, scored))
+    return {step: counted[step] for step in STEPS}
+
+
+def ended_at(scored: Scored) -> str:
+    """The step at which the episode ended."""
+    rubric = scored.trajectory.rubric
+    judges = range(len(scored.verdicts))
+    disputed = any(map(scored.correct_by, judges)) and any(map(scored.wrong_by, judges))
+    holds = {
+        "failed": scored.trajectory.error is not None,
+        "lost_to_format": rubric["lost_to_format"],
+        "out_of_turns": not scored.ended,
+        "unjudged": scored.unjudged,
+        "judges_disagree": disputed,
+        "right": scored.correct,
+        "made_up": not scored.question.answerable,
+        "gold_unknown": rubric["read_gold"] is None,
+        # A mail can be read without a search, by an id that another mail names.
+        "not_found": not (rubric["found_gold"] or rubric["read_gold"]),
+        "found_not_read": not rubric["read_gold"],
+        "abstained_though_read": rubric["abstained"],
+        "read_but_wrong": True,
+    }
+    return next(step for step in holds if holds[step])
+
+
+# ---- From trajectories with verdicts to figures with intervals: section 3 of the protocol.
 
 TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
@@ -243,4 +290,42 @@ def _agreement(scored: Sequence[Scored], judges: Sequence[str]) -> dict[str, Any
         "n": len(both),
         "share": sample.share([one == other for one, other in zip(first, second, strict=True)]),
         "kappa": sample.kappa(first, second),
+    }
+
+
+# ---- What a model of one's own gets through: questions and tokens a second, GPU hours.
+
+NOTHING_ENDED = "no question was worked on to its end"
+
+
+def throughput(scored: Sequence[Scored], sample: Sample, serving: Serving) -> dict[str, Any]:
+    """The figures of one model's episodes; `sample` is theirs."""
+    trajectories = [each.trajectory for each in scored]
+    times = gpu_seconds(trajectories)
+    measured = [time is not None for time in times]
+    seconds = [time for time in times if time is not None]
+    used = [each.usage for each, ended in zip(trajectories, measured, strict=True) if ended]
+    prompts, completions = (
+        [float(usage[name]) for usage in used] for name in ("prompt_tokens", "completion_tokens")
+    )
+    of_measured = sample.of(measured)
+    ran = spans(trajectories)
+    whole = sum(seconds)
+    hours = [1000 / 3600 * serving.gpus * time for time in seconds]
+
+    def per_second(counts: Sequence[float]) -> Estimate:
+        return of_measured.ratio(counts, seconds) if seconds else UNKNOWN
+
+    return {
+        "seconds": whole if seconds else None,
+        "n": len(seconds),
+        "at_once": float((ran.ends - ran.starts).sum()) / whole if seconds else None,
+        "questions_per_second": per_second([1.0] * len(seconds)),
+        "prompt_tokens_per_second": per_second(prompts),
+        "completion_tokens_per_second": per_second(completions),
+        "gpu_hours_per_1000": of_measured.mean(hours),
+        "prompt_tokens": int(sum(prompts)),
+        "completion_tokens": int(sum(completions)),
+        **serving._asdict(),
+        "left_out": None if seconds else NOTHING_ENDED,
     }

@@ -1,8 +1,4 @@
-"""Two models on the same questions: how far they are apart, and whether that is chance.
-
-Episodes are paired by question and repeat; what only one side was asked is left out and
-counted. Knows nothing of files and of how the episodes came about.
-"""
+"""Two models on the same questions: how far they are apart, and whether that is chance."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,9 +8,9 @@ from typing import Any, NamedTuple
 from scipy.stats import binomtest
 
 from art_e.errors import UserError
-from evals.intervals import Estimate
 from evals.metrics import sample_of
 from evals.scored import Scored
+from evals.statistics import Estimate
 
 
 class Pair(NamedTuple):

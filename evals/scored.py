@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.errors import UserError
-from art_e.policies.base import REFUSED
+from art_e.models.base import REFUSED
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories

@@ -30,10 +30,9 @@ from PIL import Image
 from rich.console import Console
 
 from art_e.cli.trace import shown_turn, turns
-from art_e.home import home
+from art_e.storage import home
 from art_e.trajectory import Trajectory
-from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart
-from evals.report.drawing import write_png
+from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_png
 from training.experiments.pages import write_picture
 
 WORK = (home() / "notebooks").resolve()

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import settings
 
 from art_e.inbox.file import InboxFile
-from data_pipeline.ingest import IngestReport, Source, ingest
-from data_pipeline.rules import default_rules
-from data_pipeline.sources.open import open_source
+from data_pipeline.ingest.batch import default_rules
+from data_pipeline.ingest.build import IngestReport, Source, ingest
+from data_pipeline.ingest.detect import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.mails import make_inbox, real_data
+from tests.builders import make_inbox, real_data
+
+pytest_plugins = ["tests.command_line"]
 
 # How long a thing takes is for the benchmarks, not for tests on a busy machine.
 settings.register_profile("untimed", deadline=None)

@@ -24,7 +24,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from tests.mails import contents
+from tests.builders import contents
 
 WORLD = "world.duckdb"
 OWNER = "--inbox lukasz.eze@deepwarden.example --db world.duckdb"

@@ -42,7 +42,7 @@ class Hub:
     def stand_in(self, monkeypatch: pytest.MonkeyPatch, token: str | None = TOKEN) -> None:
         """Let this process's clients take it for the hub, and `token` for the user's."""
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", self.url)
-        monkeypatch.setattr("art_e.hub.get_token", lambda: token)
+        monkeypatch.setattr("art_e.publish.get_token", lambda: token)
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         """Status and JSON for a request."""

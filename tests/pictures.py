@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.browser import Visit, chromium_path, running_browser
-from tests.terminals import sent
+from tests.builders import sent
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 import pytest
 
 from art_e.message import AssistantMessage, ToolCall
-from art_e.policies.base import Usage
+from art_e.models.base import Usage
 
 # Long enough that a client's timeout ends it, and not the provider.
 NEVER_S = 600.0

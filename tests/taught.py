@@ -7,7 +7,9 @@ from art_e.episode import default_prompt
 from art_e.message import ToolCall
 from art_e.tools import schemas
 from tests import tiny_qwen
-from tests.episodes import CREW, LEASE, PRICE, Start, answer, message, read, search
+from tests.builders import CREW, LEASE, PRICE, Start, answer, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 DONT_KNOW = "I don't know"
 # The question, the turns that the model learns, and what they end with.

@@ -9,8 +9,9 @@ import httpx
 import openai
 import pytest
 
-from art_e.policies.base import Usage
-from tests.episodes import read, search
+from art_e.models.base import Usage
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.provider import (
     Provider,
     Reply,

@@ -21,7 +21,8 @@ from unittest import mock
 import pytest
 
 from data_pipeline.synthetic.world import WorldConfig, messages
-from evals.report.published import PUBLISHED, accuracy
+from evals.report.tables import PUBLISHED, accuracy
+from tests.builders import real_data
 from tests.documented import (
     OFFLINE,
     PAGES,
@@ -34,7 +35,6 @@ from tests.documented import (
     parse_art_e,
 )
 from tests.formats import write_maildir, write_mbox
-from tests.mails import real_data
 from training.planning.cards import card_of
 from training.planning.plan import plan
 from training.recipe import load_recipe, recipe_names

@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from art_e.message import ChatMessage
-from training import scratch
-from training.scratch import END, END_OF_TEXT, MARKS, START
+from training import start as scratch
+from training.start import END, END_OF_TEXT, MARKS, START
 
 # The marks of the template, for those who import them from here.
 __all__ = ["END", "END_OF_TEXT", "MARKS", "START"]

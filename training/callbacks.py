@@ -5,20 +5,20 @@ checkpoint of its step, so that a checkpoint knows of it. Knows nothing of losse
 """
 
 import contextlib
-import logging
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from training.memory import gpu_memory_used
+from training.processes import gpu_memory_used
 from training.progress import Step
 from training.rollout import Generate
 from training.run import TrainingRun
 from training.validation import Examiner, validation_of
+
+# ---- What happens beside the steps of a trainer of transformers: steps told, validations, ends.
 
 # What a trainer logged, and the step it was at, as a row.
 ToStep = Callable[[int, Mapping[str, float]], Step]
@@ -133,22 +133,3 @@ class RunCallback(TrainerCallback):
         best = self._training.best
         assert best is not None
         return sum(each.step > best.step for each in self._training.validations)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without what the trainers' libraries say beside the run's own view.
-
-    One of TRL's warnings quotes a whole rollout, which is mail.
-    """
-    told = [logging.getLogger(each) for each in ("trl", "transformers", "accelerate", "datasets")]
-    before = [each.level for each in told]
-    for each in told:
-        each.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for each, level in zip(told, before, strict=True):
-            each.setLevel(level)

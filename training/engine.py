@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
 from training.processes import sharded
+from training.recipe import Vllm
 from training.rollout import Turn
-from training.tables import Vllm
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -20,12 +20,14 @@ from art_e.message import ChatMessage
 from art_e.question import Question
 from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
-from data_pipeline.synthetic.ledger import Planted
-from data_pipeline.workers import spread
+from data_pipeline.ingest.workers import spread
+from data_pipeline.synthetic.plan import Planted
 from training.expert import Expert, Noise
 from training.material import Material
-from training.tables import EpisodeForm, Part
-from training.tokens import Tokens
+from training.recipe import EpisodeForm, Part
+from training.rollout import Tokens
+
+# ---- What supervised training imitates: conversations as tokens, the model's own marked.
 
 # Questions that a process plays at a time; fewer in all are played before processes have started.
 _AT_ONCE = 500
@@ -45,7 +47,7 @@ class Example(NamedTuple):
 
 
 def example(messages: Sequence[ChatMessage], tokens: Tokens, part: Part = "whole") -> Example:
-    """The conversation as tokens, or that part of it; see `training.tables.Stage`."""
+    """The conversation as tokens, or that part of it; see `training.recipe.Stage`."""
     own = [place for place, each in enumerate(messages) if each["role"] == "assistant"]
     asked = list(messages[: own[0]])
     if part == "first":

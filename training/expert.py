@@ -1,14 +1,4 @@
-"""A scripted agent that knows the answers of the synthetic world, and errs as it is told to.
-
-    expert = Expert(episode, planted, Random("7/0"), Noise())
-    trajectory = await run_episode(episode, expert, run_id)
-
-It searches with the question's names and telling words, reads the gold mails and answers as
-they put it; where nothing answers it says so. A model that copies it learns to use the tools.
-Reinforcement learning needs something to improve on, so that a share of episodes go wrong by
-`Noise`, each in a way that a model may unlearn. It is a policy for one episode, which it also
-looks into: handles tell it which hits are gold. Knows nothing of models and training.
-"""
+"""A scripted agent that knows the answers of the synthetic world, and errs as it is told to."""
 
 import json
 import re
@@ -21,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from art_e.episode import Episode
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.policies.base import PolicyStep, Usage
-from data_pipeline.synthetic.ledger import Planted
-from evals.claims import asked
+from art_e.models.base import PolicyStep, Usage
+from data_pipeline.synthetic.plan import Planted
+from evals.judges.offline import asked
 
 NOTHING = "I don't know"
 

@@ -13,21 +13,19 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
-from art_e.policies.checkpoint import best_device
+from art_e.models.checkpoint import best_device
 from art_e.question import Question
-from training.callbacks import Pause, RunCallback, never, quiet
+from training.callbacks import Pause, RunCallback, never
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
-from training.evaluation import GenerateAt, by_transformers, examined
-from training.judging import Judges, judges_of
 from training.material import Material, load_material
-from training.memory import keep_memory
-from training.packing import own_tokens_scored, packed
+from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
+from training.processes import keep_memory, quiet
 from training.progress import Step
-from training.roller import Roller
+from training.recipe import Grpo
+from training.roller import Judges, Roller, judges_of
 from training.run import TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.tables import Grpo
-from training.validation import examiner_of
+from training.validation import GenerateAt, by_transformers, examined, examiner_of
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -164,8 +162,6 @@ def _trainer(
     from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
-
-    from training.optimizer import logit_scale_optimizer
 
     setting = training.setting
 

@@ -16,17 +16,17 @@ import filelock
 
 from art_e.episode import Episode
 from art_e.errors import UserError
-from art_e.home import default_db, default_golden, home
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SCHEMA_VERSION
 from art_e.question import Question, Split, load_questions
+from art_e.storage import default_db, default_golden, home
 from art_e.text import digest
-from data_pipeline.batch import Rules
-from data_pipeline.ingest import Source, ingest
-from data_pipeline.synthetic.ledger import Planted
+from data_pipeline.ingest.batch import Rules
+from data_pipeline.ingest.build import Source, ingest
+from data_pipeline.synthetic.plan import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.benchmark import check_questions
-from training.tables import Data, EpisodeForm, Worlds
+from training.recipe import Data, EpisodeForm, Worlds
 
 
 @dataclass(frozen=True, slots=True)

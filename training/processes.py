@@ -8,9 +8,14 @@ which are the trainer's. Every process has to make the same calls in the same or
 others wait for it. Knows nothing of training.
 """
 
+import contextlib
+import ctypes
+import logging
 import os
+import platform
 import re
 import signal
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,3 +142,54 @@ def _lost() -> LostError:
         "another process of this run has ended, and so this one does: what ended it is told above,"
         " or by the system if it was killed; go on from the newest checkpoint with --resume"
     )
+
+
+# ---- Memory: on a CPU it is kept in the process, on a GPU it is looked at.
+
+# Of malloc.h: blocks from so many bytes on are mapped, and so many free ones are given back.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_ALL_BUT_HUGE = 1 << 30
+
+
+def keep_memory() -> bool:
+    """Have malloc keep what is freed, up to 1 GiB a block, from here on; whether it does.
+
+    Where there is no glibc (other systems, other libraries) nothing changes.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    done = [mallopt(name, _ALL_BUT_HUGE) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD)]
+    return all(done)
+
+
+def gpu_memory_used() -> int | None:
+    """Bytes in use on this process's GPU, by whomever; None without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    free, total = torch.cuda.mem_get_info()
+    # What was in use since the last time is more than what is now.
+    reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    return int(min(total, total - free + reserved))
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what the trainers' libraries say beside the run's own view.
+
+    One of TRL's warnings quotes a whole rollout, which is mail.
+    """
+    told = [logging.getLogger(each) for each in ("trl", "transformers", "accelerate", "datasets")]
+    before = [each.level for each in told]
+    for each in told:
+        each.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for each, level in zip(told, before, strict=True):
+            each.setLevel(level)

@@ -24,8 +24,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from art_e.rubric import Rubric
-from evals.judge import Verdict
+from art_e.episode import Rubric
+from evals.judges.offline import Verdict
 
 Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
 

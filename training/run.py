@@ -2,7 +2,7 @@
 
     config.json  steps.jsonl  trajectories.jsonl  metrics.json  checkpoints/  README.md  COMPLETE
 
-A checkpoint holds what the run knew then (`training.checkpoints`). A run that was killed goes on
+A checkpoint holds what the run knew then (`training.run`). A run that was killed goes on
 from its newest one: what came after is forgotten and made again, the same. Knows nothing of
 trainers.
 """
@@ -19,23 +19,29 @@ from typing import Any, Literal, NamedTuple
 from art_e.errors import UserError
 from art_e.runs import Run, start_run
 from art_e.text import cut_line
-from evals.resume import held
+from evals.benchmark import held
 from evals.scored import Scored, load_run
 from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
-from training.card import write_card
-from training.checkpoints import (
+from training.export import write_card
+from training.processes import ALONE, Processes
+from training.progress import (
     CHECKPOINTS,
     METRICS,
     STATE,
+    Step,
+    Validation,
+    append_step,
     checkpoint_of,
+    keep_steps,
     newest_checkpoint,
     numbered,
+    read_steps,
     step_of,
 )
-from training.processes import ALONE, Processes
-from training.progress import Step, Validation, append_step, keep_steps, read_steps
 from training.recipe import Recipe
 from training.watch import Watch
+
+# ---- A training run's folder as it grows: steps, episodes, validations, checkpoints.
 
 Kind = Literal["sft", "grpo"]
 

@@ -15,28 +15,21 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from art_e.errors import UserError
-from art_e.home import runs_folder
 from art_e.message import ChatMessage
-from art_e.policies.checkpoint import best_device
-from training.callbacks import Pause, RunCallback, never, quiet
-from training.evaluation import GenerateAt, by_transformers, examined
-from training.examples import (
-    Example,
-    example,
-    expert_conversations,
-    has_part,
-    stored_conversations,
-)
-from training.judging import Judges, judges_of
+from art_e.models.checkpoint import best_device
+from art_e.storage import runs_folder
+from training.callbacks import Pause, RunCallback, never
+from training.examples import Example, example, expert_conversations, has_part, stored_conversations
 from training.material import Material, load_material
-from training.memory import keep_memory
-from training.packing import own_tokens_scored
+from training.optimizer import optimizer_of, own_tokens_scored
+from training.processes import keep_memory, quiet
 from training.progress import Step
+from training.recipe import Sft, Stage
+from training.roller import Judges, judges_of
+from training.rollout import Tokens
 from training.run import Setting, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
-from training.tables import Sft, Stage
-from training.tokens import Tokens
-from training.validation import examiner_of
+from training.validation import GenerateAt, by_transformers, examined, examiner_of
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -190,8 +183,6 @@ def _trainer(
     from transformers import PrinterCallback
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer
-
-    from training.optimizer import optimizer_of
 
     setting = training.setting
 

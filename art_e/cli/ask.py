@@ -7,44 +7,45 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from art_e.cli.clean import one_line
+from art_e.agent import run_episode
 from art_e.cli.forms import RecipeOption, chosen_form
-from art_e.cli.models import (
-    CacheOption,
-    EffortOption,
-    MaxCostOption,
-    TemperatureOption,
-    ToolCallsOption,
-    choose,
-    model_options,
-)
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
+    CacheOption,
     DbOption,
+    EffortOption,
     InboxOption,
     JsonOption,
+    MaxCostOption,
     OutOption,
+    TemperatureOption,
+    ToolCallsOption,
+    choose,
     chosen_address,
     chosen_db,
-    example,
+    model_options,
     parse_day,
 )
-from art_e.cli.output import console, note, plural, print_json, text
+from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.cli.trace import shown_turn
+from art_e.episode import Episode
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email, format_date
+from art_e.message import AssistantMessage, ChatMessage
+from art_e.models.base import Policy
+from art_e.models.offline import OfflinePolicy, all_candidates
+from art_e.question import Question
+from art_e.runs import Run, start_run
+from art_e.storage import runs_folder
+from art_e.tools import WHOLE_VIEW, View
+from art_e.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from art_e.inbox.inbox import Inbox
-    from art_e.inbox.mail import Email
-    from art_e.message import AssistantMessage, ChatMessage
-    from art_e.policies.base import Policy
-    from art_e.question import Question
-    from art_e.runs import Run
-    from art_e.tools import View
-    from art_e.trajectory import Trajectory
 
 # As art_e.episode.DEFAULT_MAX_TURNS, which would cost its imports here.
 MAX_TURNS = 10
@@ -171,8 +172,6 @@ def ask(
     today = parse_day(as_of, "--as-of")
     form = chosen_form(recipe, max_turns)
 
-    from art_e.inbox.file import InboxFile
-
     turn_tokens = form.turn_tokens_of(model)
     options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
     chosen = choose(model, options)
@@ -214,8 +213,6 @@ def begin_run(
     recipe: str | None = None,
 ) -> "Run":
     """The folder for a run of one question; `recipe` is what said the episode's form."""
-    from art_e.home import runs_folder
-    from art_e.runs import start_run
 
     config = {
         "question": question.question,
@@ -248,10 +245,6 @@ def answer_question(
     `view` None: the tools show all; `system_prompt` None: the usual one.
     """
     import asyncio
-
-    from art_e.agent import run_episode
-    from art_e.episode import Episode
-    from art_e.tools import WHOLE_VIEW
 
     episode = Episode(
         opened,
@@ -288,10 +281,6 @@ def best_passages(opened: "Inbox", question: "Question") -> tuple[Passage, ...]:
     The offline policy finds them, whatever model was asked: no call is made for them.
     """
     import asyncio
-
-    from art_e.agent import run_episode
-    from art_e.episode import Episode
-    from art_e.policies.offline import OfflinePolicy, all_candidates
 
     episode = Episode(opened, question)
     asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
@@ -330,7 +319,6 @@ def show_answer(answered: Answered) -> None:
 
 
 def _source_line(email: "Email") -> "Text":
-    from art_e.inbox.mail import format_date
 
     return text(
         f"  {format_date(email.date)[:10]}  ",
@@ -342,7 +330,6 @@ def _source_line(email: "Email") -> "Text":
 
 def _cited(email: "Email") -> dict[str, Any]:
     """A mail as --json names it."""
-    from art_e.inbox.mail import format_date
 
     return {
         "message_id": email.message_id,
@@ -403,6 +390,5 @@ def exit_for(trajectory: "Trajectory") -> None:
 
 
 def _own_question(question: str, address: str, as_of: dt.date | None) -> "Question":
-    from art_e.question import Question
 
     return Question(id="ask", question=question, inbox_address=address, query_date=as_of)

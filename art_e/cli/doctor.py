@@ -3,19 +3,276 @@
 Looks and writes nothing that stays; asks models only with `--online`.
 """
 
+import asyncio
 import importlib
 import importlib.util
+import os
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from art_e.cli.doctor_check import Check, State
-from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument, example
-from art_e.cli.output import console, plural, print_json, text
+from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
+from art_e.cli.output import console, example, plural, print_json, text
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.models.hosted import failure_of
+from art_e.models.litellm_module import load_litellm
+from art_e.privacy import load_env
+from art_e.storage import home
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+
+# ---- What `art-e doctor` says of one thing that it looked at. Knows nothing of what that is.
+
+State = Literal["ok", "missing", "broken"]
+
+
+class Check(NamedTuple):
+    """One thing looked at. "missing" can be done without, "broken" can't."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+
+# ---- Which of the models that people want can be asked from here, and what the others lack.
+
+ONLINE_TOKENS = 16
+ONLINE_TIMEOUT_S = 20.0
+# A reasoning model that spent its few tokens on thinking has worked.
+_ENOUGH = "output limit was reached"
+
+
+class _Wanted(NamedTuple):
+    """A model, and the variables of which one must be set."""
+
+    model: str
+    variables: tuple[str, ...]
+
+
+HOSTED = (
+    _Wanted("openai/o3", ("OPENAI_API_KEY",)),
+    _Wanted("openai/o4-mini", ("OPENAI_API_KEY",)),
+    _Wanted("openai/gpt-4.1", ("OPENAI_API_KEY",)),
+    _Wanted("gemini/gemini-2.5-pro", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
+    _Wanted("anthropic/claude-sonnet-5-5", ("ANTHROPIC_API_KEY",)),
+)
+OLLAMA = "ollama_chat/qwen2.5:14b"
+VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
+LOCAL = ("torch", "transformers")
+
+
+def model_checks(*, online: bool) -> Iterator[Check]:
+    """One check a model. "missing" says what to export or install; "broken" never occurs."""
+
+    load_env()
+    checks = dict(_looked_at())
+    ready = [model for model, check in checks.items() if check.state == "ok"]
+    if online:
+        checks.update(_asked(ready))
+    yield from checks.values()
+    yield _local()
+
+
+def _looked_at() -> Iterator[tuple[str, Check]]:
+    """What the environment tells of each model behind a server."""
+    for model, variables in HOSTED:
+        found = next((name for name in variables if os.environ.get(name)), None)
+        if found is None:
+            yield model, _missing(model, f"no {variables[0]}", f"export {variables[0]}=...")
+        else:
+            yield model, _ready(model, f"{found} is set")
+    if os.environ.get("OLLAMA_API_BASE"):
+        yield OLLAMA, _ready(OLLAMA, "OLLAMA_API_BASE is set")
+    elif shutil.which("ollama"):
+        yield OLLAMA, _ready(OLLAMA, "ollama is installed")
+    else:
+        fix = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
+        yield OLLAMA, _missing(OLLAMA, "no ollama on this machine", fix)
+    if os.environ.get("HOSTED_VLLM_API_BASE"):
+        yield VLLM, _ready(VLLM, "HOSTED_VLLM_API_BASE is set")
+    else:
+        fix = "export HOSTED_VLLM_API_BASE=http://HOST:8000/v1"
+        yield VLLM, _missing(VLLM, "no HOSTED_VLLM_API_BASE", fix)
+
+
+def _local() -> Check:
+    absent = [name for name in LOCAL if importlib.util.find_spec(name) is None]
+    if absent:
+        fix = "pip install 'art-e[train]'"
+        return _missing("local:PATH", f"without {', '.join(absent)}", fix)
+    return _ready("local:PATH", f"{' and '.join(LOCAL)} are installed")
+
+
+def _ready(model: str, detail: str) -> Check:
+    return Check(f"model {model}", "ok", detail)
+
+
+def _missing(model: str, detail: str, fix: str | None) -> Check:
+    return Check(f"model {model}", "missing", detail, fix)
+
+
+def _asked(models: list[str]) -> dict[str, Check]:
+    """What each of the models said, or why it did not."""
+
+    async def ask_all() -> list[str | None]:
+        return await asyncio.gather(*map(_why_it_fails, models))
+
+    reasons = asyncio.run(ask_all()) if models else []
+    return {
+        model: _ready(model, "answered")
+        if reason is None
+        else _missing(model, reason, "mend that, and run art-e doctor --online again")
+        for model, reason in zip(models, reasons, strict=True)
+    }
+
+
+async def _why_it_fails(model: str) -> str | None:
+    """One call of a few tokens; None where it worked, else the reason in a line."""
+
+    try:
+        await load_litellm().acompletion(
+            model=model,
+            messages=[{"role": "user", "content": "Say OK."}],
+            max_tokens=ONLINE_TOKENS,
+            timeout=ONLINE_TIMEOUT_S,
+            num_retries=0,
+            max_retries=0,
+        )
+    except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is the finding
+        reason = str(failure_of(error, model)).removeprefix(f"{model}: ")
+        return None if _ENOUGH in reason else reason
+    return None
+
+
+# ---- Whether this machine can train at full scale: its GPU, and what is installed beside the lock.
+
+NAME = "GPU training"
+# Linux has the driver's version here, containers too; elsewhere its command says it.
+DRIVER = Path("/proc/driver/nvidia/version")
+DRIVER_TIMEOUT_S = 10.0
+INSTALL = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
+RENT = "rent one with training/launch/sky.yaml; nano and everything else need none"
+# NVIDIA's release notes: the first driver that runs what is built with CUDA 13.
+LEAST_DRIVER = "580"
+
+
+def gpu_check() -> Check:
+    """The card, and what of the lock is not installed as locked. Never "broken": it can be done
+    without."""
+    driver = driver_version()
+    if driver is None:
+        return Check(NAME, "missing", "no CUDA device; only for training at full scale", RENT)
+    if importlib.util.find_spec("torch") is None:
+        return Check(NAME, "missing", f"NVIDIA driver {driver}, without torch", INSTALL)
+    cards = _cards()
+    if cards is None:
+        import torch
+
+        built = torch.version.cuda
+        told = f"torch {torch.__version__}, {f'CUDA {built}' if built else 'built without CUDA'}"
+        fix = f"{INSTALL}; CUDA 13 takes a driver from {LEAST_DRIVER} on"
+        return Check(NAME, "missing", f"NVIDIA driver {driver}, but no CUDA device: {told}", fix)
+    card = f"{cards}, driver {driver}"
+    wrong = differences()
+    if wrong:
+        return Check(NAME, "missing", f"{card}; {', '.join(wrong)}", INSTALL)
+    as_locked = ", ".join(f"{name} {version}" for name, version in pins().items())
+    return Check(NAME, "ok", f"{card}; as locked: {as_locked}")
+
+
+def driver_version() -> str | None:
+    """The NVIDIA driver's version, "of unknown version" where only its command is there, or
+    None without one."""
+    if DRIVER.is_file():
+        found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)", DRIVER.read_text("utf-8", "replace"))
+        if found is not None:
+            return found[1]
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return None
+    asked = [command, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(
+            asked, capture_output=True, text=True, timeout=DRIVER_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next(iter(done.stdout.split()), "of unknown version")
+
+
+def pins() -> dict[str, str]:
+    """The packages that full-scale training takes, each with the one version that is locked."""
+    wanted = [each for each in _requires("art-e") if {"train", "gpu"} & _extras(each)]
+    versions = {each.name: next(iter(each.specifier)).version for each in wanted}
+    return dict(sorted(versions.items()))
+
+
+def differences() -> list[str]:
+    """What is not installed as locked, and a vLLM that TRL does not take, in words."""
+    wrong = []
+    for name, locked in pins().items():
+        found = _installed(name)
+        if found is None:
+            wrong.append(f"without {name} {locked}")
+        elif found != locked:
+            wrong.append(f"{name} {found} where {locked} is locked")
+    taken, vllm = vllm_of_trl(), _installed("vllm")
+    if taken is not None and vllm is not None and not taken.specifier.contains(vllm):
+        wrong.append(f"TRL takes vLLM {taken.specifier}")
+    return wrong
+
+
+def vllm_of_trl() -> "Requirement | None":
+    """The versions of vLLM that the installed TRL says it takes, None where it says none."""
+    try:
+        return next((each for each in _requires("trl") if each.name == "vllm"), None)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cards() -> str | None:
+    """The CUDA devices as torch reports them."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    cards = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
+    names = ", ".join(f"{each.name} ({each.total_memory / 2**30:.0f} GiB)" for each in cards)
+    return f"{plural(len(cards), 'CUDA device')}: {names}, CUDA {torch.version.cuda}"
+
+
+def _installed(name: str) -> str | None:
+    """The version that is installed, without what a build adds to it (+cu130)."""
+    try:
+        return metadata.version(name).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _requires(package: str) -> "list[Requirement]":
+    # Not needed before: it comes with every package that trains.
+    from packaging.requirements import Requirement
+
+    return [Requirement(each) for each in metadata.requires(package) or []]
+
+
+def _extras(requirement: "Requirement") -> set[str]:
+    """The extras that ask for it."""
+    return set(re.findall(r'extra == "([^"]+)"', str(requirement.marker or "")))
+
+
+# ---- `doctor`: whether this machine has what ART-E needs, and what to do where it lacks something.
 
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
 
@@ -52,9 +309,6 @@ def doctor(
 
 
 def _checks(db: Path | None, online: bool) -> Iterator[Check]:
-    from art_e.cli.doctor_gpu import gpu_check
-    from art_e.cli.doctor_models import model_checks
-    from art_e.home import home
 
     yield _python()
     yield _packages()
@@ -126,7 +380,6 @@ def _disk(home: Path) -> Check:
 
 
 def _inbox(db: Path | None) -> Check:
-    from art_e.inbox.file import InboxFile
 
     path = chosen_db(db)
     if not path.exists():

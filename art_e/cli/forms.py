@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from art_e.cli.options import is_self_hosted
+from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
+from art_e.question import Question, Split
+from art_e.tools import WHOLE_VIEW, View
+from training.material import load_material
+from training.recipe import named_recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from art_e.question import Question, Split
-    from art_e.tools import View
 
 RecipeOption = Annotated[
     str | None,
@@ -37,7 +41,6 @@ class Form(NamedTuple):
 
     def turn_tokens_of(self, model: str) -> int | None:
         """The bound for a model: hosted ones may think first, and have no such bound."""
-        from art_e.cli.models import is_self_hosted
 
         return self.turn_tokens if self.turn_tokens and is_self_hosted(model) else None
 
@@ -48,8 +51,6 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
     Raises `UserError` for a recipe that is none, and for one beside options that it decides:
     `--max-turns`, or `--prompt` (`other_prompt`).
     """
-    from art_e.episode import DEFAULT_MAX_TURNS
-    from art_e.tools import WHOLE_VIEW
 
     if recipe is None:
         return Form(DEFAULT_MAX_TURNS if max_turns is None else max_turns, None, WHOLE_VIEW)
@@ -57,7 +58,6 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
     twice = [option for option, is_given in given.items() if is_given]
     if twice:
         raise UserError(f"--recipe says what {' and '.join(twice)} would; leave one of them out")
-    from training.forms import named_recipe
 
     form = named_recipe(recipe).episode
     return Form(form.max_turns, form.prompt, form.view, form.turn_tokens)
@@ -66,8 +66,6 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
 def of_recipe(recipe: str, split: "Split") -> "tuple[list[Question], Path]":
     """The questions of a split that the recipe asks, and the inbox file they are about: all of
     training's, and of the others as many as its validations and its test have."""
-    from training.forms import named_recipe
-    from training.material import load_material
     from training.validation import held_out
 
     chosen = named_recipe(recipe)

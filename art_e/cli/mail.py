@@ -1,4 +1,7 @@
-"""`inboxes`, `search` and `read`: looking into an inbox file without a model."""
+"""`mcp`: one inbox's search and read, offered to an MCP client over stdin and stdout.
+
+Knows nothing of the protocol, which is art_e/mcp.py's, and prints nothing on stdout.
+"""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from art_e.cli.clean import one_line
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -16,16 +18,19 @@ from art_e.cli.options import (
     chosen_address,
     chosen_db,
     db_argument,
-    example,
     parse_day,
 )
-from art_e.cli.output import console, note, plural, print_json, text
+from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.inbox.mail import Email, Hit, Mailbox, format_date
+from art_e.inbox.tokenizer import fold, search_words, stems
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from art_e.inbox.mail import Email, Hit, Mailbox
+
+# ---- `inboxes`, `search` and `read`: looking into an inbox file without a model.
 
 # A mail to 880 people is not read for their names; --json has them all.
 MAX_RECIPIENTS_SHOWN = 30
@@ -40,7 +45,6 @@ def inboxes(
     as_json: JsonOption = False,
 ) -> None:
     """List the inboxes of the file, the one with most mail first."""
-    from art_e.inbox.file import InboxFile
 
     with InboxFile(chosen_db(db)) as file:
         listed = file.inboxes(limit)
@@ -100,9 +104,6 @@ def search(
     if not (wanted or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
 
-    from art_e.inbox.file import InboxFile
-    from art_e.inbox.tokenizer import search_words
-
     searched = search_words(wanted)
     if wanted and not searched:
         raise UserError("the search words hold no letter or digit: give words to look for")
@@ -144,8 +145,6 @@ def read(
     """Show one mail of an inbox in full."""
     today = parse_day(as_of, "--as-of")
 
-    from art_e.inbox.file import InboxFile
-
     with InboxFile(chosen_db(db), junk=junk) as file:
         address = chosen_address(file, inbox, db)
         email = file.open_inbox(address, today).read(message_id)
@@ -163,7 +162,6 @@ def read(
 
 def shown_email(email: "Email") -> "Text":
     """A mail as a person reads it: header lines, an empty line, the body."""
-    from art_e.inbox.mail import format_date
 
     lines = [
         ("Date", format_date(email.date)),
@@ -192,7 +190,6 @@ def _listed(recipients: "Iterable[Mailbox]") -> str:
 
 
 def _shown_hit(number: int, hit: "Hit", searched: list[str]) -> "Text":
-    from art_e.inbox.mail import format_date
 
     indent = " " * 4
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
@@ -209,7 +206,6 @@ def _shown_hit(number: int, hit: "Hit", searched: list[str]) -> "Text":
 
 
 def _highlighted(snippet: str, searched: list[str]) -> "Text":
-    from art_e.inbox.tokenizer import fold, stems
 
     shown = text(snippet)
     wanted = set(stems(searched))
@@ -217,3 +213,30 @@ def _highlighted(snippet: str, searched: list[str]) -> "Text":
         if stems([fold(match.group())])[0] in wanted:
             shown.stylize("bold yellow", match.start(), match.end())
     return shown
+
+
+# ---- `mcp`: one inbox's search and read, offered to an MCP client over stdin and stdout.
+
+
+@app.command(
+    "mcp",
+    epilog=example(
+        "art-e mcp --inbox me@example.com",
+        "art-e mcp --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb",
+    ),
+)
+def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption = None) -> None:
+    """Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.
+
+    The client starts this command and talks to it over stdin and stdout.
+    """
+    today = parse_day(as_of, "--as-of")
+
+    from art_e.mcp import run_server
+
+    with InboxFile(chosen_db(db)) as file:
+        opened = file.open_inbox(chosen_address(file, inbox, db), today)
+        until = "" if today is None else f" up to {today}"
+        mails = plural(len(opened), "mail")
+        note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
+        run_server(opened)

@@ -8,7 +8,6 @@ what is heavy when they run: `art-e --help` is as quick as typer itself.
 """
 
 import errno
-import importlib
 import os
 import sys
 import traceback
@@ -16,16 +15,20 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from art_e import __version__
-from art_e.cli import ask, demo, doctor, ingest, mail, mcp, reproduce, runs, serve
-from art_e.cli.interrupt import interrupted, listening
-from art_e.cli.options import example
-from art_e.cli.output import note, print_line, tolerate_any_character
+from art_e.cli.output import (
+    LazyGroup,
+    example,
+    interrupted,
+    listening,
+    note,
+    print_line,
+    tolerate_any_character,
+)
 from art_e.errors import UserError
-from art_e.privacy import files_for_owner_alone, loopback_directly
+from art_e.privacy import files_for_owner_alone, loopback_directly, redact
 
 OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
@@ -45,23 +48,54 @@ _MENDABLE = {
 # What is said of an interrupted command besides, where it holds whenever that came.
 _KEPT = {"ingest": "; the inbox is as it was"}
 
-# Groups that are imported when they are asked for.
-LAZY_GROUPS = ("golden", "eval", "train")
+# The commands in the order of the help page: the module of each, imported when it is used, and its
+# line there. A module's `app` is the command, or holds it by its name.
+COMMANDS = {
+    "demo": (
+        "data_pipeline.demo",
+        "Take the tour: a sample inbox, one question, every step, the answer.",
+    ),
+    "ingest": (
+        "data_pipeline.cli",
+        "Make an inbox file of mail: Enron, mbox, Maildir, .eml, CSV, Hugging Face.",
+    ),
+    "inboxes": ("art_e.cli.mail", "List the inboxes of the file, the one with most mail first."),
+    "search": (
+        "art_e.cli.mail",
+        "Search one inbox, best match first; with a filter alone, newest first.",
+    ),
+    "read": ("art_e.cli.mail", "Show one mail of an inbox in full."),
+    "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
+    "runs": (
+        "art_e.cli.runs",
+        "List the runs that were made, show and share what happened in them.",
+    ),
+    "mcp": (
+        "art_e.cli.mail",
+        "Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.",
+    ),
+    "serve": ("art_e.cli.serve", "Serve a checkpoint to any OpenAI client, until Ctrl-C."),
+    "reproduce": (
+        "training.reproduction.cli",
+        "Reproduce the talk: mail, questions, prompts, baselines, training, test, report.",
+    ),
+    "doctor": (
+        "art_e.cli.doctor",
+        "Check this machine; exit code 1 if something needed is broken.",
+    ),
+    "golden": (
+        "data_pipeline.golden.cli",
+        "Make a set of questions with known answers, and check it.",
+    ),
+    "eval": ("evals.cli", "Measure models on a set of questions."),
+    "train": ("training.cli", "Train the agent: a warm start, then GRPO."),
+}
 
 
-class Commands(TyperGroup):
+class Commands(LazyGroup):
     """The commands, ending as the module says."""
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name."""
-        if cmd_name in LAZY_GROUPS and cmd_name not in self.commands:
-            module = importlib.import_module(f"art_e.cli.{cmd_name}")
-            self.commands[cmd_name] = typer.main.get_group(module.app)
-        return super().get_command(ctx, cmd_name)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names in the order of the help page."""
-        return list(dict.fromkeys([*super().list_commands(ctx), *LAZY_GROUPS]))
+    lazy = COMMANDS
 
     def main(
         self,
@@ -125,7 +159,6 @@ def _fail(line: str, code: int) -> NoReturn:
 def _our_fault(error: Exception) -> NoReturn:
     if os.environ.get("ART_E_DEBUG"):
         traceback.print_exception(error)
-    from art_e.policies.secrets import redact
 
     how = "ART_E_DEBUG=1 shows the traceback; please report it"
     what = redact(f"{type(error).__name__}: {error}")  # a client library may quote a key
@@ -162,15 +195,6 @@ def start(
         print_line(f"art-e {__version__}")
     elif context.invoked_subcommand is None:
         print_line(context.get_help())
-
-
-for group in (demo.app, ingest.app, mail.app, ask.app):
-    app.add_typer(group)
-app.add_typer(runs.app, name="runs")
-app.add_typer(mcp.app)
-app.add_typer(serve.app)
-app.add_typer(reproduce.app)
-app.add_typer(doctor.app)
 
 
 def run() -> None:

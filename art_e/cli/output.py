@@ -4,18 +4,91 @@ Everything that others wrote passes `clean`; rich is never given it as markup.
 Knows nothing of mail and of what the commands do.
 """
 
+import importlib
 import io
 import json
+import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
-from art_e.cli.clean import clean, one_line
+import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+
+# ---- Untrusted text made safe to print: no control sequences, no overrides of direction.
+
+# A string sequence (OSC, DCS, SOS, PM, APC) goes with its payload where it ends
+# properly; without an end only its introducer goes, so that it can't swallow the
+# rest of a mail. The payload's class stops at every ESC: the work stays linear.
+_STRING = r"\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+_CSI = r"\x1b\[[0-?]*[ -/]*[@-~]?"
+_OTHER_ESCAPE = r"\x1b(?:[ -/]+[0-~]?|[0-~])?"
+# One character each. C1 characters are no introducers here: in mail they are
+# mostly what is left of a wrong charset, and what stands between two is text.
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_DIRECTIONS = r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+_SURROGATES = r"[\ud800-\udfff]"
+
+_UNSAFE = re.compile("|".join((_STRING, _CSI, _OTHER_ESCAPE, _CONTROLS, _DIRECTIONS, _SURROGATES)))
+
+
+def clean(text: str) -> str:
+    """`text` without escape sequences, control characters other than "\\n" and "\\t",
+    characters that override the direction of writing, and lone surrogates.
+    """
+    return _UNSAFE.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """`text` cleaned, on one line, with single spaces."""
+    return " ".join(clean(" ".join(text.split())).split())
+
+
+# ---- Ctrl-C that can't get lost on its way through a library.
+
+_asked = threading.Event()
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Note Ctrl-C from here on, but in a process that ignores it (nohup, a background job)."""
+    _asked.clear()
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    if not on_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interrupted() -> bool:
+    """Whether Ctrl-C was pressed."""
+    return _asked.is_set()
+
+
+def check() -> None:
+    """Raise the `KeyboardInterrupt` that a library swallowed."""
+    if _asked.is_set():
+        raise KeyboardInterrupt
+
+
+def _note(*_: object) -> None:
+    _asked.set()
+    raise KeyboardInterrupt
+
+
+# ---- What the commands print: data on stdout, notes and errors on stderr.
 
 # Rows are not cut to a screen that is not there.
 PIPE_WIDTH = 240
@@ -104,3 +177,45 @@ def tolerate_any_character() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def example(*commands: str) -> str:
+    """The end of a help page: what to type, line by line."""
+    lines = "\n".join(f"  {command}" for command in commands)
+    return f"\b\nExample:\n{lines}"
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are imported when they are used, after those that are there already.
+
+    `lazy` has by name the module and the line of the help page. The module's `app` is the
+    command, or holds it by its name.
+    """
+
+    lazy: ClassVar[dict[str, tuple[str, str]]] = {}
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name."""
+        if cmd_name in self.lazy and cmd_name not in self.commands:
+            module = importlib.import_module(self.lazy[cmd_name][0])
+            found = typer.main.get_command(module.app)
+            self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names in the order of the help page."""
+        return list(dict.fromkeys([*super().list_commands(ctx), *self.lazy]))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page's list of commands without importing any."""
+        rows = [
+            (
+                each,
+                self.lazy[each][1]
+                if each in self.lazy
+                else self.commands[each].get_short_help_str(80),
+            )
+            for each in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)

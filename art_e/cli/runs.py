@@ -4,24 +4,34 @@ A run may have been killed at any moment; what is left of it is shown, and what
 can't be read is said. Knows nothing of how runs are made.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
 
-from art_e.cli import runs_export
-from art_e.cli.clean import one_line
-from art_e.cli.options import JsonOption, example
-from art_e.cli.output import console, note, plural, print_json, text
+from art_e.cli.ask import why_no_answer
+from art_e.cli.options import JsonOption
+from art_e.cli.output import LazyGroup, console, example, note, one_line, plural, print_json, text
 from art_e.cli.trace import shown_turn, turns
 from art_e.errors import UserError
-
-if TYPE_CHECKING:
-    from art_e.runs import Run
-    from art_e.trajectory import Trajectory
+from art_e.message import compact_json
+from art_e.runs import Run, find_run, list_runs
+from art_e.storage import runs_folder
+from art_e.trajectory import Trajectory, read_trajectories
 
 QUESTION_WIDTH = 60
 
-app = typer.Typer(help="List the runs that were made, show and share what happened in them.")
+
+class Runs(LazyGroup):
+    """The commands on runs; what shares them belongs to the data pipeline."""
+
+    lazy: ClassVar = {
+        "export": ("data_pipeline.rollouts", "Write a run's episodes as a data set, with a card."),
+    }
+
+
+app = typer.Typer(
+    cls=Runs, help="List the runs that were made, show and share what happened in them."
+)
 
 
 class Record(NamedTuple):
@@ -65,8 +75,6 @@ def list_all(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs, the newest first."""
-    from art_e.home import runs_folder
-    from art_e.runs import list_runs
 
     found = list_runs(runs_folder())
     records = [read_run(run) for run in found[:limit]]
@@ -106,8 +114,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's configuration and its episodes, or one episode in full."""
-    from art_e.home import runs_folder
-    from art_e.runs import find_run
 
     record = read_run(find_run(name, runs_folder()))
     if record.broken is not None:
@@ -121,12 +127,8 @@ def show(
         _show_record(record)
 
 
-runs_export.register(app)
-
-
 def read_run(run: "Run") -> Record:
     """What can be read of a run."""
-    from art_e.trajectory import read_trajectories
 
     broken = None
     config: dict[str, Any] = {}
@@ -193,7 +195,6 @@ def _show_record(record: Record) -> None:
 
 
 def _answer(trajectory: "Trajectory") -> str:
-    from art_e.cli.ask import why_no_answer
 
     without = why_no_answer(trajectory)
     given = one_line(trajectory.final_answer or "")
@@ -220,6 +221,5 @@ def _show_episode(trajectory: "Trajectory", as_json: bool) -> None:
 
 
 def _compact(value: Any) -> str:
-    from art_e.message import compact_json
 
     return compact_json(value)

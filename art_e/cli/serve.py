@@ -7,22 +7,296 @@ server's, and of either server's options.
 
 import errno
 import http.client
+import importlib.util
+import json
+import os
 import re
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 
-from art_e.cli.options import example
-from art_e.cli.output import note, print_line
-from art_e.cli.serve_process import Child, Server
+from art_e.cli.output import example, note, print_line
 from art_e.errors import UserError
-from art_e.home import expanded
+from art_e.models.checkpoint import (
+    adapter_folder,
+    best_device,
+    checkpoint_folder,
+    load_tokenizer,
+    reloads_the_same,
+    require_train_extra,
+    stop_ids,
+)
+from art_e.models.tool_formats import RESPONSE_TEMPLATE
+from art_e.parent import ends_with_parent
+from art_e.storage import expanded
+from training.progress import base_of, meant_checkpoint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+# ---- A server as a process of its own: started, sent our signals, ended with us.
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Server(NamedTuple):
+    """How a server is started."""
+
+    command: list[str]
+    folder: Path
+    environment: dict[str, str]
+
+
+class Child:
+    """A process that is sent the signals that would end this one, while the block runs."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked: list[int] = []
+
+    def __enter__(self) -> Self:
+        # One that was ignored from the start (nohup) goes on being ignored.
+        heard = [each for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+        self._before = {each: signal.signal(each, self._pass_on) for each in heard}
+        self._process = subprocess.Popen(
+            self._server.command,
+            cwd=self._server.folder,
+            env=self._server.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # its log is no data of ours
+            # Of its own, or a Ctrl-C would reach it twice.
+            start_new_session=True,
+            preexec_fn=ends_with_parent(),  # noqa: PLW1509 - no thread is beside this one
+        )
+        for number in self._asked:
+            self._process.send_signal(number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def exit_code(self) -> int:
+        """Wait for its end; 128 and the signal's number where one ended it, as shells say."""
+        assert self._process is not None
+        code = self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        if self._process is None:
+            self._asked.append(number)
+        else:
+            self._process.send_signal(number)
+
+
+# ---- The server of transformers, for where there is no vLLM: one request after another.
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+def transformers_can_serve() -> bool:
+    """Whether transformers and what its server needs are installed."""
+    needed = ("torch", "transformers", "peft", "fastapi", "uvicorn", "openai", "pydantic")
+    return all(importlib.util.find_spec(each) is not None for each in needed)
+
+
+def transformers_server(
+    checkpoint: str, adapter: str | None, name: str, listen: list[str], folder: Path
+) -> Server:
+    """The server of transformers. `folder` is for what it is given; raises `UserError`.
+
+    The server takes the path that it loads for the model's name, an adapter only beside
+    the weights, and the model's own tokenizer: so it gets a folder that has them so.
+    """
+
+    require_train_extra()
+    source = checkpoint_folder(checkpoint)
+    tokenizer = load_tokenizer(source, checkpoint)
+    model = folder / name
+    model.mkdir()
+    _link(source, model, [each.name for each in source.iterdir() if each.is_file()])
+    if adapter is not None:
+        _link(adapter_folder(adapter), model, ["adapter_config.json", WEIGHTS])
+    for replaced in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        (model / replaced).unlink(missing_ok=True)
+    tokenizer.response_template = RESPONSE_TEMPLATE
+    tokenizer.save_pretrained(model)
+    check_tokenizer(model, tokenizer, checkpoint)
+    _end_turns(model, tokenizer)
+    device, dtype = best_device()
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", name, *listen]
+    # All that it needs is in the folder; it would ask PyPI for newer versions.
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
+    return Server(
+        [*command, "--device", device, "--dtype", dtype], folder, {**os.environ, **offline}
+    )
+
+
+def check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", checkpoint: str) -> None:
+    """Raise `UserError` where transformers, as vLLM uses it too, would make another one of
+    `folder`."""
+
+    if not reloads_the_same(folder, tokenizer):
+        raise UserError(
+            f"servers would load another tokenizer than the one saved in {checkpoint};"
+            f" use --model local:{checkpoint}, or train it with a Qwen2Tokenizer"
+        )
+
+
+def _link(source: Path, folder: Path, names: list[str]) -> None:
+    for each in names:
+        (folder / each).unlink(missing_ok=True)
+        (folder / each).symlink_to((source / each).resolve())
+
+
+def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
+    """Let generation stop where `local:` stops, and repeat as freely."""
+    from transformers import AutoConfig, GenerationConfig
+
+    path = folder / "generation_config.json"
+    if path.is_file():
+        config = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        model_config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = GenerationConfig.from_model_config(model_config).to_diff_dict()
+    config["eos_token_id"] = list(stop_ids(tokenizer, GenerationConfig.from_dict(config)))
+    config["repetition_penalty"] = 1.0
+    path.unlink(missing_ok=True)
+    path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+# ---- vLLM's server: the options with which it calls tools, has an adapter, and speculates.
+
+# Of an adapter: vLLM takes these as the largest that it makes room for.
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+NGRAM = "ngram"
+# What vLLM's documentation has in its examples of both methods; tuned by nobody here.
+PROPOSED_TOKENS = 5
+LONGEST_NGRAM = 4
+
+
+class Speculation(NamedTuple):
+    """What proposes tokens, `NGRAM` or a draft model's folder or id, and how many at a time."""
+
+    by: str
+    tokens: int
+
+
+def chosen_speculation(by: str | None, tokens: int | None) -> Speculation | None:
+    """What `--speculative` and `--speculative-tokens` say. Raises `UserError`."""
+    if by is None:
+        if tokens is not None:
+            raise UserError("--speculative-tokens says how many; add --speculative ngram or MODEL")
+        return None
+    return Speculation(by, PROPOSED_TOKENS if tokens is None else tokens)
+
+
+def vllm_server(
+    vllm: str,
+    checkpoint: str,
+    adapter: str | None,
+    name: str,
+    listen: list[str],
+    speculation: Speculation | None = None,
+) -> Server:
+    """vLLM's server; `vllm` is its command's path. Raises `UserError`."""
+
+    if adapter is not None and speculation is not None:
+        # Listed as not compatible; n-grams crashed with two requests at a time
+        # (vllm-project/vllm 20284), another draft changed what was said (26679).
+        raise UserError(
+            "vLLM does not speculate with a LoRA adapter; fold it into the weights first"
+            f" (art-e train merge {adapter} --out DIR) and serve DIR, or leave --speculative out"
+        )
+    model = checkpoint_folder(checkpoint)
+    check_tokenizer(model, load_tokenizer(model, checkpoint), checkpoint)
+    command = [vllm, "serve", str(model), *listen, "--dtype", "bfloat16"]
+    command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    # As `local:` and training sample; vLLM would take a published penalty for its default.
+    command += ["--override-generation-config", json.dumps({"repetition_penalty": 1.0})]
+    if adapter is None:
+        command += ["--served-model-name", name]
+    else:
+        folder = adapter_folder(adapter)
+        command += ["--served-model-name", f"{name}-base"]
+        command += ["--enable-lora", "--lora-modules", f"{name}={folder}"]
+        command += ["--max-lora-rank", str(_room_for(folder, adapter))]
+    if speculation is not None:
+        command += ["--speculative-config", json.dumps(_config_of(speculation, model, checkpoint))]
+    return Server(command, Path.cwd(), dict(os.environ))
+
+
+def _config_of(speculation: Speculation, model: Path, checkpoint: str) -> dict[str, Any]:
+    """The JSON of `--speculative-config`. Raises `UserError` for a draft that does not fit."""
+
+    if speculation.by == NGRAM:
+        return {
+            "method": "ngram",
+            "num_speculative_tokens": speculation.tokens,
+            "prompt_lookup_max": LONGEST_NGRAM,
+        }
+    draft = checkpoint_folder(speculation.by)
+    _check_vocabulary(draft, speculation.by, model, checkpoint)
+    return {
+        "method": "draft_model",
+        "model": str(draft),
+        "num_speculative_tokens": speculation.tokens,
+    }
+
+
+def _check_vocabulary(draft: Path, named: str, model: Path, checkpoint: str) -> None:
+    """Raise `UserError` unless both models mean the same token by the same number."""
+
+    ours, wanted = load_tokenizer(draft, named), load_tokenizer(model, checkpoint)
+    if ours.get_vocab() != wanted.get_vocab():
+        raise UserError(
+            f"{named} has another vocabulary than {checkpoint}; draft with a smaller model of the"
+            " same family, or use --speculative ngram"
+        )
+    rows, needed = _rows(draft), _rows(model)
+    if rows != needed:
+        # As Qwen2.5 has them: the same tokens, and more unused rows in the larger models.
+        raise UserError(
+            f"{named} has {rows:,} rows of embeddings and {checkpoint} {needed:,}, and vLLM takes"
+            f" equal ones only; give the draft as many (resize_token_embeddings({needed}) of"
+            " transformers), or use --speculative ngram"
+        )
+
+
+def _rows(model: Path) -> int:
+    """The rows of a model's embeddings, of which there may be more than tokens."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return int(config["vocab_size"])
+
+
+def _room_for(folder: Path, adapter: str) -> int:
+    rank = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")).get("r")
+    room = next((each for each in RANKS if isinstance(rank, int) and rank <= each), None)
+    if room is None:
+        raise UserError(f"vLLM serves no adapter of rank {rank}, as {adapter} is; merge it first")
+    return room
+
+
+# ---- `serve`: an OpenAI-compatible server for a checkpoint, as a child of this process.
 
 LOOPBACK = "127.0.0.1"
 BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of hosted_vllm/NAME
@@ -84,8 +358,6 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a checkpoint to any OpenAI client, until Ctrl-C."""
-    from art_e.cli.serve_transformers import transformers_can_serve, transformers_server
-    from art_e.cli.serve_vllm import chosen_speculation, vllm_server
 
     served = chosen_name(checkpoint, name)
     speculation = chosen_speculation(speculative, speculative_tokens)
@@ -132,7 +404,6 @@ def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
     folder = expanded(checkpoint)
     if not folder.is_dir():
         return checkpoint, adapter
-    from training.checkpoints import base_of, meant_checkpoint
 
     best = meant_checkpoint(folder)
     base = base_of(best)

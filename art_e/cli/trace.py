@@ -9,13 +9,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from art_e.cli.clean import clean, one_line
-from art_e.cli.output import plural, text
+from art_e.cli.output import clean, one_line, plural, text
+from art_e.message import ChatMessage
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from art_e.message import ChatMessage
 
 BODY_LINES, BODY_WIDTH = 8, 110
 SENDER_WIDTH, SUBJECT_WIDTH = 34, 60

@@ -18,10 +18,11 @@ import duckdb
 from art_e.errors import UserError
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.schema import SCHEMA_VERSION
-from art_e.inbox.slice import Slice
+from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.tokenizer import TOKENIZER
-from art_e.inbox.vocabulary import Vocabulary
 from art_e.text import encodable
+
+# ---- The inbox file, opened for reading.
 
 # Mail of addresses searched before that is kept in memory; the least recently used goes first.
 CACHE_BYTES = 512_000_000

@@ -21,13 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from art_e.inbox.mail import Email, Hit, Mailbox
+from art_e.inbox.mail import Email, Execute, Hit, Mailbox, Mask, Numbers
 from art_e.inbox.schema import K1, POINTS, B
-from art_e.inbox.slice import UNDATED, Postings, Role, Slice
+from art_e.inbox.slice import UNDATED, Postings, Role, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import search_words, stems
-from art_e.inbox.types import Execute, Mask, Numbers
-from art_e.inbox.vocabulary import Vocabulary
 
 # Threads take turns a search. Were they to take them as NumPy lets go of the interpreter's
 # lock, many times a search, eight threads would do 4,200 searches a second and not 7,000

@@ -1,8 +1,25 @@
 """A mail and a search hit, as the inbox gives them out. Knows nothing of the database."""
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+# ---- Types that the modules of the inbox share.
+
+# Runs one SQL statement with its parameters on a connection of the calling thread.
+Execute = Callable[[str, list[Any] | None], duckdb.DuckDBPyConnection]
+
+Numbers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+# ---- A mail and a search hit, as the inbox gives them out. Knows nothing of the database.
 
 
 class Mailbox(NamedTuple):

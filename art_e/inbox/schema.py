@@ -1,8 +1,4 @@
-"""What an inbox file holds: its tables, its macros and its mark of completeness.
-
-`schema.sql` and `macros.sql` are the definitions; this module puts the ranking's
-constants into the macros. Knows nothing of how the tables are filled or read.
-"""
+"""What an inbox file holds: its tables, its macros and its mark of completeness."""
 
 from importlib import resources
 from string import Template

@@ -12,15 +12,53 @@ import datetime as dt
 import itertools
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from art_e.inbox.mail import Execute, Mask, Numbers, Reals
 from art_e.inbox.snippet import searchable
-from art_e.inbox.types import Execute, Mask, Numbers, Reals
+
+# ---- The numbers of an inbox file's stems, for all its inboxes.
+
+# Look-ups in SQL before all stems are read: about 1 ms each, against 40 ms for 87,000 words.
+LOOK_UPS_IN_SQL = 2
+
+
+class Vocabulary:
+    """The stems of one file; may be used from several threads."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self._lock = threading.Lock()
+        self._look_ups = 0
+        self._known: dict[str, int] | None = None
+
+    def term_ids(self, stems: Iterable[str]) -> dict[str, int]:
+        """The number of each stem that some mail of the file holds, in the order given."""
+        wanted = list(stems)
+        known = self._known
+        if known is None:
+            self._look_ups += 1
+            known = self._all() if self._look_ups > LOOK_UPS_IN_SQL else self._some(wanted)
+        return {stem: known[stem] for stem in wanted if stem in known}
+
+    def _some(self, wanted: list[str]) -> dict[str, int]:
+        sql = "SELECT DISTINCT stem, term_id FROM terms WHERE stem IN (SELECT unnest(?))"
+        return dict(self._execute(sql, [wanted]).fetchall()) if wanted else {}
+
+    def _all(self) -> dict[str, int]:
+        with self._lock:
+            if self._known is None:
+                rows = self._execute("SELECT DISTINCT stem, term_id FROM terms", None).fetchall()
+                self._known = dict(rows)
+            return self._known
+
+
+# ---- All mail of one address, in memory: what every opened `Inbox` over it shares.
 
 # `Slice.sent` of a mail without a known date; it sorts last.
 UNDATED = np.iinfo(np.int64).max

@@ -32,9 +32,8 @@ from datasketch import MinHash, MinHashLSH
 from art_e.abstention import is_abstention
 from art_e.question import Question
 from data_pipeline.golden.golden_set import natural
-from evals.claims import read_claims
-from evals.judge import OfflineJudge
-from evals.words import asks_yes_no, content_stems, negated
+from evals.judges.names import asks_yes_no, content_stems, negated
+from evals.judges.offline import OfflineJudge, read_claims
 
 NEAR = 0.5
 # Bands and rows that miss 4 in 1,000 pairs of `NEAR` (1 - (1 - NEAR^3)^42); what they find

@@ -15,26 +15,308 @@ content gives the same bytes; no file has a time in it. Knows nothing of how row
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 
 import filelock
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from art_e import question as rows
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split
-from data_pipeline.golden import forms
-from data_pipeline.golden.checks import STEPS, Check, Step, as_before, with_checks
-from data_pipeline.golden.set_files import PARTIAL, READY, opened, settle
-from data_pipeline.golden.shown import handles
+from data_pipeline.golden.asking import handles
+
+# ---- What was found of a row: checks, marks and mends, as its provenance holds them.
+
+Step = Literal["generate", "import", "filter", "verify", "split", "review"]
+
+# In the order in which they are taken; a set begins with either of the first two.
+STEPS: tuple[Step, ...] = ("generate", "import", "filter", "verify", "split", "review")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of a row. `passed` None: not sure, which drops nothing by itself.
+
+    `reason` is one line; `by` is who said so: "rule", "search", a judge's or model's name,
+    "person".
+    """
+
+    name: str
+    step: Step
+    passed: bool | None
+    reason: str
+    by: str
+
+    @classmethod
+    def from_row(cls, name: str, row: Mapping[str, Any]) -> Self:
+        """The check of that name in a provenance."""
+        return cls(name, row["step"], row["passed"], row["reason"], row["by"])
+
+
+def with_checks(question: Question, checks: Sequence[Check]) -> Question:
+    """The question with these checks; one of the same name is replaced."""
+    if not checks:
+        return question
+    made = {
+        each.name: {
+            "step": each.step,
+            "passed": each.passed,
+            "reason": each.reason,
+            "by": each.by,
+        }
+        for each in checks
+    }
+    return _with(question, checks={**question.provenance.get("checks", {}), **made})
+
+
+def checks_of(question: Question) -> dict[str, Check]:
+    """What was checked of the question, by name."""
+    rows: dict[str, Any] = question.provenance.get("checks", {})
+    return {name: Check.from_row(name, row) for name, row in rows.items()}
+
+
+def marked(question: Question, mark: str) -> Question:
+    """The question with that mark, once."""
+    marks: list[str] = question.provenance.get("marks", [])
+    return question if mark in marks else _with(question, marks=[*marks, mark])
+
+
+def marks_of(question: Question) -> list[str]:
+    """The question's marks."""
+    return list(question.provenance.get("marks", []))
+
+
+def mended(question: Question, step: Step, check: str, /, **changes: Any) -> Question:
+    """The question with these fields changed, and what they were in its provenance.
+
+    Its `marks`, a list, can be changed like a field.
+    """
+    before = {**question.to_row(), "marks": marks_of(question)}
+    was = {name: before[name] for name in changes}
+    history = [*question.provenance.get("mended", []), {"step": step, "check": check, "was": was}]
+    provenance = {**question.provenance, "mended": history}
+    if "marks" in changes:
+        provenance = _with_marks(provenance, changes.pop("marks"))
+    return dataclasses.replace(question, **changes, provenance=provenance)
+
+
+def as_before(question: Question, step: Step) -> Question:
+    """The question as it was before `step`: later checks and mends are taken back."""
+    first = STEPS.index(step)
+    provenance = dict(question.provenance)
+    history = list(provenance.pop("mended", []))
+    row = {**question.to_row(), "marks": marks_of(question)}
+    while history and STEPS.index(history[-1]["step"]) >= first:
+        row.update(history.pop()["was"])
+    checks = {
+        name: check
+        for name, check in provenance.pop("checks", {}).items()
+        if STEPS.index(check["step"]) < first
+    }
+    # Marks are the filter's; what later steps make of them they mend.
+    marks = row.pop("marks")
+    provenance = _with_marks(provenance, [] if first <= STEPS.index("filter") else marks)
+    if checks:
+        provenance["checks"] = checks
+    if history:
+        provenance["mended"] = history
+    return Question.from_row({**row, "provenance": provenance})
+
+
+def _with_marks(provenance: Mapping[str, Any], marks: Sequence[str]) -> dict[str, Any]:
+    others = {name: value for name, value in provenance.items() if name != "marks"}
+    return {**others, "marks": list(marks)} if marks else others
+
+
+def _with(question: Question, **parts: Any) -> Question:
+    return dataclasses.replace(question, provenance={**question.provenance, **parts})
+
+
+# ---- What the files of a golden set may hold, checked as they are read.
+
+_FIELDS = frozenset(each.name for each in dataclasses.fields(Question))
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Form(BaseModel):
+    # More is let through: the settings of steps are their own.
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+_Read = TypeVar("_Read", bound=_Form)
+
+
+class Rejection(_Form):
+    """Why a row was dropped."""
+
+    step: Step
+    check: str
+    reason: str
+
+
+class BatchRow(_Form):
+    """A batch as its line has it."""
+
+    id: str
+    inbox: str
+    split: Split
+    message_ids: list[str]
+
+
+class _Check(_Form):
+    step: Step
+    passed: bool | None
+    reason: str
+    by: str
+
+
+class _Change(_Form):
+    step: Step
+    check: str
+    was: dict[str, JsonValue]
+
+
+class _History(_Form):
+    """What steps wrote into a row's provenance."""
+
+    checks: dict[str, _Check] = {}
+    marks: list[str] = []
+    mended: list[_Change] = []
+
+
+class _Sums(_Form):
+    came: Count = Field(alias="in")
+    kept: Count
+    dropped: dict[str, Count]
+    mended: dict[str, Count]
+    unsure: dict[str, Count]
+
+
+class _StepTaken(_Form):
+    sums: _Sums
+    unchecked: dict[str, dict[str, Count]] = {}
+
+
+class _Db(_Form):
+    name: str
+    mails: Count
+
+
+class _Manifest(_Form):
+    steps: dict[Step, _StepTaken]
+    db: _Db | None = None
+    seed: int | None = None
+    inboxes: dict[str, Split] = {}
+
+
+class _Rejected(_Form):
+    rejected: Rejection
+
+
+def read_question(row: Any) -> Question:
+    """The question that a line of questions.jsonl holds, with checks, marks and mends of steps."""
+    question = rows.read_question(row)
+    unknown = [name for name in row if name not in _FIELDS]
+    if unknown:
+        raise ValueError(f"a question has no field {unknown[0]!r}")
+    check_realism(question.how_realistic)
+    history = _checked(_History, question.provenance)
+    for each in history.mended:
+        # What was before must fit too, as the step may be taken back.
+        was = {**row, "provenance": {}, **each.was}
+        _checked(_History, {"marks": was.pop("marks", [])})
+        read_question(was)
+    return question
+
+
+def read_rejection(row: Any) -> Rejection:
+    """Why the row of a line of rejected.jsonl was dropped."""
+    return _checked(_Rejected, row).rejected
+
+
+def read_batch(row: Any) -> BatchRow:
+    """The batch of a line of batches.jsonl."""
+    return _checked(BatchRow, row)
+
+
+def read_manifest(manifest: Any, schema: str) -> dict[str, Any]:
+    """The manifest, as it is."""
+    if not isinstance(manifest, dict) or manifest.get("schema") != schema:
+        raise ValueError(f"its manifest is not of {schema}")
+    _checked(_Manifest, manifest)
+    return manifest
+
+
+def _checked(form: type[_Read], value: Any) -> _Read:
+    try:
+        return form.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "line"
+        raise ValueError(f"{where}: {first['msg']}") from None
+
+
+# ---- The files of a golden set replaced together, and read together.
+
+PARTIAL, READY = ".partial", ".ready"
+# What a save replaces.
+SET_FILES = (
+    "manifest.json",
+    "questions.jsonl",
+    "questions.parquet",
+    "rejected.jsonl",
+    "batches.jsonl",
+    "README.md",
+)
+
+
+def settle(folder: Path) -> None:
+    """Bring a save that was killed to its end, or take it back."""
+    shutil.rmtree(folder / PARTIAL, ignore_errors=True)
+    ready = folder / READY
+    if not ready.is_dir():
+        return
+    for file in sorted(ready.iterdir()):
+        file.replace(folder / file.name)
+    ready.rmdir()
+
+
+@contextmanager
+def opened(folder: Path, names: Sequence[str]) -> Iterator[list[TextIO]]:
+    """The files, all of one save, while another process may make the next; nothing is changed.
+
+    What counts changes in one rename, and what is open stays as it was: if the first file
+    still counts once all are open, they are of its save. Raises `OSError`.
+    """
+    while True:
+        with ExitStack() as stack:
+            files = [stack.enter_context(_current(folder, name)) for name in names]
+            with _current(folder, names[0]) as again:
+                whole = os.path.sameopenfile(files[0].fileno(), again.fileno())
+            if whole:
+                yield files
+                return
+
+
+def _current(folder: Path, name: str) -> TextIO:
+    try:
+        return (folder / READY / name).open(encoding="utf-8")
+    except FileNotFoundError:
+        return (folder / name).open(encoding="utf-8")
+
+
+# ---- A golden set's folder: what is kept, what was dropped and why, and how it came about.
 
 SCHEMA = "art-e/golden/1"
 _MANIFEST, _QUESTIONS, _REJECTED, _BATCHES = (
@@ -188,10 +470,10 @@ class GoldenSet:
         try:
             with opened(folder, _READ) as (manifest, questions, rejected, batches):
                 golden = cls(
-                    [forms.read_question(json.loads(line)) for line in questions],
+                    [read_question(json.loads(line)) for line in questions],
                     [_rejected(json.loads(line)) for line in rejected],
                     [_batch(json.loads(line)) for line in batches],
-                    forms.read_manifest(json.load(manifest), SCHEMA),
+                    read_manifest(json.load(manifest), SCHEMA),
                 )
             golden._check_ids()
         except (FileNotFoundError, NotADirectoryError):
@@ -215,7 +497,7 @@ class GoldenSet:
 
     def save(self, folder: Path) -> None:
         """Write the set to `folder`, which is made; all of its files or none are replaced."""
-        from data_pipeline.golden.card import card
+        from data_pipeline.golden.export import card
 
         settle(folder)
         self.sort()
@@ -319,10 +601,10 @@ def _rejected_row(each: Rejected) -> dict[str, Any]:
 
 
 def _rejected(row: Any) -> Rejected:
-    why = forms.read_rejection(row)
+    why = read_rejection(row)
     rest = {name: value for name, value in row.items() if name != "rejected"}
     if why.step not in _FIRST:
-        forms.read_question(rest)
+        read_question(rest)
     return Rejected(rest, why.step, why.check, why.reason)
 
 
@@ -331,9 +613,21 @@ def _batch_row(each: Batch) -> dict[str, Any]:
 
 
 def _batch(row: Any) -> Batch:
-    read = forms.read_batch(row)
+    read = read_batch(row)
     return Batch(read.id, read.inbox, read.split, tuple(read.message_ids))
 
 
 def _name(row: Mapping[str, Any]) -> str:
     return str(row.get("id", ""))
+
+
+# ---- How long the texts of a row may be, and how realistic it may call itself, whoever wrote them.
+
+MAX_QUESTION_CHARS = 500
+MAX_ANSWER_CHARS = 2_000
+
+
+def check_realism(how_realistic: float | None) -> None:
+    """Raise `ValueError` for what is no share."""
+    if how_realistic is not None and not 0 <= how_realistic <= 1:
+        raise ValueError("how_realistic: it is not from 0 to 1")

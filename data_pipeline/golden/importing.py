@@ -28,13 +28,20 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.text import cut_line, encodable
-from data_pipeline.golden.checks import Check, with_checks
-from data_pipeline.golden.cited import Cited, CitedMails, address_of
 from data_pipeline.golden.filtering import MIN_REALISM, checked
-from data_pipeline.golden.golden_set import SCHEMA, GoldenSet, Rejected
-from data_pipeline.golden.limits import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, check_realism
+from data_pipeline.golden.golden_set import (
+    MAX_ANSWER_CHARS,
+    MAX_QUESTION_CHARS,
+    SCHEMA,
+    Check,
+    GoldenSet,
+    Rejected,
+    check_realism,
+    with_checks,
+)
+from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
 from data_pipeline.golden.offline_reader import ambiguity_by_search
-from evals.normalise import find_values
+from evals.judges.values import find_values
 
 # Rows that the report names of each check, of those that failed and of those not sure.
 EXAMPLES = 5

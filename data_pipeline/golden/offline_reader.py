@@ -1,7 +1,7 @@
 """The checks of `verify` without a model: what word overlap can tell, and no more.
 
 It reads as the offline policy does, by how well a sentence fits the question
-(`art_e.policies.fit`), and compares answers as the offline judge does. An opinion on text
+(`art_e.models.fit`), and compares answers as the offline judge does. An opinion on text
 that is no better than that drops nothing: where it does not pass, a check is unsure, and
 its reason is what a person should look at. Knows nothing of sets and of models.
 """
@@ -13,21 +13,14 @@ from typing import NamedTuple
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
-from art_e.policies.fit import Candidate, ReadMail, candidates
-from art_e.policies.offline import ABSTAIN_BELOW
+from art_e.models.fit import Candidate, ReadMail, candidates
+from art_e.models.offline import ABSTAIN_BELOW
 from art_e.question import Question
 from art_e.text import cut_line
-from data_pipeline.golden.checks import Check, with_checks
-from data_pipeline.golden.rivals import (
-    inbox_of,
-    mails_of,
-    own_part,
-    possible_answers,
-    rivals,
-    sent,
-)
-from evals.grounded import grounded_in
-from evals.judge import OfflineJudge
+from data_pipeline.golden.golden_set import Check, with_checks
+from data_pipeline.golden.inboxes import inbox_of, mails_of
+from data_pipeline.golden.model_checks import own_part, possible_answers, rivals, sent
+from evals.judges.offline import OfflineJudge, grounded_in
 
 BY = "search"
 # A sentence of another mail is suspect if its score is at least the gold mails' best less this.

@@ -6,15 +6,44 @@ not held against a question. Knows nothing of checks.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Mailbox
-from evals.names import find_names, same_first
-from evals.normalise import clean
-from evals.words import content_stems
+from art_e.inbox.tokenizer import words
+from evals.judges.names import content_stems, find_names, same_first
+from evals.judges.values import clean
+
+# ---- Which addresses may be one person's, told by the names that mail gives them.
+
+
+def by_name(file: InboxFile, addresses: Iterable[str]) -> dict[str, list[str]]:
+    """Those of `addresses` that mail gives each name, names and addresses in their order.
+
+    Names are the same where their words are, initials aside: "Kaminski, Vince J" is
+    "Vince Kaminski". One word ("legal", "jeff") names nobody.
+    """
+    rows = file.execute(
+        "SELECT address, names FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))"
+        " ORDER BY address",
+        [sorted(addresses)],
+    ).fetchall()
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for address, names in rows:
+        for name in sorted({_person(each) for each in names.split(" | ")}):
+            if " " in name:
+                named[name].append(address)
+    return dict(sorted(named.items()))
+
+
+def _person(name: str) -> str:
+    return " ".join(sorted(each for each in words(name) if len(each) > 1))
+
+
+# ---- Who an inbox belongs to, and whether a question speaks of that person as of somebody else.
 
 _SUFFIXES = frozenset("jr sr ii iii iv phd md esq".split())
 _TITLES = frozenset("mr mrs ms miss dr prof professor sir".split())

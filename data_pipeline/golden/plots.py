@@ -21,8 +21,7 @@ from matplotlib.transforms import blended_transform_factory
 
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.stats import answers, used_splits
-from evals.report.charts import GRID, INK, MUTED, SERIES, WIDTH, Bar, BarChart, Mark
-from evals.report.drawing import write_png
+from evals.report.charts import GRID, INK, MUTED, SERIES, WIDTH, Bar, BarChart, Mark, write_png
 
 # Points. The look is that of evals/report/charts.py.
 _EDGE, _LEFT, _RIGHT = 16, 44, 16

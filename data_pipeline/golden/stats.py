@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from art_e.policies.base import Usage
-from art_e.policies.responses import Responses
+from art_e.models.base import Usage
+from art_e.models.responses import Responses
 from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question
 from art_e.text import digest
 from data_pipeline.golden.asking import spent_on
-from data_pipeline.golden.checks import STEPS, checks_of, marks_of
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import STEPS, GoldenSet, checks_of, marks_of
 
 # Rows of no split, kind or difficulty, as sets that were imported may have.
 UNLABELLED = "unlabelled"

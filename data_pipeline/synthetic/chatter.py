@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from data_pipeline.synthetic.letters import Draft, letter, quoted, reply_subject
 from data_pipeline.synthetic.people import Person
-from data_pipeline.synthetic.spoken import WEEKDAYS, workday
 from data_pipeline.synthetic.stage import Company
-from data_pipeline.synthetic.wording import pick
+from data_pipeline.synthetic.wording import WEEKDAYS, pick, workday
 
 _TIMES = ("9:30 am", "10 am", "11:30 am", "12:15 pm", "1 pm", "2:30 pm", "3 pm", "4:45 pm")
 _NEAR = 24

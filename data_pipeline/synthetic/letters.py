@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from data_pipeline.synthetic.people import Person
-from data_pipeline.synthetic.spoken import MONTHS, WEEKDAYS
-from data_pipeline.synthetic.wording import Wording, pick
+from data_pipeline.synthetic.wording import MONTHS, WEEKDAYS, Wording, pick
 
 _WIDTH = 72
 

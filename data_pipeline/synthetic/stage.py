@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from art_e.question import Kind, Question
-from data_pipeline.synthetic import spoken
-from data_pipeline.synthetic.ledger import REALISM, Planted, as_written, difficulty
+from data_pipeline.synthetic import wording as spoken
 from data_pipeline.synthetic.letters import (
     Draft,
     Style,
@@ -22,9 +21,8 @@ from data_pipeline.synthetic.letters import (
     reply_subject,
 )
 from data_pipeline.synthetic.people import Person
-from data_pipeline.synthetic.plan import StoryPlan
-from data_pipeline.synthetic.spoken import workday
-from data_pipeline.synthetic.wording import Deck, pick, read_absent
+from data_pipeline.synthetic.plan import REALISM, Planted, StoryPlan, as_written, difficulty
+from data_pipeline.synthetic.wording import Deck, pick, read_absent, workday
 
 Slot = str | Person
 

@@ -17,25 +17,26 @@ from random import Random
 
 from art_e.errors import UserError
 from art_e.question import Question
-from data_pipeline.records import RawMessage
+from data_pipeline.ingest.records import RawMessage
 from data_pipeline.synthetic.chatter import Chatter
-from data_pipeline.synthetic.ledger import Planted
 from data_pipeline.synthetic.letters import Draft, Style
-from data_pipeline.synthetic.names import NamePools, Need, ascii_fold
-from data_pipeline.synthetic.people import Directory, Person
+from data_pipeline.synthetic.people import Directory, NamePools, Need, Person, ascii_fold
 from data_pipeline.synthetic.plan import (
     CAST,
     COINED,
     OFFICE_NAMES,
     Plan,
+    Planted,
     StoryPlan,
     make_plan,
     plan_stories,
 )
 from data_pipeline.synthetic.rfc822 import Envelope, render
-from data_pipeline.synthetic.spoken import DAYS
 from data_pipeline.synthetic.stage import Company, Stage
 from data_pipeline.synthetic.stories import TELL
+from data_pipeline.synthetic.wording import DAYS
+
+# ---- A seeded company's mail with planted facts, and the questions that they answer.
 
 LEAST, MOST = 1_000, 500_000
 _MAILS_A_STORY = 40

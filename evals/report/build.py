@@ -12,30 +12,237 @@ import datetime as dt
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from art_e import __version__
-from art_e.files import write_whole
+from art_e.errors import UserError
 from art_e.runs import Run
+from art_e.storage import write_whole
+from evals.benchmark import kept_by
 from evals.hacking import detect
+from evals.judges import option_of
+from evals.paired import compare
 from evals.report import tables
-from evals.report.cells import NONE
-from evals.report.charts import Chart, CurveChart
-from evals.report.command import command
-from evals.report.drawing import svg, write_png
-from evals.report.entries import Measured, measure, prompt_name, run_names
-from evals.report.pairs import pairings
+from evals.report.charts import Chart, CurveChart, svg, write_png
+from evals.report.entries import Entry, Measured, measure, prompt_name, run_names
 from evals.report.plots import charts
-from evals.report.published import SOURCE
-from evals.report.section import Section
+from evals.report.tables import (
+    NONE,
+    SOURCE,
+    Cell,
+    Row,
+    Table,
+    milliseconds,
+    number,
+    percent,
+    plain_seconds,
+    points,
+    seconds,
+    usd,
+)
 from evals.report.training import Training, read_training, step_charts, validation_charts
 from evals.report.viewer import viewer_data, viewer_parts
+from evals.statistics import Estimate
+
+# ---- A part of the report that whoever builds it brings along: tables, charts and lines of text.
+
+
+class Captioned(NamedTuple):
+    """A table with its heading, and what is said below it."""
+
+    heading: str
+    table: Table
+    notes: Sequence[str] = ()
+
+
+class Section(NamedTuple):
+    """A part of the page. `name` is its anchor and begins the names of no other chart; `lead`
+    stands under the title; a section that is `apart` begins a new page where it is printed."""
+
+    name: str
+    title: str
+    lead: Sequence[str]
+    tables: Sequence[Captioned] = ()
+    charts: Sequence[Chart] = ()
+    apart: bool = False
+
+
+# ---- The command that made a run, read from its `config.json`. Knows nothing of episodes.
+
+# What the configuration calls the options of `art-e eval run` that take one value.
+_OPTIONS = {
+    "questions": "--questions",
+    "split": "--split",
+    "limit": "--limit",
+    "repeat": "--repeat",
+    "recipe": "--recipe",
+    "max_turns": "--max-turns",
+    "reasoning_effort": "--reasoning-effort",
+    "temperature": "--temperature",
+    "max_cost_usd": "--max-cost",
+    "tool_calls": "--tool-calls",
+    "gpu_usd_per_hour": "--gpu-usd-per-hour",
+    "gpus": "--gpus",
+    "db": "--db",
+}
+
+
+def command(config: dict[str, Any]) -> str | None:
+    """The `art-e eval run` of that configuration, fit for a shell; None for other runs."""
+    if not {"models", "questions", "judges"} <= config.keys():
+        return None
+    words = ["art-e", "eval", "run"]
+    for model in config["models"]:
+        words += ["-m", model]
+    for judge in config["judges"]:
+        words += ["--judge", option_of(judge)]
+    said = set()
+    if (recipe := config.get("recipe")) is not None:
+        said = {"max_turns"}  # the recipe's
+        if config["questions"] == kept_by(recipe, config.get("split")):
+            said |= {"questions", "db"}  # what is asked where none of these is given
+    for name, option in _OPTIONS.items():
+        if config.get(name) is not None and name not in said:
+            words += [option, str(config[name])]
+    if path := (config.get("prompt") or {}).get("path"):  # else the package's own
+        words += ["--prompt", path]
+    at_once = set((config.get("concurrency") or {}).values())
+    if len(at_once) == 1:  # else each model had its own default
+        words += ["--concurrency", str(at_once.pop())]
+    return shlex.join([*words, "--cache"] if config.get("cache") else words)
+
+
+# ---- Two models side by side: what sets them apart, and the questions that flipped.
+
+
+class Flip(NamedTuple):
+    """A question that one of two models has right; `fragment` is where the viewer shows both."""
+
+    question: str
+    right: str
+    fragment: str
+
+
+class Pairing(NamedTuple):
+    """Two models side by side: a table of differences, what is said of them, what flipped."""
+
+    title: str
+    table: Table
+    summary: list[str]
+    flips: list[Flip]
+
+
+def pairings(measured: Sequence[Measured]) -> list[Pairing]:
+    """Every two models that were asked the same questions, the later against the earlier."""
+    entries = [(entry, each.timed) for each in measured for entry in each.entries]
+    made = []
+    for place, (b, b_timed) in enumerate(entries):
+        for a, a_timed in entries[:place]:
+            try:
+                made.append(_pairing(a, b, timed=a_timed and b_timed))
+            except UserError:
+                continue  # they have no question in common, or several rollouts of one
+    return made
+
+
+class _Difference(NamedTuple):
+    """A figure's heading, how a side of it is written, how a difference."""
+
+    heading: str
+    side: Callable[[Estimate], Cell]
+    difference: Callable[[Estimate], Cell]
+
+
+_DIFFERENCES = {
+    "accuracy": _Difference("Accuracy", percent, points),
+    "unanswerable_accuracy": _Difference("Right to abstain", percent, points),
+    "hallucination": _Difference("Hallucination", percent, points),
+    "abstention": _Difference("Abstention", percent, points),
+    "turns": _Difference("Turns", number, number),
+    "effort": _Difference("Effort", number, number),
+    "cost_per_1000_usd": _Difference("Cost per 1,000", usd, usd),
+    "latency_mean_s": _Difference("Latency, mean", seconds, plain_seconds),
+}
+
+
+def differences(figures: Mapping[str, Any]) -> list[Row]:
+    """A row for each figure of `evals.paired.compare`: A, B, and B - A with its sign."""
+    rows = []
+    for name, figure in figures.items():
+        written = _DIFFERENCES[name]
+        sides = [written.side(_bare(figure[side])) for side in ("a", "b")]
+        # A difference of milliseconds is told in them.
+        few = all(cell.value.endswith(" ms") for cell in sides)
+        difference = (milliseconds if few else written.difference)(figure["difference"])
+        rows.append(Row(written.heading, [*sides, _signed(difference)]))
+    return rows
+
+
+def _pairing(a: Entry, b: Entry, *, timed: bool) -> Pairing:
+    compared = compare(a.scored, b.scored, timed=timed)
+    mended, broken = (percent(compared[name]) for name in ("mended", "broken"))
+    left_out = sum(compared["left_out"].values())
+    summary = [
+        f"McNemar's exact p = {compared['p']:.3g}: {compared['only_a']} questions right only in"
+        f" {a.label}, {compared['only_b']} only in {b.label}.",
+        f"{b.label} mends {mended.line} of {a.label}'s errors; {a.label} has right"
+        f" {broken.line} of {b.label}'s.",
+    ]
+    if compared["needed"] is not None:
+        summary.append(
+            f"To tell accuracies so far apart (80 % power, 5 % level) takes about"
+            f" {compared['needed']:,} questions; {compared['n']:,} episodes were paired."
+        )
+    sources = [
+        f"Cost of {each.label}: {each.figures['cost_source']}."
+        for each in (a, b)
+        if each.figures["throughput"] is not None
+    ]
+    if "cost_per_1000_usd" in compared["figures"]:
+        summary += sources
+    if left_out:
+        summary.append(f"{left_out:,} episodes that only one of them has are left out.")
+    flips = [_flip(flip, a, b) for flip in compared["flipped"]]
+    return Pairing(
+        f"{b.label} against {a.label}",
+        Table(["Figure", a.label, b.label, "Difference"], differences(compared["figures"])),
+        summary,
+        flips,
+    )
+
+
+def _flip(flip: dict[str, Any], a: Entry, b: Entry) -> Flip:
+    """The viewer knows an episode by its id, and the one beside it as "with"."""
+    ids = [_episode_id(each, flip["question_id"], flip["repeat"]) for each in (a, b)]
+    fragment = "episode={}&with={}".format(*(quote(each, safe="") for each in ids))
+    return Flip(flip["question"], (a if flip["right"] == "a" else b).label, fragment)
+
+
+def _episode_id(entry: Entry, question_id: str, repeat: int) -> str:
+    return next(
+        each.trajectory.episode_id
+        for each in entry.scored
+        if (each.question.id, each.trajectory.repeat) == (question_id, repeat)
+    )
+
+
+def _bare(value: float) -> Estimate:
+    return Estimate(value=value, low=None, high=None, n=0, method=None)
+
+
+def _signed(cell: Cell) -> Cell:
+    return cell if cell.value.startswith(("-", NONE)) else cell._replace(value=f"+{cell.value}")
+
+
+# ---- The report of runs: `report.html`, which needs nothing beside it, and its charts as PNGs.
 
 
 def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = ()) -> list[Path]:

@@ -1,25 +1,75 @@
-"""Charts as data, drawn by matplotlib: bars with intervals, and curves over training steps.
+"""A drawn chart as a file and as markup: PNG on white, SVG in the page's own colours.
 
-One drawing serves twice: as a PNG on white, and as an SVG inside the page, whose colours
-are the page's CSS variables so that it follows light and dark. No screen is needed.
-Knows nothing of runs or metrics.
+Knows nothing of what is drawn.
 """
 
+import io
 import math
+import re
 import textwrap
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import matplotlib
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from matplotlib.transforms import Transform, blended_transform_factory
 
-from evals.report.legend import EDGE, LEGEND_LINE, cut, legend_height, legend_places
+from art_e.text import printable
 
-# Each stands for a CSS variable of the page (evals/report/drawing.py); the PNG shows it as it is.
+# ---- Where the names of a chart's series stand, and names cut to what can be drawn.
+
+# How far from the left a line begins, and how high it is.
+EDGE, LEGEND_LINE = 16, 18
+
+_SQUARE, _CHAR, _APART = 14, 6.4, 14
+_LABEL_CHARS, _NAME_CHARS = 52, 40
+
+
+class Place(NamedTuple):
+    """Where a name stands, with the square of its colour: how far from the left, and on which
+    line from the top."""
+
+    name: str
+    at: float
+    line: int
+
+
+def legend_places(names: Sequence[str], width: float) -> list[Place]:
+    """The places of all names, in as many lines of that width as they need."""
+    places: list[Place] = []
+    at, line = float(EDGE), 0
+    for name in names:
+        shown = cut(name, _NAME_CHARS)
+        length = _SQUARE + _CHAR * len(shown)
+        if at > EDGE and at + length > width:
+            at, line = float(EDGE), line + 1
+        places.append(Place(shown, at, line))
+        at += length + _APART
+    return places
+
+
+def legend_height(names: Sequence[str], width: float) -> int:
+    """How high a legend of these names is; a single one needs none."""
+    return LEGEND_LINE * (legend_places(names, width)[-1].line + 1) if len(names) > 1 else 0
+
+
+def cut(label: str, chars: int = _LABEL_CHARS) -> str:
+    """A label on one line, cut in the middle where it is long, of what can be drawn alone."""
+    line = " ".join(printable(label).split())
+    return line if len(line) <= chars else f"{line[: chars // 2 - 1]}…{line[chars // 2 - chars :]}"
+
+
+# ---- Charts as data, drawn by matplotlib: bars with intervals, and curves over training steps.
+
+# Each stands for a CSS variable of the page (evals/report/charts.py); the PNG shows it as it is.
 INK, MUTED, GRID = "#1b2432", "#5d6979", "#dfe3e9"
 SERIES = ("#3566b8", "#d9822b", "#2f8f6b", "#a2539c", "#b5473c", "#6f7d1e")
 
@@ -336,3 +386,66 @@ def _tick(scale: Scale) -> Callable[[float, int], str]:
         return {"usd": f"${number}", "seconds": f"{number} s"}.get(scale, number)
 
     return shown
+
+
+# ---- A drawn chart as a file and as markup: PNG on white, SVG in the page's own colours.
+
+_VARIABLES = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--line)",
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES, start=1)},
+}
+_COLOUR = re.compile("|".join(_VARIABLES))
+_ID = re.compile(r'(\bid="|\burl\(#|href="#)')
+_STYLE_SHEET = re.compile(r"<style\b.*?</style>", re.DOTALL)
+_METADATA = re.compile(r"<metadata\b.*?</metadata>", re.DOTALL)
+_XLINK = "http://www.w3.org/1999/xlink"
+_DPI = 200
+
+
+def write_png(figure: Figure, file: Path) -> None:
+    """Write the figure as a picture on white."""
+    with _quiet():
+        figure.savefig(file, format="png", dpi=_DPI, facecolor="white", metadata={"Software": None})
+
+
+def svg(figure: Figure, name: str, title: str) -> Markup:
+    """The figure as markup for a page: one `<svg>` that is named `title` to who can't see it.
+
+    Text stays text, in the page's font; colours are the page's variables; ids begin with
+    `name`, so that several charts can share a page.
+    """
+    drawn = io.StringIO()
+    with _quiet(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
+    text = drawn.getvalue()
+    start = text.index("<svg")
+    head, _, body = text[start:].partition(">")
+    box = re.search(r'viewBox="([^"]*)"', head)
+    if box is None:
+        raise ValueError("matplotlib wrote an <svg> without a viewBox")
+    for part in (_STYLE_SHEET, _METADATA):
+        body = part.sub("", body, count=1)
+    # No width or height: the page decides on them.
+    return Markup('<svg viewBox="{}" role="img" aria-label="{}" xmlns:xlink="{}">{}').format(
+        box[1], title, _XLINK, Markup(_outside_text(body, name).strip())
+    )
+
+
+def _outside_text(body: str, name: str) -> str:
+    """Colours and ids replaced in tags alone: a model may be named like either."""
+
+    def replaced(tag: re.Match[str]) -> str:
+        coloured = _COLOUR.sub(lambda found: _VARIABLES[found[0]], tag[0])
+        return _ID.sub(rf"\g<1>{name}-", coloured)
+
+    return re.sub(r"<[^>]*>", replaced, body)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A name in a script that the font lacks is drawn as boxes in the PNG; that is no news."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield

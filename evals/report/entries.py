@@ -1,8 +1,4 @@
-"""What a report compares: each model of each run, with its episodes and their figures.
-
-A run whose trajectories carry a training step is one of training: its model is measured at
-every step, and stands for its last one beside the others. Knows nothing of pages and charts.
-"""
+"""What a report compares: each model of each run, with its episodes and their figures."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,11 +8,11 @@ from typing import Any
 
 from art_e.runs import Run
 from evals.gpu_time import servings
-from evals.intervals import Estimate
-from evals.labels import read_labels, stored_agreement
+from evals.hacking import HELD_OUT, step_of, steps_of
+from evals.judges.labels import read_labels, stored_agreement
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored, load_run
-from evals.suspicion import HELD_OUT, step_of, steps_of
+from evals.statistics import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Measured:
     """A run, its episodes and the models that it measured.
 
     `by_labels` has for each judge how far it agrees with what a person said of the run's
-    answers (`evals.agreement.agreement`); it is empty where nobody did.
+    answers (`evals.judges.labels.agreement`); it is empty where nobody did.
     """
 
     run: Run

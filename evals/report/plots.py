@@ -6,12 +6,19 @@ Knows nothing of how charts are drawn.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evals.intervals import Estimate
-from evals.report.cells import Cell, number, percent, seconds, usd
 from evals.report.charts import Bar, BarChart, Baseline, Chart, Curve, CurveChart, Mark, Scale
 from evals.report.entries import Entry, Step
-from evals.report.published import PUBLISHED, accuracy
-from evals.report.tables import cost_sources
+from evals.report.tables import (
+    PUBLISHED,
+    Cell,
+    accuracy,
+    cost_sources,
+    number,
+    percent,
+    seconds,
+    usd,
+)
+from evals.statistics import Estimate
 
 _Shown = Callable[[Estimate], Cell]
 _PUBLISHED_NOTE = "Hatched: published by ART-E's authors, on other questions."

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from art_e.errors import UserError
-from art_e.lines import whole_lines
 from art_e.runs import Run
-from evals.report.charts import SERIES, Curve, CurveChart, Mark, Scale
+from art_e.storage import whole_lines
+from evals.report.charts import SERIES, Curve, CurveChart, Mark, Scale, cut
 from evals.report.entries import run_names
-from evals.report.legend import cut
 
 STEPS, METRICS = "steps.jsonl", "metrics.json"
 # Steps around each that its bold line is the mean of; a run of fewer than so many is not smoothed.

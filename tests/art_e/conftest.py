@@ -11,8 +11,8 @@ from filelock import FileLock
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.tools import View
-from tests import episodes
-from tests.episodes import QUESTION, Start
+from tests import builders as episodes
+from tests.builders import QUESTION, Start
 
 
 @pytest.fixture(scope="session")

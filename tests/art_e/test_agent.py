@@ -12,12 +12,14 @@ from art_e.agent import OnTurn, run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.policies.base import PolicyError, PolicyStep, Usage
+from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.question import Question
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
-from tests import episodes
-from tests.episodes import LEASE, ScriptedPolicy, answer, call, message, read, search
+from tests import builders as episodes
+from tests.builders import LEASE, ScriptedPolicy, answer, call, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 AS_OF = dt.date(2020, 1, 31)
 QUESTION = Question("q7", "When does the lease end?", episodes.BOB, AS_OF, "May 3", (LEASE,))

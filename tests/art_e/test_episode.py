@@ -8,20 +8,10 @@ import pytest
 from art_e.episode import MAX_CALLS, Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage
-from tests import episodes
-from tests.episodes import (
-    CREW,
-    LEASE,
-    PRICE,
-    QUESTION,
-    Start,
-    answer,
-    call,
-    message,
-    read,
-    search,
-    step,
-)
+from tests import builders as episodes
+from tests.builders import CREW, LEASE, PRICE, QUESTION, Start, answer, call, message, step
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 TALK = AssistantMessage("Let me think.")
 DONE = {"done": True}

@@ -6,21 +6,10 @@ import pytest
 
 from art_e.episode import MAX_WRONG_MESSAGES
 from art_e.message import AssistantMessage
-from tests import episodes
-from tests.episodes import (
-    CREW,
-    LEASE,
-    LEASE_COPY,
-    PRICE,
-    Start,
-    answer,
-    call,
-    message,
-    read,
-    search,
-    shown,
-    step,
-)
+from tests import builders as episodes
+from tests.builders import CREW, LEASE, LEASE_COPY, PRICE, Start, answer, call, message, shown, step
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 SEARCH = "search_emails"
 TALK = AssistantMessage("Let me think.")

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.message import AssistantMessage, ChatMessage
-from tests import episodes
-from tests.episodes import LEASE, LEASE_COPY, PRICE, Start, answer, call, message, read, search
+from tests import builders as episodes
+from tests.builders import LEASE, LEASE_COPY, PRICE, Start, answer, call, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 SEARCH = "search_emails"
 _words = st.sampled_from(

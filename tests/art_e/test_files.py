@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from art_e.files import partial_of, write_whole
+from art_e.storage import partial_of, write_whole
 
 
 def test_an_earlier_file_gives_way(tmp_path: Path) -> None:

@@ -28,13 +28,12 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.mcp import answer_call, mail_server
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
-from art_e.policies.base import PolicyStep, Usage
+from art_e.models.base import PolicyStep, Usage
 from art_e.question import Question
 from art_e.tools import ARGUMENTS, Tools, View
 from art_e.trajectory import Trajectory
-from data_pipeline.batch import Rules
-from tests.episodes import BOB, call, message
-from tests.mails import make_inbox, raw
+from data_pipeline.ingest.batch import Rules
+from tests.builders import BOB, call, make_inbox, message, raw
 
 ZOE, NAMESAKE = "zoe@test.example", "bob@test.example.evil.example"
 AS_OF = date(2020, 1, 31)

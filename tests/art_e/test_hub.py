@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from art_e import hub as hub_module
+from art_e import publish as hub_module
 from art_e.errors import UserError
-from art_e.hub import RepoType, upload_of
+from art_e.publish import RepoType, upload_of
+from tests.builders import files_of
 from tests.hub import TOKEN, Hub, no_network, running
-from tests.outcomes import files_of
 
 NAME = "someone/questions"
 EARLIER = ("test.*", "train.*")

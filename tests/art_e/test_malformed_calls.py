@@ -12,10 +12,11 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.message import ToolCall
-from art_e.policies.choose import ModelOptions
-from art_e.policies.litellm import LitellmPolicy
+from art_e.models.choose import ModelOptions
+from art_e.models.hosted import LitellmPolicy
 from art_e.trajectory import Trajectory
-from tests.episodes import Start, answer, call, search
+from tests.builders import Start, answer, call
+from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, says
 
 

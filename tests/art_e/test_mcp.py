@@ -20,19 +20,10 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import ToolCall
 from art_e.tools import ReadEmail, SearchEmails, Tools, View, parse_call, schemas
-from tests import episodes
-from tests.episodes import (
-    BOB,
-    FOREIGN,
-    LATER,
-    LEASE,
-    LEASE_COPY,
-    PRICE,
-    QUESTION,
-    read,
-    search,
-    step,
-)
+from tests import builders as episodes
+from tests.builders import BOB, FOREIGN, LATER, LEASE, LEASE_COPY, PRICE, QUESTION, step
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 AS_OF = str(QUESTION.query_date)
 # What a hang costs; no test waits for it otherwise.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.art_e.cli.conftest import ANN, MAILS
-from tests.mails import make_inbox
+from tests.builders import make_inbox
+from tests.command_line import ANN, MAILS
 from tests.provider import Provider, Request, says
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.public import public_model, public_name, public_settings, public_text
+from art_e.publish import public_model, public_name, public_settings, public_text
 
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
 

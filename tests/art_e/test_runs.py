@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from art_e.errors import UserError
-from art_e.home import default_db, home, runs_folder
 from art_e.runs import Run, find_run, list_runs, start_run
+from art_e.storage import default_db, home, runs_folder
 from art_e.trajectory import read_trajectories
-from tests.episodes import trajectory
+from tests.builders import trajectory
 
 CONFIG = {"model": "offline", "max_turns": 10, "questions": "Zürich.jsonl"}
 

@@ -17,9 +17,8 @@ from art_e.tools import (
     parse_call,
     schemas,
 )
-from tests import episodes
-from tests.calls import read, run, search
-from tests.episodes import CREW, LEASE, LEASE_COPY, PRICE
+from tests import builders as episodes
+from tests.builders import CREW, LEASE, LEASE_COPY, PRICE, read, run, search
 
 
 @pytest.fixture
@@ -148,7 +147,7 @@ def test_dates_bound_a_search(tools: Tools) -> None:
 def test_other_dates_are_refused(written: Any) -> None:
     for name in ("sent_after", "sent_before"):
         with pytest.raises(CallError, match=f"search_emails: {name}: ") as caught:
-            parse_call(episodes.search("crane", **{name: written}))
+            parse_call(episodes.search_episodes("crane", **{name: written}))
         assert caught.value.kind == "bad_argument_calls"
 
 

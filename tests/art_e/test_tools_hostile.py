@@ -16,9 +16,8 @@ from art_e.tools import (
     Tools,
     parse_call,
 )
-from tests import episodes
-from tests.calls import MOST_CHARS, run, search
-from tests.episodes import LEASE, call
+from tests import builders as episodes
+from tests.builders import LEASE, MOST_CHARS, call, run, search
 
 DEEP = "[" * 100_000
 HUGE = "x" * 1_000_000

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from art_e.trajectory import SCHEMA, Trajectory, TrajectoryLog, read_trajectories
-from tests.episodes import TEXT, trajectory
+from tests.builders import TEXT, trajectory
 
 
 def write(path: Path, *trajectories: Trajectory) -> None:

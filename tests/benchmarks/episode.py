@@ -27,8 +27,9 @@ from tests.benchmarks.queries import draw_queries, largest_inboxes
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.report import print_episode
 from tests.benchmarks.worlds import World
-from tests.episodes import ScriptedPolicy, answer, message, read, search
-from tests.queries import Query
+from tests.builders import Query, ScriptedPolicy, answer, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 EPISODES = 200
 SEARCHES = 4

@@ -18,13 +18,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data_pipeline.batch import Batch, Job, StoredMail, process
-from data_pipeline.build import InboxBuild
-from data_pipeline.ingest import BATCH_MESSAGES
-from data_pipeline.parse import parse_message
-from data_pipeline.records import ParsedEmail, RawMessage
-from data_pipeline.rules import MAX_BODY_CHARS, MAX_RECIPIENTS, default_rules
-from data_pipeline.sources.open import open_source
+from data_pipeline.ingest.batch import (
+    MAX_BODY_CHARS,
+    MAX_RECIPIENTS,
+    Batch,
+    Job,
+    StoredMail,
+    default_rules,
+    process,
+)
+from data_pipeline.ingest.build import BATCH_MESSAGES, InboxBuild
+from data_pipeline.ingest.detect import open_source
+from data_pipeline.ingest.parse import parse_message
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from tests.benchmarks.measure import ProcessCost, run_process
 from tests.benchmarks.options import Options, parse_options
 from tests.benchmarks.report import print_ingest

@@ -20,7 +20,7 @@ from tests.benchmarks.measure import rss_mb, run_process
 from tests.benchmarks.queries import InboxQuery
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
-from tests.queries import run
+from tests.builders import run_queries as run
 
 Side = Literal["ours", "reference"]
 

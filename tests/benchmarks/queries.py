@@ -14,7 +14,7 @@ from typing import NamedTuple
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
 from tests.benchmarks.reference import ReferenceInbox
-from tests.queries import Query
+from tests.builders import Query
 
 # Shares of a file's mails between which a word's frequency is middling: the middle half
 # of the 394 informative words of 73 real questions, counted in the Enron archive.

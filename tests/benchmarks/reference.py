@@ -22,9 +22,8 @@ from typing import Any, NamedTuple, Self
 
 import mailparser
 
-from data_pipeline.records import MailFields, RawMessage
-from data_pipeline.sources.detect import Format
-from data_pipeline.sources.open import open_source
+from data_pipeline.ingest.detect import Format, open_source
+from data_pipeline.ingest.records import MailFields, RawMessage
 
 MAX_BODY_CHARS = 5_000
 MAX_RECIPIENTS = 30

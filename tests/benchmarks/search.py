@@ -37,7 +37,8 @@ from tests.benchmarks.queries import (
 from tests.benchmarks.reference import ReferenceHit, ReferenceInbox
 from tests.benchmarks.report import print_search
 from tests.benchmarks.worlds import World
-from tests.queries import Query, run
+from tests.builders import Query
+from tests.builders import run_queries as run
 
 THREADS = 8
 LARGE = 15_000

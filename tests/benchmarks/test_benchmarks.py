@@ -23,9 +23,8 @@ from tests.benchmarks.report import (
     write_report,
 )
 from tests.benchmarks.worlds import World, stored_mails, synthetic_archive
+from tests.builders import Query, raw
 from tests.conftest import RealInbox
-from tests.mails import raw
-from tests.queries import Query
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from typing import Any
 import art_e.inbox
 import data_pipeline
 from art_e.inbox.file import InboxFile
-from data_pipeline.sources.enron import ROOT
+from data_pipeline.ingest.sources import ROOT
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.benchmarks.measure import run_process
 from tests.benchmarks.reference import ReferenceMail, build

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
-from data_pipeline.batch import (
+from data_pipeline.ingest.batch import (
     ROLES,
     Batch,
     Job,
@@ -16,8 +16,8 @@ from data_pipeline.batch import (
     process,
     sender_text,
 )
-from data_pipeline.parse import from_fields
-from data_pipeline.records import MailFields, ParsedEmail
+from data_pipeline.ingest.parse import from_fields
+from data_pipeline.ingest.records import MailFields, ParsedEmail
 
 text = st.text(
     st.sampled_from("abcXYZ019 _-'\n\t.,\u00e9\u00df\u0130\u03a3\u4e2d\u0301\u00a0\u2028\x1c")

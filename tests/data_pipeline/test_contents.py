@@ -1,6 +1,6 @@
 """What leaves is counted: addresses wherever they stand, and no id of a mail among them."""
 
-from data_pipeline.contents import Addresses, Contents, json_lines
+from data_pipeline.sharing import Addresses, Contents, json_lines
 
 ANN, BOB, EVE = "ann@harbor.example", "bob@harbor.example", "eve@evil.example"
 

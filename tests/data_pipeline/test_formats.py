@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from data_pipeline.batch import Rules
-from data_pipeline.ingest import IngestReport, Source, ingest
-from data_pipeline.sources.detect import detect
-from data_pipeline.sources.open import open_source
+from data_pipeline.ingest.batch import Rules
+from data_pipeline.ingest.build import IngestReport, Source, ingest
+from data_pipeline.ingest.detect import detect, open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
+from tests.builders import contents, plain_connection
 from tests.formats import WRITERS, Write
-from tests.mails import contents, plain_connection
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
 DATED = b"Date: Tue, 16 Jan 2001 08:%02d:00 -0600\n"

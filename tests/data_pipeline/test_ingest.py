@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from data_pipeline import workers
-from data_pipeline.batch import Rules
-from data_pipeline.records import RawMessage
-from tests.mails import contents, date_header, make_inbox, raw
+from data_pipeline.ingest import workers
+from data_pipeline.ingest.batch import Rules
+from data_pipeline.ingest.records import RawMessage
+from tests.builders import contents, date_header, make_inbox, raw
 
 ANY_ID = Rules(any_id=True)
 

@@ -5,8 +5,14 @@ import datetime as dt
 import pytest
 
 from art_e.inbox.mail import Mailbox
-from data_pipeline.parse import derived_message_id, from_fields, parse_message
-from data_pipeline.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawMessage, Rejected
+from data_pipeline.ingest.parse import derived_message_id, from_fields, parse_message
+from data_pipeline.ingest.records import (
+    LARGEST_MESSAGE,
+    MailFields,
+    ParsedEmail,
+    RawMessage,
+    Rejected,
+)
 
 
 def parsed(data: bytes, envelope_date: dt.datetime | None = None) -> ParsedEmail:

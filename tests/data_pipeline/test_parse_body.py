@@ -5,11 +5,10 @@ from email.message import EmailMessage
 
 import pytest
 
-from data_pipeline.mail.body import plain_text
-from data_pipeline.mail.html import html_to_text
-from data_pipeline.mail.text import decode_bytes
-from data_pipeline.parse import parse_message
-from data_pipeline.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.body import html_to_text, plain_text
+from data_pipeline.ingest.parse import parse_message
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.text import decode_bytes
 
 HEAD = b"From: ann@x.com\nSubject: s\n"
 

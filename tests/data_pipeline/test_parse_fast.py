@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.mail.addresses import mailboxes, sender_mailbox
-from data_pipeline.mail.dates import parse_date
-from data_pipeline.mail.plain import PlainMessage, plain_message
-from data_pipeline.parse import compose, message_by_email, parse_message
-from data_pipeline.records import LARGEST_MESSAGE, ParsedEmail, RawMessage
-from data_pipeline.sources import enron
+from data_pipeline.ingest import sources as enron
+from data_pipeline.ingest.body import PlainMessage, plain_message
+from data_pipeline.ingest.headers import mailboxes, parse_date, sender_mailbox
+from data_pipeline.ingest.parse import compose, message_by_email, parse_message
+from data_pipeline.ingest.records import LARGEST_MESSAGE, ParsedEmail, RawMessage
 
 REAL_DATA = os.environ.get("ART_E_REAL_DATA")
 
@@ -172,7 +171,7 @@ def test_what_was_seen_before_is_read_the_same() -> None:
 @pytest.mark.skipif(REAL_DATA is None, reason="ART_E_REAL_DATA names no folder with real mail")
 def test_all_real_mail() -> None:
     count = by_hand = 0
-    for raw in enron.read(Path(REAL_DATA or "") / "enron-maildir.tar.xz"):
+    for raw in enron.read_enron(Path(REAL_DATA or "") / "enron-maildir.tar.xz"):
         assert len(raw.data) <= LARGEST_MESSAGE
         count += 1
         by_hand += check(raw.data)

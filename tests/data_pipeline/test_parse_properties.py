@@ -6,11 +6,11 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.mail.headers import decode_words
-from data_pipeline.mail.html import html_to_text
-from data_pipeline.mail.text import tidy
-from data_pipeline.parse import from_fields, parse_message
-from data_pipeline.records import MailFields, ParsedEmail, RawMessage, Rejected
+from data_pipeline.ingest.body import html_to_text
+from data_pipeline.ingest.headers import decode_words
+from data_pipeline.ingest.parse import from_fields, parse_message
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Rejected
+from data_pipeline.ingest.text import tidy
 
 REASONS = {"empty", "not-mail", "too-large"}
 UNCLEAN = re.compile("[\x00\ud800-\udfff]")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from data_pipeline.parse import parse_message
-from data_pipeline.records import ParsedEmail
-from data_pipeline.sources import enron
+from data_pipeline.ingest import sources as enron
+from data_pipeline.ingest.parse import parse_message
+from data_pipeline.ingest.records import ParsedEmail
 
 REAL_DATA = os.environ.get("ART_E_REAL_DATA")
 
@@ -28,7 +28,7 @@ def nasty() -> dict[str, ParsedEmail]:
     lines = (folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
     wanted = {line.partition("\t")[0] for line in lines if line.strip()}
     emails: dict[str, ParsedEmail] = {}
-    for raw in enron.read(folder / "enron-maildir.tar.xz"):
+    for raw in enron.read_enron(folder / "enron-maildir.tar.xz"):
         if raw.source in wanted:
             email = parse_message(raw)
             assert isinstance(email, ParsedEmail), email

@@ -12,12 +12,12 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
-from data_pipeline.ingest import Source, ingest
-from data_pipeline.records import MailFields, RawMessage
-from data_pipeline.rules import default_rules
-from data_pipeline.sources import enron
-from data_pipeline.sources.files import open_stream
-from data_pipeline.sources.open import open_source
+from data_pipeline.ingest import sources as enron
+from data_pipeline.ingest.batch import default_rules
+from data_pipeline.ingest.build import Source, ingest
+from data_pipeline.ingest.detect import open_source
+from data_pipeline.ingest.records import MailFields, RawMessage
+from data_pipeline.ingest.sources import open_stream
 from tests.conftest import RealInbox
 
 READ = 47_990
@@ -115,7 +115,7 @@ def test_any_order_gives_the_same_file(
     expected: dict[str, tuple[int, int]],
     tmp_path: Path,
 ) -> None:
-    messages = list(enron.read(real_inbox.archive))
+    messages = list(enron.read_enron(real_inbox.archive))
     if order == "reversed":
         messages.reverse()
     else:

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from art_e.errors import UserError
-from data_pipeline.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawMessage
-from data_pipeline.sources import mbox, synthetic
-from data_pipeline.sources.detect import Format, detect
-from data_pipeline.sources.open import open_source
+from data_pipeline.ingest import sources as mbox
+from data_pipeline.ingest import sources as synthetic
+from data_pipeline.ingest.detect import Format, detect, open_source
+from data_pipeline.ingest.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawMessage
 from tests.formats import (
     WRITERS,
     archive_writer,
@@ -150,7 +150,7 @@ def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
         b"From - Mon Apr 03 12:00:00 +0200 2017\nX-Gmail-Labels: Inbox\nSubject: two\n\nbody\n\n"
         b"From someone\n"
     )
-    items = list(mbox.read(file))
+    items = list(mbox.read_mbox(file))
     assert [item.source for item in items] == ["box#1", "box#2"]
     assert [item.envelope_date for item in items] == [
         dt.datetime(2001, 1, 12, 9, 30),
@@ -171,7 +171,7 @@ def test_mbox_of_any_layout(tmp_path: Path) -> None:
         (folder / name).write_bytes(b"From a@x Fri Jan 12 09:30:00 2001\nSubject: s\n\nx\n")
     (folder / "archive_browser.html").write_text("<html>")
     assert detect(str(folder)) == "mbox"
-    assert [item.source for item in mbox.read(folder)] == ["a.mbox#1", "b.mbox#1"]
+    assert [item.source for item in mbox.read_mbox(folder)] == ["a.mbox#1", "b.mbox#1"]
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])

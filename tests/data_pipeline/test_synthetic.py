@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from art_e.errors import UserError
-from data_pipeline.synthetic.ledger import Planted
+from data_pipeline.synthetic.plan import Planted
 from data_pipeline.synthetic.wording import words_of
 from data_pipeline.synthetic.world import (
     World,

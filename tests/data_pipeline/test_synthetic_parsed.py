@@ -6,8 +6,8 @@ import email.utils
 
 import pytest
 
-from data_pipeline.parse import parse_message
-from data_pipeline.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.parse import parse_message
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 
 DEFAULT = WorldConfig(size=1000)

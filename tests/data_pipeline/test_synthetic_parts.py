@@ -12,26 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_pipeline.synthetic.names import Pairs, ascii_fold
+from data_pipeline.synthetic.people import Pairs, ascii_fold
 from data_pipeline.synthetic.plan import make_plan, plan_stories
 from data_pipeline.synthetic.rfc822 import Envelope, date_header, encoded, mailbox, render
-from data_pipeline.synthetic.spoken import (
+from data_pipeline.synthetic.wording import (
     DAYS,
+    STORY_KINDS,
+    Wording,
     amount_answer,
     date_answer,
+    load_toml,
     ordinal,
+    read_absent,
     say_amount,
     say_date,
     target_near,
-    workday,
-)
-from data_pipeline.synthetic.wording import (
-    STORY_KINDS,
-    Wording,
-    load_toml,
-    read_absent,
     word_list,
     words_of,
+    workday,
 )
 
 NAMES = st.text(

@@ -14,7 +14,7 @@ from typing import Any
 
 from art_e.question import Question, Split
 from evals.scored import Scored
-from tests import episodes as said
+from tests import builders as said
 
 GOLD, OTHER = "<gold@t>", "<other@t>"
 UNREAD = tuple(f"<unread-{number}@t>" for number in range(4))
@@ -56,8 +56,8 @@ def episode(asked: Question, answer: str | None, correct: bool | None, **fields:
     mail = {"message_id": "m1", "date": "2020-01-31", "body": "The lease."}
     hits = [{"message_id": handle} for handle in ("m1", "m2")]
     turns = (
-        (said.message(said.search("lease")), {"hits": hits}),
-        (said.message(said.read("m1")), mail),
+        (said.message(said.search_episodes("lease")), {"hits": hits}),
+        (said.message(said.read_episodes("m1")), mail),
         (said.message(said.answer(answer, "m1")), {"done": True}),
     )
     messages: list[dict[str, Any]] = [{"role": "user", "content": asked.question}]
@@ -226,7 +226,7 @@ def pleading(each: Scored) -> Scored:
 
 def crowding(each: Scored) -> Scored:
     """Thirty searches in the first message."""
-    calls = [said.search(f"word{number}") for number in range(30)]
+    calls = [said.search_episodes(f"word{number}") for number in range(30)]
     messages = list(each.trajectory.messages)
     messages[1] = said.message(*calls).to_chat()
     return changed(each, messages=messages, rubric={"tool_calls": 32, "effort": 32})

@@ -5,13 +5,15 @@ from typing import Any
 
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.policies.base import PolicyError, PolicyStep, Usage
+from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.question import Kind, Question
 from art_e.runs import Run
 from evals.benchmark import Entrant, run_benchmark
-from evals.judge import OfflineJudge
-from tests import episodes
-from tests.episodes import CREW, LEASE, PRICE, answer, message, read, search
+from evals.judges.offline import OfflineJudge
+from tests import builders as episodes
+from tests.builders import CREW, LEASE, PRICE, answer, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 
 TALK = AssistantMessage("Hm.")
 DOWN = PolicyError("provider", "503")

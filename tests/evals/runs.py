@@ -15,7 +15,7 @@ from typing import Any, Literal
 from art_e.question import Difficulty, Kind, Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import Trajectory
-from tests import episodes as said
+from tests import builders as said
 
 Outcome = Literal[
     "right",
@@ -228,8 +228,8 @@ def _conversation(
         "body": f"The lease ends. {asked.answer or ''}",
     }
     exchanges = [
-        (said.message(said.search("warehouse", "lease")), {"hits": hits}),
-        (said.message(said.read(handle), text="The first hit looks right."), mail),
+        (said.message(said.search_episodes("warehouse", "lease")), {"hits": hits}),
+        (said.message(said.read_episodes(handle), text="The first hit looks right."), mail),
     ]
     if ends:
         final = said.answer(answer, *([handle] if answer else []))

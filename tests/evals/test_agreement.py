@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from art_e.inbox.mail import Email
 from art_e.question import Question
-from evals.agreement import Case, Rated, agreement, rate
-from evals.judge import OfflineJudge, Verdict
+from evals.judges.labels import Case, Rated, agreement, rate
+from evals.judges.offline import OfflineJudge, Verdict
 
 
 def rated(

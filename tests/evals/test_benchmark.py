@@ -11,14 +11,14 @@ import pytest
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
-from art_e.policies.base import PolicyStep
+from art_e.models.base import PolicyStep
 from art_e.question import Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import read_trajectories
 from evals.benchmark import Entrant, check_questions, run_benchmark
-from evals.judge import OfflineJudge
+from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
-from tests import episodes
+from tests import builders as episodes
 from tests.evals.rehearsed import QUESTIONS, Rehearsed, ask
 
 

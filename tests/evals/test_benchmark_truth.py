@@ -16,13 +16,15 @@ from typer.testing import CliRunner
 from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
 from art_e.message import ToolCall
-from art_e.policies.base import Usage
+from art_e.models.base import Usage
 from art_e.question import KINDS, Question
 from art_e.runs import Run
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.funnel import STEPS
+from evals.metrics import STEPS
 from evals.scored import load_run
-from tests.episodes import answer, read, search
+from tests.builders import answer
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, Request, rate_limited, refuses, says
 
 ASKED = [each for each in questions(WorldConfig(size=1000)) if each.split != "train"]

@@ -10,8 +10,8 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.policies.fit import WEIGHTS
-from art_e.policies.offline import is_to_be_counted
+from art_e.models.fit import WEIGHTS
+from art_e.models.offline import is_to_be_counted
 from art_e.question import Question
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.calibration import Example, choose_threshold, examples, fit_weights

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from evals.estimate import ASSUMED_COMPLETION_TOKENS, ASSUMED_PROMPT_TOKENS, estimate_cost
-from evals.intervals import Sample
+from evals.benchmark import ASSUMED_COMPLETION_TOKENS, ASSUMED_PROMPT_TOKENS, estimate_cost
+from evals.statistics import Sample
 from tests.evals.runs import write_run
 
 # USD per token at OpenAI's list: prompt, cached prompt, completion.

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
-from data_pipeline.synthetic.ledger import Planted
+from data_pipeline.synthetic.plan import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
-from evals.agreement import Case, Rated, agreement, rate
-from evals.f1_judge import THRESHOLD, F1Judge, f1
-from evals.judge import OfflineJudge
-from evals.labelled import load_pairs
+from evals.judges.f1 import THRESHOLD, F1Judge, f1
+from evals.judges.labels import Case, Rated, agreement, load_pairs, rate
+from evals.judges.offline import OfflineJudge
 
 JUDGE = F1Judge()
 WORLDS = [WorldConfig(size=1000, seed=seed, short=True, vocabulary=1000) for seed in (800, 801)]

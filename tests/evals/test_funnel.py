@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evals.funnel import STEPS, ended_at, funnel
+from evals.metrics import STEPS, ended_at, funnel
 from evals.scored import Scored
 from tests.evals.runs import Outcome, episode, question
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
-from evals.grounded import grounded_in
-from evals.judge import OfflineJudge
+from evals.judges.offline import OfflineJudge, grounded_in
 from tests.evals.test_judge import TABLE
 
 ANN, BOB = Mailbox("ann@test.example", "Ann Alm"), Mailbox("bob@test.example", "Bob Berg")

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
-from art_e.policies.offline import OfflinePolicy
+from art_e.models.offline import OfflinePolicy
 from art_e.question import Question, load_questions
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.hacking import DETECTORS, LEVEL, detect
-from evals.judge import OfflineJudge
+from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
+from tests.builders import message
+from tests.builders import search_episodes as search
 from tests.conftest import RealInbox
-from tests.episodes import message, search
 from tests.evals import hacks
 from tests.evals.hacks import HACKS, changed, episode, hacking, honest, question
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from evals.intervals import UNKNOWN, Estimate, Sample
+from evals.statistics import UNKNOWN, Estimate, Sample
 
 
 def independent(n: int) -> Sample:

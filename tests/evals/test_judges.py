@@ -10,9 +10,9 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.f1_judge import F1Judge
-from evals.judge import OfflineJudge
 from evals.judges import choose_judge, needs_model, spent_by
+from evals.judges.f1 import F1Judge
+from evals.judges.offline import OfflineJudge
 from tests.provider import Provider, says
 
 QUESTION = Question("q", "When?", "ann@test.example", None, "May 3")

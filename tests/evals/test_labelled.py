@@ -10,9 +10,8 @@ import pytest
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
-from evals.agreement import Case, Rated, agreement, rate
-from evals.judge import OfflineJudge
-from evals.labelled import Half, Pair, load_pairs
+from evals.judges.labels import Case, Half, Pair, Rated, agreement, load_pairs, rate
+from evals.judges.offline import OfflineJudge
 
 PAIRS = load_pairs()
 HALVES: tuple[Half, ...] = get_args(Half)

@@ -7,7 +7,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.runs import Run
-from evals.labels import (
+from evals.judges.labels import (
     chosen_for_labels,
     labelled_cases,
     labels_file,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from art_e.question import Kind, Question
-from evals.intervals import UNKNOWN
 from evals.metrics import model_metrics, run_metrics
 from evals.scored import Scored
-from tests.episodes import trajectory
+from evals.statistics import UNKNOWN
+from tests.builders import trajectory
 
 JUDGE = "offline/2"
 FACTS: dict[str, Any] = {

@@ -1,6 +1,6 @@
 import pytest
 
-from evals.mixups import mixup, other_kind
+from evals.judges.offline import mixup, other_kind
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.dates import PartialDate, conflict, find_dates, states
-from evals.normalise import MAX_CHARS, Amount, TimeOfDay, clean, find_values, same_value
+from evals.judges.values import (
+    MAX_CHARS,
+    Amount,
+    PartialDate,
+    TimeOfDay,
+    clean,
+    conflict,
+    find_dates,
+    find_values,
+    same_value,
+    states,
+)
 
 
 def kinds(text: str) -> list[str]:

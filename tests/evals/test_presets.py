@@ -1,4 +1,4 @@
-from evals.presets import PRESETS, model_name
+from evals.benchmark import PRESETS, model_name
 
 
 def test_short_names_are_those_of_the_baselines() -> None:

@@ -8,7 +8,9 @@ import pytest
 from art_e.errors import UserError
 from art_e.message import ChatMessage
 from evals.scored import Scored, load_run, mails_read
-from tests.episodes import answer, call, message, read, search, trajectory
+from tests.builders import answer, call, message, trajectory
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.evals.runs import OUTCOMES, Outcome, episode, question, write_run
 
 

@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from evals.spoken import find_lengths, find_spoken_times, spelled
+from evals.judges.values import find_lengths, find_spoken_times, spelled
 
 
 @pytest.mark.parametrize(

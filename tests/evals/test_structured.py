@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from art_e.errors import UserError
-from art_e.policies.base import PolicyError, Usage
-from evals.structured import StructuredModel, UnparseableError
-from tests.asked import QUICK
+from art_e.models.base import PolicyError, Usage
+from evals.judges.llm import StructuredModel, UnparseableError
+from tests.builders import QUICK
 from tests.provider import Provider, broken, cut, rate_limited, refuses, says
 
 Make = Callable[..., StructuredModel]

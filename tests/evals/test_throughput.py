@@ -6,10 +6,9 @@ import pytest
 
 from art_e.trajectory import Trajectory
 from evals.gpu_time import Serving, at_measured_cost
-from evals.intervals import UNKNOWN
-from evals.metrics import model_metrics
+from evals.metrics import NOTHING_ENDED, model_metrics
 from evals.scored import Scored, load_run
-from evals.throughput import NOTHING_ENDED
+from evals.statistics import UNKNOWN
 from tests.evals.runs import question, write_run
 from tests.evals.test_gpu_time import ran
 

@@ -6,10 +6,8 @@ from random import Random
 
 import pytest
 
-from evals.hacking import detect
+from evals.hacking import SIDE, detect, step_of, windows
 from evals.scored import Scored
-from evals.suspicion import step_of, windows
-from evals.training_hacks import SIDE
 from tests.evals import hacks
 from tests.evals.hacks import HACKS, changed, honest, learner, rewarding
 

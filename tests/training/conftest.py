@@ -12,19 +12,18 @@ from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.policies.qwen_calls import as_written
+from art_e.models.tool_formats import as_written
 from art_e.tools import schemas
-from tests import episodes
-from tests.episodes import QUESTION
+from tests import builders as episodes
+from tests.builders import QUESTION
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
 from training.grpo import train_grpo
 from training.material import Material, load_material
+from training.rollout import Tokens
 from training.run import Setting
-from training.scratch import template
 from training.sft import train_sft
-from training.start import Start, load_start
-from training.tokens import Tokens
+from training.start import Start, load_start, template
 
 Begin = Callable[..., Episode]
 

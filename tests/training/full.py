@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from art_e.policies.qwen_calls import as_written
+from art_e.models.tool_formats import as_written
 from art_e.tools import schemas
-from tests.episodes import answer, message
+from tests.builders import answer, message
 from tests.tiny_qwen import example, make_model, make_tokenizer, overfit, rendered, save
 from training.material import load_material
 from training.recipe import Recipe, load_recipe

@@ -7,11 +7,11 @@ from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from evals.f1_judge import F1Judge
-from evals.judge import OfflineJudge, Verdict
-from tests.episodes import answer, message
+from evals.judges.f1 import F1Judge
+from evals.judges.offline import OfflineJudge, Verdict
+from tests.builders import answer, message
 from tests.training.conftest import written
-from training.judging import Judges
+from training.roller import Judges
 from training.rollout import Turn
 from training.start import Start
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from training.card import card, write_card
+from training.export import card, write_card
 from training.progress import Validation
 from training.recipe import Recipe, load_recipe
 
@@ -206,8 +206,8 @@ def test_a_baseline_is_told_model_by_model_and_without_paths() -> None:
 
 def test_a_shipped_recipe_is_named_and_changes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Recipe.model_validate(SMALL)
-    monkeypatch.setattr("training.card.recipe_names", lambda: ["small"])
-    monkeypatch.setattr("training.card.load_recipe", {"small": own}.__getitem__)
+    monkeypatch.setattr("training.export.recipe_names", lambda: ["small"])
+    monkeypatch.setattr("training.export.load_recipe", {"small": own}.__getitem__)
     text = made()
     assert "--recipe small --init START" in text
     assert "RECIPE.toml" not in text

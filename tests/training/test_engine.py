@@ -21,9 +21,9 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
-from training.callbacks import quiet
 from training.engine import Dispatch, Sampler, merged_weights
-from training.packing import own_tokens_scored, packed
+from training.optimizer import own_tokens_scored, packed
+from training.processes import quiet
 from training.start import start_of
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]

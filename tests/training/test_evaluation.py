@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from art_e.trajectory import read_trajectories
-from evals.f1_judge import F1Judge
-from evals.judge import OfflineJudge
+from evals.judges.f1 import F1Judge
+from evals.judges.offline import OfflineJudge
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.test_scoring import IDK, LOST, RIGHT, WRONG, rollouts, score
-from training.evaluation import EPISODES, FIGURES, by_transformers, figures_of, figures_on_test
-from training.judging import Judges
+from training.roller import Judges
 from training.start import load_start
+from training.validation import EPISODES, FIGURES, by_transformers, figures_of, figures_on_test
 
 MORE = ("hallucination_unanswerable", "effort_when_correct", "format_errors")
 

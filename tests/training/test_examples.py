@@ -16,15 +16,17 @@ from art_e.runs import start_run
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
-from tests.episodes import LEASE, answer, message, read, search, trajectory
+from tests.builders import LEASE, answer, message, trajectory
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
 from training import examples
 from training.examples import NO_LOSS, example, expert_conversations, has_part, stored_conversations
 from training.expert import Noise
 from training.material import Material
-from training.tables import Part
-from training.tokens import Tokens
+from training.recipe import Part
+from training.rollout import Tokens
 
 SCRIPT = [
     AssistantMessage("Let me think."),

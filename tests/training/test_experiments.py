@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from art_e.episode import Rubric
 from art_e.errors import UserError
 from art_e.question import Question
-from art_e.rubric import Rubric
 from art_e.trajectory import Trajectory
 from evals.scored import Scored
-from tests import episodes
+from tests import builders as episodes
 from training import commands
 from training.experiments import ablations, hack, seeds
 from training.experiments.__main__ import main

@@ -11,11 +11,11 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.trajectory import Trajectory
-from data_pipeline.synthetic.ledger import Planted
+from data_pipeline.synthetic.plan import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
-from evals.judge import OfflineJudge
+from evals.judges.offline import OfflineJudge
 from training.expert import NOTHING, Expert, Noise
-from training.judging import LenientJudge
+from training.roller import LenientJudge
 
 PERFECT = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
 # Its mail is the fixture's.

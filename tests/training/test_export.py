@@ -13,19 +13,17 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from art_e.policies.choose import ModelOptions
-from art_e.policies.local import LocalPolicy
+from art_e.models.choose import ModelOptions
+from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen
-from tests.outcomes import files_of, the_error
+from tests.builders import files_of, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
-from training.checkpoints import best_checkpoint
-from training.export import FILES, Source, export, find_source, public_recipe
-from training.forms import named_recipe
+from training.export import FILES, Source, export, find_source, merge, public_recipe
 from training.grpo import train_grpo
-from training.merge import merge
-from training.recipe import Recipe
+from training.progress import best_checkpoint
+from training.recipe import Recipe, named_recipe
 from training.run import Setting
 
 # peft asks transformers by an older name.

@@ -9,9 +9,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.tools import View
-from training.forms import named_recipe
-from training.recipe import Recipe, load_recipe
-from training.tables import EpisodeForm
+from training.recipe import EpisodeForm, Recipe, load_recipe, named_recipe
 
 TOML = """
 [model.scratch]
@@ -103,6 +101,6 @@ def test_a_folder_that_happens_to_bear_a_recipes_name_does_not_hide_it(
     (tmp_path / "deep" / "er" / "small").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "deep" / "er")
     recipe = Recipe.model_validate({**tomllib.loads(TOML), "name": "small"})
-    monkeypatch.setattr("training.forms.recipe_names", lambda: ["small"])
-    monkeypatch.setattr("training.forms.load_recipe", {"small": recipe}.__getitem__)
+    monkeypatch.setattr("training.recipe.recipe_names", lambda: ["small"])
+    monkeypatch.setattr("training.recipe.load_recipe", {"small": recipe}.__getitem__)
     assert named_recipe("small").episode == EXPECTED

@@ -18,15 +18,13 @@ from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qw
 from trl.trainer.grpo_config import GRPOConfig
 
 from art_e.errors import UserError
-from art_e.policies.checkpoint import load_checkpoint
+from art_e.models.checkpoint import load_checkpoint
 from tests import fake_vllm
 from tests.training import full, tiny
 from training import grpo
-from training.callbacks import quiet
-from training.checkpoints import best_checkpoint
 from training.grpo import train_grpo
-from training.processes import sharded
-from training.progress import read_steps
+from training.processes import quiet, sharded
+from training.progress import best_checkpoint, read_steps
 from training.recipe import load_recipe, recipe_names
 from training.run import Setting, TrainingRun
 from training.start import load_start

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.question import Question
-from training.groups import FLAT, Curriculum, complete, is_flat
+from training.roller import FLAT, Curriculum, complete, is_flat
 
 QUESTIONS = [Question(f"q{number}", "Who?", "bob@test.example") for number in range(8)]
 BY_ID = {each.id: each for each in QUESTIONS}

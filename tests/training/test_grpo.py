@@ -11,18 +11,17 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
-from art_e.policies.base import Usage
+from art_e.models.base import Usage
 from art_e.trajectory import read_trajectories
-from evals.f1_judge import F1Judge
-from tests.episodes import answer, message
+from evals.judges.f1 import F1Judge
+from tests.builders import answer, message
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
 from training import grpo
-from training.checkpoints import newest_checkpoint
 from training.grpo import train_grpo
-from training.judging import Judges
-from training.progress import Validation, read_steps
+from training.progress import Validation, newest_checkpoint, read_steps
+from training.roller import Judges
 from training.rollout import Turn
 from training.run import Setting, TrainingRun
 from training.start import Start, load_start

@@ -7,21 +7,22 @@ import json
 import pytest
 
 from art_e.agent import run_episode
+from art_e.episode import Rubric
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from art_e.rubric import Rubric
 from evals.benchmark import read_in
-from evals.f1_judge import F1Judge
-from evals.judge import Judge, OfflineJudge, Verdict
-from evals.llm_judge import LlmJudge
+from evals.judges.f1 import F1Judge
+from evals.judges.llm import LlmJudge
+from evals.judges.offline import Judge, OfflineJudge, Verdict
 from evals.scored import Scored
-from tests.asked import QUICK
-from tests.episodes import CREW, LEASE, QUESTION, ScriptedPolicy, answer, message, read, search
+from tests.builders import CREW, LEASE, QUESTION, QUICK, ScriptedPolicy, answer, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, broken, refuses
 from tests.training.conftest import Begin
-from training.judging import LenientJudge, judged, reward_judge
 from training.reward import RewardWeights, reward_of
+from training.roller import LenientJudge, judged, reward_judge
 
 JUDGES: dict[str, Judge] = {name: reward_judge(name) for name in ("offline", "f1", "lenient")}
 LIST = "May 3, June 3 or July 3"

@@ -19,7 +19,7 @@ import pytest
 
 from art_e.cli.main import run as art_e
 from art_e.runs import Run
-from training.checkpoints import newest_checkpoint
+from training.progress import newest_checkpoint
 
 RECIPE = """
 [model.scratch]
@@ -218,7 +218,7 @@ MOMENTS = {
     "grpo with a checkpoint whole": ("grpo", Moment(RUN, "checkpoint_saved", 2, after=True), 4),
     "grpo in a validation": ("grpo", Moment("training.callbacks", "validation_of", 3), 2),
     "grpo before its last step is told": ("grpo", Moment(RUN, "add_step", 5), 4),
-    "grpo in the test": ("grpo", Moment("training.evaluation", "figures_of", 2), 5),
+    "grpo in the test": ("grpo", Moment("training.validation", "figures_of", 2), 5),
 }
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from art_e.cli.ingest import read_sources
 from art_e.errors import UserError
-from data_pipeline.sources.synthetic import questions_of
+from data_pipeline.cli import read_sources
+from data_pipeline.ingest.sources import questions_of
 from tests.training import tiny
 from training import material as module
 from training.material import Material, load_material, load_strangers
-from training.tables import Data, EpisodeForm
+from training.recipe import Data, EpisodeForm
 
 
 @pytest.fixture

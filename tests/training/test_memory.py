@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.training import tiny
-from training.memory import gpu_memory_used, keep_memory
+from training.processes import gpu_memory_used, keep_memory
 from training.run import Setting
 
 FAULTS = """

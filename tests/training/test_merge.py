@@ -13,17 +13,18 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
-from art_e.policies.base import PolicyStep
-from art_e.policies.checkpoint import load_checkpoint, load_tokenizer, reloads_the_same
-from art_e.policies.choose import ModelOptions
-from art_e.policies.local import LocalPolicy
+from art_e.models.base import PolicyStep
+from art_e.models.checkpoint import load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.choose import ModelOptions
+from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen
-from tests.episodes import BOB, QUESTION, answer, message, read, search
-from tests.outcomes import files_of, the_error
+from tests.builders import BOB, QUESTION, answer, files_of, message, the_error
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.training.conftest import Begin
-from training.checkpoints import base_of, best_checkpoint, meant_checkpoint
-from training.merge import merge
+from training.export import merge
+from training.progress import base_of, best_checkpoint, meant_checkpoint
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from art_e.rubric import Rubric
-from evals.judge import Verdict
+from art_e.episode import Rubric
+from evals.judges.offline import Verdict
 from training.reward import (
     CHARGED_CALLS,
     OUTCOMES,

@@ -11,16 +11,16 @@ import pytest
 
 from art_e.message import AssistantMessage
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.f1_judge import F1Judge
-from tests.episodes import message, search
+from evals.judges.f1 import F1Judge
+from tests.builders import message
+from tests.builders import search_episodes as search
 from tests.training import tiny
 from tests.training.conftest import written
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
 from training import grpo
-from training.judging import Judges
 from training.material import Material
 from training.processes import ALONE
-from training.roller import Roller, figures
+from training.roller import Judges, Roller, figures
 from training.run import Setting
 from training.start import Start
 

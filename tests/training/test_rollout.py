@@ -10,11 +10,12 @@ from transformers import Qwen2Tokenizer
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.tools import schemas
-from tests.episodes import CREW, LEASE, answer, message, read, search
+from tests.builders import CREW, LEASE, answer, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
-from training.rollout import Limits, Rollout, Turn, roll_out
-from training.tokens import Tokens
+from training.rollout import Limits, Rollout, Tokens, Turn, roll_out
 
 ROOMY = Limits(turn=400, episode=20_000)
 RIGHT = [message(search("lease")), message(read("m1"), read(LEASE)), message(answer("May", "m1"))]

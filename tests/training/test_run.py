@@ -11,11 +11,10 @@ from art_e.errors import UserError
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
 from evals.scored import Scored
-from tests.episodes import QUESTION, trajectory
+from tests.builders import QUESTION, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
-from training.checkpoints import STATE, newest_checkpoint
-from training.progress import Step, Validation, read_steps
+from training.progress import STATE, Step, Validation, newest_checkpoint, read_steps
 from training.recipe import load_recipe
 from training.run import Setting, TrainingRun, opened
 

@@ -8,15 +8,14 @@ import pytest
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from evals.judge import Judge, OfflineJudge, Verdict
+from evals.judges.offline import Judge, OfflineJudge, Verdict
 from evals.scored import Scored
-from tests.episodes import LEASE, answer, message, read
+from tests.builders import LEASE, answer, message
+from tests.builders import read_episodes as read
 from tests.training.conftest import Begin
 from training.reward import RewardWeights
-from training.roller import figures
-from training.rollout import Rollout
-from training.scoring import Scorer, reward_in
-from training.tokens import Conversation
+from training.roller import Scorer, figures, reward_in
+from training.rollout import Conversation, Rollout
 
 RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
 WRONG = [message(read(LEASE)), message(answer("On June 9."))]

@@ -11,7 +11,7 @@ import pytest
 from transformers import Qwen2Tokenizer
 
 from art_e.message import ChatMessage
-from art_e.policies.checkpoint import load_tokenizer, reloads_the_same
+from art_e.models.checkpoint import load_tokenizer, reloads_the_same
 from art_e.tools import schemas
 from art_e.trajectory import read_trajectories
 from tests.training import tiny
@@ -19,9 +19,8 @@ from tests.training.conftest import own_part, whole
 from training.examples import example, expert_conversations
 from training.expert import Noise
 from training.material import Material
-from training.scratch import END, MARKS, START, make_model, phrases
-from training.start import Start, make_start
-from training.tables import Scratch
+from training.recipe import Scratch
+from training.start import END, MARKS, START, Start, make_model, make_start, phrases
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
 

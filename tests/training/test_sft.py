@@ -10,18 +10,19 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
-from tests.episodes import answer, message, read, search
+from tests.builders import answer, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.training import tiny
 from tests.training.conftest import Begin
-from training.checkpoints import STATE
 from training.examples import NO_LOSS, example
 from training.expert import Noise
 from training.material import load_material
-from training.progress import Validation, read_steps
+from training.progress import STATE, Validation, read_steps
+from training.recipe import Sft, Stage
 from training.run import Setting
 from training.sft import _batches, _conversations, rate_at, train_sft
 from training.start import Start, load_start
-from training.tables import Sft, Stage
 
 
 def metrics_of(run: Path) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from art_e.question import Question
-from evals.f1_judge import F1Judge
-from evals.judge import OfflineJudge, Verdict
+from evals.judges.f1 import F1Judge
+from evals.judges.offline import OfflineJudge, Verdict
 from evals.metrics import model_metrics
 from evals.scored import Scored
-from tests.episodes import QUESTION
+from tests.builders import QUESTION
 from tests.training.conftest import Begin
 from tests.training.test_scoring import IDK, LOST, RIGHT, WRONG, rollouts, score
-from training.judging import LenientJudge
 from training.material import Material
+from training.roller import LenientJudge
 from training.validation import by_second, held_out, validation_of
 
 NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), answerable=False)

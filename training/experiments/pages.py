@@ -10,11 +10,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from art_e.markdown import escaped
-from evals.intervals import Estimate
-from evals.report.cells import Cell, number, percent, points
-from evals.report.charts import Chart
-from evals.report.drawing import write_png
+from art_e.publish import escaped
+from evals.report.charts import Chart, write_png
+from evals.report.tables import Cell, number, percent, points
+from evals.statistics import Estimate
 from training.experiments.pooled import Measure
 
 

@@ -5,7 +5,7 @@ defined (effort when correct, of an answer that is wrong). Its pooled value is t
 is known. Its 95 % interval is a bootstrap that draws runs, and questions within them: all runs
 were asked the same questions, so that a question is drawn for all of them alike, and what is
 hard for one seed and for the others is no evidence three times over. Where there are many
-inboxes whole ones are drawn, as in `evals.intervals`. Knows nothing of what is measured.
+inboxes whole ones are drawn, as in `evals.statistics`. Knows nothing of what is measured.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,16 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from art_e.errors import UserError
-from evals.intervals import (
-    CONFIDENCE,
-    MIN_INBOXES,
-    RESAMPLES,
-    UNKNOWN,
-    Estimate,
-    Floats,
-    Sample,
-)
 from evals.scored import Scored
+from evals.statistics import CONFIDENCE, MIN_INBOXES, RESAMPLES, UNKNOWN, Estimate, Floats, Sample
 
 _SEED = 20_010_515
 _BOUNDS = (100 * (1 - CONFIDENCE) / 2, 100 * (1 + CONFIDENCE) / 2)

@@ -13,10 +13,9 @@ from art_e.errors import UserError
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
 from evals.scored import Scored
-from training.evaluation import EPISODES
 from training.experiments.pooled import Measure
 from training.reward import malformed_calls
-from training.validation import by_second
+from training.validation import EPISODES, by_second
 
 Way = Literal["sampled", "greedy"]
 WAYS: tuple[Way, ...] = ("sampled", "greedy")

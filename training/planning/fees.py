@@ -1,18 +1,17 @@
 """What the judges of a run will be paid, before any is asked.
 
-Tokens a call were measured (2026-11): the prompts and forms of `evals.llm_judge`, the questions and
+Tokens a call were measured (2026-11): the prompts and forms of the LLM judge, the questions and
 gold mails of the public ART-E set, counted as in `training.planning.workload`. Knows nothing of
 GPUs.
 """
 
 from typing import NamedTuple
 
-from art_e.policies.base import Usage
-from art_e.policies.prices import price_of
-from training.judging import is_paid
+from art_e.models.base import Usage
+from art_e.models.prices import price_of
 from training.planning.workload import EpisodeTokens, expected
-from training.recipe import Recipe
-from training.tables import Grpo
+from training.recipe import Grpo, Recipe
+from training.roller import is_paid
 
 # The prompt, the form of the reply and the question with its two answers: 434 + 82 + 85; of the
 # other question 267 + 82 + 62, and every mail that was read.

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from training.planning.cards import Card
 from training.planning.geometry import Shape
-from training.tables import ModelTable, Vllm
+from training.recipe import ModelTable, Vllm
 
 # TRL's vLLM is never given more tokens at once, and scores logits in tiles (its
 # kernels/chunked_logprob.py and trainer/utils.py), of bfloat16.

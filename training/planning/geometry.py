@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from art_e.errors import UserError
-from art_e.policies.checkpoint import CONFIG, split_adapter
-from training.checkpoints import base_of, content_of, meant_checkpoint
-from training.scratch import END, END_OF_TEXT, MARKS, START, phrases
-from training.tables import ModelTable, Scratch
+from art_e.models.checkpoint import CONFIG, require_train_extra, split_adapter
+from training.progress import base_of, content_of, meant_checkpoint
+from training.recipe import ModelTable, Scratch
+from training.start import END, END_OF_TEXT, MARKS, START, phrases
 
 Bits = Literal[4, 16, 32]
 
@@ -138,7 +138,7 @@ def named_shape(name: str) -> Shape:
 
 
 def _scratch_shape(form: Scratch, prompt: str | None) -> Shape:
-    """As `training.scratch` makes it, with as many tokens as its tokenizer may have at most."""
+    """As `training.start` makes it, with as many tokens as its tokenizer may have at most."""
     own = {END, END_OF_TEXT, START, *MARKS, *phrases(prompt or "", _YEARS)}
     vocabulary = form.vocabulary + len(own)
     inner = 3 * form.hidden
@@ -150,7 +150,6 @@ def _folder_shape(folder: Path) -> Shape:
 
 
 def _hub_shape(name: str) -> Shape:
-    from art_e.policies.checkpoint import require_train_extra
 
     require_train_extra()
     from transformers import AutoConfig

@@ -12,7 +12,7 @@ from training.planning.cards import Card
 from training.planning.footprint import Trained
 from training.planning.geometry import Shape
 from training.planning.workload import EpisodeTokens
-from training.tables import Vllm
+from training.recipe import Vllm
 
 TRAIN_SHARE, TRAIN_SHARE_4BIT = 0.40, 0.30
 READ_SHARE = 0.45

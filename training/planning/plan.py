@@ -12,7 +12,6 @@ from itertools import accumulate
 
 from art_e.errors import UserError
 from training.engine import BATCH
-from training.judging import is_paid
 from training.planning.cards import Card
 from training.planning.fees import Fee, asked_in, fees_of, validations_in
 from training.planning.footprint import (
@@ -33,8 +32,8 @@ from training.planning.pace import (
     transfer_seconds,
 )
 from training.planning.workload import EpisodeTokens, another_search, expected, stage_tokens
-from training.recipe import Recipe
-from training.tables import Grpo, Sft
+from training.recipe import Grpo, Recipe, Sft
+from training.roller import is_paid
 from training.validation import AT_ONCE
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from art_e.tools import MAX_RESULTS
-from training.recipe import Recipe
-from training.tables import Part
+from training.recipe import Part, Recipe
 
 # Tokens of real mail, measured on the 73 questions of the public ART-E set and its Enron mail,
 # through the offline policy, by the byte-pair merges of cl100k_base (which Qwen's tokenizer began

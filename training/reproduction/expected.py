@@ -7,12 +7,12 @@ expected to be off by half. Knows nothing of how a plan is printed.
 
 from typing import NamedTuple
 
-from art_e.home import expanded, runs_folder
-from art_e.policies.base import Usage
-from art_e.policies.prices import price_of
-from data_pipeline.golden.estimate import THINKING_TOKENS, TOKENS_PER_ITEM
-from data_pipeline.golden.verify_cost import COMPLETION_TOKENS, JUDGE_USAGE, VERDICTS_PER_ROW
-from evals.estimate import estimate_cost
+from art_e.models.base import Usage
+from art_e.models.prices import price_of
+from art_e.storage import expanded, runs_folder
+from data_pipeline.golden.asking import THINKING_TOKENS, TOKENS_PER_ITEM
+from data_pipeline.golden.verify import COMPLETION_TOKENS, JUDGE_USAGE, VERDICTS_PER_ROW
+from evals.benchmark import estimate_cost
 from evals.judges import needs_model
 from training.planning.cards import DEFAULT, card_of
 from training.planning.fees import MAIL_TOKENS, fee_of

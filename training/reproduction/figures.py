@@ -8,21 +8,27 @@ nothing of pages.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from evals.intervals import UNKNOWN, Estimate
 from evals.metrics import sample_of
 from evals.paired import compare
-from evals.report.cells import NONE, Cell, number, percent, points, seconds, usd
-from evals.report.published import (
+from evals.report.tables import (
     MENDED,
+    NONE,
     O3,
     PUBLISHED,
     TRAINED,
     TRAINING_USD,
     UNTRAINED,
+    Cell,
     Published,
     accuracy,
+    number,
+    percent,
+    points,
+    seconds,
+    usd,
 )
 from evals.scored import Scored
+from evals.statistics import UNKNOWN, Estimate
 
 _ACCURACY, _WRONG = "Accuracy on answerable questions", "Hallucination"
 

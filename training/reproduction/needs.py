@@ -6,13 +6,14 @@ Knows nothing of what units do.
 from collections.abc import Iterator, Sequence
 
 from art_e.errors import UserError
+from art_e.models.choose import LOCAL_PREFIX, choose_policy, receiving_host
+from evals.benchmark import model_name
 from evals.judges import needs_model
-from evals.presets import model_name
-from training.judging import is_paid
 from training.reproduction.expected import plan_of_training
 from training.reproduction.profile import GENERATED, OFFLINE, Profile
 from training.reproduction.reproduction import Planned
 from training.reproduction.unit import Stage
+from training.roller import is_paid
 
 
 def missing(profile: Profile, planned: Sequence[Planned]) -> list[str]:
@@ -56,8 +57,6 @@ def _models(profile: Profile) -> Iterator[tuple[Stage, str]]:
 
 def _why_not(model: str) -> str | None:
     """Why the model can't be asked from here; None where it can."""
-    from art_e.policies.choose import LOCAL_PREFIX, choose_policy
-    from art_e.policies.host import receiving_host
 
     if model == OFFLINE or model.startswith(LOCAL_PREFIX):
         return None

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from art_e.runs import Run
-from evals.report.build import build_report
-from evals.report.cells import NONE, Cell, number, percent, points
+from evals.report.build import Captioned, Section, build_report
 from evals.report.charts import Baseline, CurveChart
-from evals.report.published import SOURCE
-from evals.report.section import Captioned, Section
-from evals.report.tables import Row, Table
+from evals.report.tables import NONE, SOURCE, Cell, Row, Table, number, percent, points
 from evals.scored import load_run
 from training.experiments.pages import cell, write_picture
 from training.experiments.pooled import Asked, asked_alike

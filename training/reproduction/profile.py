@@ -12,9 +12,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training.recipe import Recipe, load_recipe
-from training.tables import Count, NotNegative, Positive, Table
-from training.toml_file import Kind, read_content, validated
+from training.recipe import (
+    Count,
+    NotNegative,
+    Positive,
+    Recipe,
+    Table,
+    load_recipe,
+    read_content,
+    validated,
+)
+from training.recipe import FileKind as Kind
 
 # The public questions, which `--questions public` names.
 PUBLIC = "corbt/enron_emails_sample_questions"

@@ -11,14 +11,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from art_e import __version__
 from art_e.errors import UserError
 from art_e.runs import Run
-
-if TYPE_CHECKING:
-    from training.reproduction.work import Work
+from training.reproduction.work import Work
 
 Stage = Literal["ingest", "golden", "prompts", "baselines", "sft", "grpo", "evaluation", "report"]
 STAGES: tuple[Stage, ...] = (

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from art_e.home import expanded
 from art_e.runs import Run
-from evals.presets import model_name
+from art_e.storage import expanded
+from evals.benchmark import model_name, read_prompt
 from training.experiments.chain import Job
-from training.forms import RECIPE
-from training.recipe import Recipe
+from training.recipe import RECIPE, Recipe
 from training.reproduction.budget import check_golden, check_run
 from training.reproduction.choice import CHOSEN, choose_prompt, chosen_seed
 from training.reproduction.page import REPORT, write_report
@@ -291,7 +290,6 @@ def _chosen_prompt(work: Work) -> str | None:
 
 def _prompt_text(name: str, recipe: Recipe) -> str | None:
     """The text of a prompt; "default" is the recipe's own. Raises `UserError` for no file."""
-    from evals.benchmark import read_prompt
 
     path = prompt_path(name)
     return recipe.episode.prompt if path is None else read_prompt(path).text

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import pytest
 
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
-from art_e.policies.base import PolicyError, PolicyStep, Usage
+from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.trajectory import read_trajectories
-from tests.art_e.cli.conftest import (
+from tests.command_line import (
     ANN,
     HOSTILE,
     HOSTILE_ID,
@@ -55,7 +55,7 @@ DONT_KNOW = ("return_final_answer", {"answer": "I don't know.", "sources": []})
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(*calls: tuple[str, dict[str, Any]], **options: Any) -> None:
         policy = ScriptedPolicy(*calls, **options)
-        monkeypatch.setattr("art_e.policies.choose.choose_policy", lambda *_: policy)
+        monkeypatch.setattr("art_e.models.choose.choose_policy", lambda *_: policy)
 
     return use
 

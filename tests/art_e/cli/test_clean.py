@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.cli.clean import clean, one_line
+from art_e.cli.output import clean, one_line
 
 FORBIDDEN = {
     *map(chr, (*range(9), *range(11, 32), *range(0x7F, 0xA0), *range(0xD800, 0xE000))),

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from art_e.cli.doctor_models import HOSTED
-from art_e.policies.litellm_module import load_litellm
-from tests.art_e.cli.conftest import Run, json_of
+from art_e.cli.doctor import HOSTED
+from art_e.models.litellm_module import load_litellm
+from tests.command_line import Run, json_of
 from tests.provider import Provider, Reply, Request, refuses, says
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from art_e.cli import doctor_gpu
-from art_e.cli.doctor_gpu import differences, driver_version, gpu_check, pins, vllm_of_trl
-from tests.art_e.cli.conftest import Run, json_of
+from art_e.cli import doctor as doctor_gpu
+from art_e.cli.doctor import differences, driver_version, gpu_check, pins, vllm_of_trl
+from tests.command_line import Run, json_of
 
 OPEN_MODULE = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (archive)\n"

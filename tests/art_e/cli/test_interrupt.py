@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from art_e.cli.interrupt import check, interrupted, listening
-from tests.art_e.cli.conftest import Run
+from art_e.cli.output import check, interrupted, listening
+from tests.command_line import Run
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 
@@ -49,7 +49,7 @@ def test_a_renamed_interrupt_is_no_fault_of_ours(
 def test_ingest_hears_a_swallowed_interrupt(
     art_e: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_pipeline.build.InboxBuild.add", press_and_swallow)
+    monkeypatch.setattr("data_pipeline.ingest.build.InboxBuild.add", press_and_swallow)
     result = art_e("ingest", "synthetic:1000")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted; the inbox is as it was\n"
@@ -58,7 +58,7 @@ def test_ingest_hears_a_swallowed_interrupt(
 
 def test_a_background_job_goes_on_ignoring_it() -> None:
     script = (
-        "import os, signal\nfrom art_e.cli.interrupt import interrupted, listening\n"
+        "import os, signal\nfrom art_e.cli.output import interrupted, listening\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "with listening():\n    os.kill(os.getpid(), signal.SIGINT)\n    print(interrupted())"
     )

@@ -6,9 +6,9 @@ import duckdb
 import pytest
 
 from art_e.inbox.file import InboxFile
-from data_pipeline.parse import parse_message
-from data_pipeline.records import ParsedEmail, RawMessage
-from tests.art_e.cli.conftest import Run, json_of, the_error
+from data_pipeline.ingest.parse import parse_message
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from tests.command_line import Run, json_of, the_error
 from tests.formats import write_mbox
 
 ME = "me@home.example"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.art_e.cli.conftest import (
+from tests.command_line import (
     ANN,
     BOB,
     EVE,

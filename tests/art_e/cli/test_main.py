@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.art_e.cli.conftest import ANN, Run, the_error
+from tests.command_line import ANN, Run, the_error
 
 COMMANDS = [
     ["demo"], ["ingest"], ["inboxes"], ["search"], ["read"], ["ask"], ["runs", "list"],

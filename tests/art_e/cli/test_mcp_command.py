@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.art_e.cli.conftest import ANN, BOB, Run, the_error
+from tests.command_line import ANN, BOB, Run, the_error
 
 
 def served(*args: object) -> "subprocess.CompletedProcess[str]":

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from art_e.message import ToolCall
-from art_e.policies.base import Usage
-from tests.art_e.cli.conftest import ANN, LEASE_ID, Run, json_of, the_error
+from art_e.models.base import Usage
+from tests.command_line import ANN, LEASE_ID, Run, json_of, the_error
 from tests.provider import Provider, Reply, Request, broken, rate_limited, refuses, says
 
 # litellm has it ignored when it is imported, which pytest undoes.
@@ -301,7 +301,7 @@ def test_a_hosted_model_alone_is_said_to_receive_mail(
     with Provider([says(None, call("return_final_answer", answer=None, sources=[]))]) as provider:
         serve(monkeypatch, provider)
         # The host alone decides; what it resolves to is not looked up.
-        monkeypatch.setattr("art_e.policies.host.on_this_machine", lambda _: False)
+        monkeypatch.setattr("art_e.models.choose.on_this_machine", lambda _: False)
         result = art_e(*ask(model, db))
         host = provider.base_url.split("/")[2]
     [note] = result.stderr.splitlines()

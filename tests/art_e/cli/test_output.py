@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from art_e.cli.output import console, note, plural, print_json, progress, text
-from tests.art_e.cli.conftest import HOSTILE, assert_safe
+from tests.command_line import HOSTILE, assert_safe
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 

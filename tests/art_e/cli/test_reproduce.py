@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.art_e.cli.conftest import Run, json_of, the_error
+from tests.command_line import Run, json_of, the_error
 from training.reproduction import needs
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.art_e.cli.conftest import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
+from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
 QUESTION = "When does the warehouse lease end?"
 

@@ -1,7 +1,7 @@
 """`art-e serve`: which server is started how, what is told, and how it ends.
 
 transformers' server is the real one, run here. For vLLM, which needs a GPU and was not run,
-a script stands in (tests/serving.py); what it is given is in test_serve_vllm.py.
+a script stands in (tests/processes.py); what it is given is in test_serve_vllm.py.
 """
 
 import json
@@ -22,10 +22,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from art_e.cli.serve import of_training
 from art_e.errors import UserError
-from art_e.policies.qwen_calls import RESPONSE_TEMPLATE
+from art_e.models.tool_formats import RESPONSE_TEMPLATE
 from tests import tiny_qwen
-from tests.art_e.cli.conftest import Run, the_error
-from tests.serving import TOLD, free_port, pairs, serving
+from tests.command_line import Run, the_error
+from tests.processes import TOLD, free_port, pairs, serving
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -102,7 +102,7 @@ def answers(base: str) -> bool:
 
 
 def test_the_server_gets_the_tokenizer_and_the_parser(checkpoint: Path, tmp_path: Path) -> None:
-    from art_e.cli.serve_transformers import transformers_server
+    from art_e.cli.serve import transformers_server
 
     server = transformers_server(str(checkpoint), None, "tiny", [], tmp_path)
     folder = server.folder / "tiny"

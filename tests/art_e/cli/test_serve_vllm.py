@@ -1,6 +1,6 @@
 """The options that `art-e serve` starts vLLM with.
 
-vLLM itself was not run: it needs a GPU. A script stands in its place (tests/serving.py) that
+vLLM itself was not run: it needs a GPU. A script stands in its place (tests/processes.py) that
 takes the options of vLLM's documentation and no others.
 """
 
@@ -18,8 +18,8 @@ pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from tests import tiny_qwen
-from tests.art_e.cli.conftest import Run, the_error
-from tests.serving import free_port, pairs, serving
+from tests.command_line import Run, the_error
+from tests.processes import free_port, pairs, serving
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

@@ -22,11 +22,12 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from art_e.runs import start_run
-from data_pipeline.batch import Rules
-from data_pipeline.records import RawMessage
-from tests.art_e.cli.conftest import assert_safe
-from tests.episodes import ScriptedPolicy, answer, call, message, read, search
-from tests.mails import make_inbox
+from data_pipeline.ingest.batch import Rules
+from data_pipeline.ingest.records import RawMessage
+from tests.builders import ScriptedPolicy, answer, call, make_inbox, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
+from tests.command_line import assert_safe
 from tests.provider import Provider, refuses, says
 
 ANN = "ann@harbor.example"

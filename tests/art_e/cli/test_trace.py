@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from art_e.cli.trace import BODY_LINES, shown_turn, turns
 from art_e.message import AssistantMessage, ToolCall
-from tests.art_e.cli.conftest import HOSTILE, assert_safe
+from tests.command_line import HOSTILE, assert_safe
 
 
 def called(name: str, arguments: Any) -> dict[str, Any]:

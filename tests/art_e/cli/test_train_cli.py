@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from art_e.policies.choose import ModelOptions
-from art_e.policies.local import LocalPolicy
+from art_e.models.choose import ModelOptions
+from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
-from tests.art_e.cli.conftest import Run, json_of, the_error
+from tests.command_line import Run, json_of, the_error
 from tests.training import tiny
 
 FEW = (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny_qwen
-from tests.art_e.cli.conftest import ANN, Run, json_of, the_error
+from tests.command_line import ANN, Run, json_of, the_error
 from tests.hub import Hub, no_network, running
 from tests.training import tiny
 

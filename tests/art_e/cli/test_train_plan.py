@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.art_e.cli.conftest import Run, json_of, the_error
+from tests.command_line import Run, json_of, the_error
 
 # Real runs, made once a session for all tests that look into them.
 from tests.training.conftest import trained, training_home, warm  # noqa: F401

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.mails import make_inbox, message_ids, raw
-from tests.queries import material, seeded_answers, seeded_answers_of
+from tests.builders import make_inbox, material, message_ids, raw, seeded_answers, seeded_answers_of
 
 QUERIES = 200
 THREADS = 8

@@ -9,7 +9,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile, InboxSummary
-from tests.mails import make_inbox, message_ids, raw
+from tests.builders import make_inbox, message_ids, raw
 
 
 @pytest.fixture

@@ -12,12 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
-from data_pipeline.batch import Rules
-from data_pipeline.parse import parse_message
-from data_pipeline.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.batch import Rules
+from data_pipeline.ingest.parse import parse_message
+from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.mails import make_inbox, message_ids, plain_connection, raw
-from tests.queries import Material, Query, as_row, material, random_query, run, run_sql
+from tests.builders import (
+    Material,
+    Query,
+    as_row,
+    make_inbox,
+    material,
+    message_ids,
+    plain_connection,
+    random_query,
+    raw,
+    run_sql,
+)
+from tests.builders import run_queries as run
 
 MAILS = 300
 OWNER = "archive@keeper.example"

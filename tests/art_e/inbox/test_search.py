@@ -12,7 +12,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import stems, words
-from tests.mails import date_header, make_inbox, message_ids, raw
+from tests.builders import date_header, make_inbox, message_ids, raw
 
 BOB = "bob@test.example"
 FILLER = "The weather here stays dry and nobody minds. " * 30

@@ -6,7 +6,8 @@ import pytest
 
 from art_e.inbox import file as inbox_file
 from art_e.inbox.file import InboxFile
-from tests.queries import material, random_query, run
+from tests.builders import material, random_query
+from tests.builders import run_queries as run
 
 
 def test_the_first_search_gives_what_later_ones_give(world: InboxFile) -> None:

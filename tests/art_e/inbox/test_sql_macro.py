@@ -14,10 +14,20 @@ from hypothesis import strategies as st
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import load_questions
-from data_pipeline import workers
+from data_pipeline.ingest import workers
+from tests.builders import (
+    Material,
+    Query,
+    as_row,
+    make_inbox,
+    material,
+    plain_connection,
+    random_query,
+    raw,
+    run_sql,
+)
+from tests.builders import run_queries as run
 from tests.conftest import RealInbox
-from tests.mails import make_inbox, plain_connection, raw
-from tests.queries import Material, Query, as_row, material, random_query, run, run_sql
 
 
 @pytest.fixture(scope="module")

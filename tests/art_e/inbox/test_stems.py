@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
+from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.tokenizer import stems
-from art_e.inbox.vocabulary import LOOK_UPS_IN_SQL
-from tests.mails import make_inbox, message_ids, raw
+from tests.builders import make_inbox, message_ids, raw
 
 # Those that Snowball's English stemmer looks for, or makes an exception of.
 ENDINGS = (

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from art_e.policies.choose import ModelOptions
-from art_e.policies.litellm import LitellmPolicy
-from art_e.policies.retries import Retries
-from tests.asked import QUICK, Make
+from art_e.models.choose import ModelOptions
+from art_e.models.hosted import LitellmPolicy, Retries
+from tests.builders import QUICK, Make
 from tests.provider import Provider
 
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
-from art_e.policies.base import PolicyError
-from art_e.policies.budget import Budget
-from art_e.policies.prices import Price
+from art_e.models.base import PolicyError
+from art_e.models.prices import Budget, Price
 
 # A dollar a prompt token and ten a completion token: sums that one sees.
 PRICE = Price(1.0, 0.5, 10.0)

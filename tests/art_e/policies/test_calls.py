@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from art_e.errors import UserError
-from art_e.policies.base import PolicyError, Usage
-from art_e.policies.calls import Called, Calls
-from art_e.policies.retries import CallError
+from art_e.models.base import PolicyError, Usage
+from art_e.models.hosted import Called, CallError, Calls
 from tests.provider import Provider, cut, refuses, says, stalls
 
 Make = Callable[..., Calls]

@@ -15,7 +15,7 @@ from peft import LoraConfig, get_peft_model
 from tokenizers import Regex, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from art_e.policies.checkpoint import (
+from art_e.models.checkpoint import (
     best_device,
     checkpoint_folder,
     end_of_turn,
@@ -25,7 +25,7 @@ from art_e.policies.checkpoint import (
     split_adapter,
 )
 from tests import tiny_qwen
-from tests.outcomes import the_error
+from tests.builders import the_error
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

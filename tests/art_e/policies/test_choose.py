@@ -1,8 +1,8 @@
 import pytest
 
 from art_e.errors import UserError
-from art_e.policies.choose import choose_policy
-from art_e.policies.offline import ABSTAIN_BELOW, OfflinePolicy
+from art_e.models.choose import choose_policy
+from art_e.models.offline import ABSTAIN_BELOW, OfflinePolicy
 
 
 def test_offline_is_the_policy_without_a_model() -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from art_e.agent import run_episode
-from art_e.policies.base import PolicyError
-from art_e.policies.choose import ModelOptions
-from art_e.policies.litellm import LitellmPolicy
-from art_e.policies.retries import Retries
+from art_e.models.base import PolicyError
+from art_e.models.choose import ModelOptions
+from art_e.models.hosted import LitellmPolicy, Retries
 from art_e.trajectory import Trajectory
-from tests.asked import QUICK, Make, act
-from tests.episodes import Start, answer, call, search
+from tests.builders import QUICK, Make, Start, act, answer, call
+from tests.builders import search_episodes as search
 from tests.provider import (
     FAILURES,
     Provider,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.inbox.tokenizer import words
-from art_e.policies.fit import (
+from art_e.models.fit import (
     UNDATED,
     WEIGHTS,
     Candidate,

@@ -6,8 +6,8 @@ import openai
 import pytest
 
 from art_e.errors import UserError
-from art_e.policies.host import on_this_machine, receiving_host, self_hosted
-from art_e.policies.litellm_module import load_litellm
+from art_e.models.choose import on_this_machine, receiving_host, self_hosted
+from art_e.models.litellm_module import load_litellm
 from tests.provider import Provider, says
 
 # litellm has it ignored when it is imported, which pytest undoes.

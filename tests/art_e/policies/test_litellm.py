@@ -9,12 +9,13 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.errors import UserError
-from art_e.policies.base import PolicyError, PolicyStep, Usage
-from art_e.policies.litellm_module import load_litellm
-from art_e.policies.retries import Retries
+from art_e.models.base import PolicyError, PolicyStep, Usage
+from art_e.models.hosted import Retries
+from art_e.models.litellm_module import load_litellm
 from art_e.tools import schemas
-from tests.asked import HELLO, Make, act
-from tests.episodes import LEASE, Start, answer, read, search
+from tests.builders import HELLO, LEASE, Make, Start, act, answer
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.provider import (
     Provider,
     broken,

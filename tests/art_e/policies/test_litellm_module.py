@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from art_e.policies.litellm_module import load_litellm
-from tests.asked import Make, act
+from art_e.models.litellm_module import load_litellm
+from tests.builders import Make, act
 from tests.provider import Provider, says
 
 ROOT = Path(__file__).parents[3]

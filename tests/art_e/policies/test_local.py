@@ -23,16 +23,16 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.message import ChatMessage, observation_json
-from art_e.policies.base import Policy, PolicyError
-from art_e.policies.batching import BatchedGenerator
-from art_e.policies.checkpoint import Checkpoint, load_checkpoint
-from art_e.policies.choose import ModelOptions, choose_policy
-from art_e.policies.local import LocalPolicy
+from art_e.models.base import Policy, PolicyError
+from art_e.models.checkpoint import Checkpoint, load_checkpoint
+from art_e.models.choose import ModelOptions, choose_policy
+from art_e.models.local import BatchedGenerator, LocalPolicy
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
-from tests.episodes import Start, message, search
-from tests.serving import serving
+from tests.builders import Start, message
+from tests.builders import search_episodes as search
+from tests.processes import serving
 from tests.taught import DONT_KNOW, LESSONS
 from training.reward import malformed_calls
 

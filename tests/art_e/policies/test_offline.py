@@ -14,13 +14,13 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.policies.base import Policy, PolicyStep, Usage
-from art_e.policies.offline import NOTHING, OfflinePolicy, best_candidate, is_to_be_counted
+from art_e.models.base import Policy, PolicyStep, Usage
+from art_e.models.offline import NOTHING, OfflinePolicy, best_candidate, is_to_be_counted
 from art_e.question import Question
 from art_e.tools import View, schemas
 from art_e.trajectory import Trajectory
-from data_pipeline.records import RawMessage
-from tests.mails import date_header, make_inbox, raw
+from data_pipeline.ingest.records import RawMessage
+from tests.builders import date_header, make_inbox, raw
 
 INES = "ines@tarn.example"
 WORDY = "Is there any word on the heron, the boathouse, or when it is to be repainted?"

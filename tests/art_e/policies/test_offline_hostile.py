@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
-from art_e.policies.offline import OfflinePolicy
+from art_e.models.offline import OfflinePolicy
 from tests.art_e.policies.test_offline import IMITATION, act, begin, called, run, written
-from tests.mails import make_inbox
+from tests.builders import make_inbox
 
 
 @given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))

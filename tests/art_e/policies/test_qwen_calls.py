@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 pytest.importorskip("transformers", reason="local models need the extra: art-e[train]")
 
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
-from art_e.policies.qwen_calls import as_written, parse_reply
+from art_e.models.tool_formats import as_written, parse_reply
 from art_e.tools import CallError, parse_call, schemas
 from tests import tiny_qwen
-from tests.episodes import Start
+from tests.builders import Start
 
 SEARCH = (
     '<tool_call>\n{"name": "search_emails", "arguments": {"keywords": ["lease"]}}\n</tool_call>'

@@ -9,10 +9,10 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ToolCall
-from art_e.policies.base import Usage
-from art_e.policies.responses import Response, Responses, request_key
-from tests.asked import HELLO, Make, act
-from tests.episodes import search
+from art_e.models.base import Usage
+from art_e.models.responses import Response, Responses, request_key
+from tests.builders import HELLO, Make, act
+from tests.builders import search_episodes as search
 from tests.provider import Provider, says
 
 REQUEST: dict[str, Any] = {

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from art_e.policies.base import PolicyError
-from art_e.policies.retries import CallError, Retries, make, retry_after_s
+from art_e.models.base import PolicyError
+from art_e.models.hosted import CallError, Retries, make, retry_after_s
 
 QUICK = Retries(tries=4, base_s=0.001)
 

@@ -4,14 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.policies.sentences import (
-    MAX_CHARS,
-    MAX_SENTENCE_CHARS,
-    Sentence,
-    Value,
-    split_sentences,
-    states,
-)
+from art_e.models.fit import MAX_CHARS, MAX_SENTENCE_CHARS, Sentence, Value, split_sentences, states
 
 LONG = "The pump at the north gate was looked at by two people from the yard"
 

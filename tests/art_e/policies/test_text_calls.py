@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from art_e.agent import run_episode
 from art_e.message import AssistantMessage, ToolCall, compact_json
-from art_e.policies.text_calls import as_text, parse_text, prompt_hash
+from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.tools import schemas
-from tests.asked import Make
-from tests.episodes import LEASE, Start, search
+from tests.builders import LEASE, Make, Start
+from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, says
 
 SEARCH = {"name": "search_emails", "arguments": {"keywords": ["lease"]}}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from art_e.agent import run_episode
-from tests.asked import HELLO, Make, act
-from tests.episodes import Start, answer, call, search
+from tests.builders import HELLO, Make, Start, act, answer, call
+from tests.builders import search_episodes as search
 from tests.provider import (
     Provider,
     says,

@@ -11,8 +11,8 @@ from art_e.question import Question
 from data_pipeline.golden.asking import Asker, responses_folder
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.verify import verify
-from evals.llm_judge import LlmJudge
-from tests.asked import QUICK
+from evals.judges.llm import LlmJudge
+from tests.builders import QUICK
 from tests.data_pipeline.golden import verified
 from tests.data_pipeline.golden.verified import JUDGE, READER, ROWS, Verified
 from tests.provider import Provider, Reply, Request

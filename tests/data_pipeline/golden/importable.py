@@ -7,10 +7,10 @@ from typing import Any
 
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
-from data_pipeline.batch import Rules
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.importing import import_questions
-from tests.mails import date_header, make_inbox, raw
+from data_pipeline.ingest.batch import Rules
+from tests.builders import date_header, make_inbox, raw
 
 # A row of the public data set, whose gold mail is there.
 PUBLIC: dict[str, Any] = {

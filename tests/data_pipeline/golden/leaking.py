@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from art_e.question import Question
-from tests.mails import plain_connection
+from tests.builders import plain_connection
 
 # A row for each mail that a question may mean: its own, or the one that its copy became.
 _GOLD = """

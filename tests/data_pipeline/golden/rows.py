@@ -5,7 +5,7 @@ import datetime as dt
 from hypothesis import strategies as st
 
 from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question
-from data_pipeline.golden.checks import STEPS, Check, Step
+from data_pipeline.golden.golden_set import STEPS, Check, Step
 
 # What UTF-8 can hold: a lone surrogate is cleaned before anything is stored.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -4,8 +4,7 @@ import dataclasses
 from typing import Any
 
 from art_e.question import Question
-from data_pipeline.golden.checks import Check, Step
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected
+from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, Rejected, Step
 
 
 def row(number: int, **fields: Any) -> Question:

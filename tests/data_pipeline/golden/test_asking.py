@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from art_e.errors import UserError
-from art_e.policies.base import PolicyError, Usage
+from art_e.models.base import PolicyError, Usage
 from data_pipeline.golden.asking import ATTEMPTS, Asker, responses_folder, spent_on
-from evals.structured import UnparseableError
-from tests.asked import QUICK
+from evals.judges.llm import UnparseableError
+from tests.builders import QUICK
 from tests.provider import Provider, broken, says
 
 MODEL = "openai/gpt-4.1"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.question import Split
-from data_pipeline.golden.batches import (
+from data_pipeline.golden.generate import (
     BATCH_MAILS,
     LEAST_CHARS,
     LEAST_MAILS,
@@ -18,7 +18,7 @@ from data_pipeline.golden.batches import (
     draw_batches,
 )
 from data_pipeline.golden.golden_set import Batch
-from data_pipeline.golden.threads import Mail, threads_of
+from data_pipeline.golden.inboxes import Mail, threads_of
 from tests.conftest import RealInbox
 
 START = dt.datetime(2001, 1, 1)

@@ -11,11 +11,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from art_e.markdown import escaped
+from art_e.publish import escaped
 from art_e.question import Question
-from data_pipeline.golden.card import card
-from data_pipeline.golden.checks import Check, marked, mended, with_checks
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected
+from data_pipeline.golden.export import card
+from data_pipeline.golden.golden_set import (
+    Batch,
+    Check,
+    GoldenSet,
+    Rejected,
+    marked,
+    mended,
+    with_checks,
+)
 
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"

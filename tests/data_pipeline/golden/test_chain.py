@@ -1,6 +1,6 @@
 """The whole chain by the command line against the scripted provider, on mail with planted faults.
 
-Every item that the generator wrote is to end where `tests.golden_player.FATE` says, for that
+Every item that the generator wrote is to end where `tests.golden.FATE` says, for that
 reason, and to be counted once.
 """
 
@@ -16,11 +16,21 @@ from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
 from data_pipeline.golden.asking import ATTEMPTS
-from data_pipeline.golden.checks import checks_of
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import GoldenSet, checks_of
 from tests.conftest import RealInbox
-from tests.golden_chain import Chain, Planned, unreadable
-from tests.golden_player import FATE, Fate, Fault, Player, Unreadable, data_of, fault_of, form_of
+from tests.golden import (
+    FATE,
+    Chain,
+    Fate,
+    Fault,
+    Planned,
+    Player,
+    Unreadable,
+    data_of,
+    fault_of,
+    form_of,
+    unreadable,
+)
 from tests.provider import Exchange, Provider
 
 STEPS = ("generate", "filter", "verify", "split")

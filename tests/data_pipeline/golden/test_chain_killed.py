@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.forked import Forked
-from tests.golden_chain import Chain, unreadable
-from tests.golden_player import Player
+from tests.golden import Chain, Player, unreadable
+from tests.processes import Forked
 from tests.provider import Provider, Reply, Request, cut
 
 FILES = (

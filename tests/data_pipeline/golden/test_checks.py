@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.question import Question
-from data_pipeline.golden.checks import (
+from data_pipeline.golden.golden_set import (
     STEPS,
     Check,
     Step,

@@ -15,9 +15,8 @@ import pytest
 from art_e.errors import UserError
 from art_e.question import Question, Split, load_questions
 from data_pipeline.golden import export as exporting
-from data_pipeline.golden.checks import Check, with_checks
 from data_pipeline.golden.export import export
-from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
 
 SPLITS_OF_ROWS: tuple[Split, ...] = ("train", "test", "train", "test")
 

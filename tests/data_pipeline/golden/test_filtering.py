@@ -10,14 +10,13 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
-from data_pipeline.batch import Rules
-from data_pipeline.golden.checks import checks_of, marks_of
-from data_pipeline.golden.cited import CitedMails
 from data_pipeline.golden.filtering import filter_rows
-from data_pipeline.golden.golden_set import Batch, GoldenSet
+from data_pipeline.golden.golden_set import Batch, GoldenSet, checks_of, marks_of
+from data_pipeline.golden.inboxes import CitedMails
+from data_pipeline.ingest.batch import Rules
 from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.builders import date_header, make_inbox, raw
 from tests.conftest import RealInbox
-from tests.mails import date_header, make_inbox, raw
 
 ANN = "ann@test.example"
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from art_e.errors import UserError
-from data_pipeline.golden.checks import Check, mended, with_checks
-from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, mended, with_checks
 from tests.data_pipeline.golden.sets import golden_set, row
 
 

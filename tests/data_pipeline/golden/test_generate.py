@@ -19,7 +19,7 @@ from data_pipeline.golden.asking import ATTEMPTS, Asker
 from data_pipeline.golden.generate import Options, Plan, Progress, generate, make_plan, prompt
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts
-from tests.asked import QUICK
+from tests.builders import QUICK
 from tests.data_pipeline.golden.writers import COST, MODEL, USAGE, Writer, asked_of, items_for
 from tests.provider import Provider, broken, refuses, says
 

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.golden.checks import STEPS, Check, Step, mended, with_checks
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, natural
+from data_pipeline.golden.golden_set import (
+    STEPS,
+    Batch,
+    Check,
+    GoldenSet,
+    Rejected,
+    Step,
+    mended,
+    natural,
+    with_checks,
+)
 from tests.data_pipeline.golden.rows import TEXTS
 from tests.data_pipeline.golden.sets import failed, golden_set, row
 

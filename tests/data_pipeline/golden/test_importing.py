@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.checks import checks_of
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import GoldenSet, checks_of
 from data_pipeline.golden.importing import EXAMPLES, import_questions
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.conftest import RealInbox

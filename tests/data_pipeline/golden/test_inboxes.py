@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS
-from data_pipeline.golden.inboxes import (
-    MIN_SENT,
-    Counts,
-    choose_inboxes,
-    draw,
-    named_inboxes,
-)
-from data_pipeline.golden.leaks import same_people
+from data_pipeline.golden.inboxes import MIN_SENT, Counts, choose_inboxes, draw, named_inboxes
+from data_pipeline.golden.split import same_people
+from tests.builders import make_inbox, raw
 from tests.conftest import RealInbox
-from tests.mails import make_inbox, raw
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.question import DIFFICULTIES, KINDS
-from data_pipeline.golden.items import (
-    GeneratedItem,
-    GeneratedItems,
-    NoQuestion,
-    read_items,
-)
-from evals.structured import UnparseableError
+from data_pipeline.golden.generate import GeneratedItem, GeneratedItems, NoQuestion, read_items
+from evals.judges.llm import UnparseableError
 
 GOOD: dict[str, Any] = {
     "kind": "lookup",

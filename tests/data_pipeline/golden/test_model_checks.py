@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from data_pipeline.golden.checks import checks_of, marks_of
+from data_pipeline.golden.golden_set import checks_of, marks_of
 from tests.data_pipeline.golden.verified import (
     HOSTILE,
     CarefulReader,

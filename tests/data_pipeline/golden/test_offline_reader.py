@@ -11,15 +11,14 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
-from data_pipeline.golden.checks import Check, checks_of
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.offline_reader import ambiguity_by_search
 from data_pipeline.golden.verify import verify
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.judge import OfflineJudge
+from evals.judges.offline import OfflineJudge
+from tests.builders import date_header, make_inbox, raw
 from tests.conftest import RealInbox
 from tests.data_pipeline.golden.verified import row
-from tests.mails import date_header, make_inbox, raw
 
 
 @pytest.fixture(scope="module")

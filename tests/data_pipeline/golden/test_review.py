@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split
-from data_pipeline.golden.checks import Check, checks_of, with_checks
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.review import (
     Review,
     Said,
@@ -29,7 +28,7 @@ from data_pipeline.golden.review import (
     row_digest,
     write_review,
 )
-from tests.mails import date_header, make_inbox, raw
+from tests.builders import date_header, make_inbox, raw
 
 ANN, BOB = "ann@test.example", "bob@test.example"
 ALL = Sample(100, 0, None)

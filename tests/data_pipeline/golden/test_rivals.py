@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Mailbox
-from data_pipeline.golden.rivals import (
+from data_pipeline.golden.inboxes import mails_of
+from data_pipeline.golden.model_checks import (
     MAX_RIVALS,
     by_date,
     lines_of,
-    mails_of,
     own_part,
     possible_answers,
     rivals,
 )
+from tests.builders import BOB, date_header, make_inbox, raw
 from tests.data_pipeline.golden.verified import row
-from tests.episodes import BOB
-from tests.mails import date_header, make_inbox, raw
 
 GOLD = "The lease of the harbor office ends on May 3.\n\nBring the key."
 

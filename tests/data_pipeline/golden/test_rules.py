@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
-from data_pipeline.golden import rules
-from data_pipeline.golden.checks import Check
-from data_pipeline.golden.cited import Cited
-from data_pipeline.golden.golden_set import Batch
-from data_pipeline.golden.mending import mended
+from data_pipeline.golden import filtering as rules
+from data_pipeline.golden.filtering import mended
+from data_pipeline.golden.golden_set import Batch, Check
+from data_pipeline.golden.inboxes import Cited
 from data_pipeline.golden.owner import FullName, Mention, Owner
 
 VINCE = Owner("vince.kaminski@enron.com", (FullName("vince", "kaminski"),))

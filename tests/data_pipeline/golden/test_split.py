@@ -8,13 +8,12 @@ import pytest
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split
-from data_pipeline.batch import Rules
-from data_pipeline.golden.checks import checks_of
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import GoldenSet, checks_of
 from data_pipeline.golden.inboxes import Counts
 from data_pipeline.golden.split import split
+from data_pipeline.ingest.batch import Rules
+from tests.builders import make_inbox, raw
 from tests.data_pipeline.golden.splitting import asked, made, written
-from tests.mails import make_inbox, raw
 
 ANN, BOB, CAT, DAN = (f"{name}@test.example" for name in ("ann", "bob", "cat", "dan"))
 SPLIT_OF: dict[str, Split] = {ANN: "train", BOB: "train", CAT: "validation", DAN: "test"}

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS
-from data_pipeline.batch import Rules
 from data_pipeline.golden.inboxes import Counts, draw
 from data_pipeline.golden.split import split
+from data_pipeline.ingest.batch import Rules
+from tests.builders import make_inbox, raw
 from tests.data_pipeline.golden.leaking import leaks
 from tests.data_pipeline.golden.splitting import asked, made, written
-from tests.mails import make_inbox, raw
 
 
 class Copies(NamedTuple):

@@ -17,12 +17,11 @@ from matplotlib.text import Text
 
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage
-from art_e.policies.base import Usage
-from art_e.policies.responses import Response, Responses
+from art_e.models.base import Usage
+from art_e.models.responses import Response, Responses
 from art_e.question import SPLITS, Question
 from data_pipeline.golden.asking import responses_folder
-from data_pipeline.golden.checks import Check, Step, marked, with_checks
-from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, Step, marked, with_checks
 from data_pipeline.golden.plots import draw, write_plots
 from data_pipeline.golden.split import split
 from data_pipeline.golden.stats import stats

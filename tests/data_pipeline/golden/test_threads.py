@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_pipeline.golden.threads import LONGEST_GAP, Mail, plain_subject, threads_of
+from data_pipeline.golden.inboxes import LONGEST_GAP, Mail, plain_subject, threads_of
 
 START = dt.datetime(2001, 1, 1)
 PREFIXES = ("", "Re: ", "RE:", "Fw: ", "FWD: ", "re: fw: Re[2]: ", "AW: ")

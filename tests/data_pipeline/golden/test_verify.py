@@ -10,10 +10,9 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.checks import checks_of
-from data_pipeline.golden.golden_set import GoldenSet, Rejected
+from data_pipeline.golden.golden_set import GoldenSet, Rejected, checks_of
 from data_pipeline.golden.verify import refuse_own_rows, verify
-from evals.judge import OfflineJudge
+from evals.judges.offline import OfflineJudge
 from tests.data_pipeline.golden.verified import (
     ROWS,
     WRITER,

@@ -10,12 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from art_e.policies.base import Usage
+from art_e.models.base import Usage
 from art_e.question import Kind, Question
-from data_pipeline.golden.checks import Check, checks_of
-from data_pipeline.golden.golden_set import GoldenSet
-from tests.episodes import BOB
-from tests.mails import date_header, make_inbox, raw
+from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
+from tests.builders import BOB, date_header, make_inbox, raw
 from tests.provider import Reply, Request, says
 
 # The `run` fixture: verifies rows with a rule of a provider; options as `verify` has them.

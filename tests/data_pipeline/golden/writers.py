@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from art_e.policies.base import Usage
+from art_e.models.base import Usage
 from tests.provider import Reply, Request, says
 
 USAGE = Usage(8_000, 0, 1_000, 0)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from art_e.text import encodable
 from art_e.trajectory import Trajectory
-from data_pipeline.rollouts.columns import COLUMNS, SCHEMA, from_row, to_row
-from tests.episodes import TEXT, trajectory
+from data_pipeline.rollouts import COLUMNS, SCHEMA, from_row, to_row
+from tests.builders import TEXT, trajectory
 
 HOSTILE = (
     "\0\x1b[31m", "a \ud800 b", "| a\n\n# h <script>x</script> [l](http://e) `c`", '"\\\u2028', "",

@@ -13,9 +13,8 @@ from art_e.errors import UserError
 from art_e.message import observation_json
 from art_e.runs import Run, start_run
 from art_e.trajectory import Trajectory
-from data_pipeline.rollouts.columns import COLUMNS, from_row
-from data_pipeline.rollouts.export import export
-from tests.episodes import TEXT, trajectory
+from data_pipeline.rollouts import COLUMNS, export, from_row
+from tests.builders import TEXT, trajectory
 from tests.evals.runs import episode, question
 
 HOSTILE = "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` \0 \ud800 \x1b[31m"
@@ -91,7 +90,7 @@ def test_it_loads_with_datasets_and_gives_the_trajectories_back(tmp_path: Path) 
 
 
 def test_many_rows_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_pipeline.rollouts.export._GROUP", 3)
+    monkeypatch.setattr("data_pipeline.rollouts._GROUP", 3)
     made = [trajectory("a", episode_id=str(number)) for number in range(7)]
     export(run_of(tmp_path / "run", made), tmp_path / "out")
     assert loaded(tmp_path / "out", tmp_path) == {"rollouts": made}

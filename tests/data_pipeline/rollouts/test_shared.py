@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.message import observation_json
-from art_e.policies.secrets import REDACTED
+from art_e.privacy import REDACTED
 from art_e.trajectory import Trajectory
-from data_pipeline.rollouts.columns import fields_of
-from data_pipeline.rollouts.shared import Sharing
-from tests.episodes import trajectory
+from data_pipeline.rollouts import Sharing, fields_of
+from tests.builders import trajectory
 
 KEY = "sk-" + "a1b2" * 8
 # Of a form that no pattern knows.

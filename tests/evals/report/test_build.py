@@ -11,7 +11,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.runs import Run
-from evals.labels import labels_file, write_label
+from evals.judges.labels import labels_file, write_label
 from evals.report.build import build_report, script_json
 from tests.evals.runs import OUTCOMES, episode, episodes, question, training, write_run
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from evals.intervals import Estimate
-from evals.report import cells
+from evals.report import tables as cells
+from evals.statistics import Estimate
 
 
 def estimate(value: float | None, low: float | None = None, high: float | None = None) -> Estimate:

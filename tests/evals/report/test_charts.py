@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from evals.report.charts import SERIES, Bar, BarChart, Baseline, Curve, CurveChart, Mark
-from evals.report.drawing import svg, write_png
+from evals.report.charts import (
+    SERIES,
+    Bar,
+    BarChart,
+    Baseline,
+    Curve,
+    CurveChart,
+    Mark,
+    svg,
+    write_png,
+)
 from evals.report.entries import Entry, measure
 from evals.report.plots import charts
 from tests.evals.runs import episodes, training, write_run

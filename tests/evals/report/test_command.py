@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evals.report.command import command
+from evals.report.build import command
 
 CONFIG: dict[str, Any] = {
     "models": ["offline", "openai/o3"],

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from art_e.runs import Run
+from evals.report.build import pairings
 from evals.report.entries import measure
-from evals.report.pairs import pairings
 from tests.evals.runs import episodes, question, training, write_run
 
 

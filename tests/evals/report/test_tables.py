@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from art_e.trajectory import Trajectory
-from evals.labels import write_label
+from evals.judges.labels import write_label
 from evals.report import tables
-from evals.report.cells import NONE, Cell
 from evals.report.entries import Entry, measure
+from evals.report.tables import NONE, Cell
 from tests.evals.runs import episode, episodes, question, write_run
 
 

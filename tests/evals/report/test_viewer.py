@@ -12,10 +12,9 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.question import Question
 from art_e.trajectory import Trajectory, TrajectoryLog, read_trajectories
-from evals.report.transcript import KEPT_CHARS
-from evals.report.viewer import viewer_data, viewer_parts
+from evals.report.viewer import KEPT_CHARS, viewer_data, viewer_parts
 from evals.scored import Scored
-from tests import episodes as said
+from tests import builders as said
 from tests.evals.runs import OUTCOMES, Outcome, episode, question
 
 
@@ -43,8 +42,10 @@ def results(data: dict[str, Any]) -> list[dict[str, Any]]:
 def worked_on(tmp_path: Path) -> dict[str, Any]:
     """The data of a real episode: a search, two reads at once, a wrong call, an answer."""
     script = [
-        said.message(said.search("lease", "swimming", from_addr="ann"), text="Let me look."),
-        said.message(said.read("m1"), said.read("m99")),
+        said.message(
+            said.search_episodes("lease", "swimming", from_addr="ann"), text="Let me look."
+        ),
+        said.message(said.read_episodes("m1"), said.read_episodes("m99")),
         said.message(said.call("delete_email", {"message_id": "m1"})),
         said.message(said.answer("On May 3.", "m1")),
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests import episodes as said
+from tests import builders as said
 from tests.evals.report.conftest import Visitor
 from tests.evals.report.viewer_page import mixed, opened, rows, write_page
 from tests.evals.runs import episode, question
@@ -130,7 +130,7 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
         "message_id": HOSTILE, "from": HOSTILE, "subject": HOSTILE, "snippet": HOSTILE,
         "missing": [HOSTILE],
     }]}).arguments}  # fmt: skip
-    reads = said.message(said.read("m1"), said.search(HOSTILE), text=HOSTILE)
+    reads = said.message(said.read_episodes("m1"), said.search_episodes(HOSTILE), text=HOSTILE)
     hostile = episode(
         asked,
         "wrong",

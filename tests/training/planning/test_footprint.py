@@ -12,7 +12,7 @@ from training.planning.footprint import (
     training_phase,
 )
 from training.planning.geometry import PUBLISHED, Shape
-from training.tables import Lora, ModelTable, Vllm
+from training.recipe import Lora, ModelTable, Vllm
 
 BASE = "Qwen/Qwen2.5-14B-Instruct"
 H100 = card_of("h100-80gb")

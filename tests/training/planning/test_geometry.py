@@ -18,8 +18,8 @@ from art_e.errors import UserError
 from tests.training import tiny
 from tests.training.planning.live_memory import config_of, model_of
 from training.planning.geometry import PUBLISHED, Shape, named_shape, shape_of
+from training.recipe import ModelTable
 from training.start import load_start
-from training.tables import ModelTable
 
 
 @st.composite

@@ -18,7 +18,7 @@ from training.planning.pace import (
     transfer_seconds,
 )
 from training.planning.workload import EpisodeTokens
-from training.tables import Lora, ModelTable, Vllm
+from training.recipe import Lora, ModelTable, Vllm
 
 BASE = "Qwen/Qwen2.5-14B-Instruct"
 H100 = card_of("h100-80gb")

@@ -1,6 +1,6 @@
 """Plays every model of the chain: who writes and checks questions, who is prompted, who judges.
 
-The questions are those of `tests.golden_player`: each quotes words of a mail, and its answer are
+The questions are those of `tests.golden`: each quotes words of a mail, and its answer are
 the words that follow. A prompted model searches for them, reads the best hit and answers.
 """
 
@@ -8,8 +8,7 @@ import json
 import re
 
 from art_e.message import ToolCall
-from tests.golden_player import Player, form_of
-from tests.golden_reading import reading
+from tests.golden import Player, form_of, reading
 from tests.provider import Reply, Request, says
 
 # The models by what they are like; all of them are the provider's.

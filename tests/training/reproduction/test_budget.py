@@ -7,8 +7,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from tests.golden_chain import Chain
-from tests.golden_player import Player
+from tests.golden import Chain, Player
 from tests.provider import Provider
 from training.reproduction.budget import check_golden, check_run
 

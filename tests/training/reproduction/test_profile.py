@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from art_e.errors import UserError
-from data_pipeline.sources.synthetic import described
+from data_pipeline.ingest.sources import described
 from evals.benchmark import read_prompt
 from training.reproduction.profile import PUBLIC, load_profile, profile_names, prompt_path
 from training.reproduction.unit import STAGES

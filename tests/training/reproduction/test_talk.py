@@ -22,7 +22,7 @@ import pytest
 
 from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
-from tests.golden_player import form_of
+from tests.golden import form_of
 from tests.provider import KEY, Provider
 from tests.training.reproduction.players import GOOD, HASTY, JUDGE, READER, WRITER, Players
 

@@ -1,0 +1,335 @@
+"""Checkpoints: a model, its adapter and its tokenizer, from folders or the hub.
+
+Whatever is wrong with one is told in a line before a run starts. The tokenizer is the
+very one that was saved. Knows nothing of messages and generation. torch, transformers
+and peft are the extra `train`, and are imported when a checkpoint is loaded.
+"""
+
+import json
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from art_e.errors import UserError
+from art_e.models.tool_formats import probe_conversation, template_fits
+from art_e.storage import expanded
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
+
+
+CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "tokenizer.json"
+INSTALL_EXTRA = "pip install 'art-e[train]'"
+# What is fetched from the hub; the same weights in older formats are left there.
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model that is ready to generate. `stop_ids` end a turn, `context` is in tokens."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerFast"
+    generation_config: "GenerationConfig"
+    device: str
+    dtype: str
+    stop_ids: tuple[int, ...]
+    context: int
+
+
+def split_adapter(name: str) -> tuple[str, str | None]:
+    """The checkpoint and the adapter of "PATH-or-hub-id[+ADAPTER]"; a path may hold a "+".
+
+    Raises `UserError` for the home of nobody.
+    """
+    parts = name.split("+")
+    bases = ["+".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    base = next((each for each in bases if each and expanded(each).is_dir()), parts[0])
+    return base, name.removeprefix(base).removeprefix("+") or None
+
+
+def checkpoint_folder(name: str) -> Path:
+    """The folder of a model, fetched from the hub where `name` is an id of it.
+
+    Raises `UserError` where there is none.
+    """
+    return _folder(name, CONFIG, "model")
+
+
+def adapter_folder(name: str) -> Path:
+    """The folder of a peft adapter, likewise."""
+    return _folder(name, ADAPTER_CONFIG, "adapter")
+
+
+def require_train_extra() -> None:
+    """Raise `UserError` where what loads checkpoints is not installed."""
+    # Before the first import of the hub's library: who uses what is nobody's business.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    # Whoever imports bitsandbytes on a CPU is told that a faster kernel for it is missing.
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    try:
+        import peft  # noqa: F401
+        import torch  # noqa: F401
+        import transformers
+
+    except ImportError as error:
+        raise UserError(f"local models need {error.name}: {INSTALL_EXTRA}") from None
+    if not sys.stderr.isatty():
+        bars: Any = transformers.utils.logging
+        bars.disable_progress_bar()
+
+
+def best_device() -> tuple[str, str]:
+    """The device that models run on here, and their number format on it."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return ("cpu", "float32") if accelerator is None else (accelerator.type, "bfloat16")
+
+
+def load_checkpoint(
+    name: str,
+    adapter: str | None = None,
+    *,
+    exact: bool = False,
+    bits: int = 16,
+    sharded: bool = False,
+) -> Checkpoint:
+    """The model, with the adapter on it, on the best device. Raises `UserError`.
+
+    `exact` is for weights that are to be trained: they stay in float32 on a GPU too, where
+    steps would be lost in the rounding of others. 4 `bits` hold the linear layers in NF4. With
+    `sharded` the weights wait on the CPU for a trainer that spreads them over several devices.
+    """
+    require_train_extra()
+    folder = checkpoint_folder(name)
+    tokenizer = load_tokenizer(folder, name)
+    device, dtype = best_device()
+    if exact:
+        dtype = "float32"
+    model = _load_model(folder, name, None if sharded else device, dtype, bits)
+    if bits == 4 and device == "cpu":
+        _keep_differentiable(model)
+    generation_config = model.generation_config
+    assert generation_config is not None
+    if adapter is not None:
+        model = _with_adapter(model, adapter_folder(adapter), adapter)
+    model.train(False)
+    return Checkpoint(
+        model=model,
+        tokenizer=tokenizer,
+        generation_config=generation_config,
+        device=device,
+        dtype=dtype,
+        stop_ids=stop_ids(tokenizer, generation_config),
+        context=int(model.config.get_text_config().max_position_embeddings),
+    )
+
+
+def load_tokenizer(folder: Path, name: str) -> "PreTrainedTokenizerFast":
+    """The tokenizer that is saved in `folder`, with a chat template that calls tools as Qwen.
+
+    `AutoTokenizer` makes a Qwen2 tokenizer of its own where the config says qwen2, other
+    rules for cutting words included; so tokenizer.json is read as it is. `name` is for errors.
+    """
+    from jinja2 import TemplateError
+    from transformers import PreTrainedTokenizerFast
+
+    if not (folder / TOKENIZER).is_file():
+        raise UserError(f"{name} has no {TOKENIZER}; save its tokenizer beside the weights")
+    try:
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the tokenizer of {name} can't be loaded: {_in_a_line(error)}") from None
+    if tokenizer.chat_template is None:
+        raise UserError(
+            f"{name} has no chat template; use an instruct model, or save its tokenizer with one"
+        )
+    try:
+        rendered = tokenizer.apply_chat_template(probe_conversation(), tokenize=False)
+    except TemplateError as error:
+        raise UserError(
+            f"the chat template of {name} can't be used: {_in_a_line(error)};"
+            " save its tokenizer with another"
+        ) from None
+    if not (isinstance(rendered, str) and template_fits(rendered)):
+        raise UserError(
+            f"{name} does not call tools in Qwen's form, the only one that is read here; use a"
+            " Qwen model, or serve it yourself and use --model hosted_vllm/NAME"
+        )
+    return tokenizer
+
+
+def reloads_the_same(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> bool:
+    """Whether `AutoTokenizer`, which servers use, makes the same tokenizer of `folder`."""
+    from transformers import AutoTokenizer
+
+    try:
+        reloaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except ValueError:  # a tokenizer that is code: never run, and never asked for
+        return False
+    return bool(_content(reloaded) == _content(tokenizer))
+
+
+def stop_ids(
+    tokenizer: "PreTrainedTokenizerFast", generation_config: "GenerationConfig"
+) -> tuple[int, ...]:
+    """The tokens that end a turn: the model's, the tokenizer's, the chat template's."""
+    eos = generation_config.eos_token_id
+    configured = [] if eos is None else eos if isinstance(eos, list) else [eos]
+    own = [tokenizer.eos_token_id, end_of_turn(tokenizer)]
+    return tuple(dict.fromkeys([*configured, *(each for each in own if each is not None)]))
+
+
+def end_of_turn(tokenizer: "PreTrainedTokenizerFast") -> int | None:
+    """The special token that the chat template writes after a message of the model.
+
+    None if the template writes no special token there. Qwen2.5-Instruct's generation config
+    lists two end tokens, and only the template tells which of them ends a turn.
+    """
+    said = "said"
+    rendered = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "?"}, {"role": "assistant", "content": said}], tokenize=False
+    )
+    assert isinstance(rendered, str)
+    first = tokenizer.encode(rendered.rpartition(said)[2], add_special_tokens=False)[:1]
+    return next((each for each in first if each in tokenizer.all_special_ids), None)
+
+
+def _folder(name: str, needed: str, kind: str) -> Path:
+    local = expanded(name)
+    if local.is_dir():
+        if (local / needed).is_file():
+            return local.resolve()
+        raise UserError(f"{name} is no {kind}: it has no {needed}; name the folder that holds it")
+    if local.exists():
+        raise UserError(f"{name} is a file; name the folder that holds the {kind}")
+    if name.startswith(("/", ".", "~")) or name.count("/") != 1:
+        raise UserError(f"there is no folder {name}; name a {kind}'s folder or its id on the hub")
+    return _from_hub(name, needed, kind)
+
+
+def _from_hub(name: str, needed: str, kind: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=_FILES))
+    except GatedRepoError:
+        raise UserError(
+            f"{name} asks for its terms to be accepted: do so at https://huggingface.co/{name},"
+            " then hf auth login"
+        ) from None
+    except RepositoryNotFoundError:
+        raise UserError(
+            f"there is no folder {name}, and no {kind} of that id on the hub; check the name"
+            " (a private one needs hf auth login)"
+        ) from None
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise UserError(
+            f"there is no folder {name}, and the hub can't be asked for it"
+            f" ({type(error).__name__}); where there is a network: hf download {name}"
+        ) from None
+    if not (folder / needed).is_file():
+        raise UserError(f"{name} on the hub is no {kind}: it has no {needed}; use another id")
+    return folder
+
+
+def _load_model(
+    folder: Path, name: str, device: str | None, dtype: str, bits: int
+) -> "PreTrainedModel":
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    how: dict[str, Any] = {"dtype": getattr(torch, dtype), "device_map": device}
+    how["trust_remote_code"] = False
+    if bits == 4:
+        how |= _in_four_bits(how["dtype"], device)
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **how)
+    except torch.OutOfMemoryError:
+        raise UserError(
+            f"{name} does not fit into the memory of the {device or 'cpu'}; use a smaller model"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise UserError(
+            f"{name} can't be loaded as a causal language model: {_in_a_line(error)};"
+            " save or download it again"
+        ) from None
+    return model
+
+
+def _keep_differentiable(model: "PreTrainedModel") -> None:
+    """Some CPUs have bitsandbytes pack weights when it first generates, for good: no gradient
+    goes through those any more."""
+    from bitsandbytes.nn.modules import Linear4bit
+
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+
+
+def _in_four_bits(dtype: Any, device: str | None) -> dict[str, Any]:
+    """QLoRA's way (arXiv 2305.14314): NF4, its constants quantised once more."""
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    config_type: Any = BitsAndBytesConfig
+    config = config_type(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
+    # accelerate compares the number of the device that such weights are on.
+    place = torch.cuda.current_device() if device == "cuda" else device
+    return {"quantization_config": config, "device_map": {"": place}}
+
+
+def _with_adapter(model: "PreTrainedModel", folder: Path, name: str) -> "PreTrainedModel":
+    """The model with the adapter on it, where every weight of the adapter has its place."""
+    import warnings
+
+    from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
+    from safetensors import SafetensorError
+
+    try:
+        with warnings.catch_warnings():
+            # Missing weights are found out below.
+            warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
+            # peft 0.21 asks transformers 5 by an older name.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            adapted = PeftModel.from_pretrained(model, str(folder))
+        saved = load_peft_weights(str(folder), device="cpu")
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise _misfit(name, _in_a_line(error)) from None
+    # Left to itself peft would look on the hub whether embeddings were resized.
+    own = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    lost = (own - set(saved)) | (set(saved) - own - set(adapted.state_dict()))
+    if lost:
+        raise _misfit(name, f"{len(lost)} weights have no counterpart")
+    # A PeftModel generates like the model that it wraps, but is no subclass of it.
+    result: Any = adapted
+    return result  # type: ignore[no-any-return]
+
+
+def _misfit(name: str, why: str) -> UserError:
+    return UserError(
+        f"the adapter {name} does not fit the model: {why};"
+        " name the model that it was trained on (base_model_name_or_path in its"
+        f" {ADAPTER_CONFIG})"
+    )
+
+
+def _content(tokenizer: Any) -> Any:
+    """All that decides what a tokenizer makes of a text."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    return {key: value for key, value in content.items() if key not in ("truncation", "padding")}
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

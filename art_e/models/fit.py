@@ -1,0 +1,278 @@
+"""How well a sentence of a mail fits a question: features, and their weighted sum.
+
+The weights are those of a softmax over the sentences of all mails read, fitted
+on the synthetic training questions so that the right sentences stand out:
+`python -m evals.calibration` fits and prints them. Knows nothing of messages
+and turns.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from art_e.inbox.mail import format_date
+from art_e.inbox.tokenizer import STOP_WORDS, stems, words
+
+# ---- The sentences of a mail's body, and the kind of value that each states.
+
+Value = Literal["date", "amount", "number", "person", "place", "contact", "code"]
+
+# A body is looked at up to here, so that no mail can make the baseline slow.
+MAX_CHARS = 8_000
+MAX_SENTENCE_CHARS = 400
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_WEEKDAY = r"(?:mon|tues?|wednes|thurs?|fri|satur|sun)day"
+_PATTERNS: dict[Value, re.Pattern[str]] = {
+    "date": re.compile(
+        rf"\b{_MONTH}\.?\s+\d|\b\d{{1,2}}(?:st|nd|rd|th)?(?:\s+of)?\s+{_MONTH}\b"
+        rf"|\b(?:end|middle|beginning|start|week|month|first half) of (?:the )?\w+"
+        rf"|\b(?:mid|late|early|in|by|until|since|for)[ -]{_MONTH}\b"
+        rf"|\b{_WEEKDAY}\b|\bthe \d{{1,2}}(?:st|nd|rd|th)\b|\bnext (?:week|month|year)\b"
+        r"|\b\d{1,2}/\d{1,2}(?:/\d{2,4})?\b|\b\d{4}-\d\d-\d\d\b"
+        r"|\b\d{1,2}(?::\d\d)?\s*[ap]\.?m\b|\b\d{1,2}:\d\d\b|\bnoon\b",
+        re.IGNORECASE,
+    ),
+    "amount": re.compile(
+        r"[$€£]\s?\d|\b(?:usd|eur|gbp)\s?\d|\b\d[\d,.]*\s?(?:k|mm|million|billion|cents?|dollars?|"
+        r"usd|eur|gbp|per ?cent)\b|\d\s?%",
+        re.IGNORECASE,
+    ),
+    "number": re.compile(
+        r"\b(?:\d[\d,.]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
+        re.IGNORECASE,
+    ),
+    "contact": re.compile(r"[\w.+-]+@[\w-]+\.\w|\(?\b\d{3}\)?[ .-]+\d{3}[ .-]\d{4}\b|\bx\d{4,5}\b"),
+    "person": re.compile(r"\b[A-Z][\w'’-]+(?: [A-Z]\.?)? [A-Z][\w'’-]+|(?<=[\w,] )[A-Z][a-z]+\b"),
+    "code": re.compile(
+        r"#\s?\d|\b(?=\w*\d)(?=\w*[A-Z])[A-Z\d][\w-]{2,}\b|\b\d[\d-]{4,}\b|\b[A-Z]{1,6}-\d{2,}\b"
+    ),
+    "place": re.compile(
+        r"\b(?:in|at|to|from|room|near|floor)\s+(?:the\s+)?(?:[A-Z]|\d)|\b[Rr]oom\s+\w+|\b[A-Z]{2,}\d+"
+    ),
+}
+
+# Lines that frame quoted mail or sign it off, not sentences of it.
+_FRAME = re.compile(
+    r"\s*(?:-{2,}|_{3,}|={3,}|\*{3,}|(?:from|to|cc|bcc|sent|date|subject)\s*:|on .{0,80} wrote:$)",
+    re.IGNORECASE,
+)
+_QUOTE = re.compile(r"^(?:\s*>)+\s?")
+_BULLET = re.compile(r"\s*(?:[-*•+]|\d{1,2}[.)])\s")
+_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]*[A-Z0-9])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:mr|mrs|ms|dr|prof|sr|jr|st|vs|inc|corp|ltd|no|dept|approx|[a-z])|\b[ap]\.m|e\.g|i\.e)\.$",
+    re.IGNORECASE,
+)
+
+
+class Sentence(NamedTuple):
+    """One sentence; `depth` counts the replies above it: 0 is the mail's own text."""
+
+    text: str
+    depth: int
+
+
+def split_sentences(body: str) -> list[Sentence]:
+    """The sentences of `body` in order; list items and short lines stand for themselves."""
+    found: list[Sentence] = []
+    paragraph: list[str] = []
+    depth = 0
+    # For each mark of quoted mail above ("Original Message"), the ">" before it.
+    marks: list[int] = []
+
+    def close() -> None:
+        if paragraph:
+            text = " ".join(" ".join(paragraph).split())
+            found.extend(Sentence(each, depth) for each in _cut(text))
+            paragraph.clear()
+
+    for raw in body[:MAX_CHARS].splitlines():
+        quote = _QUOTE.match(raw)
+        line = raw[quote.end() :] if quote else raw
+        quotes = quote.group().count(">") if quote else 0
+        if line.strip():
+            # What is quoted less than a mark does not stand below it.
+            marks = [each for each in marks if each <= quotes]
+        level = len(marks) + quotes
+        framed = _FRAME.match(line)
+        if framed and ("original message" in line.lower() or "forwarded" in line.lower()):
+            marks.append(quotes)
+        if level != depth or framed or not line.strip() or _BULLET.match(line):
+            close()
+            depth = level
+        if framed:
+            continue
+        if line.strip():
+            paragraph.append(line.strip())
+            if len(line) < 45:
+                # A line that ends early ends its paragraph: tables, lists, signatures.
+                close()
+    close()
+    return found
+
+
+def states(text: str, value: Value) -> bool:
+    """Whether `text` holds a value of that kind."""
+    return _PATTERNS[value].search(text) is not None
+
+
+def _cut(text: str) -> list[str]:
+    pieces: list[str] = []
+    start = 0
+    for end in _END.finditer(text):
+        if _ABBREVIATION.search(text, max(start, end.start() - 8), end.start()):
+            continue
+        pieces.append(text[start : end.start()])
+        start = end.end()
+    pieces.append(text[start:])
+    return [piece[:MAX_SENTENCE_CHARS] for piece in pieces if piece]
+
+
+# ---- How well a sentence of a mail fits a question: features, and their weighted sum.
+
+# Feature -> weight, by `python -m evals.calibration`; `candidates` measures them: shares of the
+# question's words (own sentence, with neighbours and subject, whole mail) and of its
+# names, whether the value asked for is stated, place among the hits, age.
+WEIGHTS: dict[str, float] = {
+    "own": 1.65,
+    "near": 1.42,
+    "mail": 1.09,
+    "names": 1.17,
+    "stated": 1.56,
+    "not_stated": -1.56,
+    "rank": -1.16,
+    "newest": 2.21,
+    "quoted": -0.13,
+    "question": -0.52,
+    "short": -1.93,
+}
+
+_SHORT_WORDS = 4
+
+# The date of a mail that has none, as observations spell it.
+UNDATED = format_date(None)
+
+# Words about the question, not about what is asked for.
+_IDLE = STOP_WORDS | set(
+    "tell say said give know please date day time name many much long often exactly".split()
+)
+
+# What a question asks for, by its words; the first that fits.
+_ASKED: tuple[tuple[str, Value], ...] = (
+    (r"\b(?:phone|e-?mail address|contact information|extension)\b", "contact"),
+    (r"\bhow (?:many|often)\b", "number"),
+    (
+        r"\bhow (?:much|large|big|high)\b"
+        r"|\b(?:costs?|price|salary|bonus|budget|amount|fee|rate|total|sum|allowance|limit)\b",
+        "amount",
+    ),
+    (r"\bwhen\b|\b(?:what|which) (?:day|dates?|time|month|week)\b|\bdeadline\b|\bdue\b", "date"),
+    (r"\bwho(?:m|se)?\b", "person"),
+    (r"\bwhere\b|\b(?:city|room|hotel|building|office|place|location|site)\b", "place"),
+    (r"\bnumber\b|\bcode\b", "code"),
+)
+
+
+class ReadMail(NamedTuple):
+    """A mail as a policy has read it; `rank` is its place among the hits, from 0."""
+
+    handle: str
+    date: str
+    subject: str
+    sender: str
+    body: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sentence that may be the answer, of the mail `handle`."""
+
+    score: float
+    text: str
+    handle: str
+    features: dict[str, float]
+
+
+def informative_words(question: str) -> list[str]:
+    """The words of `question` that tell what is asked about; all, if none does."""
+    every = list(dict.fromkeys(words(question)))
+    return [word for word in every if word not in _IDLE] or every
+
+
+def asked_value(question: str) -> Value | None:
+    """The kind of value that answers `question`, where its words tell."""
+    asked = question.lower()
+    return next((value for pattern, value in _ASKED if re.search(pattern, asked)), None)
+
+
+def name_stems(question: str) -> frozenset[str]:
+    """Stems of the names and numbers in `question`: what an answer's mail must be about."""
+    found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
+    named = [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
+    return frozenset(stems(named))
+
+
+def candidates(question: str, mails: list[ReadMail]) -> list[Candidate]:
+    """Every sentence of `mails` with its score, in reading order.
+
+    None where `question` has no words: everything would fit it.
+    """
+    wanted = frozenset(stems(informative_words(question)))
+    if not wanted:
+        return []
+    names = name_stems(question) & wanted
+    value = asked_value(question)
+    # A mail without a date is not taken for a new one.
+    dates = sorted({mail.date for mail in mails}, key=lambda date: (date != UNDATED, date))
+    found = []
+    for mail in mails:
+        frame = _held(f"{mail.subject} {mail.sender}", wanted)
+        sentences = split_sentences(mail.body)
+        held = [_held(each.text, wanted) for each in sentences]
+        everything = frame.union(*held)
+        newest = dates.index(mail.date) / (len(dates) - 1) if len(dates) > 1 else 1.0
+        for number, sentence in enumerate(sentences):
+            near = frame.union(*held[max(0, number - 1) : number + 2])
+            stated = _states(sentence, value, question)
+            measured = {
+                "own": _share(held[number], wanted),
+                "near": _share(near, wanted),
+                "mail": _share(everything, wanted),
+                "names": _share(everything & names, names),
+                "stated": float(stated is True),
+                "not_stated": float(stated is False),
+                "rank": mail.rank / 10,
+                "newest": newest,
+                "quoted": float(sentence.depth > 0),
+                "question": float(sentence.text.endswith("?")),
+                "short": float(len(sentence.text.split()) < _SHORT_WORDS),
+            }
+            score = sum(WEIGHTS[name] * size for name, size in measured.items())
+            found.append(Candidate(score, sentence.text, mail.handle, measured))
+    return found
+
+
+def _states(sentence: Sentence, value: Value | None, question: str) -> bool | None:
+    """Whether the sentence states the value asked for; None where no value is."""
+    if value is None:
+        return None
+    text = sentence.text
+    # What the question says itself is not what it asks for; as a part of another word or
+    # number it is something else.
+    for name in re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question):
+        whole = rf"(?<![\w$€£])(?<!\d[,.:/-]){re.escape(name)}(?!\w|[,.:/-]\d)"
+        text = re.sub(whole, " ", text)
+    return states(text, value)
+
+
+def _held(text: str, wanted: frozenset[str]) -> frozenset[str]:
+    return wanted.intersection(stems(words(text)))
+
+
+def _share(held: frozenset[str], of: frozenset[str]) -> float:
+    return len(held) / len(of) if of else 1.0

@@ -1,0 +1,518 @@
+"""The policy for every model that litellm can ask: hosted ones, Ollama, one's own vLLM.
+
+It sends the conversation and the tools, takes what comes back as the next message,
+and accounts for it: tokens, cost, seconds, retries. Knows nothing of episodes; one
+policy serves many of them at once, and several event loops one after another.
+"""
+
+import asyncio
+import copy
+import datetime as dt
+import email.utils
+import json
+import math
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from art_e.errors import UserError
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.models.base import PolicyError, PolicyStep, Usage
+from art_e.models.choose import ModelOptions, receiving_host
+from art_e.models.litellm_module import close_clients_with_loop, load_litellm, warm_up
+from art_e.models.prices import Budget, Capabilities, capabilities_of, price_of
+from art_e.models.responses import Response, Responses, request_key
+from art_e.models.tool_formats import as_text, parse_text, prompt_hash
+from art_e.privacy import redact
+from art_e.text import encodable
+
+# ---- When a call that failed is made again, how long is waited before, and when it is given up.
+
+T = TypeVar("T")
+
+
+class CallError(Exception):
+    """One call failed. `kind` and message are those of the `PolicyError` if it is given up.
+
+    `again`: it may go well if made again, but not before `retry_after` seconds where the
+    provider said so. `may_be_billed`: the provider may have done the work.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        again: bool,
+        retry_after: float | None = None,
+        may_be_billed: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.again = again
+        self.retry_after = retry_after
+        self.may_be_billed = may_be_billed
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a call is made at most, and how long the waits between are, in seconds."""
+
+    tries: int = 8
+    base_s: float = 0.5
+    longest_s: float = 30.0
+    # A provider that asks for more is asked again after this; a day's quota is not waited for.
+    longest_asked_s: float = 60.0
+
+    def wait_s(self, failed: int, asked: float | None) -> float:
+        """Seconds to wait after `failed` failures, drawn anew each time."""
+        if asked is not None:
+            # Never earlier than asked; calls that were refused together come apart.
+            return min(asked, self.longest_asked_s) + random.uniform(0, self.base_s)
+        return random.uniform(0, min(self.longest_s, self.base_s * 2 ** (failed - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Generic[T]):
+    """What a call returned at last, and how many failed before it."""
+
+    result: T
+    retries: int
+
+
+async def make(call: Callable[[], Awaitable[T]], retries: Retries) -> Made[T]:
+    """Make `call` until it returns. Raises `PolicyError` where it is given up."""
+    failed = 0
+    while True:
+        try:
+            return Made(await call(), failed)
+        except PolicyError as error:
+            raise PolicyError(error.kind, str(error), failed) from None
+        except CallError as error:
+            if not error.again or failed + 1 >= retries.tries:
+                raise PolicyError(error.kind, str(error), failed) from None
+            failed += 1
+            wait = retries.wait_s(failed, error.retry_after)
+        await asyncio.sleep(wait)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a Retry-After header asks for, given as a number or a date.
+
+    None where it is missing or neither; never below 0. Names in `headers` are lower case.
+    """
+    value = headers.get("retry-after", "").strip()
+    try:
+        return max(0.0, float(value)) if math.isfinite(float(value)) else None
+    except ValueError:
+        pass
+    try:
+        date = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=dt.UTC)
+    return max(0.0, (date - dt.datetime.now(dt.UTC)).total_seconds())
+
+
+# ---- What an exception that litellm raised means for a call: its kind, and whether to try again.
+
+_MAX_CHARS = 300
+# How litellm introduces what the provider said.
+_FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |\w+Exception - )+")
+# 408 and 409 say themselves that the same request may pass later.
+_PASSING = frozenset({408, 409, 425, 429})
+_BROKEN = {
+    "timeout": "no answer in time",
+    "connection": "can't be reached, or the connection was cut",
+}
+
+
+def failure_of(error: Exception, model: str) -> CallError:
+    """What `error`, which a call to `model` raised, means."""
+    litellm = load_litellm()
+    headers = _headers(error)
+    status: int = getattr(error, "status_code", None) or 500
+    what = _one_line(str(error)) or type(error).__name__
+    too_long = isinstance(error, litellm.ContextWindowExceededError)
+    if too_long or _has_code(error, "context_length_exceeded"):
+        return CallError("context", f"{model}: {what}", again=False)
+    if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
+        # No server is there, and none starts while a user waits for the line that says so.
+        return CallError("connection", f"{model}: no server answers at its address", again=False)
+    if headers is None and (broken := _broken(error)) is not None:
+        return CallError(broken, f"{model}: {_BROKEN[broken]}", again=True, may_be_billed=True)
+    if status < 400 or (headers is None and status >= 500):
+        message = f"{model}: no readable answer: {what}"
+        return CallError("provider", message, again=True, may_be_billed=True)
+    no_credit = status == 402 or _has_code(error, "insufficient_quota")
+    return CallError(
+        "no-credit" if no_credit else _kind(status),
+        f"{model}: {status}: {what}",
+        again=(status in _PASSING or status >= 500) and not no_credit,
+        retry_after=None if headers is None else retry_after_s(headers),
+    )
+
+
+def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
+    """How a call ended that the provider did not answer; None where it did."""
+    import httpx
+    import openai
+
+    chain = list(_chain(error))
+    timeouts = (TimeoutError, openai.APITimeoutError, httpx.TimeoutException)
+    if any(isinstance(each, timeouts) for each in chain):
+        return "timeout"
+    # litellm's own subclass stands for whatever it did not expect.
+    lost = (openai.APIConnectionError, httpx.TransportError)
+    if any(isinstance(each, lost) and "litellm" not in type(each).__module__ for each in chain):
+        return "connection"
+    return None
+
+
+def _kind(status: int) -> str:
+    if status in {401, 403}:
+        return "auth"
+    if status == 404:
+        return "no-model"
+    if status == 429:
+        return "rate-limit"
+    if status in {408, 504}:
+        return "timeout"
+    return "provider" if status >= 500 else "request"
+
+
+def _has_code(error: Exception, code: str) -> bool:
+    """Whether the provider's error is of that code, as OpenAI and those like it write it.
+
+    Of some providers litellm hands on the body, of others its text.
+    """
+    body = getattr(error, "body", None)
+    given = body.get("code") if isinstance(body, dict) else None
+    return given == code or f'"{code}"' in str(error)
+
+
+def _headers(error: Exception) -> dict[str, str] | None:
+    """The headers of the provider's answer; None where there was none."""
+    response = getattr(error, "response", None)
+    headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None)
+    return {str(name).lower(): str(value) for name, value in headers.items()} if headers else None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception and those behind it."""
+    behind: BaseException | None = error
+    while behind is not None:
+        yield behind
+        behind = behind.__cause__ or behind.__context__
+
+
+def _one_line(text: str) -> str:
+    """The provider's words in one short line, without keys."""
+    text = _said(_FRAMES.sub("", text).partition("Traceback (most recent call last)")[0])
+    said = redact(encodable(" ".join(text.split())))
+    return said if len(said) <= _MAX_CHARS else f"{said[:_MAX_CHARS]} [cut]"
+
+
+def _said(text: str) -> str:
+    """What an error in OpenAI's form says; any other text as it is."""
+    try:
+        message = json.loads(text)["error"]["message"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return text
+    return message if isinstance(message, str) else text
+
+
+# ---- Between the conversation of an episode and the OpenAI form as providers accept it.
+
+# Names that every provider takes.
+_MAX_NAME_CHARS = 64
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def sendable(messages: list[ChatMessage], system_role: str) -> list[ChatMessage]:
+    """A copy of the conversation in which each call has a lawful name and a JSON object.
+
+    The system prompt is of the role that the model knows it by.
+    """
+    sent = copy.deepcopy(messages)
+    for message in sent:
+        if message["role"] == "system":
+            message["role"] = system_role
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            name = _NOT_IN_NAMES.sub("_", function["name"])[:_MAX_NAME_CHARS]
+            function["name"] = name or "unnamed"
+            if not _is_object(function["arguments"]):
+                function["arguments"] = compact_json({"malformed": function["arguments"]})
+    return sent
+
+
+def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
+    """The message of litellm's response to the conversation `messages`.
+
+    Ids of calls are as given; missing ones are made up, and those seen before made distinct.
+    """
+    taken = {call["id"] for each in messages for call in each.get("tool_calls", ())}
+    turn = sum(each["role"] == "assistant" for each in messages)
+    calls = []
+    for number, call in enumerate(message.tool_calls or ()):
+        given = call.id or f"call_{turn}_{number}"
+        call_id, copies = given, 1
+        while call_id in taken:
+            copies += 1
+            call_id = f"{given}_{copies}"
+        taken.add(call_id)
+        function = call.function
+        calls.append(ToolCall(call_id, function.name or "", function.arguments or ""))
+    return AssistantMessage(message.content or None, tuple(calls))
+
+
+def usage_of(response: Any) -> Usage | None:
+    """The tokens of litellm's response; None where the provider did not tell.
+
+    litellm writes zeros then, and no prompt has none.
+    """
+    usage = getattr(response, "usage", None)
+    if usage is None or not usage.prompt_tokens:
+        return None
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = (prompt and prompt.cached_tokens) or 0
+    reasoning = (completion and completion.reasoning_tokens) or 0
+    # A part is never more than the whole, whatever a provider says: costs are worked out of it.
+    return Usage(
+        usage.prompt_tokens,
+        min(cached, usage.prompt_tokens),
+        usage.completion_tokens,
+        min(reasoning, usage.completion_tokens),
+    )
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+# ---- One call to a model that litellm knows: bounded in time and cost, and accounted for.
+
+# A prompt is counted before the call with a tokenizer that need not be the model's own. The
+# true count is taken to be at most so many times that, besides what frames it.
+_COUNT_MARGIN = 1.5
+
+
+class Called(NamedTuple):
+    """What a call gave: litellm's message. None: usage or cost are not known."""
+
+    message: Any
+    usage: Usage | None
+    cost_usd: float | None
+    seconds: float
+
+
+class Calls:
+    """Makes calls to `model`, a litellm name, which together cost at most `max_cost_usd`.
+
+    No completion has more than `max_output_tokens`, which the requests have to say too;
+    `frame_tokens` are what a prompt may have besides the messages and tools counted.
+    Raises `UserError` where there is a limit and no price to keep it by.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        max_cost_usd: float | None,
+        *,
+        max_output_tokens: int,
+        frame_tokens: int,
+        timeout_s: float,
+    ) -> None:
+        self._model = model
+        self._limited = max_cost_usd is not None
+        self._price = price_of(model)
+        self._budget = Budget(max_cost_usd, self._price, model)
+        self._max_output_tokens = max_output_tokens
+        self._frame_tokens = frame_tokens
+        self._timeout_s = timeout_s
+
+    @property
+    def spent_usd(self) -> float | None:
+        """USD so far; None where the model's price is not known."""
+        return None if self._price is None else self._budget.spent
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was not made, for it could have cost more than is left."""
+        return self._budget.exhausted
+
+    async def make(self, request: Mapping[str, Any]) -> Called:
+        """Call once, with the arguments of `litellm.acompletion`.
+
+        Raises `CallError` where that fails, and `PolicyError` where the budget forbids it.
+        """
+        litellm = load_litellm()
+        await close_clients_with_loop()
+        reserved = self._budget.reserve(*self._most_tokens(request))
+        # Until it is known, also for a call that is cancelled: the provider may bill it.
+        cost: float | None = None
+        try:
+            started = time.perf_counter()
+            async with asyncio.timeout(self._timeout_s):
+                answer = await litellm.acompletion(
+                    **request, timeout=self._timeout_s, num_retries=0, max_retries=0
+                )
+            seconds = time.perf_counter() - started
+            message = answer.choices[0].message
+            usage = usage_of(answer)
+            if usage is not None and self._price is not None:
+                cost = self._price.cost(usage)
+        except Exception as error:  # noqa: BLE001 - litellm raises anything over a bad body
+            failure = failure_of(error, self._model)
+            cost = None if failure.may_be_billed else 0.0
+            raise failure from None
+        finally:
+            self._budget.settle(reserved, cost)
+        return Called(message, usage, cost, seconds)
+
+    def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
+        """An upper bound of the tokens of a call, prompt and completion."""
+        if not self._limited:
+            return 0, 0
+        counted = load_litellm().token_counter(
+            model=self._model, messages=request["messages"], tools=request.get("tools")
+        )
+        return int(counted * _COUNT_MARGIN) + self._frame_tokens, self._max_output_tokens
+
+
+# ---- The policy for every model that litellm can ask: hosted ones, Ollama, one's own vLLM.
+
+_FRAME_TOKENS = 200  # of a prompt, besides its messages and tools
+
+
+class _Answer(NamedTuple):
+    response: Response
+    cost_usd: float | None
+    seconds: float
+
+
+class LitellmPolicy:
+    """Asks `model`, a litellm name, as `options` say.
+
+    Raises `UserError` for options that the model can't take, and for a model that litellm
+    does not know or that lacks its key. `retries` is for tests.
+    """
+
+    def __init__(self, model: str, options: ModelOptions, retries: Retries | None = None) -> None:
+        self.model = model
+        self._options = options
+        self._retries = retries or Retries()
+        self._takes = capabilities_of(model)
+        # Raises where it can't be told: litellm sends some such requests to OpenAI.
+        receiving_host(model)
+        self._as_text = _writes_calls_as_text(model, options, self._takes)
+        self._max_output_tokens = options.max_output_tokens or self._takes.most_tokens
+        self._parameters = {
+            **_parameters(model, options, self._takes, self._as_text),
+            self._takes.max_tokens: self._max_output_tokens,
+        }
+        self._calls = Calls(
+            model,
+            options.max_cost_usd,
+            max_output_tokens=self._max_output_tokens,
+            frame_tokens=_FRAME_TOKENS,
+            timeout_s=options.timeout_s,
+        )
+        self._responses = None if options.cache is None else Responses(options.cache)
+        self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What an answer depends on besides the messages; no keys and no addresses."""
+        settings = {
+            "temperature": self._parameters.get("temperature"),
+            "reasoning_effort": self._options.reasoning_effort,
+            "max_output_tokens": self._max_output_tokens,
+            "tool_calls": "text" if self._as_text else "native",
+            "tool_choice": self._parameters.get("tool_choice"),
+        }
+        if self._as_text:
+            settings["text_calls_hash"] = prompt_hash()
+        return settings
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The model's next message. Raises `PolicyError` where the call is given up.
+
+        Its kinds: auth, no-model, no-credit, rate-limit, provider, timeout, connection, context,
+        request, budget.
+        A response from the cache cost nothing this time and took no time worth telling;
+        its usage is that of the call that was paid for.
+        """
+        request = self._request(messages, tools)
+        key = None
+        if self._responses is not None:
+            key = request_key({**request, "endpoint": self._takes.endpoint})
+            if (kept := self._responses.get(key)) is not None:
+                return PolicyStep(kept.message, kept.usage or Usage(), 0.0)
+        made = await make(lambda: self._ask(request, messages), self._retries)
+        response, cost, seconds = made.result
+        if self._responses is not None and key is not None:
+            self._responses.put(key, response)
+        usage = response.usage or Usage()
+        return PolicyStep(response.message, usage, cost, seconds, made.retries)
+
+    def _request(
+        self, messages: list[ChatMessage], tools: list[dict[str, Any]]
+    ) -> Mapping[str, Any]:
+        """All that the answer depends on. A copy: the episode goes on writing to `messages`."""
+        said = as_text(messages, tools) if self._as_text else messages
+        request = {**self._parameters, "messages": sendable(said, self._takes.system_role)}
+        return request if self._as_text else {**request, "tools": tools}
+
+    async def _ask(self, request: Mapping[str, Any], messages: list[ChatMessage]) -> _Answer:
+        """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
+        warm_up()
+        async with self._place():
+            said, usage, cost, seconds = await self._calls.make(request)
+        if self._as_text:
+            turn = sum(each["role"] == "assistant" for each in messages)
+            message = parse_text(said.content or "", turn)
+        else:
+            message = received(said, messages)
+        return _Answer(Response(message, usage), cost, seconds)
+
+    def _place(self) -> asyncio.Semaphore:
+        """What lets only so many calls of the running loop go on at once."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._places:
+            for ended in [each for each in list(self._places) if each.is_closed()]:
+                self._places.pop(ended, None)
+            self._places[loop] = asyncio.Semaphore(self._options.concurrency)
+        return self._places[loop]
+
+
+def _writes_calls_as_text(model: str, options: ModelOptions, takes: Capabilities) -> bool:
+    if options.tool_calls == "native" and not takes.native_tools:
+        raise UserError(f"{model} takes no tool calls; leave --tool-calls at auto, or say text")
+    return options.tool_calls == "text" or not takes.native_tools
+
+
+def _parameters(
+    model: str, options: ModelOptions, takes: Capabilities, as_text: bool
+) -> dict[str, Any]:
+    """What every request of the policy holds, besides messages, tools and its length."""
+    parameters: dict[str, Any] = {"model": model}
+    if takes.temperature:
+        parameters["temperature"] = options.temperature or 0.0
+    elif options.temperature is not None:
+        raise UserError(f"{model} takes no temperature; leave --temperature out")
+    if options.reasoning_effort is not None:
+        if not takes.reasoning_effort:
+            raise UserError(f"{model} takes no reasoning effort; leave --reasoning-effort out")
+        parameters["reasoning_effort"] = options.reasoning_effort
+    if takes.tool_choice is not None and not as_text:
+        parameters["tool_choice"] = takes.tool_choice
+    return parameters

@@ -1,0 +1,261 @@
+"""The local policy: a checkpoint that generates in this process, with transformers.
+
+    local:PATH-or-hub-id[+ADAPTER]
+
+The model is loaded when the policy is made, so that what is wrong with it is told before
+a run starts. It sees the conversation through its own chat template, tools included, and
+calls tools in Qwen's form (`qwen_calls.py`). One policy serves many episodes at once
+(`batching.py`), and several event loops. Knows nothing of episodes.
+"""
+
+import asyncio
+import contextlib
+import copy
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from art_e.message import ChatMessage
+from art_e.models.base import PolicyError, PolicyStep, Usage
+from art_e.models.checkpoint import Checkpoint, load_checkpoint, split_adapter
+from art_e.models.choose import LOCAL_PREFIX, MAX_OUTPUT_TOKENS, ModelOptions
+from art_e.models.prices import Budget, price_of
+from art_e.models.tool_formats import as_written, parse_reply
+from art_e.text import digest
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import GenerationConfig
+
+
+# ---- Generation for many episodes at once: what is asked for together is generated together.
+
+
+class Generated(NamedTuple):
+    """New tokens, the one that ended the turn left out, and how long their batch took.
+
+    `tokens` is how many were generated, the ending one among them.
+    """
+
+    ids: list[int]
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    ids: Sequence[int]
+    most: int
+    loop: asyncio.AbstractEventLoop
+    answer: "asyncio.Future[Generated]"
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self.loop.is_closed() or self.answer.cancelled()
+
+
+class BatchedGenerator:
+    """Generates with one model, `size` requests at a time. `temperature` 0 is greedy."""
+
+    def __init__(self, checkpoint: Checkpoint, size: int, temperature: float) -> None:
+        self._checkpoint = checkpoint
+        self._size = size
+        self._config = _generation_config(checkpoint, temperature)
+        self._waiting: deque[_Request] = deque()
+        self._lock = threading.Lock()
+        # A thread of its own: the model must not be asked by two at once.
+        self._worker = ThreadPoolExecutor(1, "art-e-generate")
+
+    async def generate(self, ids: Sequence[int], most: int) -> Generated:
+        """At most `most` tokens that follow `ids`. Raises what the model raised."""
+        loop = asyncio.get_running_loop()
+        request = _Request(ids, most, loop, loop.create_future())
+        with self._lock:
+            self._waiting.append(request)
+        try:
+            # Others who are ready to ask do so first, and share the batch.
+            await asyncio.sleep(0)
+            self._worker.submit(self._next_batch)
+            return await request.answer
+        finally:
+            request.answer.cancel()
+
+    def _next_batch(self) -> None:
+        batch = self._take()
+        if not batch:
+            return
+        answers: list[Generated | Exception]
+        try:
+            answers = list(self._run(batch))
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            answers = [error] * len(batch)
+        for loop in dict.fromkeys(each.loop for each in batch):
+            told = [
+                (each.answer, answer)
+                for each, answer in zip(batch, answers, strict=True)
+                if each.loop is loop
+            ]
+            # A loop that was closed meanwhile has nobody left who waits.
+            with contextlib.suppress(RuntimeError):
+                # In one go: those who are answered together ask together again.
+                loop.call_soon_threadsafe(_tell, told)
+
+    def _take(self) -> list[_Request]:
+        """The next in line, those left out whose callers have gone."""
+        batch: list[_Request] = []
+        with self._lock:
+            while self._waiting and len(batch) < self._size:
+                request = self._waiting.popleft()
+                if not request.gone:
+                    batch.append(request)
+        return batch
+
+    def _run(self, batch: Sequence[_Request]) -> list[Generated]:
+        import torch
+
+        checkpoint = self._checkpoint
+        started = time.perf_counter()
+        longest = max(len(each.ids) for each in batch)
+        padding = self._config.pad_token_id
+        inputs = torch.full((len(batch), longest), padding)
+        mask = torch.zeros_like(inputs)
+        for row, each in enumerate(batch):
+            inputs[row, longest - len(each.ids) :] = torch.tensor(each.ids)
+            mask[row, longest - len(each.ids) :] = 1
+        config = copy.deepcopy(self._config)
+        config.max_new_tokens = max(each.most for each in batch)
+        with torch.inference_mode():
+            model: Any = checkpoint.model
+            output = model.generate(
+                input_ids=inputs.to(checkpoint.device),
+                attention_mask=mask.to(checkpoint.device),
+                generation_config=config,
+                stopping_criteria=[_unless_all_gone(batch)],
+            )
+        seconds = time.perf_counter() - started
+        rows = output[:, longest:].tolist()
+        return [self._cut(row[: each.most], seconds) for row, each in zip(rows, batch, strict=True)]
+
+    def _cut(self, ids: list[int], seconds: float) -> Generated:
+        stops = self._checkpoint.stop_ids
+        end = next((place for place, each in enumerate(ids) if each in stops), len(ids))
+        return Generated(ids[:end], min(end + 1, len(ids)), seconds)
+
+
+def _tell(told: Sequence[tuple["asyncio.Future[Generated]", Generated | Exception]]) -> None:
+    for future, answer in told:
+        if future.cancelled():
+            continue
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+
+def _unless_all_gone(batch: Sequence[_Request]) -> Callable[..., "torch.Tensor"]:
+    """Ends a generation that nobody waits for (Ctrl-C); transformers asks after each token."""
+    import torch
+
+    def ended(ids: "torch.Tensor", scores: object, **_: object) -> "torch.Tensor":
+        gone = all(each.gone for each in batch)
+        return torch.full((ids.shape[0],), gone, device=ids.device, dtype=torch.bool)
+
+    return ended
+
+
+def _generation_config(checkpoint: Checkpoint, temperature: float) -> "GenerationConfig":
+    """The model's own, with what is asked for here in its place.
+
+    The temperature alone decides how it samples, as in training. Qwen2.5-Instruct is published
+    with `repetition_penalty` 1.05, which punishes copying from mail, `top_p` 0.8 and `top_k` 20.
+    """
+    config = copy.deepcopy(checkpoint.generation_config)
+    config.do_sample = temperature > 0
+    config.temperature = temperature if config.do_sample else 1.0
+    # In greedy decoding top_k has no say, and transformers warns of another than its own.
+    config.top_k = 0 if config.do_sample else 50
+    config.top_p = config.repetition_penalty = 1.0
+    config.max_length = None
+    config.eos_token_id = list(checkpoint.stop_ids)
+    padding = checkpoint.tokenizer.pad_token_id
+    config.pad_token_id = checkpoint.stop_ids[0] if padding is None else padding
+    return config
+
+
+# ---- The local policy: a checkpoint that generates in this process, with transformers.
+
+
+class LocalPolicy:
+    """Generates with the checkpoint, and the adapter, of `path_and_adapter`.
+
+    Raises `UserError` for a checkpoint that can't be used, and for a cost limit without
+    a price. `temperature` None is greedy decoding, which gives the same messages each time.
+    """
+
+    def __init__(self, path_and_adapter: str, options: ModelOptions) -> None:
+        self.model = LOCAL_PREFIX + path_and_adapter
+        self._path, self._adapter = split_adapter(path_and_adapter)
+        self._max_output_tokens = options.max_output_tokens or MAX_OUTPUT_TOKENS
+        self._price = price_of(self.model)
+        self._budget = Budget(options.max_cost_usd, self._price, self.model)
+        self._temperature = options.temperature or 0.0
+        self._checkpoint = load_checkpoint(self._path, self._adapter)
+        self._generator = BatchedGenerator(self._checkpoint, options.concurrency, self._temperature)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What an answer depends on besides the messages."""
+        template = self._checkpoint.tokenizer.chat_template
+        return {
+            "path": self._path,
+            "adapter": self._adapter,
+            "dtype": self._checkpoint.dtype,
+            "device": self._checkpoint.device,
+            "temperature": self._temperature,
+            "max_output_tokens": self._max_output_tokens,
+            "chat_template_hash": digest(str(template)),
+        }
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The model's next message. Raises `PolicyError` where it can't be generated.
+
+        Its kinds: context (the conversation is too long), model (out of memory, or what
+        else the model failed with), budget. `seconds` are those of the whole batch.
+        """
+        ids = self._prompt(messages, tools)
+        most = min(self._max_output_tokens, self._checkpoint.context - len(ids))
+        if most < 1:
+            raise PolicyError(
+                "context",
+                f"the conversation has {len(ids):,} tokens, and the model takes"
+                f" {self._checkpoint.context:,}",
+            )
+        reserved = self._budget.reserve(len(ids), most)
+        cost = None
+        try:
+            generated = await self._generator.generate(ids, most)
+            usage = Usage(prompt_tokens=len(ids), completion_tokens=generated.tokens)
+            cost = None if self._price is None else self._price.cost(usage)
+        except RuntimeError as error:
+            line = (str(error).strip().splitlines() or ["no reason given"])[0]
+            raise PolicyError("model", f"{type(error).__name__}: {line[:200]}") from None
+        finally:
+            self._budget.settle(reserved, cost)
+        text = self._checkpoint.tokenizer.decode(generated.ids)
+        turn = sum(each["role"] == "assistant" for each in messages)
+        return PolicyStep(parse_reply(str(text), turn), usage, cost, generated.seconds)
+
+    def _prompt(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[int]:
+        tokenizer = self._checkpoint.tokenizer
+        text = tokenizer.apply_chat_template(
+            as_written(messages),
+            tools=list[Any](tools),
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        return list(tokenizer.encode(str(text), add_special_tokens=False))

@@ -1,0 +1,391 @@
+"""What a model's tokens cost, in USD.
+
+Prices of hosted models are read from litellm's own list, which is held locally;
+the cost of a call is worked out here, because litellm's handling of cached
+tokens has been wrong. Models that one serves oneself have no list price: their
+entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
+
+    [models."hosted_vllm/Qwen2.5-14B-Instruct"]
+    gpu_usd_per_hour = 2.10
+    prompt_tokens_per_second = 9000      # `art-e eval run --gpu-usd-per-hour` measures
+    completion_tokens_per_second = 1200  # both, and says which lines to write
+
+    [models."openai/of-our-own"]
+    usd_per_million_prompt = 0.20
+    usd_per_million_cached_prompt = 0.05
+    usd_per_million_completion = 0.80
+
+A price that is not known is None, never 0. Knows nothing of policies and limits.
+"""
+
+import json
+import math
+import os
+import threading
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from art_e.errors import UserError
+from art_e.models.base import PolicyError, Usage
+from art_e.models.choose import LOCAL_PREFIX, MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
+from art_e.models.litellm_module import load_litellm
+from art_e.storage import home
+
+# ---- What a model takes, as litellm knows it without asking anyone.
+
+# litellm drops `tool_choice` for these, because requests that hold it hang.
+_OLLAMA = frozenset({"ollama", "ollama_chat"})
+# Of the hosted ones these document "auto" and no "required".
+_AUTO_ONLY = frozenset({"dashscope"})
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What can be sent to a model.
+
+    `native_tools`: it takes tool schemas. `reasons`: it may think before it answers, and
+    its output holds both. `tool_choice` is the strongest form that it
+    takes; None: none. `max_tokens` is the name of the parameter that bounds its output,
+    `system_role` the role of the system prompt. `endpoint` is the base URL where it is not
+    the provider's own; it may hold credentials.
+    """
+
+    native_tools: bool
+    reasons: bool
+    tool_choice: Literal["required", "auto"] | None
+    temperature: bool
+    reasoning_effort: bool
+    max_tokens: Literal["max_tokens", "max_completion_tokens"]
+    system_role: Literal["system", "developer"]
+    endpoint: str | None
+
+    @property
+    def most_tokens(self) -> int:
+        """The bound of its output where nobody sets another."""
+        return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
+
+
+def capabilities_of(model: str) -> Capabilities:
+    """What `model` takes. Raises `UserError` for a name that litellm can't place.
+
+    Raises it too where the provider's API key is not in the environment.
+    """
+    litellm = load_litellm()
+    try:
+        name, provider, _, base = litellm.get_llm_provider(model)
+    except litellm.BadRequestError:
+        name = provider = ""
+        base = None
+    if not name or name != name.strip():
+        raise UserError(
+            f"unknown model {model!r}; use offline, local:PATH or a litellm name such as openai/o3"
+        )
+    missing = litellm.validate_environment(model)["missing_keys"]
+    # Others than API keys have sources of their own (a cloud's profile, a default address).
+    if missing and all(each.endswith("_API_KEY") for each in missing):
+        raise UserError(f"{model} needs a key: export {' or '.join(missing)}, or put it into .env")
+    taken = litellm.get_supported_openai_params(name, custom_llm_provider=provider) or []
+    entry: dict[str, Any] = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
+    o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)
+    fixed_sampling = o_series or litellm.OpenAIGPT5Config.is_model_gpt_5_model(name)
+    return Capabilities(
+        native_tools="tools" in taken and entry.get("supports_function_calling") is not False,
+        reasons=fixed_sampling or entry.get("supports_reasoning") is True,
+        tool_choice=_tool_choice(provider, taken, entry.get("supports_tool_choice")),
+        temperature="temperature" in taken and not fixed_sampling,
+        # Claude refuses to go on thinking where its thoughts are not sent back with each
+        # tool call, and a conversation of ours holds none.
+        reasoning_effort="reasoning_effort" in taken and "claude" not in name,
+        max_tokens="max_completion_tokens" if fixed_sampling else "max_tokens",
+        # litellm would make a user's message of the system prompt of these.
+        system_role="developer" if o_series and provider == "openai" else "system",
+        endpoint=_endpoint(provider) or base,
+    )
+
+
+def _tool_choice(
+    provider: str, taken: list[str], listed: bool | None
+) -> Literal["required", "auto"] | None:
+    if "tool_choice" not in taken or provider in _OLLAMA or listed is False:
+        return None
+    # A server of one's own may make "required" a grammar that is not the form in which the
+    # model was taught to call.
+    return "required" if listed and provider not in _AUTO_ONLY else "auto"
+
+
+def _endpoint(provider: str) -> str | None:
+    """The address that the environment sets for a provider."""
+    prefix = provider.removesuffix("_chat").upper()
+    return os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE")
+
+
+# ---- What a model's tokens cost, in USD.
+
+_GPU_FIELDS = ("gpu_usd_per_hour", "prompt_tokens_per_second", "completion_tokens_per_second")
+_PLAIN_FIELDS = ("usd_per_million_prompt", "usd_per_million_completion")
+_CACHED_FIELD = "usd_per_million_cached_prompt"
+# Of litellm's list.
+_TOKEN_FIELDS = (
+    "input_cost_per_token",
+    "cache_read_input_token_cost",
+    "output_cost_per_token",
+    "output_cost_per_reasoning_token",
+)
+# As it names the prices of long prompts, such as input_cost_per_token_above_200k_tokens.
+_LONG_PROMPTS = tuple(
+    (f"_above_{thousands}k_tokens", 1000 * thousands)
+    for thousands in (100, 128, 200, 256, 272, 512)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per token of a prompt, of its cached part, and of a completion.
+
+    `reasoning` is the price of a completion's reasoning tokens where it is another.
+    `above` has, by rising number of prompt tokens, the price of the whole call where its
+    prompt is longer than that.
+    """
+
+    prompt: float
+    cached_prompt: float
+    completion: float
+    reasoning: float | None = None
+    above: tuple[tuple[int, "Price"], ...] = ()
+
+    def cost(self, usage: Usage) -> float:
+        """What a call with that usage costs, in USD."""
+        price = [self, *(each for tokens, each in self.above if usage.prompt_tokens > tokens)][-1]
+        reasoning = price.completion if price.reasoning is None else price.reasoning
+        return (
+            (usage.prompt_tokens - usage.cached_prompt_tokens) * price.prompt
+            + usage.cached_prompt_tokens * price.cached_prompt
+            + (usage.completion_tokens - usage.reasoning_tokens) * price.completion
+            + usage.reasoning_tokens * reasoning
+        )
+
+    def most(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """An upper bound of the cost in USD of a call with no more tokens than these."""
+        reached = [self, *(each for tokens, each in self.above if prompt_tokens > tokens)]
+        return max(
+            prompt_tokens * max(each.prompt, each.cached_prompt)
+            + completion_tokens * max(each.completion, each.reasoning or 0)
+            for each in reached
+        )
+
+
+def prices_file() -> Path:
+    """Where the user's own prices are; the file need not exist."""
+    return home() / "prices.toml"
+
+
+def price_of(model: str) -> Price | None:
+    """The price of the model of that litellm name; None where it is not known.
+
+    Raises `UserError` where `prices.toml` is malformed.
+    """
+    own = _own_entries(prices_file())
+    if model in own:
+        return _own_price(own[model], f'{prices_file()}: models."{model}"')
+    if model.startswith(LOCAL_PREFIX):
+        return None
+    entry = _list_entry(model)
+    return None if entry is None else _list_price(entry)
+
+
+def gpu_entry(
+    model: str, gpu_usd_per_hour: float, seconds: float, prompt_tokens: int, completion_tokens: int
+) -> str:
+    """The lines of `prices.toml` by which so many tokens cost what those seconds did.
+
+    `gpu_usd_per_hour` is that of all GPUs that were at work. Prompts and completions shared
+    the seconds, and nothing tells how; half are put down to each. So the rates are twice the
+    measured throughput, and calls cost what was measured while tokens keep their proportion.
+    Raises `ValueError` where there are no tokens of a kind, or no seconds.
+    """
+    if min(seconds, prompt_tokens, completion_tokens) <= 0:
+        raise ValueError("no rate without seconds and tokens of both kinds")
+    prompt, completion = (2 * each / seconds for each in (prompt_tokens, completion_tokens))
+    return (
+        f"[models.{json.dumps(model)}]\n"
+        f"gpu_usd_per_hour = {gpu_usd_per_hour:.6g}\n"
+        f"prompt_tokens_per_second = {prompt:.6g}\n"
+        f"completion_tokens_per_second = {completion:.6g}\n"
+    )
+
+
+def _own_entries(path: Path) -> Mapping[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is no TOML: {error}; mend or remove it") from None
+    except OSError as error:
+        raise UserError(f"can't read {path}: {error.strerror}; mend or remove it") from None
+    unknown = [name for name in content if name != "models"]
+    if unknown:
+        raise UserError(f'{path}: unknown table {unknown[0]!r}; entries are [models."NAME"]')
+    models = content.get("models", {})
+    if not isinstance(models, dict):
+        raise UserError(f'{path}: models is no table; entries are [models."NAME"]')
+    return models
+
+
+def _own_price(entry: Any, where: str) -> Price:
+    """The price of an entry of `prices.toml`, which `where` names in errors."""
+    forms = (_GPU_FIELDS, (*_PLAIN_FIELDS, _CACHED_FIELD))
+    both = f"either {', '.join(forms[0])}, or {', '.join(forms[1])}"
+    if not isinstance(entry, dict):
+        raise UserError(f"{where} is no table; it holds {both}")
+    unknown = [name for name in entry if not any(name in form for form in forms)]
+    if unknown:
+        raise UserError(f"{where}: unknown field {unknown[0]!r}; it holds {both}")
+    by_gpu = any(name in entry for name in _GPU_FIELDS)
+    if by_gpu and any(name in entry for name in forms[1]):
+        raise UserError(f"{where} has fields of two kinds; it holds {both}")
+    numbers: dict[str, float] = {}
+    for name in _GPU_FIELDS if by_gpu else _PLAIN_FIELDS:
+        if name not in entry:
+            raise UserError(f"{where}.{name} is missing; it holds {both}")
+    for name, value in entry.items():
+        above_zero = name.endswith("_per_second")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value < 0
+            or (above_zero and value == 0)
+        ):
+            least = "above 0" if above_zero else "of 0 or more"
+            raise UserError(f"{where}.{name} is {value!r}; write a number {least}")
+        numbers[name] = float(value)
+    if by_gpu:
+        second = numbers["gpu_usd_per_hour"] / 3600
+        prompt = second / numbers["prompt_tokens_per_second"]
+        return Price(prompt, prompt, second / numbers["completion_tokens_per_second"])
+    prompt = numbers["usd_per_million_prompt"] / 1e6
+    cached = numbers.get(_CACHED_FIELD, numbers["usd_per_million_prompt"]) / 1e6
+    return Price(prompt, cached, numbers["usd_per_million_completion"] / 1e6)
+
+
+def _list_entry(model: str) -> Mapping[str, Any] | None:
+    """The model's entry in litellm's list, where a name without its provider may stand.
+
+    Not by litellm.get_model_info, which asks an Ollama server over the network.
+    """
+    prices: Mapping[str, Mapping[str, Any]] = load_litellm().model_cost
+    if model in prices:
+        return prices[model]
+    provider, _, name = model.partition("/")
+    entry = prices.get(name)
+    if entry is None:
+        return None
+    listed = str(entry.get("litellm_provider"))
+    return entry if listed == provider or listed.startswith(f"{provider}-") else None
+
+
+def _list_price(entry: Mapping[str, Any]) -> Price | None:
+    tiers = entry.get("tiered_pricing")
+    if tiers:
+        starts = sorted(tiers, key=lambda tier: float(tier["range"][0]))
+        prices = [(int(tier["range"][0]), _rates(tier)) for tier in starts]
+        known = [(start, price) for start, price in prices if price is not None]
+        if len(known) < len(prices):
+            return None
+        (_, first), *rest = known
+        return Price(
+            first.prompt, first.cached_prompt, first.completion, first.reasoning, tuple(rest)
+        )
+    base = _rates(entry)
+    if base is None:
+        return None
+    above = [
+        (tokens, price)
+        for ending, tokens in _LONG_PROMPTS
+        if any(f"{field}{ending}" in entry for field in _TOKEN_FIELDS)
+        and (price := _rates(entry, ending)) is not None
+    ]
+    return Price(base.prompt, base.cached_prompt, base.completion, base.reasoning, tuple(above))
+
+
+def _rates(entry: Mapping[str, Any], ending: str = "") -> Price | None:
+    """The prices of those fields; None where one is missing, or 0, which nobody filled in."""
+    prompt, cached, completion, reasoning = (
+        entry.get(f"{field}{ending}", entry.get(field)) for field in _TOKEN_FIELDS
+    )
+    if not prompt or not completion:
+        return None
+    # Without a price of its own, what is cached is paid like the rest.
+    return Price(prompt, cached or prompt, completion, reasoning or None)
+
+
+# ---- A limit on what all calls of a policy may cost together.
+
+
+class Budget:
+    """What is spent and reserved of `max_cost_usd`; None: it is counted and not limited.
+
+    Safe to use from several threads and tasks. Raises `UserError` where there is a limit
+    and no price to keep it by.
+    """
+
+    def __init__(self, max_cost_usd: float | None, price: Price | None, model: str) -> None:
+        if max_cost_usd is not None:
+            if not (math.isfinite(max_cost_usd) and max_cost_usd >= 0):
+                raise UserError(f"--max-cost {max_cost_usd} is no sum; write USD, such as 0.50")
+            if price is None:
+                raise UserError(
+                    f"--max-cost can't be kept: the price of {model} is not known;"
+                    f' add [models."{model}"] with usd_per_million_prompt and'
+                    f" usd_per_million_completion to {prices_file()}"
+                )
+        self._price = price
+        # Fractions, because sums of floats drift.
+        self._limit = None if max_cost_usd is None else Fraction(max_cost_usd)
+        self._spent = Fraction(0)
+        self._reserved = Fraction(0)
+        self._refused = False
+        self._lock = threading.Lock()
+
+    @property
+    def spent(self) -> float:
+        """USD settled so far. Where no price is known, what was settled at no known cost is 0."""
+        return float(self._spent)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was refused, for it could have passed the limit."""
+        return self._refused
+
+    def reserve(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Set aside the most that a call of so many tokens can cost; the USD, to settle with.
+
+        Raises `PolicyError` of the kind "budget" where that could pass the limit.
+        """
+        most = 0.0 if self._price is None else self._price.most(prompt_tokens, completion_tokens)
+        with self._lock:
+            if (
+                self._limit is not None
+                and self._spent + self._reserved + Fraction(most) > self._limit
+            ):
+                self._refused = True
+                pending = f" and ${float(self._reserved):.4f} under way" if self._reserved else ""
+                raise PolicyError(
+                    "budget",
+                    f"the next call could pass the limit of ${float(self._limit):.4f}"
+                    f" (${self.spent:.4f} spent{pending}, up to ${most:.4f} more);"
+                    " --max-cost sets it",
+                )
+            self._reserved += Fraction(most)
+        return most
+
+    def settle(self, reserved: float, actual: float | None) -> None:
+        """Count a call that has ended at `actual` USD, or what was reserved if that is None."""
+        with self._lock:
+            self._reserved -= Fraction(reserved)
+            self._spent += Fraction(reserved if actual is None else actual)

@@ -1,0 +1,94 @@
+"""Responses of models kept on disk, so that the same request is not paid for twice.
+
+A folder with one file a response, named by the SHA-256 of the whole request. Knows
+nothing of how a request is made. A file holds what the model said and its usage, and
+nothing of the request, in which keys might be.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from art_e.errors import UserError
+from art_e.message import AssistantMessage, ToolCall, compact_json
+from art_e.models.base import Usage
+
+_SCHEMA = "art-e/response/1"
+_log = logging.getLogger(__name__)
+
+
+class Response(NamedTuple):
+    """What a model said; `usage` None: the provider did not tell."""
+
+    message: AssistantMessage
+    usage: Usage | None
+
+
+def request_key(request: Mapping[str, Any]) -> str:
+    """The name of a request: the same for the same content, in whatever order its keys are."""
+    text = json.dumps(request, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Responses:
+    """The responses in `folder`. Raises `UserError` where it can't be made."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"can't keep responses in {folder}: {error.strerror}; choose another folder"
+            ) from None
+
+    def get(self, key: str) -> Response | None:
+        """The response to that request; None where there is none, or its file is torn."""
+        try:
+            row = json.loads(self._path(key).read_bytes())
+            if row["schema"] != _SCHEMA:
+                return None
+            calls = tuple(ToolCall(**each) for each in row["message"]["tool_calls"])
+            usage = None if row["usage"] is None else Usage(**row["usage"])
+            return Response(AssistantMessage(row["message"]["content"], calls), usage)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("response %s can't be read and is asked for again: %s", key, error)
+            return None
+
+    def put(self, key: str, response: Response) -> None:
+        """Keep a response. Where the disk refuses it, it is lost for later and not for now."""
+        row = {
+            "schema": _SCHEMA,
+            "message": asdict(response.message),
+            "usage": None if response.usage is None else asdict(response.usage),
+        }
+        path = self._path(key)
+        # A model's text may hold lone surrogates, which JSON escapes and UTF-8 can't hold.
+        line = compact_json(row).encode("utf-8", "backslashreplace")
+        torn = path.with_name(f"{uuid.uuid4().hex}.tmp")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            torn.write_bytes(line)
+            torn.replace(path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                torn.unlink()
+            _log.warning("response %s can't be kept: %s", key, error)
+
+    def usages(self) -> list[Usage | None]:
+        """The usage of every response that is kept, in no order."""
+        keys = [each.stem for each in self._folder.glob("??/*.json")]
+        kept = [response for key in keys if (response := self.get(key)) is not None]
+        return [each.usage for each in kept]
+
+    def _path(self, key: str) -> Path:
+        # A run has tens of thousands of responses; folders of them stay quick.
+        return self._folder / key[:2] / f"{key}.json"

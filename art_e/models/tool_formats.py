@@ -1,0 +1,218 @@
+"""Tool calls for models that know none: JSON objects in the text, both ways.
+
+A call is one object `{"name": TOOL, "arguments": {...}}`; a message may hold several,
+alone, in a list, in code fences, and with prose around them. `prompts/text_calls.txt`
+tells the model so, after the system prompt. In the conversation that is sent to it,
+its earlier calls stand in that form and the tools' answers are messages of the user.
+What is no call stays text, and the episode says what is wrong with it. Trajectories
+keep the OpenAI form. Knows nothing of how a model is asked.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+from string import Template
+from typing import Any, NamedTuple
+
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.text import digest
+
+# ---- Tool calls as Qwen writes them, and as the OpenAI form stores them.
+
+_ENDS = r"<\|im_end\|>|<\|endoftext\|>"
+# A call in the right form, whose arguments follow; or any other object that holds a name,
+# all of which is taken for arguments. Without a name it is no call, and stays text.
+_OPEN = (
+    r"\s*<tool_call>\s*\{\s*(?:"
+    r'"name"\s*:\s*"(?P<name>[^"\\]+)"\s*,\s*"arguments"\s*:\s*'
+    r'|(?=(?:(?!</tool_call>).)*?"name"\s*:\s*"(?P<name>[^"\\]+)"))'
+)
+# A reply that was cut off has no end mark.
+_CLOSE = rf"\}}?\s*(?:</tool_call>|(?={_ENDS})|\Z)"
+
+RESPONSE_TEMPLATE: dict[str, Any] = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close": "</think>", "content": "text"},
+        "tool_calls": {
+            "open_pattern": _OPEN,
+            "close_pattern": _CLOSE,
+            "repeats": True,
+            "content": "text",
+            "content_args": {"strip": False},
+            "transform": {
+                "type": "function",
+                "function": {"name": "{name}", "arguments": "{content}"},
+            },
+        },
+        "content": {
+            "close_pattern": _ENDS,
+            "repeats": True,
+            "join": "",
+            "content": "text",
+            "content_args": {"strip": False},
+        },
+    },
+}
+
+_PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
+
+
+def parse_reply(text: str, turn: int) -> AssistantMessage:
+    """What a model wrote in its message number `turn`, as text and calls."""
+    from transformers.utils.chat_parsing import parse_response
+
+    parsed = parse_response(text, RESPONSE_TEMPLATE, prefix="")
+    calls = tuple(
+        ToolCall(f"call_{turn}_{number}", function["name"], function["arguments"])
+        for number, function in enumerate(each["function"] for each in parsed.get("tool_calls", ()))
+    )
+    return AssistantMessage(parsed.get("content") or None, calls)
+
+
+def as_written(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
+    """The conversation with the model's calls as its own text, for a chat template."""
+    return [_with_text(each) if each.get("tool_calls") else each for each in messages]
+
+
+def template_fits(rendered: str) -> bool:
+    """Whether a template wrote the call of `probe_conversation` in Qwen's form, with spaces in
+    the arguments or without."""
+    return written_call(_PROBE).replace(" ", "") in rendered.replace(" ", "")
+
+
+def probe_conversation() -> list[ChatMessage]:
+    """A conversation with one call, its arguments an object, as templates take it."""
+    function = {"name": _PROBE.name, "arguments": json.loads(_PROBE.arguments)}
+    return [
+        {"role": "user", "content": "probe"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": _PROBE.id, "type": "function", "function": function}],
+        },
+    ]
+
+
+def written_call(call: ToolCall) -> str:
+    """One call as text."""
+    return f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
+
+
+def _with_text(message: ChatMessage) -> ChatMessage:
+    functions = [each["function"] for each in message["tool_calls"]]
+    calls = [written_call(ToolCall("", each["name"], each["arguments"])) for each in functions]
+    text = [message["content"]] if message.get("content") else []
+    return {"role": "assistant", "content": "\n".join([*text, *calls])}
+
+
+# ---- Tool calls for models that know none: JSON objects in the text, both ways.
+
+# Brackets of a text that are tried: each may be read to the end before it proves to be none.
+_MOST_TRIED = 500
+_OPENING = re.compile(r"[\[{]")
+_FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
+_decoder = json.JSONDecoder()
+
+
+class _Call(NamedTuple):
+    name: str
+    arguments: str
+
+
+@cache
+def text_calls_prompt() -> str:
+    """The template of what follows the system prompt: `$tools` stands for the schemas."""
+    return resources.files("art_e").joinpath("prompts/text_calls.txt").read_text(encoding="utf-8")
+
+
+def prompt_hash() -> str:
+    """Names the prompt in trajectories that used it."""
+    return digest(text_calls_prompt())
+
+
+def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
+    """The conversation as a model without tool calls takes it, with the tools described.
+
+    User messages in a row, such as the answers to several calls, become one.
+    """
+    schemas = "\n".join(compact_json(tool["function"]) for tool in tools)
+    told = Template(text_calls_prompt()).substitute(tools=schemas).strip()
+    sent: list[ChatMessage] = []
+    called: dict[str, str] = {}
+    for message in messages:
+        role, text = message["role"], message["content"] or ""
+        if role == "assistant":
+            calls = [_Call(**call["function"]) for call in message.get("tool_calls", ())]
+            called.update(
+                (each["id"], each["function"]["name"]) for each in message.get("tool_calls", ())
+            )
+            text = "\n".join([*([text] if text else ()), *map(_written, calls)])
+        elif role == "tool":
+            role, text = "user", f"{called[message['tool_call_id']]} answered: {text}"
+        if sent and role == "user" == sent[-1]["role"]:
+            sent[-1]["content"] += f"\n{text}"
+        else:
+            sent.append({"role": role, "content": text})
+    if sent[0]["role"] == "system":
+        told = f"{sent.pop(0)['content'].rstrip()}\n\n{told}"
+    return [{"role": "system", "content": told}, *sent]
+
+
+def parse_text(text: str, turn: int) -> AssistantMessage:
+    """The message that a model wrote as text, its calls taken out of it.
+
+    `turn` counts the model's earlier messages; ids of calls are made of it.
+    """
+    calls: list[_Call] = []
+    kept: list[str] = []
+    start = position = 0
+    for _ in range(_MOST_TRIED):
+        bracket = _OPENING.search(text, position)
+        if bracket is None:
+            break
+        try:
+            value, end = _decoder.raw_decode(text, bracket.start())
+        except (ValueError, RecursionError):
+            position = bracket.end()
+            continue
+        found = _calls_of(value)
+        if found:
+            calls += found
+            kept.append(text[start : bracket.start()])
+            start = end
+        position = end
+    if not calls:
+        return AssistantMessage(text or None)
+    prose = _FENCE.sub("", "".join([*kept, text[start:]])).strip()
+    numbered = (
+        ToolCall(f"call_{turn}_{number}", each.name, each.arguments)
+        for number, each in enumerate(calls)
+    )
+    return AssistantMessage(prose or None, tuple(numbered))
+
+
+def _calls_of(value: Any) -> list[_Call]:
+    """The calls that a JSON value is: one, several as a list, or none."""
+    if isinstance(value, list):
+        found = [_calls_of(each) for each in value if isinstance(each, dict)]
+        return [each for calls in found for each in calls] if all(found) else []
+    if not isinstance(value, dict) or "arguments" not in value:
+        return []
+    name, arguments = value.get("name"), value["arguments"]
+    if not isinstance(name, str):
+        return []
+    # Some write the arguments as the API does, as text; the episode checks either.
+    return [_Call(name, arguments if isinstance(arguments, str) else compact_json(arguments))]
+
+
+def _written(call: _Call) -> str:
+    """A call as the prompt asks for it; arguments that are no JSON stay the text they were."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    return compact_json({"name": call.name, "arguments": arguments})

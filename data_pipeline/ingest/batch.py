@@ -1,0 +1,265 @@
+"""What one worker does with a batch of messages: parse, filter, tokenise.
+
+The result is Arrow tables, cheap to send between processes and to load into
+DuckDB. Row numbers and term numbers are the batch's own; `build.py` makes them
+the file's. Knows nothing of the database.
+"""
+
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from art_e.inbox.schema import SUBJECT_WEIGHT
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
+from data_pipeline.ingest.detect import Format
+from data_pipeline.ingest.parse import from_fields, parse_message
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Rejected
+
+# Numbers of the roles in `Batch.recipients`: the smaller, the stronger.
+ROLES = ("to", "cc", "bcc")
+
+DIGEST_BYTES = 16
+
+# What `words` makes of each ASCII character: itself in lower case, or a gap between words.
+_SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is left out of the inbox. None: nothing is.
+
+    `any_id`: mails of the same sender, subject and body are copies whatever
+    their message ids; else only where the ids are the same as well.
+    """
+
+    max_body_chars: int | None = None
+    max_recipients: int | None = None
+    any_id: bool = False
+
+
+class StoredMail(NamedTuple):
+    """A mail of the inbox file that is being added to."""
+
+    email: ParsedEmail
+    any_id: bool
+    owners: tuple[str, ...]
+
+
+class Job(NamedTuple):
+    """A batch as it goes to a worker. `owner` owns every mail of it, besides its parties."""
+
+    items: Sequence[RawMessage | MailFields | StoredMail]
+    rules: Rules
+    owner: str | None
+
+
+class Batch(NamedTuple):
+    """A batch as it comes back.
+
+    mails: row, message_id, sent_at, subject, from_address, from_name, body, length,
+    source, content_digest, any_id, junk. recipients: row, address, name, role, position.
+    owners: row, address. postings: row, term, frequency, with `term` an index into
+    `stems`. words: word, term (of subjects and bodies, not of senders' names).
+    skipped: source, stage, reason, detail.
+    """
+
+    mails: pa.Table
+    recipients: pa.Table
+    owners: pa.Table
+    postings: pa.Table
+    stems: list[str]
+    words: pa.Table
+    skipped: list[tuple[str, str, str, str]]
+
+
+class _Kept(NamedTuple):
+    email: ParsedEmail
+    any_id: bool
+    owners: tuple[str, ...]
+
+
+def process(job: Job) -> Batch:
+    """Parse, filter and tokenise one batch. Never raises for what a mail contains."""
+    kept: list[_Kept] = []
+    skipped: list[tuple[str, str, str, str]] = []
+    owners = () if job.owner is None else (job.owner,)
+    for item in job.items:
+        if isinstance(item, StoredMail):
+            kept.append(_Kept(*item))
+            continue
+        email = parse_message(item) if isinstance(item, RawMessage) else from_fields(item)
+        if isinstance(email, Rejected):
+            skipped.append((email.source, "quarantined", email.reason, email.detail))
+        elif (why := _filtered(email, job.rules)) is not None:
+            skipped.append((email.source, "filtered", *why))
+        else:
+            kept.append(_Kept(email, job.rules.any_id, owners))
+    return _tables(kept, skipped)
+
+
+def content_digest(email: ParsedEmail) -> bytes:
+    """What makes two mails copies: sender, subject and body, white space aside."""
+    text = "\0".join((email.sender.address, email.subject, email.body))
+    collapsed = " ".join(text.split())
+    return hashlib.blake2b(collapsed.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def header_message_id(message_id: str, digest: str) -> str:
+    """The id that a stored mail itself has.
+
+    It differs from the stored one where another mail with other content took the
+    id: merge.sql then puts the start of the content digest (`digest`, hexadecimal)
+    before it.
+    """
+    prefix = f"<{digest[:12]}+"
+    return "<" + message_id[len(prefix) :] if message_id.startswith(prefix) else message_id
+
+
+def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
+    if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
+        return "long-body", f"{len(email.body)} characters, {rules.max_body_chars} allowed"
+    recipients = len(email.to) + len(email.cc) + len(email.bcc)
+    if rules.max_recipients is not None and recipients > rules.max_recipients:
+        return "many-recipients", f"{recipients} recipients, {rules.max_recipients} allowed"
+    return None
+
+
+def _tables(kept: list[_Kept], skipped: list[tuple[str, str, str, str]]) -> Batch:
+    emails = [each.email for each in kept]
+    postings, lengths, stem_list, word_table = _index(emails)
+    digests = [content_digest(email) for email in emails]
+    mails = pa.table(
+        {
+            "row": pa.array(range(len(emails)), pa.int32()),
+            "message_id": pa.array(
+                header_message_id(email.message_id, digest.hex())
+                for email, digest in zip(emails, digests, strict=True)
+            ),
+            "sent_at": pa.array([email.sent_at for email in emails], pa.timestamp("us")),
+            "subject": pa.array([email.subject for email in emails], pa.string()),
+            "from_address": pa.array([email.sender.address for email in emails], pa.string()),
+            "from_name": pa.array([email.sender.name for email in emails], pa.string()),
+            "body": pa.array([email.body for email in emails], pa.string()),
+            "length": pa.array(lengths, pa.int32()),
+            "source": pa.array([email.source for email in emails], pa.string()),
+            "content_digest": pa.array(digests, pa.binary()),
+            "any_id": pa.array([each.any_id for each in kept], pa.bool_()),
+            "junk": pa.array([email.junk for email in emails], pa.bool_()),
+        }
+    )
+    owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
+    return Batch(
+        mails,
+        _recipients(emails),
+        pa.table(
+            {
+                "row": pa.array([row for row, _ in owners], pa.int32()),
+                "address": pa.array([owner for _, owner in owners], pa.string()),
+            }
+        ),
+        postings,
+        stem_list,
+        word_table,
+        skipped,
+    )
+
+
+def _recipients(emails: list[ParsedEmail]) -> pa.Table:
+    lists = [listed for email in emails for listed in (email.to, email.cc, email.bcc)]
+    sizes = np.fromiter(map(len, lists), dtype=np.int32, count=len(lists))
+    list_numbers = np.repeat(np.arange(len(lists), dtype=np.int32), sizes)
+    starts = np.cumsum(sizes) - sizes
+    mailboxes = list(itertools.chain.from_iterable(lists))
+    return pa.table(
+        {
+            "row": list_numbers // len(ROLES),
+            "address": pa.array([mailbox.address for mailbox in mailboxes], pa.string()),
+            "name": pa.array([mailbox.name for mailbox in mailboxes], pa.string()),
+            "role": (list_numbers % len(ROLES)).astype(np.int8),
+            "position": (np.arange(len(mailboxes)) - starts[list_numbers]).astype(np.int32),
+        }
+    )
+
+
+def _index(emails: list[ParsedEmail]) -> tuple[pa.Table, Numbers, list[str], pa.Table]:
+    """Postings, indexed words of each mail, stems, and the words of subjects and bodies."""
+    texts = [text for email in emails for text in (email.subject, email.body)]
+    texts += [sender_text(email.sender.name, email.sender.address) for email in emails]
+    numbers = np.arange(len(emails))
+    row_of_text = np.concatenate((np.repeat(numbers, 2), numbers))
+    times_of_text = np.ones(len(texts), dtype=np.int64)
+    times_of_text[: 2 * len(emails) : 2] = SUBJECT_WEIGHT
+
+    found = pc.ascii_split_whitespace(pa.array(map(_spaced, texts), pa.large_string()))
+    words_of_text = np.diff(found.offsets.to_numpy())
+    encoded = found.flatten().dictionary_encode()
+    word_ids = encoded.indices.to_numpy()
+    # Arrow finds an empty word around leading and trailing blanks.
+    all_surfaces = encoded.dictionary.to_pylist()
+    is_word = np.fromiter((0 < len(word) <= MAX_WORD_CHARS for word in all_surfaces), dtype=bool)
+    surfaces = list(itertools.compress(all_surfaces, is_word))
+    in_content = word_ids[: words_of_text[: 2 * len(emails)].sum()].max(initial=-1) + 1
+    content_words = int(is_word[:in_content].sum())
+
+    stem_numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    stem_of = np.fromiter(
+        map(stem_numbers.__getitem__, stems(surfaces)), dtype=np.int64, count=len(surfaces)
+    )
+    stem_of_all = np.zeros(len(all_surfaces), dtype=np.int64)
+    stem_of_all[is_word] = stem_of
+    stem_count = max(len(stem_numbers), 1)
+    times = np.repeat(times_of_text, words_of_text)
+    times *= is_word[word_ids]
+    rows = np.repeat(np.repeat(row_of_text, words_of_text), times)
+    keys = rows * stem_count + np.repeat(stem_of_all[word_ids], times)
+    pairs, frequency = np.unique(keys, return_counts=True)
+    postings = pa.table(
+        {
+            "row": (pairs // stem_count).astype(np.int32),
+            "term": (pairs % stem_count).astype(np.int32),
+            "frequency": frequency.astype(np.int32),
+        }
+    )
+    word_table = pa.table(
+        {
+            "word": pa.array(surfaces[:content_words], pa.string()),
+            "term": stem_of[:content_words].astype(np.int32),
+        }
+    )
+    lengths = np.bincount(rows, minlength=len(emails))
+    return postings, lengths, list(stem_numbers), word_table
+
+
+def _spaced(text: str) -> str:
+    """The words of `text` with white space around them, and nothing else."""
+    return text.translate(_SPACED) if text.isascii() else " ".join(words(text))
+
+
+def sender_text(name: str, address: str) -> str:
+    """What is indexed of a sender: the name, or else the address up to the "@"."""
+    return name or address.partition("@")[0]
+
+
+# ---- The rules that each format is ingested under when the user asks for none.
+
+MAX_BODY_CHARS = 5_000
+MAX_RECIPIENTS = 30
+
+_PUBLIC: tuple[Format, ...] = ("enron", "csv", "hf")
+
+
+def default_rules(source_format: Format) -> Rules:
+    """The rules for one format: the reference's for enron, csv and hf, none for the others."""
+    if source_format in _PUBLIC:
+        return Rules(max_body_chars=MAX_BODY_CHARS, max_recipients=MAX_RECIPIENTS, any_id=True)
+    return Rules()

@@ -1,0 +1,365 @@
+"""From mail sources to an inbox file: `ingest()` is what `art-e ingest` runs.
+
+    sources -> batches -> workers.py (batch.py on all cores) -> InboxBuild (build.py) -> file
+
+The file is complete or not there: an interrupt or a kill leaves what stood at
+its path before. Adding to a file (`append`) builds it anew from its own mail
+and the new, so that one run or several give the same inbox.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import duckdb
+import filelock
+import numpy as np
+import pyarrow as pa
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.inbox.mail import Mailbox
+from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, words
+from data_pipeline.ingest.batch import Batch, Job, Rules, StoredMail, sender_text
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.workers import processed
+
+# ---- The inbox file being made: batches in, one complete file out.
+
+# Enough to sort the postings of 500,000 mails; beyond it DuckDB uses the disk.
+MEMORY_LIMIT = "1500MB"
+
+# A lookup decompresses whole row groups: DuckDB's own 122,880 rows made reading ten
+# mails of the Enron archive take 19 ms, these 9 ms, for a file 15 % larger.
+ROW_GROUP_SIZE = 4096
+
+_SQL = Path(__file__).parent
+
+
+class InboxBuild:
+    """A build in a folder of its own beside the file; used as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # A build that was killed leaves its folder; the caller holds the file's lock.
+        partial = re.compile(re.escape(f".{path.name}.") + r"\d+\.partial")
+        for each in path.parent.iterdir():
+            if partial.fullmatch(each.name):
+                shutil.rmtree(each)
+        self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
+
+    def __enter__(self) -> Self:
+        # What it holds is mail, which nobody else may read, whatever the process's umask is.
+        self._folder.mkdir(parents=True, mode=0o700)
+        try:
+            self._open()
+        except BaseException:  # Ctrl-C too: no folder is left behind
+            shutil.rmtree(self._folder)
+            raise
+        return self
+
+    def _open(self) -> None:
+        self._new_file = self._folder / "inbox.duckdb"
+        self._connection = duckdb.connect(
+            config={
+                "memory_limit": MEMORY_LIMIT,
+                "temp_directory": str(self._folder / "spill"),
+                "autoinstall_known_extensions": False,
+            }
+        )
+        self._run("ATTACH ':memory:' AS staging")
+        self._run_file("staging.sql")
+        self._rows = 0
+        self._terms: dict[str, int] = {}
+        self._words: dict[str, int] = {}
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        shutil.rmtree(self._folder)
+
+    def add(self, batch: Batch) -> None:
+        """Take one worker's tables in; their rows and terms get the build's numbers."""
+        offset = self._rows
+        self._rows += batch.mails.num_rows
+        self._insert("mails", batch.mails, offset)
+        self._insert("recipients", batch.recipients, offset)
+        self._insert("owners", batch.owners, offset)
+        terms = self._term_ids(batch.stems)
+        postings = batch.postings.set_column(
+            1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
+        )
+        self._insert("postings", postings, offset)
+        word_terms = terms[batch.words["term"].to_numpy()].tolist()
+        self._words.update(zip(batch.words["word"].to_pylist(), word_terms, strict=True))
+        if batch.skipped:
+            columns = list(zip(*batch.skipped, strict=True))
+            names = ["source", "stage", "reason", "detail"]
+            self._insert("skipped", pa.table(dict(zip(names, columns, strict=True))), None)
+
+    def carry_over(self, old: Path) -> None:
+        """Take over what the file being added to knows of mail that it does not store."""
+        self._run(f"ATTACH {_quoted(old)} AS old (READ_ONLY)")
+        self._run(
+            "INSERT INTO staging.old_copies"
+            " SELECT a.message_id, content_digest, any_id, a.source"
+            " FROM old.aliases AS a JOIN old.emails USING (email_id)"
+        )
+        self._run("INSERT INTO staging.skipped FROM old.skipped")
+
+    def deduplicate(self) -> None:
+        """Merge the copies; nothing can be added after it."""
+        self._run_file("merge.sql")
+
+    def finish(self, read: int) -> dict[str, Any]:
+        """Write, mark complete and move into place; the counts, as they stand in the file.
+
+        `read` counts every message that the file stands for.
+        """
+        self._run(f"ATTACH {_quoted(self._new_file)} AS inbox (ROW_GROUP_SIZE {ROW_GROUP_SIZE})")
+        self._run("USE inbox")
+        self._run(tables_sql())
+        self._add_vocabulary()
+        self._run_file("load.sql")
+        self._run(macros_sql())
+        counts = self._counts(read)
+        self._run(
+            "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?)",
+            [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)],
+        )
+        self._run("CHECKPOINT inbox")
+        self._run("INSERT INTO meta VALUES ('complete', 'true')")
+        self._run("CHECKPOINT inbox")
+        self._run("USE memory")
+        self._run("DETACH inbox")
+        self._move_into_place()
+        return counts
+
+    def _add_vocabulary(self) -> None:
+        """Number the words that only stored senders' names bring, and stage all words and stems."""
+        senders = self._run(
+            "SELECT DISTINCT from_name, from_address FROM staging.mails"
+            " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
+        ).fetchall()
+        surfaces = sorted({word for sender in senders for word in words(sender_text(*sender))})
+        surfaces = [word for word in surfaces if len(word) <= MAX_WORD_CHARS]
+        numbers = self._term_ids(stems(surfaces)).tolist()
+        self._words.update(zip(surfaces, numbers, strict=True))
+        for table, key, terms in (("words", "word", self._words), ("stems", "stem", self._terms)):
+            rows = pa.table({"term": pa.array(terms.values(), pa.int32()), key: list(terms)})
+            self._insert(table, rows, None)
+
+    def _counts(self, read: int) -> dict[str, Any]:
+        stored, duplicates = self._rows_of("emails"), self._rows_of("aliases")
+        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}}
+        for stage, reason, count in self._run(
+            "SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL"
+        ).fetchall():
+            skipped[stage][reason] = count
+        counts = {"read": read, "stored": stored, "duplicates": duplicates, **skipped}
+        accounted = stored + duplicates + sum(sum(each.values()) for each in skipped.values())
+        if accounted != read:
+            raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
+        junk = self._rows_of("emails WHERE junk")
+        return {**counts, "junk": junk, "inboxes": self._rows_of("addresses WHERE emails > 0")}
+
+    def _move_into_place(self) -> None:
+        self._new_file.chmod(0o600)
+        _sync(self._new_file)
+        self._new_file.replace(self.path)
+        _sync(self.path.parent)
+
+    def _insert(self, table: str, rows: pa.Table, offset: int | None) -> None:
+        if offset is not None and offset:
+            shifted = np.add(rows["row"].to_numpy(), offset, dtype=np.int32)
+            rows = rows.set_column(0, "row", pa.array(shifted))
+        self._connection.register("incoming", rows)
+        self._run(f"INSERT INTO staging.{table} BY NAME SELECT * FROM incoming")
+        self._connection.unregister("incoming")
+
+    def _term_ids(self, batch_stems: list[str]) -> "np.ndarray[Any, np.dtype[np.int32]]":
+        terms = self._terms
+        return np.fromiter(
+            (terms.setdefault(stem, len(terms)) for stem in batch_stems),
+            dtype=np.int32,
+            count=len(batch_stems),
+        )
+
+    def _rows_of(self, table: str) -> int:
+        row = self._run(f"SELECT count(*) FROM inbox.{table}").fetchone()
+        return int(row[0]) if row else 0
+
+    def _run_file(self, name: str) -> None:
+        self._run((_SQL / name).read_text(encoding="utf-8"))
+
+    def _run(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
+        return self._connection.execute(sql, parameters)
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def _sync(path: Path) -> None:
+    """Have what was written to a file, or renamed in a folder, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ---- From mail sources to an inbox file: `ingest()` is what `art-e ingest` runs.
+
+BATCH_MESSAGES = 2000
+BATCH_BYTES = 8_000_000
+
+Item = RawMessage | MailFields | StoredMail
+
+
+class Source(NamedTuple):
+    """Messages to read, and the rules for them."""
+
+    messages: Iterable[RawMessage | MailFields]
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What became of every message. `counts` are those of the whole file."""
+
+    db: Path
+    counts: dict[str, Any]
+    added_read: int
+    added_stored: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as `art-e ingest --json` prints it; the rate is of this run."""
+        return {
+            "db": str(self.db),
+            **self.counts,
+            "added": {"read": self.added_read, "stored": self.added_stored},
+            "seconds": round(self.seconds, 3),
+            "messages_per_second": round(self.added_read / self.seconds, 1),
+        }
+
+
+def ingest(
+    sources: Sequence[Source],
+    db: Path,
+    *,
+    owner: str | None = None,
+    append: bool = False,
+    limit: int | None = None,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> IngestReport:
+    """Read all `sources` into the inbox file `db`; `limit` bounds the messages read.
+
+    `on_progress` is called with the number of messages read so far. Raises
+    `UserError` where a source can't be read, where no message was found, or where
+    another ingest is writing the same file.
+    """
+    started = time.perf_counter()
+    owner = None if owner is None else owner.strip().lower()
+    db.parent.mkdir(parents=True, exist_ok=True)
+    read = 0
+    with _locked(db), contextlib.ExitStack() as opened:
+        old = opened.enter_context(InboxFile(db)) if append and db.exists() else None
+        old_counts = {"read": 0, "stored": 0} if old is None else old.counts
+        build = opened.enter_context(InboxBuild(db))
+        jobs: Iterator[Job] = _jobs(sources, owner, limit)
+        if old is not None:
+            jobs = itertools.chain(_stored_jobs(old), jobs)
+            build.carry_over(old.path)
+        for job, batch in processed(jobs):
+            build.add(batch)
+            read += sum(not isinstance(item, StoredMail) for item in job.items)
+            on_progress(read)
+        if read == 0:
+            raise UserError("no message found in the source; is it the right path or --format?")
+        build.deduplicate()
+        counts = build.finish(read + old_counts["read"])
+    return IngestReport(
+        db=db,
+        counts=counts,
+        added_read=read,
+        added_stored=counts["stored"] - old_counts["stored"],
+        seconds=time.perf_counter() - started,
+    )
+
+
+@contextlib.contextmanager
+def _locked(db: Path) -> Iterator[None]:
+    lock = filelock.FileLock(f"{db}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise UserError(f"another ingest is writing {db}; wait for it to end") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _jobs(sources: Sequence[Source], owner: str | None, limit: int | None) -> Iterator[Job]:
+    left = limit
+    for source in sources:
+        for items in _batches(itertools.islice(source.messages, left)):
+            if left is not None:
+                left -= len(items)
+            yield Job(items, source.rules, owner)
+
+
+def _batches(messages: Iterable[Item]) -> Iterator[list[Item]]:
+    batch: list[Item] = []
+    size = 0
+    for message in messages:
+        batch.append(message)
+        size += _size(message)
+        if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _size(message: Item) -> int:
+    if isinstance(message, RawMessage):
+        return len(message.data)
+    return len(message.email.body if isinstance(message, StoredMail) else message.body)
+
+
+def _stored_jobs(old: InboxFile) -> Iterator[Job]:
+    rows = old.execute(
+        """
+        SELECT e.source, message_id, sent_at, subject, from_address, from_name, to_recipients,
+            cc_recipients, bcc_recipients, body, junk, any_id, coalesce(owned.owners, [])
+        FROM emails AS e LEFT JOIN (
+            SELECT email_id, list(address ORDER BY address) AS owners
+            FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
+            WHERE role = 'owner' GROUP BY email_id
+        ) AS owned USING (email_id) ORDER BY email_id
+        """
+    )
+    while chunk := rows.fetchmany(BATCH_MESSAGES):
+        yield Job([_stored_mail(row) for row in chunk], Rules(), None)
+
+
+def _stored_mail(row: tuple[Any, ...]) -> StoredMail:
+    source, message_id, sent_at, subject, address, name, *recipients, body, junk, any_id, own = row
+    to, cc, bcc = (
+        tuple(Mailbox(each["address"], each["name"]) for each in listed) for listed in recipients
+    )
+    email = ParsedEmail(
+        source, message_id, sent_at, subject, Mailbox(address, name), to, cc, bcc, body, junk
+    )
+    return StoredMail(email, any_id, tuple(own))

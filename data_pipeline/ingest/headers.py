@@ -1,0 +1,522 @@
+"""The header block of a message: mended where it is broken, read by `email`, decoded.
+
+    bytes -> split_message -> header block + body bytes
+    header block, body -> parse_message_tree -> email's Message -> headers_of -> Headers
+
+Knows nothing of bodies, addresses or dates.
+"""
+
+import binascii
+import datetime as dt
+import email.utils
+import functools
+import re
+from collections.abc import Iterable
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import compat32
+from email.utils import parsedate_tz
+from typing import NamedTuple
+
+from art_e.inbox.mail import Mailbox
+from data_pipeline.ingest.text import cached_if_short, decode_bytes, one_line, scrub
+
+# ---- Who wrote and who received a mail: address headers made into mailboxes.
+
+_PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
+_BARE_ITEM = re.compile(rf"\s*({_PLAIN})\s*")
+_NAMED_ITEM = re.compile(rf"([^<>@]*)<\s*({_PLAIN})\s*>\s*")
+_SEPARATORS = re.compile(r"[\s<>,;:\"()\\\[\]]+")
+# A sender is one mailbox, so all before "<" is the name, commas included.
+_SENDER = re.compile(rf"([^<>@]*)<\s*({_PLAIN})\s*>\s*")
+_JUMBLE = re.compile(r"[,<>]")
+_NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
+_DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
+# Beyond this the grammar of `email.utils` takes too long; addresses are picked out instead.
+_LONGEST_GRAMMAR = 200_000
+_LONGEST_NAME = 1_000
+
+# Notes and Exchange tails behind a name: "/HOU/ECT@ECT", "@ENRON", " AT ENRON_DEVELOPMENT@CCMAIL".
+_DIRECTORY_PATH = re.compile(r"/[^/@]*(?:/[^@]*)?@.*$|/[^/@\s]+/[^@]*$")
+_DIRECTORY_DOMAIN = re.compile(r"(?: AT [A-Za-z_]+)?@[A-Za-z_]+\s*$")
+
+# Newer Pythons refuse odd lists in their strict mode; the lenient one is the same everywhere.
+_LENIENT = {"strict": False} if getattr(email.utils, "supports_strict_parsing", False) else {}
+
+
+class Recipients(NamedTuple):
+    """To, Cc and Bcc; an address stands in one of them, once."""
+
+    to: tuple[Mailbox, ...]
+    cc: tuple[Mailbox, ...]
+    bcc: tuple[Mailbox, ...]
+
+
+def mailboxes(values: Iterable[str]) -> list[Mailbox]:
+    """The mailboxes of address headers (unfolded values), in order; those without "@" are dropped.
+
+    RFC 2822 with groups, comments, quoted and encoded names; what that grammar
+    makes nothing of is searched for anything that looks like an address.
+    """
+    found: list[Mailbox] = []
+    for value in values:
+        if "@" in value or "=?" in value:
+            found += _simple_list(value) or _grammar_list(value)
+    return found
+
+
+def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
+    """The first mailbox of a From header; with no address at all its text is the name.
+
+    `directory_name` (Enron's X-From) gives the name where From has none.
+    """
+    sender = _first_mailbox(value)
+    if sender.name or not directory_name:
+        return sender
+    return Mailbox(sender.address, readable_name(directory_name))
+
+
+@cached_if_short
+def _first_mailbox(value: str) -> Mailbox:
+    named = _SENDER.fullmatch(value)
+    if named and '"' not in named[1]:
+        first = [_mailbox(named[1], named[2])]
+    else:
+        first = mailboxes([value])[:1]
+    return first[0] if first else Mailbox("", _clean_name(value.partition("<")[0] or value))
+
+
+def recipients(to: Iterable[Mailbox], cc: Iterable[Mailbox], bcc: Iterable[Mailbox]) -> Recipients:
+    """Each address once, in its strongest role: to before cc before bcc."""
+    seen: set[str] = set()
+    roles: list[tuple[Mailbox, ...]] = []
+    for boxes in (to, cc, bcc):
+        kept: list[Mailbox] = []
+        for box in boxes:
+            if box.address not in seen:
+                seen.add(box.address)
+                kept.append(box)
+        roles.append(tuple(kept))
+    return Recipients(*roles)
+
+
+@cached_if_short
+def readable_name(directory_name: str) -> str:
+    """The name in an X-From header: without address, directory path and quotes."""
+    name = decode_words(directory_name).partition("<")[0][:_LONGEST_NAME]
+    name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
+    name = _DIRECTORY_PATH.sub("", name)
+    name = _DIRECTORY_DOMAIN.sub("", name).strip(" \"'")
+    return "" if "@" in name else name
+
+
+def _simple_list(value: str) -> list[Mailbox]:
+    """A list that needs no grammar: `a@x, b@y` or `Name <a@x>, ...`; [] if it isn't one."""
+    found: list[Mailbox] = []
+    for item in value.split(","):
+        boxes = _simple_item(item)
+        if boxes is None:
+            return []
+        found += boxes
+    return found
+
+
+@cached_if_short
+def _simple_item(item: str) -> tuple[Mailbox, ...] | None:
+    """The mailbox of an entry of a list, if it has one; None where it needs the grammar."""
+    if _NEEDS_GRAMMAR.search(item):
+        return None
+    if bare := _BARE_ITEM.fullmatch(item):
+        box = _mailbox("", bare[1])
+    elif named := _NAMED_ITEM.fullmatch(item):
+        box = _mailbox(named[1], named[2])
+    else:
+        return None if "@" in item else ()
+    return (box,) if box.address else ()
+
+
+def _grammar_list(value: str) -> list[Mailbox]:
+    pairs: list[tuple[str, str]] = []
+    if len(value) <= _LONGEST_GRAMMAR:
+        try:
+            pairs = email.utils.getaddresses([value], **_LENIENT)
+        except (ValueError, IndexError, TypeError, RecursionError):
+            pairs = []
+    found = [_mailbox(name, address) for name, address in pairs]
+    found = [box for box in found if box.address]
+    if not found or any(_JUMBLE.search(address) for _, address in pairs):
+        # Whole entries inside an encoded word, unbalanced quotes and brackets.
+        texts = _SEPARATORS.split(decode_words(value))
+        found = [_mailbox("", text) for text in texts if "@" in text]
+    return [box for box in found if box.address]
+
+
+def _mailbox(name: str, address: str) -> Mailbox:
+    """A clean mailbox; its address is "" where there is no usable one."""
+    if "=?" in address and "@" in address:
+        address = decode_words(address)
+    address = _DIRT.sub("", address).strip("'`,;:").rstrip(".").lower()
+    local, _, domain = address.rpartition("@")
+    if not local or not domain:
+        address = ""
+    return Mailbox(address, _clean_name(name) if name else "")
+
+
+def _clean_name(name: str) -> str:
+    name = decode_words(name).strip()
+    if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
+        name = name[1:-1]
+    return one_line(name.strip('"'))
+
+
+# ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.
+
+# Mail is older than 1981 only by a clock that was never set.
+PLAUSIBLE_YEARS = range(1981, 2101)
+# Placeholders such as Enron's 1979 are kept where nothing better is known.
+POSSIBLE_YEARS = range(1970, 2101)
+
+_LONGEST_DATE = 200
+_FURTHEST_ZONE = dt.timedelta(hours=14)
+_COMMENT = re.compile(r"\([^()]*\)")
+_MONTHS = {name: number for number, name in enumerate(
+    "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1
+)}  # fmt: skip
+# As RFC 2822 writes it, with a name of the zone behind.
+_USUAL = re.compile(
+    rf"(?:[A-Z][a-z][a-z], +)?(\d\d?) ({'|'.join(_MONTHS)}) ([12]\d\d\d)"
+    r" (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)(?: \([A-Za-z]{1,5}\))?",
+    re.ASCII,
+)
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def parse_date(text: str) -> dt.datetime | None:
+    """The date that `text` says, UTC and naive; None where it says none.
+
+    A missing zone, and one further than 14 hours from UTC, count as UTC.
+    """
+    text = text.strip()[:_LONGEST_DATE]
+    if not text:
+        return None
+    if _ISO.match(text):
+        return _iso_date(text)
+    usual = _USUAL.fullmatch(text)
+    if usual is not None:
+        return _usual_date(usual)
+    while _COMMENT.search(text):  # comments nest
+        text = _COMMENT.sub(" ", text)
+    try:
+        fields = parsedate_tz(text)
+        if fields is None:
+            return None
+        year, month, day, hour, minute, second = fields[:6]
+        return _utc(year, month, day, hour, minute, second, zone=fields[9] or 0)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _usual_date(usual: re.Match[str]) -> dt.datetime | None:
+    """The date in the form that nearly all mail has; `parsedate_tz` gives the same, slower."""
+    day, month, year, hour, minute, second, sign, hours, minutes = usual.groups()
+    zone = int(hours) * 3600 + int(minutes) * 60
+    try:
+        return _utc(
+            int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second),
+            zone=-zone if sign == "-" else zone,
+        )  # fmt: skip
+    except (ValueError, OverflowError):
+        return None
+
+
+def _utc(
+    year: int, month: int, day: int, hour: int, minute: int, second: int, *, zone: int
+) -> dt.datetime:
+    """A local time in UTC; `zone` is its distance from UTC in seconds."""
+    # A leap second has no place in datetime.
+    local = dt.datetime(year, month, day, hour, minute, min(second, 59))
+    distance = dt.timedelta(seconds=zone)
+    return local if abs(distance) > _FURTHEST_ZONE else local - distance
+
+
+def _iso_date(text: str) -> dt.datetime | None:
+    try:
+        return naive_utc(dt.datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        return None
+
+
+def naive_utc(date: dt.datetime) -> dt.datetime | None:
+    """`date` as UTC without tzinfo, to the second; naive dates count as UTC."""
+    try:
+        if date.tzinfo is not None:
+            date = date.astimezone(dt.UTC)
+        return date.replace(tzinfo=None, microsecond=0)
+    except (ValueError, OverflowError):
+        return None
+
+
+def most_plausible(candidates: Iterable[dt.datetime | None]) -> dt.datetime | None:
+    """The first candidate of a plausible year, else the first of a possible one, else None."""
+    fallback: dt.datetime | None = None
+    for date in candidates:
+        if date is None:
+            continue
+        if date.year in PLAUSIBLE_YEARS:
+            return date
+        if fallback is None and date.year in POSSIBLE_YEARS:
+            fallback = date
+    return fallback
+
+
+# ---- The header block of a message: mended where it is broken, read by `email`, decoded.
+
+# Longer values are cut: 880 recipients with names take 60,000 characters.
+LONGEST_VALUE = 1_000_000
+
+_NAME = rb"[!-9;-~]+[ \t]*:"
+# A line that is neither a header nor indented (the block's end is no line). Names start
+# with a letter here: "9:40 to 10:00" is the rest of a subject, not the header "9".
+_STRAY_LINE = re.compile(rb"\n(?![A-Za-z][!-9;-~]*[ \t]*:|[ \t]|\Z)")
+# The line at which `email` ends the headers.
+_ENDING_LINE = re.compile(rb"\n(?!" + _NAME + rb"|[ \t]|\Z)")
+_FIRST_HEADER = re.compile(rb"(?:From [^\n]*\n)?" + _NAME)
+_NAME_OF = re.compile(rb"^([!-9;-~]+)[ \t]*:", re.MULTILINE)
+# Headers that no paragraph of text looks like; one of them, not seen before, after
+# a stray line proves that the header block goes on.
+_WELL_KNOWN = frozenset(
+    b"""from to cc bcc subject date message-id mime-version content-type
+    content-transfer-encoding content-disposition received return-path reply-to sender
+    in-reply-to references delivered-to x-from x-to x-cc x-bcc x-folder x-origin x-filename
+    x-mailer x-priority x-gmail-labels""".split()
+)
+# `email` takes quadratic time for the parameters of these headers.
+_ENDLESS_PARAMETERS = re.compile(
+    rb"^content-(?:type|disposition)[ \t]*:(?:[^\n]|\n[ \t]){20000}", re.IGNORECASE | re.MULTILINE
+)
+_LONGEST_TYPE = 20_000
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+
+_FOLD = re.compile(r"\r?\n[ \t]*|\r")
+# One encoded word; its text may hold a stray "?" or blanks, as broken mailers write them.
+_WORD = re.compile(r"=\?([^?\s]{1,60})\?([bBqQ])\?((?:[^?\r\n]|\?(?!=)){0,600})\?=")
+_BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?[^?\s]{1,60}\?[bBqQ]\?)")
+
+_PARSER = BytesParser(policy=compat32)
+
+
+class SplitMessage(NamedTuple):
+    """A message cut at its first blank line; `block` has LF line ends and is mended."""
+
+    block: bytes
+    body: bytes
+
+
+class PartType(NamedTuple):
+    """What a Content-Type header says: `kind` is "text/plain" and the like, in lower case."""
+
+    kind: str
+    charset: str
+
+    @property
+    def is_container(self) -> bool:
+        """Whether parts (or a message) may stand inside."""
+        return self.kind.startswith(("multipart/", "message/"))
+
+    @property
+    def is_html(self) -> bool:
+        """Whether it is HTML or XHTML."""
+        return self.kind in _HTML_TYPES
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is read as text, unless it has parts."""
+        # A multipart without a boundary comes from the parser as one text.
+        return self.kind.startswith(("text/", "multipart/")) or self.is_html
+
+
+class Headers:
+    """Header fields by lower-case name, in the order of the message.
+
+    Takes (name, value) pairs as `email` gives them: values may be folded and
+    hold bytes over 127 as surrogates. What `first` and `every` return is one
+    line each and free of surrogates and NUL; encoded words are not decoded.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, items: Iterable[tuple[str, str]]) -> None:
+        values: dict[str, list[str]] = {}
+        for name, value in items:
+            values.setdefault(name.lower(), []).append(value)
+        self._values = values
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def first(self, name: str) -> str:
+        """The first value of `name` (lower case), "" if there is none."""
+        return _readable(self.raw(name))
+
+    def raw(self, name: str) -> str:
+        """The first value of `name` (lower case) as the message has it, "" if there is none."""
+        values = self._values.get(name)
+        return values[0] if values else ""
+
+    def every(self, name: str) -> list[str]:
+        """All values of `name` (lower case)."""
+        return [_readable(value) for value in self._values.get(name, ())]
+
+
+def cut(data: bytes) -> SplitMessage:
+    """`data` cut at its first blank line (LF or CRLF), its header block not mended."""
+    data = _trimmed(data)
+    end = data.find(b"\n\n")
+    crlf_end = data.find(b"\n\r\n", 0, len(data) if end < 0 else end + 1)
+    if crlf_end >= 0:
+        end = crlf_end
+    if end < 0:
+        end = len(data)
+    block = data[:end] + b"\n"
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+    body = data[end + 1 :]
+    return SplitMessage(block, body[2:] if body.startswith(b"\r\n") else body[1:])
+
+
+def split_message(data: bytes) -> SplitMessage:
+    """Cut `data` at the first blank line (LF or CRLF) and mend its header block."""
+    block, body = cut(data)
+    stray = _STRAY_LINE.search(block)
+    if stray is None:
+        return SplitMessage(block, body)
+    if not _FIRST_HEADER.match(block):
+        return SplitMessage(b"", _trimmed(data))
+    mended = _fold_stray_lines(block, stray.start())
+    ending = _ENDING_LINE.search(mended)
+    if ending is None:
+        return SplitMessage(mended, body)
+    cut_at = ending.start() + 1
+    return SplitMessage(mended[:cut_at], mended[cut_at:] + b"\n" + body)
+
+
+def _trimmed(data: bytes) -> bytes:
+    """`data` without byte order mark and blank lines before, with line ends that have LF."""
+    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    if b"\n" not in data and b"\r" in data:
+        data = data.replace(b"\r", b"\n")  # the line ends of an old Macintosh
+    return data
+
+
+def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
+    """Indent stray lines that well-known headers follow, so that they continue a header.
+
+    Only a header that did not occur before counts: a body that starts without a
+    blank line and quotes "From:" and "Subject:" of another mail isn't misread.
+    """
+    seen = {name.lower() for name in _NAME_OF.findall(block, 0, first_stray + 1)}
+    fresh_ends = [
+        match.start()
+        for match in _NAME_OF.finditer(block, first_stray + 1)
+        if (name := match[1].lower()) in _WELL_KNOWN and name not in seen
+    ]
+    if not fresh_ends:
+        return block
+    last = fresh_ends[-1]
+    return _STRAY_LINE.sub(b"\n ", block[:last]) + block[last:]
+
+
+def part_type(part: "Message[str, str]") -> PartType:
+    """The type and charset of a message or MIME part that `email` has parsed."""
+    declared = part.get("content-type")
+    if declared is None:
+        return PartType(part.get_default_type(), "")
+    return declared_type(str(declared))
+
+
+@functools.lru_cache(maxsize=1024)
+def declared_type(value: str) -> PartType:
+    """What the value of a Content-Type header says."""
+    part: Message[str, str] = Message()
+    part["Content-Type"] = _readable(value[:_LONGEST_TYPE])
+    kind = one_line(part.get_content_type())
+    try:
+        charset = part.get_param("charset", "")
+    except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
+        return PartType(kind, "")
+    return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset))
+
+
+def headers_of(part: "Message[str, str]") -> Headers:
+    """The fields of a message or MIME part that `email` has parsed."""
+    return Headers(part.raw_items())
+
+
+def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
+    """The message as `email` sees it: its MIME tree, or its headers and a payload.
+
+    Only containers are parsed as a whole; nested too deeply for `email`, they
+    are read as the text they are written in, as are those with parameters
+    that would keep it busy for minutes.
+    """
+    tree = _PARSER.parsebytes(message.block, headersonly=True)
+    is_container = part_type(tree).is_container
+    data = message.block + b"\n" + message.body if is_container else message.block
+    if _ENDLESS_PARAMETERS.search(data):
+        del tree["content-type"], tree["content-disposition"]
+    elif is_container:
+        try:
+            return _PARSER.parsebytes(data)
+        except RecursionError:
+            del tree["content-type"]
+    tree.set_payload(message.body.decode("ascii", "surrogateescape"))
+    return tree
+
+
+def _readable(value: str) -> str:
+    """A raw header value on one line: unfolded, bytes over 127 decoded."""
+    value = value[:LONGEST_VALUE]
+    if "\n" in value or "\r" in value:
+        value = _FOLD.sub(" ", value)
+    if not value.isascii():
+        try:
+            value = decode_bytes(value.encode("ascii", "surrogateescape"))
+        except UnicodeEncodeError:  # text already, not bytes in disguise
+            value = scrub(value)
+    return value.replace("\0", "").strip()
+
+
+def decode_words(value: str) -> str:
+    """`value` with its RFC 2047 encoded words decoded, on one clean line.
+
+    Never fails, where `email.header.decode_header` does: words that can't be
+    decoded stay as they are, unknown charsets are guessed. Neighbouring words
+    of one charset are joined as bytes first, since mailers cut characters in two.
+    """
+    if "=?" not in value:
+        return one_line(value)
+    value = _BETWEEN_WORDS.sub("", value)
+    pieces: list[str] = []
+    pending, charset, end = b"", "", 0
+    for match in _WORD.finditer(value):
+        data = _word_bytes(match[2], match[3])
+        if data is None:
+            continue
+        word_charset = match[1].partition("*")[0]  # RFC 2231 allows "charset*language"
+        if match.start() != end or word_charset.lower() != charset.lower():
+            pieces += [decode_bytes(pending, charset), value[end : match.start()]]
+            pending = b""
+        pending, charset, end = pending + data, word_charset, match.end()
+    pieces += [decode_bytes(pending, charset), value[end:]]
+    return one_line("".join(pieces))
+
+
+def _word_bytes(encoding: str, text: str) -> bytes | None:
+    """The bytes of an encoded word; None where base64 is beyond repair."""
+    raw = text.encode("utf-8", "replace")
+    if encoding in "qQ":
+        return binascii.a2b_qp(raw, header=True)
+    try:
+        return binascii.a2b_base64(raw + b"=" * (-len(raw.rstrip(b"=")) % 4))
+    except binascii.Error:
+        return None

@@ -1,0 +1,280 @@
+"""What a person says of a run's answers: `labels.jsonl` in the run's folder.
+
+One line a label, on disk before the next answer is shown; a line that a crash cut off
+is left out, and taken away when the next one is written. Of two labels of one episode
+the later counts. Knows nothing of how labels are asked for.
+"""
+
+import asyncio
+import dataclasses
+import datetime as dt
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from art_e.errors import UserError
+from art_e.message import compact_json
+from art_e.question import Question
+from art_e.runs import Run
+from art_e.storage import append_line, whole_lines
+from art_e.text import digest
+from evals.judges.offline import Judge, Verdict
+from evals.scored import Scored
+from evals.statistics import Sample
+
+# ---- The labelled set: question, gold answer and given answer, with a person's label.
+
+Half = Literal["tuning", "reporting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An answer to a question, and whether a careful person calls it right.
+
+    `gold` is None where the mails hold no answer; `answer` is None where none was
+    given. `label` is true where the user who asked would be served, false where
+    they would be misled or left without what they asked for. An `adversarial`
+    answer is written to win a judge over; it is wrong.
+    """
+
+    question: str
+    gold: str | None
+    answer: str | None
+    label: bool
+    why: str
+    category: str
+    adversarial: bool
+    half: Half
+
+    @property
+    def asked(self) -> Question:
+        """The question as a judge takes it; its id is a hash of question and gold answer."""
+        content = json.dumps([self.question, self.gold])
+        return Question(
+            id=digest(content),
+            question=self.question,
+            inbox_address="",
+            answer=self.gold,
+            answerable=self.gold is not None,
+        )
+
+
+def load_pairs(path: Path | None = None) -> list[Pair]:
+    """The pairs of a JSONL file, or of the set that comes with the package, in order.
+
+    Raises `UserError`, naming the line, where one is no pair.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    source = files("evals.judges") / "pairs.jsonl" if path is None else path
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"can't read labelled pairs from {source}: {error}; name another file with --pairs"
+        ) from None
+    adapter = TypeAdapter(Pair)
+    pairs: list[Pair] = []
+    # Not splitlines: a text may hold other line ends, such as U+2028.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            pairs.append(adapter.validate_json(line, strict=True))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "line"
+            raise UserError(f"{source}, line {number}: {where}: {first['msg']}") from None
+    if not pairs:
+        raise UserError(f"{source} has no labelled pair; write one a line, or leave --pairs out")
+    return pairs
+
+
+# ---- How far a judge agrees with people: agreement, Cohen's kappa, confusion by category.
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An answer that a person labelled: right or wrong."""
+
+    question: Question
+    answer: str | None
+    label: bool
+    category: str
+    adversarial: bool = False
+
+
+class Rated(NamedTuple):
+    """A labelled answer and a judge's verdict on it."""
+
+    case: Case
+    verdict: Verdict
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the judge says what the label says."""
+        return self.verdict.correct is self.case.label
+
+    @property
+    def said(self) -> bool:
+        """The verdict, or where there is none the opposite of the label."""
+        return self.case.label if self.agrees else not self.case.label
+
+
+async def rate(
+    judge: Judge,
+    cases: Sequence[Case],
+    *,
+    concurrency: int,
+    on_rated: Callable[[], object] = lambda: None,
+) -> list[Rated]:
+    """The judge's verdict on each case, in their order; `concurrency` are asked for at a time."""
+    waiting = iter(enumerate(cases))
+    rated: dict[int, Rated] = {}
+
+    async def work() -> None:
+        for number, case in waiting:
+            rated[number] = Rated(case, await judge.judge(case.question, case.answer))
+            on_rated()
+
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+    return [rated[number] for number in range(len(cases))]
+
+
+def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
+    """How far one judge's verdicts are those of the labels.
+
+    The form is `{"n", "unjudged", "adversarial", "adversarial_judged_correct", "agreement":
+    estimate, "kappa": estimate, "confusion", "by_category": {category: {"n", "unjudged",
+    "agreement", "confusion"}}}`; estimates are those of `evals.statistics`, a confusion
+    is `{"right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong"}`, the
+    unjudged ones left out.
+    """
+    hostile = [each for each in rated if each.case.adversarial]
+    labels, said = [each.case.label for each in rated], [each.said for each in rated]
+    categories = dict.fromkeys(each.case.category for each in rated)
+    return {
+        **_shares(rated),
+        "kappa": _sample(rated).kappa(labels, said),
+        "adversarial": len(hostile),
+        "adversarial_judged_correct": sum(each.verdict.correct is True for each in hostile),
+        "by_category": {
+            category: _shares([each for each in rated if each.case.category == category])
+            for category in categories
+        },
+    }
+
+
+def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
+    cells = [(each.case.label, each.verdict.correct) for each in rated]
+    return {
+        "n": len(rated),
+        "unjudged": sum(each.verdict.correct is None for each in rated),
+        "agreement": _sample(rated).share([each.agrees for each in rated]),
+        "confusion": {
+            f"{'right' if label else 'wrong'}_as_{'right' if said else 'wrong'}": cells.count(
+                (label, said)
+            )
+            for label in (True, False)
+            for said in (True, False)
+        },
+    }
+
+
+def _sample(rated: Sequence[Rated]) -> Sample:
+    questions = [each.case.question for each in rated]
+    return Sample([each.inbox_address for each in questions], [each.id for each in questions])
+
+
+# ---- What a person says of a run's answers: `labels.jsonl` in the run's folder.
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A person's word on one episode's answer. `labelled_at` is ISO 8601 in UTC."""
+
+    episode_id: str
+    correct: bool
+    labelled_at: str
+
+
+def labels_file(run: Run) -> Path:
+    """Where a run's labels are; the file need not exist."""
+    return run.folder / "labels.jsonl"
+
+
+def read_labels(run: Run) -> dict[str, Label]:
+    """The run's labels by episode. Raises `UserError` where a line is none."""
+    path = labels_file(run)
+    labels: dict[str, Label] = {}
+    for number, line in enumerate(whole_lines(path), start=1):
+        try:
+            label = Label(**json.loads(line))
+            if not isinstance(label.correct, bool):
+                raise TypeError("correct is neither true nor false")
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"{path}, line {number} is no label ({error}); mend or remove it"
+            ) from None
+        labels[label.episode_id] = label
+    return labels
+
+
+def write_label(run: Run, episode_id: str, *, correct: bool) -> None:
+    """Add a label to the run's; it is safe on disk when this returns."""
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    line = compact_json(dataclasses.asdict(Label(episode_id, correct, now)))
+    append_line(labels_file(run), line)
+
+
+def chosen_for_labels(scored: Sequence[Scored], sample: int | None, seed: int) -> list[Scored]:
+    """The episodes to label, in an order that tells nothing of models and verdicts.
+
+    Those that gave an answer and were judged; `sample` of them, None: all. The same `seed`
+    draws the same ones: a longer sample holds the shorter one.
+    """
+    answered = [
+        each
+        for each in scored
+        if each.trajectory.rubric["answered"] and each.trajectory.verdict is not None
+    ]
+    drawn = sorted(answered, key=lambda each: each.trajectory.episode_id)
+    random.Random(seed).shuffle(drawn)
+    return drawn[:sample]
+
+
+def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, Label]) -> list[Case]:
+    """The labelled answers of a run as cases for any judge; their category is the kind."""
+    return [_case(each, labels) for each in _labelled(scored, labels)]
+
+
+def stored_agreement(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, Any]:
+    """By judge, how far the verdicts that the run holds are those of its labels.
+
+    What is told of each is `evals.judges.labels.agreement`'s; empty where nothing is labelled.
+    """
+    return {judge: agreement(rated) for judge, rated in stored_ratings(scored, labels).items()}
+
+
+def stored_ratings(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, list[Rated]]:
+    """By judge, the labelled answers of a run with the verdicts that it holds."""
+    rated: dict[str, list[Rated]] = {}
+    for each in _labelled(scored, labels):
+        for verdict in each.verdicts:
+            given = Verdict(**verdict)
+            rated.setdefault(given.judge, []).append(Rated(_case(each, labels), given))
+    return rated
+
+
+def _labelled(scored: Sequence[Scored], labels: Mapping[str, Label]) -> list[Scored]:
+    return [each for each in scored if each.trajectory.episode_id in labels]
+
+
+def _case(each: Scored, labels: Mapping[str, Label]) -> Case:
+    trajectory = each.trajectory
+    label = labels[trajectory.episode_id].correct
+    return Case(each.question, trajectory.final_answer, label, each.question.kind or "unlabelled")

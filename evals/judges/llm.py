@@ -1,0 +1,333 @@
+"""A model as the judge: is the answer right, and do the mails that were read say so?
+
+Two questions, each asked on its own, by `prompts/judge.txt` and `prompts/grounded.txt`.
+Question, gold answer, given answer and mails are handed over as quoted JSON, so that
+no text can end its quotes, and the prompts declare them data. What rule 1 of
+`evals.judges.offline` settles (abstentions, unanswerable questions, the gold answer word for
+word) costs no call. Whatever fails or can't be read is no verdict: None, with the
+reason. Knows nothing of runs and of how many judges there are.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from art_e.abstention import is_abstention
+from art_e.errors import UserError
+from art_e.inbox.mail import Email
+from art_e.message import AssistantMessage, observation_json
+from art_e.models.base import PolicyError, Usage
+from art_e.models.choose import receiving_host
+from art_e.models.hosted import Calls, Retries, make
+from art_e.models.litellm_module import load_litellm
+from art_e.models.prices import capabilities_of
+from art_e.models.responses import Response, Responses, request_key
+from art_e.question import Question
+from art_e.text import encodable
+from art_e.tools import MAX_BODY_CHARS
+from evals.judges.offline import Verdict, ruled
+from evals.judges.values import MAX_CHARS
+
+# ---- A model that is asked for JSON of a fixed form, and what that cost.
+
+TIMEOUT_S = 120.0
+_FRAME_TOKENS = 600  # of a prompt, besides its messages: its schema
+_SHOWN_CHARS = 80
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class UnparseableError(Exception):
+    """The model's reply is not of the form asked for. The message is one line."""
+
+
+class Spent(NamedTuple):
+    """What calls have cost so far; those answered from the cache are not among them.
+
+    `cost_usd` is None where the price is not known; then `usage` says how much was used.
+    """
+
+    calls: int
+    usage: Usage
+    cost_usd: float | None
+
+
+class StructuredModel:
+    """Asks `model`, a litellm name.
+
+    `max_cost_usd` bounds all its calls together, `cache` is a folder that keeps responses,
+    `temperature` is used where the model takes one.
+    Raises `UserError` for a model that litellm does not know, that lacks its key, that
+    can't be held to a form, or whose price is not known where there is a limit.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_cost_usd: float | None = None,
+        cache: Path | None = None,
+        temperature: float = 0.0,
+        retries: Retries | None = None,
+    ) -> None:
+        self.model = model
+        self._temperature = temperature
+        self._retries = retries or Retries()
+        self._takes = capabilities_of(model)
+        # Raises where it can't be told: litellm sends some such requests to OpenAI.
+        receiving_host(model)
+        taken = load_litellm().get_supported_openai_params(model) or []
+        if "response_format" not in taken:
+            raise UserError(f"{model} can't be held to a form of reply; name another judge")
+        self._calls = Calls(
+            model,
+            max_cost_usd,
+            max_output_tokens=self._takes.most_tokens,
+            frame_tokens=_FRAME_TOKENS,
+            timeout_s=TIMEOUT_S,
+        )
+        self._responses = None if cache is None else Responses(cache)
+        self._answered = 0
+        self._usage = Usage()
+
+    @property
+    def spent(self) -> Spent:
+        """What its calls have cost so far."""
+        cost = self._calls.spent_usd
+        if cost is None and self._answered == 0:
+            cost = 0.0
+        return Spent(self._answered, self._usage, cost)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was not made, for it could have cost more than is left."""
+        return self._calls.exhausted
+
+    async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
+        """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
+
+        Raises `UnparseableError` where it is not of `form`, and `PolicyError` where the
+        call is given up (the kinds are those of `LitellmPolicy.act`).
+        """
+        request = self._request(prompt, data)
+        key = self._key(request, form)
+        if (kept := self._kept(key)) is not None:
+            return parsed(kept, form)
+        made = await make(lambda: self._call(request, form), self._retries)
+        reply = parsed(made.result.message.content, form)
+        # What can't be read is asked again the next time.
+        self._keep(key, made.result)
+        return reply
+
+    async def reply(
+        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], *, attempt: int = 0
+    ) -> str:
+        """What the model said when it was asked for `form`, be it of the form or not.
+
+        It is kept whatever it is; another `attempt` is another request to the cache, and
+        the same to the model. Raises `PolicyError` as `ask` does.
+        """
+        request = self._request(prompt, data)
+        key = self._key(request, form, attempt)
+        if (kept := self._kept(key)) is not None:
+            return kept
+        made = await make(lambda: self._call(request, form), self._retries)
+        self._keep(key, made.result)
+        return made.result.message.content or ""
+
+    def _key(self, request: Mapping[str, Any], form: type[BaseModel], attempt: int = 0) -> str:
+        named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
+        return request_key(named | ({"attempt": attempt} if attempt else {}))
+
+    def _kept(self, key: str) -> str | None:
+        kept = None if self._responses is None else self._responses.get(key)
+        return None if kept is None else kept.message.content or ""
+
+    def _keep(self, key: str, response: Response) -> None:
+        if self._responses is not None:
+            self._responses.put(key, response)
+
+    def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "model": self.model,
+            self._takes.max_tokens: self._takes.most_tokens,
+            "messages": [
+                {"role": self._takes.system_role, "content": prompt},
+                {"role": "user", "content": encodable(observation_json(data))},
+            ],
+        }
+        return {**request, "temperature": self._temperature} if self._takes.temperature else request
+
+    async def _call(self, request: Mapping[str, Any], form: type[BaseModel]) -> Response:
+        """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
+        called = await self._calls.make({**request, "response_format": form})
+        self._answered += 1
+        self._usage += called.usage or Usage()
+        return Response(AssistantMessage(called.message.content), called.usage)
+
+
+def parsed(text: str | None, form: type[Form]) -> Form:
+    """The reply as `form`. Raises `UnparseableError` where it is not of it."""
+    try:
+        return form.model_validate_json(text or "")
+    except ValidationError as error:
+        said = " ".join(encodable(text or "").split())
+        shown = f"{said[:_SHOWN_CHARS]!r}" if said else "an empty reply"
+        what = error.errors()[0]["msg"].partition(":")[0]
+        raise UnparseableError(f"{what}: {shown}") from None
+
+
+# ---- A model as the judge: is the answer right, and do the mails that were read say so?
+
+DEFAULT_MODEL = "gemini/gemini-2.5-flash"
+MAX_REASON_CHARS = 300
+
+Prompt = Literal["judge", "grounded"]
+
+
+class Correctness(BaseModel):
+    """Whether the given answer is correct, and why."""
+
+    # First, so that it is thought of first.
+    reason: str
+    verdict: Literal["correct", "incorrect"]
+
+
+class Support(BaseModel):
+    """Whether the mails support the given answer, and why."""
+
+    reason: str
+    verdict: Literal["supported", "unsupported"]
+
+
+class _Finding(NamedTuple):
+    yes: bool | None
+    reason: str
+
+
+class LlmJudge:
+    """Judges with `model`, a litellm name; it serves many episodes at once.
+
+    `max_cost_usd` bounds all its calls together: past it, answers are unjudged. `cache` is
+    a folder that keeps replies by the content they were given for. Raises `UserError`
+    where the model can't be asked. `retries` is for tests.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        max_cost_usd: float | None = None,
+        cache: Path | None = None,
+        retries: Retries | None = None,
+    ) -> None:
+        self._model = StructuredModel(
+            model, max_cost_usd=max_cost_usd, cache=cache, retries=retries
+        )
+
+    @property
+    def name(self) -> str:
+        """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
+        return f"{self._model.model}@{prompts_hash()}"
+
+    @property
+    def spent(self) -> Spent:
+        """What its calls have cost so far."""
+        return self._model.spent
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was not made, for it could have cost more than is left."""
+        return self._model.exhausted
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        """The verdict on `answer`; with `mails`, also whether they support it.
+
+        Raises UserError for a question without a gold answer.
+        """
+        settled = ruled(question, answer, self.name)
+        correct, grounded = await asyncio.gather(
+            self._correct(question, answer) if settled is None else _settled(settled),
+            self._grounded(question, answer, mails),
+        )
+        verdict = Verdict(correct.yes, grounded.yes, self.name, correct.reason)
+        if grounded.reason:
+            verdict = replace(verdict, reason=f"{verdict.reason}; {grounded.reason}")
+        return verdict
+
+    async def _correct(self, question: Question, answer: str | None) -> _Finding:
+        data = {**_asked(question), "gold_answer": question.answer, "given_answer": _cut(answer)}
+        return await self._ask("judge", data, Correctness)
+
+    async def _grounded(
+        self, question: Question, answer: str | None, mails: Sequence[Email]
+    ) -> _Finding:
+        """Whether the mails support an answer; nothing is asked about an abstention."""
+        if answer is None or not mails or is_abstention(answer):
+            return _Finding(None, "")
+        data = {
+            **_asked(question),
+            "mails": [_shown(each) for each in mails],
+            "given_answer": _cut(answer),
+        }
+        yes, reason = await self._ask("grounded", data, Support)
+        # Of a supported answer there is nothing to say.
+        return _Finding(yes, "" if yes else f"support: {reason}")
+
+    async def _ask(
+        self, prompt: Prompt, data: dict[str, Any], form: type[Correctness | Support]
+    ) -> _Finding:
+        try:
+            reply = await self._model.ask(prompt_text(prompt), data, form)
+        except UnparseableError as error:
+            return _Finding(None, f"unparseable: {error}")
+        except PolicyError as error:
+            return _Finding(None, f"failed: {error.kind}: {error}")
+        reason = " ".join(encodable(reply.reason).split())[:MAX_REASON_CHARS]
+        return _Finding(reply.verdict in ("correct", "supported"), reason)
+
+
+@cache
+def prompt_text(name: Prompt) -> str:
+    """The prompt of that name."""
+    return (
+        resources.files("evals.judges").joinpath(f"prompts/{name}.txt").read_text(encoding="utf-8")
+    )
+
+
+@cache
+def prompts_hash() -> str:
+    """Names the prompts in verdicts that were given by them."""
+    both = prompt_text("judge") + prompt_text("grounded")
+    return hashlib.sha256(both.encode()).hexdigest()[:8]
+
+
+async def _settled(verdict: Verdict) -> _Finding:
+    return _Finding(verdict.correct, verdict.reason)
+
+
+def _asked(question: Question) -> dict[str, Any]:
+    day = question.query_date
+    return {"question": question.question} | ({} if day is None else {"asked_on": str(day)})
+
+
+def _cut(answer: str | None) -> str | None:
+    """The answer as every judge reads it: the offline one stops there too."""
+    if answer is None or len(answer) <= MAX_CHARS:
+        return answer
+    return f"{answer[:MAX_CHARS]} [cut here: {len(answer) - MAX_CHARS:,} more characters]"
+
+
+def _shown(mail: Email) -> dict[str, Any]:
+    """The mail as far as the episode could see it."""
+    shown = mail.to_json()
+    return {**shown, "body": shown["body"][:MAX_BODY_CHARS]}

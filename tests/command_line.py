@@ -1,0 +1,193 @@
+"""The command line as tests run it, with a home and an inbox of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from art_e.cli.main import app
+from data_pipeline.ingest.batch import Rules
+from data_pipeline.ingest.build import Source, ingest
+from data_pipeline.ingest.records import RawMessage
+from tests.processes import write_vllm
+
+Run = Callable[..., Result]
+
+ANN, BOB, EVE = "ann@harbor.example", "bob@harbor.example", "eve@evil.example"
+LEASE_ID, HOSTILE_ID = "<lease.1@harbor.example>", "<hostile.1@evil.example>"
+
+HOSTILE_BITS = ("\x1b]0;owned\x07", "\x1b[31m", "\u202egpj.exe\u2066", "\x9b2J", "[bold]red[/bold]")
+HOSTILE = "".join(HOSTILE_BITS)
+
+
+def mail(message_id: str, date: str, sender: str, to: str, subject: str, body: str) -> RawMessage:
+    message = EmailMessage()
+    message["Message-ID"] = message_id
+    message["Date"] = date
+    message["From"] = sender
+    message["To"] = to
+    message["Subject"] = subject
+    message.set_content(body)
+    return RawMessage(f"test/{message_id}", message.as_bytes())
+
+
+def hostile_mail() -> RawMessage:
+    """Written by hand: the email package would not write such headers."""
+    text = (
+        f"Message-ID: {HOSTILE_ID}\nDate: Mon, 5 Mar 2001 10:00:00 +0000\n"
+        f'From: "Eve {HOSTILE}" <{EVE}>\nTo: {ANN}\nSubject: prize {HOSTILE}\n'
+        "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
+        f"Your zebra prize {HOSTILE} is waiting. \x1bP1;2q\x1b\\ The prize code is 7781.\n"
+    )
+    return RawMessage("test/hostile", text.encode())
+
+
+MAILS = [
+    mail(
+        LEASE_ID,
+        "Thu, 1 Feb 2001 09:00:00 +0000",
+        f"Bob Berg <{BOB}>",
+        f"Ann Alm <{ANN}>",
+        "Warehouse lease",
+        "The warehouse lease ends on March 31, 2002.\n\nBob\n",
+    ),
+    mail(
+        "<lease.2@harbor.example>",
+        "Fri, 1 Jun 2001 09:00:00 +0000",
+        f"Bob Berg <{BOB}>",
+        f"Ann Alm <{ANN}>",
+        "Warehouse lease, again",
+        "The landlord moved it: the lease ends on April 30, 2003.\n",
+    ),
+    mail(
+        "<lunch.1@harbor.example>",
+        "Tue, 6 Mar 2001 09:00:00 +0000",
+        f"Ann Alm <{ANN}>",
+        BOB,
+        "Lunch",
+        "Noodles at noon?\n",
+    ),
+    hostile_mail(),
+]
+
+
+@pytest.fixture(scope="session")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inbox file of a few mails, without an owner."""
+    path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
+    ingest([Source(MAILS, Rules())], path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def owned_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same mails, imported for Ann."""
+    path = tmp_path_factory.mktemp("owned") / "owned.duckdb"
+    ingest([Source(MAILS, Rules())], path, owner=ANN)
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def art_e(home: Path) -> Run:
+    """Runs a command line in this process, with an ART_E_HOME of its own."""
+    runner = CliRunner(env={"ART_E_HOME": str(home)})
+
+    def run(*args: object) -> Result:
+        return runner.invoke(app, [str(arg) for arg in args])
+
+    return run
+
+
+@pytest.fixture
+def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
+    """Starts a command line as a process (`python -m art_e`) in a group of its own."""
+
+    def start(*args: object) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "art_e", *map(str, args)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "ART_E_HOME": str(home)},
+            start_new_session=True,
+        )
+
+    return start
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C works, also where the tests run as a background job (which ignores it)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen2 of a few thousand weights."""
+    from tests import tiny_qwen
+
+    tokenizer = tiny_qwen.make_tokenizer(["When does the lease end?", tiny_qwen.stock_template()])
+    model = tiny_qwen.make_model(tokenizer, hidden=16)
+    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("models") / "tiny@1 a")
+
+
+@pytest.fixture(scope="session")
+def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter of it, of rank 12, that changes what it says."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("adapter") / "lora"
+    model: Any = AutoModelForCausalLM.from_pretrained(checkpoint)
+    config = LoraConfig(
+        r=12, lora_alpha=400, target_modules=["q_proj", "v_proj"], init_lora_weights=False
+    )
+    get_peft_model(model, config).save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for vLLM on the path; the file that has what it was given."""
+    write_vllm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    noted = tmp_path / "noted.json"
+    monkeypatch.setenv("NOTED", str(noted))
+    return noted
+
+
+def json_of(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def the_error(result: Result, code: int = 2) -> str:
+    """The one line that a failed command prints, which must be all that it prints."""
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("Error: ")
+    return lines[0]
+
+
+def assert_safe(printed: str) -> None:
+    """No character that a terminal obeys, and no markup taken as such."""
+    assert not set(printed) & {*map(chr, range(9)), "\x0b", "\x0c", "\r", *map(chr, range(14, 32))}
+    assert not set(printed) & {*map(chr, range(0x7F, 0xA0))}
+    assert not set(printed) & set("\u202e\u2066\u200e\u200f")

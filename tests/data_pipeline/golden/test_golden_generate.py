@@ -1,0 +1,193 @@
+"""`art-e golden generate`: what it tells, asks for, refuses and leaves behind."""
+
+import inspect
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.question import load_questions
+from data_pipeline.golden import cli as golden_progress
+from data_pipeline.golden.cli import generate, told
+from data_pipeline.golden.generate import MODEL as DEFAULT_MODEL
+from data_pipeline.golden.generate import Lost, Options, Progress
+from tests.command_line import Run, json_of, the_error
+from tests.data_pipeline.golden.writers import COST, MODEL, Writer
+from tests.provider import KEY, Provider, says
+
+FEW = ("--train", "1", "--validation", "0", "--test", "1", "--min-mails", "50", "--batches", "2")
+
+
+@pytest.fixture
+def command(world_db: Path, tmp_path: Path) -> tuple[object, ...]:
+    return ("golden", "generate", "-m", MODEL, "--db", world_db, "--out", tmp_path / "set", *FEW)
+
+
+def test_the_defaults_are_the_pipelines() -> None:
+    given = {name: each.default for name, each in inspect.signature(generate).parameters.items()}
+    options = Options()
+    assert given["model"] == DEFAULT_MODEL
+    for name in ("seed", "batches", "questions", "min_mails"):
+        assert given[name] == getattr(options, name)
+    assert (given["train"], given["validation"], given["test"]) == options.counts
+
+
+def test_a_set_that_other_commands_read(
+    art_e: Run,
+    command: tuple[object, ...],
+    world_db: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(golden_progress, "LINE_EVERY_S", 0.0)
+    with Provider(Writer()) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        result = art_e(*command)
+        assert result.exit_code == 0, result.output
+        assert result.stdout == "generate: 20 rows, 20 kept\n"
+        assert "mail text stays on this machine (127.0.0.1" in result.stderr
+        assert "estimate: about $0.0" in result.stderr
+        # A run's log tells what it costs while it goes on.
+        assert "4 of 4 batches, 20 questions, $0.10 of about $" in result.stderr
+        following = f"art-e golden filter --db {world_db} --out {tmp_path / 'set'}"
+        assert following in result.stderr
+        assert len(provider.requests) == 4
+        again = json_of(art_e(*command, "--json"))
+        assert len(provider.requests) == 4
+    assert again["sums"] == {"in": 20, "kept": 20, "dropped": {}, "mended": {}, "unsure": {}}
+    assert again["cost_usd"] == pytest.approx(4 * COST)
+    questions = load_questions(str(tmp_path / "set"))
+    assert {each.split for each in questions} == {"train", "test"}
+    files = [each for each in (tmp_path / "set").rglob("*") if each.is_file()]
+    assert not [each for each in files if KEY.encode() in each.read_bytes()]
+
+
+def test_what_was_lost_is_told_with_what_to_do(
+    art_e: Run, command: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent: list[Any] = []
+
+    def instead(data: Any, _: int) -> Any:
+        # About one of the batches, always.
+        if not silent:
+            silent.append(data)
+        return says("\x1b[31mNo.") if data == silent[0] else None
+
+    with Provider(Writer(instead)) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        result = art_e(*command, "--concurrency", "1")
+    assert result.exit_code == 0, result.output
+    assert "1 of 4 batches gave nothing (unreadable): the reply is no JSON" in result.stderr
+    with Provider(Writer()) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        result = art_e(*command, "--seed", "1")
+    assert "made with seed 0, not 1" in the_error(result)
+
+
+def test_the_limit_is_told(
+    art_e: Run, command: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first call fits, for the second too little is left.
+    with Provider(Writer()) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        result = art_e(*command, "--concurrency", "1", "--max-cost", "0.08")
+        assert 1 <= len(provider.requests) < 4
+    assert result.exit_code == 0, result.output
+    assert "gave nothing (budget)" in result.stderr
+    assert "the same command with a higher --max-cost" in result.stderr
+
+
+def test_a_dry_run_asks_and_writes_nothing(
+    art_e: Run, command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not even a key is wanted.
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    plan = json_of(art_e(*command, "--dry-run", "--json"))
+    assert [each["split"] for each in plan["inboxes"]].count("test") == 1
+    assert plan["estimate"]["requests"] == sum(each["batches"] for each in plan["inboxes"]) == 4
+    assert 0 < plan["estimate"]["usd"] < 1
+    shown = art_e(*command, "--dry-run")
+    assert shown.exit_code == 0
+    assert plan["inboxes"][0]["address"] in shown.stdout
+    assert "about $0.0" in shown.stdout
+    assert not (tmp_path / "set").exists()
+
+
+def test_steps_that_have_to_be_run_again_are_named(
+    art_e: Run, command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(Writer()) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        json_of(art_e(*command, "--json"))
+        manifest = tmp_path / "set" / "manifest.json"
+        content = json.loads(manifest.read_text("utf-8"))
+        # That these steps were run is all that counts here.
+        content["steps"] |= dict.fromkeys(("filter", "verify"), content["steps"]["generate"])
+        manifest.write_text(json.dumps(content), "utf-8")
+        result = art_e(*command)
+    assert "generate anew: filter, verify must be run again" in result.stderr
+    assert list(json.loads(manifest.read_text("utf-8"))["steps"]) == ["generate"]
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        (("-m", "offline"), "art-e golden import"),
+        (("-m", "local:checkpoint"), "art-e serve"),
+        (("-m", "nobody/nothing"), "unknown model"),
+        (("--inbox", "nobody@nowhere.example"), "nearest"),
+        (("--min-mails", "100000"), "lower --min-mails"),
+        (("--train", "0", "--test", "0"), "above 0"),
+        (("-m", "openai/of-our-own", "--max-cost", "1"), "--max-cost can't be kept"),
+    ],
+)
+def test_refused_with_the_fix(
+    art_e: Run,
+    command: tuple[object, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    fix: str,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert fix in the_error(art_e(*command, *options))
+    assert not (tmp_path / "set" / "manifest.json").exists()
+
+
+def test_a_missing_key_is_named_before_anything_is_read(
+    art_e: Run, command: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert "export OPENAI_API_KEY" in the_error(art_e(*command))
+
+
+def test_a_folder_of_other_things_is_left_alone(
+    art_e: Run, command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    for name in ("README.md", "questions.jsonl"):
+        own = tmp_path / "set" / name
+        own.parent.mkdir()
+        own.write_text("mine", "utf-8")
+        assert "name a new folder" in the_error(art_e(*command))
+        assert [each.name for each in own.parent.iterdir()] == [name]
+        assert own.read_text("utf-8") == "mine"
+        shutil.rmtree(own.parent)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "words"),
+    [
+        (Progress(1, 8, (), 0.021), 30.0, "8 questions, $0.02 of about $30.00"),
+        (Progress(1, 1, (), None), None, "1 question, cost unknown"),
+        (
+            Progress(2, 0, (Lost("provider", "down"),), 0.0),
+            1.0,
+            "0 questions, $0.00 of about $1.00, 1 lost",
+        ),
+    ],
+)
+def test_what_is_told_while_it_runs(state: Progress, expected: float | None, words: str) -> None:
+    assert told(state, expected) == words

@@ -1,0 +1,318 @@
+"""`golden review`: a person's keys, on a runner and on a real terminal; safe and resumable."""
+
+import dataclasses
+import datetime as dt
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from art_e.cli.main import app
+from art_e.question import Question
+from data_pipeline.golden.golden_set import Check, GoldenSet, marked, with_checks
+from data_pipeline.golden.review import Sample, drawn, read_reviews, reviews_file
+from tests.builders import WAIT_S, press, sent, type_line
+from tests.command_line import (
+    ANN,
+    HOSTILE,
+    HOSTILE_ID,
+    LEASE_ID,
+    assert_safe,
+    json_of,
+    the_error,
+)
+
+KEYS = "[k]eep [d]rop [e]dit [n]ote [w]hole mails [s]kip [q]uit"
+LEASE_2 = "<lease.2@harbor.example>"
+Review = Callable[..., Result]
+
+
+def row(number: int, **fields: Any) -> Question:
+    base = Question(
+        f"q-{number}", f"When does lease {number} end?", ANN, dt.date(2001, 3, 1),
+        "March 31, 2002", (LEASE_ID,), 0.9, "lookup", "easy", True,
+        "test" if number % 2 else "train", {"model": "m"},
+    )  # fmt: skip
+    return dataclasses.replace(base, **fields)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "set"
+    save(path, [row(number) for number in range(6)])
+    return path
+
+
+def save(path: Path, questions: list[Question]) -> None:
+    golden = GoldenSet(questions=questions)
+    golden.record("import", came=len(questions), settings={})
+    golden.save(path)
+
+
+@pytest.fixture
+def review(folder: Path, db: Path) -> Review:
+    def run(keys: str, *args: object) -> Result:
+        arguments = ["golden", "review", folder, "--db", db, *args]
+        return CliRunner().invoke(app, [str(each) for each in arguments], input=keys)
+
+    return run
+
+
+def shown(folder: Path) -> list[str]:
+    """The ids in the order in which they are shown by default."""
+    golden = GoldenSet.load(folder)
+    golden.undo("review")
+    return [each.id for each in drawn(golden.questions, Sample(100, 0, None))]
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = GoldenSet.load(folder).manifest["steps"]["review"]
+    return found
+
+
+def test_keys_become_verdicts_in_the_order_shown(review: Review, folder: Path) -> None:
+    order = shown(folder)
+    result = review("k?dnnot asked\nks\nsq", "--reviewer", "ann")
+    assert result.exit_code == 0, result.output
+    assert "there is no key '?'" in result.stderr
+    written = read_reviews(folder)
+    assert [(each.id, each.said, each.note) for each in written] == [
+        (order[0], "keep", ""),
+        (order[1], "drop", ""),
+        (order[2], "keep", "not asked"),
+        (order[3], "skip", ""),
+        (order[4], "skip", ""),
+    ]
+    assert {each.reviewer for each in written} == {"ann"}
+    assert "5 reviews added" in result.stderr
+    golden = GoldenSet.load(folder)
+    assert [each.row["id"] for each in golden.rejected] == [order[1]]
+    assert "precision 66.7% (20.8% to 93.9%, wilson): 2 of 3 rows of all splits" in result.stderr
+    assert "review: 6 rows, 5 kept" in result.stdout
+
+
+def test_it_goes_on_with_the_same_sample(review: Review, folder: Path) -> None:
+    order = shown(folder)
+    review("ks", "--sample", 3)
+    # The dropped and the kept are not shown again; the skipped one is.
+    again = review("dd", "--sample", 3)
+    assert "2 of 3" in again.stdout
+    assert "1 of 3" not in again.stdout
+    assert [each.id for each in read_reviews(folder)] == [order[0], order[1], order[1], order[2]]
+    done = review("", "--sample", 3)
+    assert KEYS not in done.stderr
+    assert "0 reviews added" in done.stderr
+    # A larger sample begins with the smaller one.
+    more = review("q", "--sample", 5)
+    assert "4 of 5" in more.stdout
+    assert record(folder)["reviewed"] == 3
+
+
+def test_an_edit_is_asked_for_again_until_it_fits(review: Review, folder: Path) -> None:
+    first = shown(folder)[0]
+    unfit = f"e\n\n{LEASE_2}\n\n"
+    typed = f"eWhen is it over?\nApril 30, 2003\n{LEASE_2}\n2001-06-02\n"
+    result = review(f"{unfit}e\n\n\n\n{typed}q")
+    assert result.exit_code == 0, result.output
+    assert f"not taken: no mail {LEASE_2} in the inbox on 2001-03-01" in result.stderr
+    assert "nothing was changed" in result.stderr
+    [changed] = [each for each in GoldenSet.load(folder).questions if each.id == first]
+    assert (changed.answer, changed.message_ids) == ("April 30, 2003", (LEASE_2,))
+    assert changed.query_date == dt.date(2001, 6, 2)
+    assert changed.question == "When is it over?"
+    assert record(folder)["sums"]["mended"] == {"person": 1}
+    # It counts as an error of the pipeline.
+    assert record(folder)["precision"]["value"] == 0
+    [said] = read_reviews(folder)
+    assert said.changes == {
+        "question": "When is it over?",
+        "answer": "April 30, 2003",
+        "message_ids": [LEASE_2],
+        "query_date": "2001-06-02",
+    }
+
+
+def test_what_is_shown(folder: Path, review: Review) -> None:
+    check = Check("answerable", "verify", None, "the reader\nsays May", "openai/o3")
+    save(folder, [marked(with_checks(row(1, message_ids=(LEASE_ID, "<no@x>")), [check]), "long")])
+    printed = review("q").stdout
+    wanted = (
+        f"Bob Berg <bob@harbor.example>  Warehouse lease  {LEASE_ID}\n",
+        "| The warehouse lease ends on March 31, 2002.\n| Bob\n",
+        "<no@x>: not in the inbox on that day\n",
+        "answerable: not sure, the reader says May (openai/o3)\n",
+        "row       lookup, easy, test, long\n",
+        f"inbox     {ANN}\n",
+        "question  When does lease 1 end?  (asked on 2001-03-01)\n",
+        "answer    March 31, 2002\n",
+    )
+    places = [printed.index(each) for each in wanted]
+    assert places == sorted(places)
+
+
+def test_hostile_rows_and_mail_are_only_text(folder: Path, review: Review) -> None:
+    hostile = row(
+        0, question=f"When? {HOSTILE}\nand where?", answer=HOSTILE, message_ids=(HOSTILE_ID,),
+        query_date=None,
+    )  # fmt: skip
+    check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
+    save(folder, [marked(with_checks(hostile, [check]), HOSTILE)])
+    result = review("wd")
+    assert result.exit_code == 0, result.output
+    assert "The prize code is 7781." in result.stdout
+    assert "[bold]red[/bold]" in result.stdout
+    assert_safe(result.stdout)
+    assert_safe(result.stderr.replace("\r", ""))
+    assert len(GoldenSet.load(folder).rejected) == 1
+
+
+def test_apply_needs_nobody_and_takes_the_sample_of_the_last_review(
+    folder: Path, review: Review, art_e: Any, db: Path
+) -> None:
+    review("kdq", "--sample", 2, "--seed", 7, "--split", "test")
+    before = (folder / "questions.jsonl").read_bytes()
+    by_hand = record(folder)
+    assert (by_hand["split"], by_hand["sample"], by_hand["seed"]) == ("test", 2, 7)
+    card = (folder / "README.md").read_text("utf-8")
+    assert "2 rows of a random sample of the test split: 1 were right as they stood" in card
+    # As after a step that was run again.
+    golden = GoldenSet.load(folder)
+    golden.undo("review")
+    golden.save(folder)
+    applied = json_of(art_e("golden", "review", folder, "--db", db, "--apply", "--json"))
+    assert (folder / "questions.jsonl").read_bytes() == before
+    assert record(folder) == by_hand
+    assert applied["precision"] == by_hand["precision"]
+    assert applied["step"] == "review"
+    assert (applied["reviewed"], applied["dropped"], applied["split"]) == (2, 1, "test")
+
+
+def test_json_leaves_stdout_to_the_data(review: Review) -> None:
+    result = review("kq", "--json")
+    assert json.loads(result.stdout)["reviewed"] == 1
+    assert "| The warehouse lease ends" in result.stderr
+
+
+def test_user_errors_are_one_line(folder: Path, art_e: Any, db: Path, tmp_path: Path) -> None:
+    def failed(*args: object) -> str:
+        return the_error(art_e("golden", "review", *args, "--db", db))
+
+    assert "leave --apply out" in failed(folder, "--apply")
+    assert "there are train, validation, test" in failed(folder, "--split", "moon")
+    assert "no question of split validation" in failed(folder, "--split", "validation")
+    assert "holds no golden set" in failed(tmp_path / "none")
+    reviews_file(folder).write_text("{}\n")
+    assert "line 1 is no review" in failed(folder, "--apply")
+
+
+def start(folder: Path, db: Path, terminal: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "art_e", "golden", "review", str(folder), "--db", str(db)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "dumb"},
+        start_new_session=True,
+    )
+
+
+class Person:
+    """Presses `keys`, one for each time it is asked; answers each prompt by its line."""
+
+    def __init__(self, terminal: int, keys: list[bytes], lines: dict[bytes, bytes]) -> None:
+        self._terminal, self._keys, self._lines = terminal, iter(keys), lines
+        self.seen, self._asked = b"", 0
+
+    def work(self, until: bytes) -> None:
+        for data in sent(self._terminal):
+            self.seen += data
+            if until in self.seen:
+                return
+            while self.seen.count(KEYS.encode()) > self._asked:
+                self._asked += 1
+                press(self._terminal, next(self._keys))
+            for prompt in [each for each in self._lines if self.seen.endswith(each)]:
+                type_line(self._terminal, self._lines.pop(prompt))
+
+
+@pytest.mark.parametrize("end", [b"q", b"\x03", b"\x04"], ids=["q", "ctrl-c", "ctrl-d"])
+def test_on_a_terminal(folder: Path, db: Path, end: bytes) -> None:
+    order = shown(folder)
+    ours, theirs = os.openpty()
+    process = start(folder, db, theirs)
+    lines = {
+        b"note: ": "schön".encode(),
+        b"question: ": b"",
+        b"answer: ": b"On April 30",
+        b"message ids: ": b"",
+        b"query date: ": b"",
+    }
+    person = Person(ours, [b"k", b"n", b"d", b"e", end], lines)
+    try:
+        person.work(b"an edited row was not")
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
+        os.close(ours)
+    assert [(each.id, each.said, each.note) for each in read_reviews(folder)] == [
+        (order[0], "keep", ""), (order[1], "drop", "schön"), (order[2], "edit", ""),
+    ]  # fmt: skip
+    assert record(folder)["reviewed"] == 3
+    [edited] = [each for each in GoldenSet.load(folder).questions if each.id == order[2]]
+    assert edited.answer == "On April 30"
+
+
+def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, review: Review) -> None:
+    untouched = (folder / "questions.jsonl").read_bytes()
+    order = shown(folder)
+    ours, theirs = os.openpty()
+    process = start(folder, db, theirs)
+    try:
+        Person(ours, [b"d", b"k"], {}).work(b"3 of 6")
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(WAIT_S) == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
+        os.close(ours)
+    assert [each.said for each in read_reviews(folder)] == ["drop", "keep"]
+    # Not applied yet; going on does it, with the third row.
+    assert (folder / "questions.jsonl").read_bytes() == untouched
+    assert "3 of 6" in review("q").stdout
+    assert [each.row["id"] for each in GoldenSet.load(folder).rejected] == [order[0]]
+
+
+def test_without_a_terminal_it_says_so(folder: Path, db: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "art_e", "golden", "review", str(folder), "--db", str(db)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        # A session of its own has no terminal to open.
+        start_new_session=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: reviews are asked for on a terminal")
+    assert not reviews_file(folder).exists()
+
+
+def test_a_set_of_another_inbox_file_is_one_line(
+    folder: Path, art_e: Any, world_db: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    failed = art_e("golden", "review", copy, "--db", world_db)
+    assert failed.exit_code == 2
+    assert f"no inbox '{ANN}'" in failed.stderr.splitlines()[-1]

@@ -1,0 +1,434 @@
+"""The golden set's commands, one after the other, against a provider that plays all models."""
+
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from typer.testing import CliRunner, Result
+
+from art_e.abstention import is_abstention
+from art_e.cli.main import app
+from art_e.inbox.file import InboxFile
+from data_pipeline.golden.generate import Options, make_plan
+from data_pipeline.golden.inboxes import Counts
+from evals.judges.offline import read_claims
+from tests.processes import Forked
+from tests.provider import KEY, Provider, Reply, Request, says
+
+# ---- The reader and the judge of `golden_player.py`: they answer from what they are sent alone.
+
+Data = dict[str, Any]
+
+ANSWER_WORDS = 3
+
+
+def reading(data: Data) -> Data:
+    """The reader's answer; without mails it counts letters and knows no more."""
+    question = data["question"]
+    if "mails" not in data:
+        letters = re.match('How many letters does "(.*)" have', question)
+        answer = str(len(letters[1])) if letters else None
+        return {"reason": "It is counted." if letters else "It is in no mail.", "answer": answer}
+    mails = data["mails"]
+    told = [next(_told(mails, cue), None) for cue in _cues(question)]
+    if "by now" in question and (newest := _newest(mails)) is not None:
+        told = [next(_told([newest], cue), _opening(newest)) for cue in _cues(question)]
+    if None in told or not told:
+        return {"reason": "The mails do not tell.", "answer": None}
+    return {"reason": "The mails tell.", "answer": "; ".join(each or "" for each in told)}
+
+
+def candidates(data: Data) -> Data:
+    """Every answer that the mails support, and the other ones that a fault is to have."""
+    question, mails = data["question"], data["mails"]
+    [cue] = _cues(question)
+    found: dict[str, list[str]] = {}
+    for mail in mails:
+        for answer in _told([mail], cue):
+            found.setdefault(answer, []).append(mail["id"])
+    others = [each for each in mails if next(_told([each], cue), None) is None]
+    if "What else" in question:
+        found |= {_opening(each): [each["id"]] for each in others[:3] if _opening(each)}
+    elif "by now" in question and (newest := _newest(others)) is not None:
+        found |= {_opening(newest): [newest["id"]]} if _opening(newest) else {}
+    return {"answers": [{"answer": answer, "mails": ids} for answer, ids in found.items()]}
+
+
+def settlement(data: Data) -> Data:
+    """What is "by now" so is replaced by a later mail; every other answer stands."""
+    gold, rival = (max(each["date"] for each in data[name]["mails"]) for name in ("gold", "rival"))
+    if "by now" not in data["question"]:
+        return {"reason": "Both say it.", "relation": "both_stand"}
+    if rival > gold:
+        return {"reason": "A later mail says otherwise.", "relation": "gold_replaced"}
+    return {"reason": "It is an older matter.", "relation": "other_matter"}
+
+
+def correctness(data: Data) -> Data:
+    """The judge's verdict: right is what has the same words."""
+    same = words_of(data["gold_answer"]) == words_of(data["given_answer"])
+    return {"reason": "Compared.", "verdict": "correct" if same else "incorrect"}
+
+
+def _cues(question: str) -> list[str]:
+    return re.findall('"(.*?)"', question)
+
+
+def _told(mails: Sequence[Data], cue: str) -> Iterator[str]:
+    """What follows the cue in each of the mails that has it."""
+    wanted = words_of(cue)
+    for mail in mails:
+        words = re.findall(r"[\w']+", mail["body"])
+        lower = [each.lower() for each in words]
+        for start in range(len(words) - len(wanted) + 1):
+            if lower[start : start + len(wanted)] == wanted:
+                yield " ".join(words[start + len(wanted) :][:ANSWER_WORDS])
+                break
+
+
+def _opening(mail: Data) -> str:
+    """A mail's first words that say something."""
+    words = re.findall("[A-Za-z]{3,}", mail["body"])
+    return " ".join(words[:ANSWER_WORDS])
+
+
+def _newest(mails: Sequence[Data]) -> Data | None:
+    return max(mails, key=lambda each: (each["date"], each["id"]), default=None)
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall(r"[\w']+", text.lower())
+
+
+# ---- Plays every model that a golden set is made with, as the rule of a scripted provider.
+
+Fault = Literal[
+    "good",
+    "repeated",
+    "reworded",
+    "confabulated",
+    "leaked",
+    "unrealistic",
+    "third person",
+    "this email",
+    "no answer",
+    "answer to nothing",
+    "wrong",
+    "ambiguous",
+    "superseded",
+    "answered",
+    "unanswerable",
+    "guessable",
+    "of two mails",
+    "no question",
+]
+
+
+class Fate(NamedTuple):
+    """Where a fault ends: the step and check that drop its item; None: it is kept."""
+
+    step: str
+    check: str
+
+
+FATE: Mapping[Fault, Fate | None] = {
+    "good": None,
+    "no question": Fate("generate", "form"),
+    "repeated": Fate("filter", "duplicate"),
+    "reworded": Fate("filter", "duplicate"),
+    "confabulated": Fate("filter", "sources"),
+    "leaked": Fate("filter", "leak"),
+    "unrealistic": Fate("filter", "realism"),
+    "third person": Fate("filter", "wording"),
+    "this email": Fate("filter", "wording"),
+    "no answer": Fate("filter", "answer"),
+    "answer to nothing": Fate("filter", "answer"),
+    "wrong": Fate("verify", "answerable"),
+    "ambiguous": Fate("verify", "unambiguous"),
+    # Mended where a search finds a later mail.
+    "superseded": None,
+    "answered": Fate("verify", "unanswerable"),
+    "unanswerable": None,
+    "guessable": Fate("verify", "needs-mail"),
+    "of two mails": None,
+}
+# What the items of a batch are, in turn, as far as its mails go.
+PLAN: tuple[Fault, ...] = tuple(FATE)
+
+# How a whole reply of the generator is unreadable: never to be read, at first, or cut off.
+Unreadable = Literal["always", "at first", "cut off"]
+
+_CUE = 5
+_FIRST_CHARS = 1_500
+_QUESTION = 'What do I have noted after "{}"?'
+# Words that rules about wording, abstention and choices look at.
+_AVOIDED = frozenset(
+    """mail mails email emails message messages thread threads sender recipient recipients
+    author writer user inbox mailbox owner above following between which neither nor not none
+    unknown whether or""".split()
+)
+
+
+class Passage(NamedTuple):
+    """Words of a mail, and those that follow them; `more` are the cue and some before it."""
+
+    cue: str
+    answer: str
+    mail: str
+    more: str
+
+
+@dataclass(slots=True)
+class Player:
+    """The rule. `unreadable` says of which batches, by `batch_key`, the reply is so."""
+
+    unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
+    _asked: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, request: Request) -> Reply:
+        form, data = form_of(request), data_of(request)
+        if form == "GeneratedItems":
+            return says(self._generated(data))
+        play: Callable[[Data], Data] = {
+            "Reading": reading,
+            "Candidates": candidates,
+            "Settlement": settlement,
+            "Correctness": correctness,
+        }[form]
+        return says(json.dumps(play(data)))
+
+    def _generated(self, data: Data) -> str:
+        whole = json.dumps({"items": generated(data)})
+        key = batch_key(data["mails"])
+        with self._lock:
+            self._asked[key] += 1
+            first = self._asked[key] == 1
+        how = self.unreadable.get(key)
+        if how == "always" or (how == "at first" and first):
+            return f"Here are the questions:\n```json\n{whole}\n```"
+        if how == "cut off":
+            # In the question of the fourth item.
+            fourth = [each.start() for each in re.finditer('"question"', whole)][3]
+            return whole[: fourth + 30]
+        return whole
+
+
+def form_of(request: Request) -> str:
+    """The name of the form that is asked for."""
+    name: str = request.body["response_format"]["json_schema"]["name"]
+    return name
+
+
+def data_of(request: Request) -> Data:
+    """What the model is asked about."""
+    data: Data = json.loads(request.messages[1]["content"])
+    return data
+
+
+def batch_key(mails: Sequence[Mapping[str, Any]]) -> str:
+    """Names a batch by its mails, as the generator is sent them."""
+    return "|".join(f"{each['date']} {each['subject']}" for each in mails)
+
+
+def generated(data: Data) -> list[Data]:
+    """The generator's items, one for each fault of `PLAN` as far as mails and number go."""
+    items = []
+    passages = _passages(data["mails"], data["owner"])
+    first = next(passages, None)
+    for fault in PLAN[: data["questions"]]:
+        again = fault in ("good", "repeated", "reworded")
+        passage = first if again else next(passages, None)
+        if passage is None:
+            break
+        other = first
+        if fault == "of two mails":
+            other = next((each for each in passages if each.mail != passage.mail), None)
+        if other is None:
+            break
+        items.append(_item(fault, passage, other))
+    return items
+
+
+def _item(fault: Fault, passage: Passage, other: Passage) -> Data:
+    item: Data = {
+        "kind": "lookup",
+        "question": _QUESTION.format(passage.cue),
+        "answer": passage.answer,
+        "mails": [passage.mail],
+        "how_realistic": 0.9,
+        "difficulty": "medium",
+    }
+    nothing: Data = {"kind": "unanswerable", "answer": "", "mails": []}
+    changes: dict[Fault, Data] = {
+        "reworded": {"question": f'What do I have noted right after "{passage.cue}"?'},
+        "confabulated": {"mails": ["m37"]},
+        "leaked": {"question": _QUESTION.format(f"{passage.cue} {passage.answer}")},
+        "unrealistic": {"how_realistic": 0.3},
+        "third person": {"question": f'What does the user have noted after "{passage.cue}"?'},
+        "this email": {"question": f'What is noted in this email after "{passage.cue}"?'},
+        "no answer": {"answer": ""},
+        "answer to nothing": {**nothing, "answer": passage.answer},
+        "wrong": {"answer": _turned(passage.answer)},
+        "ambiguous": {"question": f'What else do I have noted near "{passage.cue}"?'},
+        "superseded": {"question": f'What do I have noted by now after "{passage.cue}"?'},
+        "answered": {**nothing, "question": _QUESTION.format(passage.more)},
+        "unanswerable": {**nothing, "question": _QUESTION.format(_turned(passage.cue))},
+        "guessable": {
+            "question": f'How many letters does "{(longest := max(passage.cue.split(), key=len))}"'
+            " have?",
+            "answer": str(len(longest)),
+        },
+        "of two mails": {
+            "kind": "multi-mail",
+            "question": f'What do I have noted after "{passage.cue}" and after "{other.cue}"?',
+            "answer": f"{passage.answer}; {other.answer}",
+            "mails": [passage.mail, other.mail],
+        },
+        "no question": {"how_realistic": 7},
+    }
+    return {**item, **changes.get(fault, {})}
+
+
+def fault_of(item_number: int) -> Fault:
+    """What the item of that number of its batch, from 1, was to be."""
+    return PLAN[item_number - 1]
+
+
+def _passages(mails: Sequence[Data], owner: Data) -> Iterator[Passage]:
+    """Passages to ask about: the best one of each mail, then the second best of each, ..."""
+    address = re.split(r"\W+", owner["address"].lower())
+    avoided = _AVOIDED | {*words_of(owner["name"]), *address}
+    bodies = {each["id"]: f" {' '.join(words_of(each['body']))} " for each in mails}
+    of_mails = [
+        _of_mail(mail, avoided, [body for name, body in bodies.items() if name != mail["id"]])
+        for mail in mails
+    ]
+    for turn in zip_longest(*of_mails):
+        yield from (each for each in turn if each is not None)
+
+
+def _of_mail(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passage]:
+    """Passages of the mail that do not overlap, those of long words first.
+
+    No other mail has their cue. The answer has no value, such as a date: of those the rule
+    about leaks takes another view than of words.
+    """
+    words = re.findall(r"[\w']+", mail["body"][:_FIRST_CHARS])
+    found: list[tuple[int, int, int]] = []
+    for start in range(len(words) - _CUE - ANSWER_WORDS + 1):
+        window = words[start : start + _CUE + ANSWER_WORDS]
+        lower = [each.lower() for each in window]
+        # Long words are rare ones: a search finds them, and they are content.
+        rare = [len(each) > 4 for each in window]
+        if (
+            all(re.fullmatch("[A-Za-z]+", each) for each in window)
+            and not avoided & {*lower}
+            and not {*lower[:_CUE]} & {*lower[_CUE:]}
+            and sum(rare[:_CUE]) >= 2
+            and any(rare[_CUE:])
+            and not any(f" {' '.join(lower[:_CUE])} " in body for body in others)
+        ):
+            found.append((sum(rare), sum(map(len, window)), start))
+    passages: list[Passage] = []
+    taken: set[int] = set()
+    for *_, start in sorted(found, reverse=True):
+        places = {*range(start, start + _CUE + ANSWER_WORDS)}
+        cue = " ".join(words[start : start + _CUE])
+        answer = " ".join(words[start + _CUE : start + _CUE + ANSWER_WORDS])
+        if not (taken & places or read_claims(answer).values or is_abstention(answer)):
+            taken |= places
+            more = " ".join(words[max(0, start - _CUE) : start + _CUE])
+            passages.append(Passage(cue, answer, mail["id"], more))
+    return passages
+
+
+def _turned(text: str) -> str:
+    """The words turned round: no mail has them so."""
+    return " ".join(reversed(text.split()))
+
+
+# ---- The golden set's commands, one after the other, against a provider that plays all models.
+
+WRITER, READER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4o"
+
+
+class Planned(NamedTuple):
+    """A batch that will be put before the generator: its id, its key, and what it will say."""
+
+    batch: str
+    key: str
+    items: list[dict[str, Any]]
+
+
+class Chain:
+    """A golden set in `folder`/set, from two inboxes of `db`: the first trains, the second tests.
+
+    A batch is asked about every fault of the player's plan.
+    """
+
+    def __init__(self, db: Path, inboxes: Sequence[str], batches: int, folder: Path) -> None:
+        self.db, self.inboxes, self.batches, self.folder = db, inboxes, batches, folder
+        self.set = folder / "set"
+
+    def planned(self) -> list[Planned]:
+        """The batches, in their order."""
+        with InboxFile(self.db) as file:
+            counts = Counts(1, 0, 1)
+            options = Options(
+                counts=counts,
+                inboxes=tuple(self.inboxes),
+                batches=self.batches,
+                questions=len(PLAN),
+            )
+            plan = make_plan(file, options, WRITER)
+        return [
+            Planned(batch.id, batch_key(data["mails"]), generated(data))
+            for batch, data in zip(plan.batches, plan.data, strict=True)
+        ]
+
+    def invoke(self, provider: Provider, step: str, *more: object) -> Result:
+        """Run a step in this process."""
+        runner = CliRunner(env=self._environment(provider))
+        return runner.invoke(app, self._arguments(step, more))
+
+    def done(self, provider: Provider, step: str, *more: object) -> dict[str, Any]:
+        """Run a step in this process, which must succeed; its sums."""
+        result = self.invoke(provider, step, "--json", *more)
+        assert result.exit_code == 0, result.output
+        sums: dict[str, Any] = json.loads(result.stdout)["sums"]
+        return sums
+
+    def start(self, forked: Forked, provider: Provider, step: str, *more: object) -> int:
+        """Run a step as a process of its own; its id."""
+        return forked.start(self._arguments(step, more), self._environment(provider))
+
+    def _environment(self, provider: Provider) -> dict[str, str]:
+        return {
+            "ART_E_HOME": str(self.folder / "home"),
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": provider.base_url,
+        }
+
+    def _arguments(self, step: str, more: Sequence[object]) -> list[str]:
+        named = [part for each in self.inboxes for part in ("--inbox", each)]
+        own: dict[str, list[object]] = {
+            "generate": [
+                "-m", WRITER, "--batches", self.batches, "--questions", len(PLAN),
+                "--train", 1, "--validation", 0, "--test", 1, *named,
+            ],
+            "verify": ["-m", READER, "--judge", JUDGE],
+        }  # fmt: skip
+        where = ["--db", self.db, "--out", self.set]
+        return [str(each) for each in ["golden", step, *where, *own.get(step, []), *more]]
+
+
+def unreadable(planned: Sequence[Planned], *how: Unreadable) -> dict[str, Unreadable]:
+    """The first batches with replies that can't be read, one for each way of `how`."""
+    return {each.key: way for each, way in zip(planned, how, strict=False)}

@@ -1,0 +1,216 @@
+"""`--recipe`: every model is asked in the form of episodes that a recipe says."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.message import ToolCall
+from art_e.trajectory import Trajectory, read_trajectories
+from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.command_line import ANN, Run, json_of, the_error
+from tests.provider import Provider, Reply, Request, says
+from training.recipe import load_recipe
+
+RECIPE = """
+[model.scratch]
+[data.worlds]
+train = [0, 2]
+validation = [2, 3]
+test = [3, 4]
+[episode]
+max_turns = 4
+prompt = "You have $max_turns turns."
+hits = 2
+snippet_chars = 12
+addresses = false
+spaced = true
+"""
+VIEW = {"handles": True, "hits": 2, "snippet_chars": 12, "addresses": False, "spaced": True}
+ASKED = questions(WorldConfig(size=1000))[:4]
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def trained(recipe: Path, tmp_path: Path) -> Path:
+    """A training run's folder, as far as it is asked for its recipe."""
+    folder = tmp_path / "trained"
+    (folder / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    row = load_recipe(str(recipe)).to_row()
+    (folder / "config.json").write_text(json.dumps({"name": "sft", "recipe": row}))
+    return folder
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    path = tmp_path / "questions.jsonl"
+    rows = [json.dumps(each.to_row()) for each in ASKED]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    """Searches for what most mails have, and then says that it found nothing."""
+
+    def rule(request: Request) -> Reply:
+        if len(request.messages) == 2:
+            return says(None, ToolCall("c", "search_emails", '{"keywords": ["the"]}'))
+        arguments = {"answer": "I don't know", "sources": []}
+        return says(None, ToolCall("d", "return_final_answer", json.dumps(arguments)))
+
+    with Provider(rule) as provider:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        yield provider
+
+
+def evaluate(golden: Path, db: Path, *more: object) -> list[object]:
+    return ["eval", "run", "-m", "offline", "--questions", golden, "--db", db, *more]
+
+
+def hits_of(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """All that searches of the episode brought up."""
+    shown = [
+        json.loads(each["content"].partition("\n")[0])
+        for each in trajectory.messages
+        if each["role"] == "tool"
+    ]
+    return [hit for each in shown for hit in each.get("hits", ())]
+
+
+def assert_of_the_recipe(trajectory: Trajectory) -> None:
+    assert trajectory.messages[0]["content"] == "You have 4 turns."
+    assert trajectory.rubric["max_turns"] == 4
+    hits = hits_of(trajectory)
+    assert hits
+    assert all(len(each["snippet"].removesuffix("...")) <= 12 for each in hits)
+    # A name stands alone, without its address.
+    assert not any("<" in each["from"] for each in hits)
+
+
+def test_all_models_of_a_run_get_the_form(
+    art_e: Run, golden: Path, world_db: Path, recipe: Path, provider: Provider
+) -> None:
+    command = evaluate(golden, world_db, "-m", "openai/o3", "--recipe", recipe, "--json")
+    shown = json_of(art_e(*command))
+    folder = Path(shown["run"])
+    trajectories = list(read_trajectories(folder / "trajectories.jsonl"))
+    assert {each.model for each in trajectories} == {"offline", "openai/o3"}
+    assert len(trajectories) == 2 * len(ASKED)
+    for each in trajectories:
+        assert_of_the_recipe(each)
+    # What the provider was told is what is recorded; one search has two hits at most.
+    asked = [each for each in provider.requests if len(each.messages) > 2]
+    assert all(each.messages[0]["content"] == "You have 4 turns." for each in asked)
+    assert {len(hits_of(each)) for each in trajectories if each.model == "openai/o3"} == {2}
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    assert config["view"] == VIEW
+    assert (config["max_turns"], config["recipe"]) == (4, str(recipe))
+    assert config["prompt"] == shown["prompt"]
+    assert shown["prompt"]["name"] == "recipe"
+
+
+def test_a_training_run_and_its_checkpoint_say_it_too(
+    art_e: Run, golden: Path, world_db: Path, trained: Path
+) -> None:
+    for place in (trained, trained / "checkpoints" / "checkpoint-2"):
+        shown = json_of(art_e(*evaluate(golden, world_db, "--recipe", place, "--json")))
+        for each in read_trajectories(Path(shown["run"]) / "trajectories.jsonl"):
+            assert_of_the_recipe(each)
+
+
+def test_without_one_it_is_the_usual_form(art_e: Run, golden: Path, world_db: Path) -> None:
+    shown = json_of(art_e(*evaluate(golden, world_db, "--json")))
+    config = json.loads((Path(shown["run"]) / "config.json").read_text("utf-8"))
+    assert config["view"] == {
+        "handles": True, "hits": 10, "snippet_chars": None, "addresses": True, "spaced": False,
+    }  # fmt: skip
+    assert (config["max_turns"], config["recipe"]) == (10, None)
+
+
+def test_a_run_of_another_view_is_not_resumed(
+    art_e: Run, golden: Path, world_db: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = evaluate(golden, world_db, "--recipe", recipe, "--out", out)
+    assert art_e(*command).exit_code == 0
+    # The same file says something else now.
+    recipe.write_text(RECIPE.replace("hits = 2", "hits = 3"), encoding="utf-8")
+    error = the_error(art_e(*command, "--resume"))
+    assert '"hits": 2' in error
+    assert '"hits": 3' in error
+    assert "max_turns" not in error
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--max-turns", "10"], "--max-turns"),
+        (["--prompt", "mine.txt"], "--prompt"),
+        (["--max-turns", "4", "--prompt", "mine.txt"], "--max-turns and --prompt"),
+    ],
+)
+def test_what_a_recipe_says_is_not_said_twice(
+    art_e: Run, golden: Path, world_db: Path, recipe: Path, home: Path,
+    options: list[str], named: str,
+) -> None:  # fmt: skip
+    error = the_error(art_e(*evaluate(golden, world_db, "--recipe", recipe, *options)))
+    assert f"--recipe says what {named} would" in error
+    assert not (home / "runs").exists()
+
+
+def test_the_questions_of_a_recipe_by_split(art_e: Run, recipe: Path, home: Path) -> None:
+    for split, more in (("test", []), ("test", ["--split", "test"]), ("validation", [])):
+        option = ["--split", split] if split != "test" else more
+        shown = json_of(
+            art_e(
+                "eval", "run", "-m", "offline", "--recipe", recipe, "--limit", 3, *option, "--json"
+            )
+        )
+        config = json.loads((Path(shown["run"]) / "config.json").read_text("utf-8"))
+        assert config["questions"] == f"{split} of {recipe}"
+        rows = read_trajectories(Path(shown["run"]) / "trajectories.jsonl")
+        assert {(each.question or {})["split"] for each in rows} == {split}
+
+
+def test_a_recipe_that_is_none(art_e: Run, golden: Path, world_db: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "none.toml"
+    assert "no recipe" in the_error(art_e(*evaluate(golden, world_db, "--recipe", nowhere)))
+    other = tmp_path / "a" / "b" / "other"
+    other.mkdir(parents=True)
+    assert "no training run" in the_error(art_e(*evaluate(golden, world_db, "--recipe", other)))
+
+
+class TestAsk:
+    QUESTION = "When does the warehouse lease end?"
+
+    def ask(self, art_e: Run, db: Path, *more: object) -> Any:
+        return art_e("ask", self.QUESTION, "--inbox", ANN, "--db", db, *more)
+
+    def test_one_question_in_the_form_of_a_recipe(
+        self, art_e: Run, db: Path, trained: Path
+    ) -> None:
+        shown = json_of(self.ask(art_e, db, "--recipe", trained, "--json"))
+        path = Path(shown["trajectory"])
+        [trajectory] = read_trajectories(path)
+        assert_of_the_recipe(trajectory)
+        config = json.loads((path.parent / "config.json").read_text("utf-8"))
+        assert (config["recipe"], config["max_turns"]) == (str(trained), 4)
+
+    def test_turns_are_not_said_twice(self, art_e: Run, db: Path, recipe: Path) -> None:
+        error = the_error(self.ask(art_e, db, "--recipe", recipe, "--max-turns", 3))
+        assert "--max-turns" in error
+
+    def test_max_turns_alone_still_counts(self, art_e: Run, db: Path) -> None:
+        shown = json_of(self.ask(art_e, db, "--max-turns", 2, "--json"))
+        [trajectory] = read_trajectories(Path(shown["trajectory"]))
+        assert trajectory.rubric["max_turns"] == 2

@@ -1,0 +1,593 @@
+"""`art-e train`: a warm start, reinforcement learning, and folding an adapter in."""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from art_e.cli.options import JsonOption, OutOption
+from art_e.cli.output import console, example, note, one_line, plural, print_json, text
+from art_e.errors import UserError
+from art_e.models.checkpoint import require_train_extra
+from art_e.runs import Run, find_run
+from art_e.storage import runs_folder
+from data_pipeline.sharing import (
+    DryRunOption,
+    PrivateOption,
+    PushOption,
+    ToOption,
+    destination,
+    send,
+)
+from training import export as merging
+from training.export import FILES, find_source
+from training.export import export as export_model
+from training.planning.cards import DEFAULT, Card, card_of
+from training.planning.footprint import count_of
+from training.planning.reported import measured_in, reported_by
+from training.processes import LostError, Processes, joined, launched
+from training.recipe import Recipe, load_recipe, named_recipe
+from training.run import Setting, TrainingRun, opened
+from training.watch import Watch
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from training.planning.plan import Plan
+
+
+app = typer.Typer(
+    help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+# ---- What `art-e train plan` prints for people: memory line by line, tokens, hours, money.
+
+_HOUR, _MINUTE = 3600, 60
+
+
+def print_plan(row: dict[str, Any]) -> None:
+    """Print a plan, as `training.planning.row` gives it."""
+    _line(_title(row))
+    for stage in row["stages"]:
+        for phase in stage["memory"]:
+            _print_phase(stage["stage"], phase, row["memory_bytes"])
+        _line(_room(stage, row))
+        _print_tokens(stage)
+        _print_time(stage)
+    episode = row["episode"]
+    _line(
+        f"an episode: {episode['turns']:.1f} turns, {episode['tokens']:,.0f} tokens,"
+        f" {episode['own_tokens']:,.0f} of them the model's own ({episode['source']})"
+    )
+    for fee in row["judges"]:
+        _line(_fee(fee))
+    _line(_money(row))
+    if row["hours_with_another_search"] is not None:
+        longer = duration(row["hours_with_another_search"] * _HOUR)
+        _line(f"with another search an episode: {longer}")
+    for said in row["assumed"]:
+        _line(said if said.startswith("not counted") else f"assumed: {said}")
+    for warning in row["warnings"]:
+        _line(f"note: {warning}")
+    if row["fits"]:
+        _line("it fits")
+        return
+    for fault in row["faults"]:
+        _line(f"it does not fit: {fault}")
+    for number, each in enumerate(row["remedies"], 1):
+        _line(
+            f"  {number}. {each['options']}: fits, {duration(each['hours'] * _HOUR)},"
+            f" ${each['gpu_usd']:,.2f}"
+        )
+    if not row["remedies"]:
+        _line("no change of one setting or two makes it fit: take a larger card or a smaller model")
+
+
+def print_comparison(row: dict[str, Any]) -> None:
+    """Print what was planned beside what a run reported."""
+    table = _table(f"beside {one_line(row['run'])}", ("", "planned", "by its episodes", "reported"))
+    own = row["by_its_own"] or [{"planned": None}] * len(row["compared"])
+    for first, second in zip(row["compared"], own, strict=True):
+        figures = (first["planned"], second["planned"], first["reported"])
+        table.add_row(text(first["what"]), *(text(_figure(each)) for each in figures))
+    table.caption = "by its episodes: planned with the tokens and turns that the run's episodes had"
+    console().print(table)
+    if not row["compared"]:
+        _line("the recipe has no table for what was run")
+
+
+def _title(row: dict[str, Any]) -> str:
+
+    gpus = row["gpus"]
+    count = f"{gpus['train']} x {row['gpu']}"
+    if gpus["serve"]:
+        count = f"{gpus['train']} + {gpus['serve']} x {row['gpu']} (training + vLLM's server)"
+    adapter = row["lora_parameters"]
+    learns = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
+    return (
+        f"{one_line(row['recipe'])} on {count}: {one_line(row['model'])},"
+        f" {count_of(row['parameters'])} weights, {learns} trained,"
+        f" {row['kv_bytes_per_token']:,} bytes of keys and values a token"
+    )
+
+
+def _print_phase(stage: str, phase: dict[str, Any], memory: int) -> None:
+    table = _table(f"{stage}: {phase['phase']}, each GPU", ("", "GB", "how it is counted"))
+    table.columns[-1].justify = "left"
+    for line in phase["lines"]:
+        table.add_row(text(line["what"]), _gb(line["size"]), text(line["how"]))
+    table.add_section()
+    table.add_row("in all", _gb(phase["bytes"]), text(f"of {_gb(memory)} GB (10^9 bytes)"))
+    left = phase["left"]
+    what = "left" if left >= 0 else "too much"
+    table.add_row(what, _gb(abs(left)), f"{abs(left) / memory:.0%} of the card")
+    console().print(table)
+
+
+def _room(stage: dict[str, Any], row: dict[str, Any]) -> str:
+    room = stage["room"]
+    mean = row["episode"]["tokens"]
+    return (
+        f"{stage['stage']}: keys and values of {room['kv_tokens']:,} tokens have room:"
+        f" {plural(room['whole_episodes'], 'episode')} of full length, about"
+        f" {room['kv_tokens'] / mean:,.0f} of {mean:,.0f} tokens;"
+        f" {room['under_way']:,} are under way at a time"
+    )
+
+
+def _print_tokens(stage: dict[str, Any]) -> None:
+    table = _table(f"{stage['stage']}: tokens", ("", "a step", f"in {stage['steps']:,} steps"))
+    for name, tokens in stage["tokens_per_step"].items():
+        if tokens:
+            total = f"{tokens * stage['steps'] / 1e6:,.1f} million"
+            table.add_row(name.replace("_", " "), f"{tokens:,.0f}", total)
+    console().print(table)
+
+
+def _print_time(stage: dict[str, Any]) -> None:
+    table = _table(f"{stage['stage']}: time", ("", "s a step", "in all"))
+    for name, seconds in stage["seconds_per_step"].items():
+        if seconds:
+            table.add_row(name, f"{seconds:,.2f}", duration(seconds * stage["steps"]))
+    asked = f"{plural(stage['examinations'] - 1, 'validation')}, and the test"
+    table.add_row(asked, "", duration(stage["examining_seconds"]))
+    table.add_section()
+    a_step = sum(stage["seconds_per_step"].values())
+    table.add_row("in all", f"{a_step:,.2f}", duration(stage["hours"] * _HOUR))
+    console().print(table)
+
+
+def _fee(fee: dict[str, Any]) -> str:
+    usd = "price unknown" if fee["usd"] is None else f"${fee['usd']:.2f}"
+    return (
+        f"judge {one_line(fee['judge'])}: {usd} for {fee['calls']:,} calls about"
+        f" {fee['episodes']:,} episodes, {fee['prompt_tokens'] / 1e6:.1f} +"
+        f" {fee['completion_tokens'] / 1e6:.1f} million tokens"
+    )
+
+
+def _money(row: dict[str, Any]) -> str:
+    gpus = row["gpus"]["train"] + row["gpus"]["serve"]
+    judges = "unknown" if row["judge_usd"] is None else f"${row['judge_usd']:,.2f}"
+    most = row["max_cost_usd"]
+    limit = "" if most is None else f", ${most:,.2f} at most"
+    return (
+        f"{duration(row['hours'] * _HOUR)} on {plural(gpus, 'GPU')} at ${row['usd_per_hour']:.2f}"
+        f" an hour: ${row['gpu_usd']:,.2f}; judges {judges}{limit}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes or seconds, whichever says it."""
+    if seconds >= _HOUR:
+        return f"{seconds / _HOUR:,.1f} h"
+    return f"{seconds / _MINUTE:,.1f} min" if seconds >= _MINUTE else f"{seconds:,.1f} s"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:,.2f}"
+
+
+def _table(title: str, headings: Sequence[str]) -> "Table":
+    from rich.table import Table
+
+    table = Table(title=text(title), title_justify="left")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    return table
+
+
+def _line(line: str) -> None:
+    console().print(text(one_line(line)), soft_wrap=True)
+
+
+# ---- `art-e train plan`: what a recipe takes, before it is run, and beside what a run reported.
+
+
+@app.command(
+    epilog=example(
+        "art-e train plan --recipe talk",
+        "art-e train plan --recipe talk-24gb --gpu rtx4090-24gb --usd-per-hour 0.35",
+        "art-e train plan --recipe talk-multi --gpus 4",
+        "art-e train plan --against trained",
+    )
+)
+def plan(
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe",
+            metavar="NAME|FILE",
+            help="A recipe's name or a TOML file [default: nano; with --against the run's own].",
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; repeatable."),
+    ] = None,
+    base_model: Annotated[
+        str | None,
+        typer.Option(
+            "--base-model",
+            metavar="MODEL",
+            help="Folder or hub id, in place of the recipe's model.",
+        ),
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="CARD", help="The card [default: h100-80gb].")
+    ] = None,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="How many.")] = 1,
+    usd_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            "--usd-per-hour", metavar="USD", min=0, help="Price of one card [default: typical]."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="RUN", help="Compare with what that run reported."),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Tell what a recipe takes: memory, tokens, hours, money. Nothing is run."""
+    from training.planning.plan import plan as make_plan
+    from training.planning.remedies import remedies
+    from training.planning.row import compared, row_of
+
+    card = card_of(gpu or DEFAULT)
+    run = None if against is None else find_run(against, runs_folder())
+    reported = None if run is None else reported_by(run)
+    named = recipe or "nano"
+    given = tuple(changes or ())
+
+    def again(further: tuple[str, ...], other: "Card | None") -> "Plan":
+        changed = load_recipe(named, [*given, *further], base_model=base_model)
+        return make_plan(changed, other or card, gpus=gpus, usd_per_hour=usd_per_hour)
+
+    if run is None:
+        chosen = load_recipe(named, given, base_model=base_model)
+        planned = make_plan(chosen, card, gpus=gpus, usd_per_hour=usd_per_hour)
+        row = row_of(planned, remedies(planned, again))
+        if json_output:
+            print_json(row)
+        else:
+            print_plan(row)
+        return
+    chosen = _recipe_of(run, recipe, given, base_model)
+    first = make_plan(chosen, card, gpus=gpus, usd_per_hour=usd_per_hour)
+    told = measured_in(run)
+    by_run = make_plan(chosen, card, gpus=gpus, usd_per_hour=usd_per_hour, told=told)
+    assert reported is not None
+    rows = compared(first, reported)
+    by_its_own = [] if told is None else compared(by_run, reported)
+    row = {**row_of(by_run), "run": str(run.folder), "compared": rows, "by_its_own": by_its_own}
+    if json_output:
+        print_json(row)
+        return
+    print_plan(row)
+    print_comparison(row)
+
+
+def _recipe_of(
+    run: "Run", recipe: str | None, changes: tuple[str, ...], base_model: str | None
+) -> "Recipe":
+    """The recipe that a run is compared by: its own, unless one of that name is given."""
+
+    if recipe is None:
+        if changes or base_model is not None:
+            raise UserError("--against plans the run's own recipe: name --recipe to change it")
+        return named_recipe(str(run.folder))
+    own = run.config["recipe"]["name"]
+    chosen = load_recipe(recipe, changes, base_model=base_model)
+    if chosen.name != own:
+        raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
+    return chosen
+
+
+# ---- `art-e train export`: a checkpoint with its card for others, and on the hub if asked.
+
+
+@app.command(
+    epilog=example(
+        "art-e train export trained --to shared",
+        "art-e train export trained --to shared --push me/agent --dry-run",
+        "art-e train export trained --to shared --push me/agent",
+    )
+)
+def export(
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="RUN|DIR", help="Training run, by name or folder; checkpoint.")
+    ],
+    to: ToOption,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--run", metavar="DIR", help="Run that made the checkpoint, where it lies elsewhere."
+        ),
+    ] = None,
+    base_id: Annotated[
+        str | None,
+        typer.Option("--base-id", metavar="HUB-ID", help="Model that the adapter stands on."),
+    ] = None,
+    push: PushOption = None,
+    private: PrivateOption = True,
+    dry_run: DryRunOption = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Write a run's best checkpoint, or the one named, as others load it.
+
+    Weights (an adapter's alone, where it is one), tokenizer, model card and recipe. Nothing of
+    the trainer's state, no episode, and no path of this machine.
+    """
+    chosen = destination(push, private, dry_run)
+
+    named = Path(checkpoint)
+    folder = named if named.is_dir() else find_run(checkpoint, runs_folder()).folder
+    source = find_source(folder, run, base_id)
+    contents = export_model(source, to)
+    on = "" if source.adapter_to is None else f"{source.adapter_to}+"
+    note(f"{source.checkpoint.name} written to {to}")
+    note(f"  art-e ask --model local:{on}{to} --recipe {to} QUESTION")
+    pushed = send(
+        to,
+        chosen,
+        "model",
+        contents,
+        replaces=FILES,
+        message="Model",
+        as_json=json_output,
+    )
+    if json_output:
+        told = {
+            "to": str(to),
+            "checkpoint": str(source.checkpoint),
+            "adapter_to": source.adapter_to,
+            "files": sorted(each.name for each in to.iterdir()),
+        }
+        print_json({**told, **pushed})
+
+
+# ---- `art-e train`: a warm start, reinforcement learning, and folding an adapter in.
+
+
+RecipeOption = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="nano, mini, talk, talk-24gb, talk-multi, or a TOML file.",
+    ),
+]
+BaseModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
+    ),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--minutes", metavar="N", min=0, help="Pause after N minutes, to go on with --resume."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
+Tracker = Literal["none", "wandb", "trackio", "tensorboard"]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the killed run of --out.")]
+
+
+@app.command(
+    epilog=example(
+        "art-e train sft --recipe nano --out start",
+        "art-e train sft --recipe mine.toml --set sft.validate_every=100 --out start --resume",
+    )
+)
+def sft(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
+    ] = None,
+    base_model: BaseModelOption = None,
+    seed: SeedOption = 0,
+    minutes: MinutesOption = None,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Imitate the scripted expert, or the best of stored trajectories."""
+
+    require_train_extra()
+    from training.callbacks import after
+    from training.sft import train_sft
+
+    if launched().count > 1:
+        raise UserError("a warm start is one process: run art-e train sft without a launcher")
+    chosen = load_recipe(recipe, changes or (), base_model=base_model)
+    steps = chosen.sft.steps if chosen.sft else 0
+    setting = Setting("sft", chosen, seed, init)
+    with (
+        Watch(steps, f"sft {chosen.name}") as watch,
+        opened(setting, out, runs_folder(), watch, resume=resume) as (training, checkpoint),
+    ):
+        metrics = train_sft(training, checkpoint, pause=after(minutes))
+    _tell(training, metrics, json_output=json_output)
+
+
+@app.command(
+    epilog=example(
+        "art-e train grpo --recipe nano --init start --out trained",
+        "art-e train grpo --recipe nano --init start --set reward.effort=0 --out no-effort",
+    )
+)
+def grpo(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="DIR", help="Start: a checkpoint or a run of sft."),
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option("--max-steps", min=1, help="Steps [default: the recipe's].")
+    ] = None,
+    base_model: BaseModelOption = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", metavar="RUN", help="Run of another model to compare with."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            "--max-cost",
+            metavar="USD",
+            min=0,
+            help="Most that judges cost together; then it pauses [default: the recipe's].",
+        ),
+    ] = None,
+    report_to: Annotated[
+        Tracker, typer.Option("--report-to", help="Tracker that is told as well.")
+    ] = "none",
+    seed: SeedOption = 0,
+    minutes: MinutesOption = None,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Reinforcement learning with GRPO on the composite reward."""
+
+    require_train_extra()
+    from rich.console import Console
+
+    from training.callbacks import after
+    from training.grpo import train_grpo
+    from training.validation import baseline_metrics
+
+    if report_to != "none" and find_spec(report_to) is None:
+        raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
+    steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
+    chosen = load_recipe(recipe, [*(changes or ()), *steps], base_model=base_model)
+    pause = after(minutes)
+    with _together() as processes:
+        if processes.leads:
+            _tell_fees(chosen, max_cost)
+            if baseline is None:
+                _tell_no_baseline(recipe)
+        compared = None if baseline is None else baseline_metrics(baseline, runs_folder(), chosen)
+        setting = Setting("grpo", chosen, seed, init, compared)
+        total = chosen.grpo.steps if chosen.grpo else 0
+        # One tells how it goes.
+        console = None if processes.leads else Console(file=io.StringIO())
+        with (
+            Watch(total, f"grpo {chosen.name}", console=console) as watch,
+            opened(setting, out, runs_folder(), watch, resume=resume, processes=processes) as (
+                training,
+                checkpoint,
+            ),
+        ):
+            metrics = train_grpo(
+                training, checkpoint, max_cost_usd=max_cost, report_to=report_to, pause=pause
+            )
+        if processes.leads:
+            _tell(training, metrics, json_output=json_output)
+
+
+@app.command(epilog=example("art-e train merge trained --out whole"))
+def merge(
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Checkpoint with an adapter, or its run.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Fold an adapter into the weights of its model."""
+
+    merging.merge(checkpoint, out)
+    if json_output:
+        print_json({"out": str(out)})
+        return
+    note(
+        f"merged into {out}: art-e serve {out}, or art-e ask --model local:{out} --recipe NAME,"
+        " the recipe that it was trained by"
+    )
+
+
+@contextmanager
+def _together() -> "Iterator[Processes]":
+    """The processes that a launcher started; where one of them is lost a line says so."""
+
+    try:
+        with joined() as processes:
+            yield processes
+    except LostError as error:
+        note(f"Error: {error}")
+        raise typer.Exit(1) from None
+
+
+def _tell_fees(recipe: "Recipe", max_cost: float | None) -> None:
+    """What judges are expected to cost, and what they may, before any is asked."""
+    from training.planning.fees import grpo_fees
+
+    most = recipe.judging.max_cost_usd if max_cost is None else max_cost
+    capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
+    for fee in grpo_fees(recipe):
+        cost = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
+        note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
+
+
+def _tell_no_baseline(recipe: str) -> None:
+
+    note(
+        "no baseline: with --baseline RUN the model card tells what training gains over"
+        f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
+    )
+
+
+def _tell(training: "TrainingRun", metrics: dict[str, Any], *, json_output: bool) -> None:
+
+    folder = training.run.folder
+    if json_output:
+        print_json({**metrics, "run": str(folder), "paused": training.paused})
+        return
+    if training.paused is not None:
+        note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
+        return
+    note(f"done: {folder}")
+    best = metrics["best_checkpoint"]
+    if best is not None:
+        note(f"  art-e ask --model local:{folder}/{best} --recipe {folder} QUESTION")
+    note(f"  art-e eval report {folder}")
