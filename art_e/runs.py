@@ -5,10 +5,13 @@ under way or was killed.
 """
 
 import datetime as dt
+import fcntl
 import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -107,6 +110,23 @@ def find_run(name: str, parent: Path) -> Run:
         if run.begun:
             return run
     raise UserError(f"no run {name!r} in {parent}; art-e runs list shows them")
+
+
+@contextmanager
+def held(run: Run) -> Iterator[None]:
+    """Hold the run's lock. Raises `UserError` if another process works on the run.
+
+    The system releases the lock when the process ends, also when it is killed.
+    """
+    with run.trajectories.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{run.folder} is under way in another process; wait for its end, or give"
+                " another --out"
+            ) from None
+        yield
 
 
 def _is_kept(path: Path) -> bool:

@@ -9,11 +9,9 @@ others are done, so that their times are their own. What a run has on disk is no
 
 import asyncio
 import dataclasses
-import fcntl
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -23,18 +21,17 @@ from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Email
 from art_e.models.base import REFUSED, Policy
 from art_e.models.prices import price_of
 from art_e.question import Question
-from art_e.runs import Run, list_runs
+from art_e.runs import Run, held, list_runs
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, TrajectoryLog, read_trajectories
 from evals.gpu_time import at_measured_cost, servings
 from evals.judges.offline import Judge
 from evals.metrics import run_metrics
-from evals.scored import Scored, mails_read
+from evals.scored import Scored, read_in
 
 # ---- What asking a model so many questions will cost, before any is asked.
 
@@ -157,23 +154,6 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
             " give the same options, or another --out"
         )
     return run
-
-
-@contextmanager
-def held(run: Run) -> Iterator[None]:
-    """Be the only process that works on the run. Raises `UserError` where another one does.
-
-    The system lets go of it when the process ends, however that comes about.
-    """
-    with run.trajectories.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{run.folder} is under way in another process; wait for its end, or give"
-                " another --out"
-            ) from None
-        yield
 
 
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
@@ -427,12 +407,6 @@ async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scor
     return Scored(
         scored.question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others)
     )
-
-
-def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:
-    """The mails that were read in the episode, which judges ground its answer in, in order."""
-    read = (inbox.read(each) for each in mails_read(trajectory))
-    return [each for each in read if each is not None]
 
 
 def _key(trajectory: Trajectory) -> Key:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.errors import UserError
+from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email
 from art_e.models.base import REFUSED
 from art_e.question import Question
 from art_e.runs import Run
@@ -114,6 +116,12 @@ def mails_read(trajectory: Trajectory) -> list[str]:
             if name is not None:
                 read[trajectory.handles.get(name, name)] = None
     return list(read)
+
+
+def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:
+    """The mails that the episode read, in order: judges check the answer against them."""
+    read = (inbox.read(each) for each in mails_read(trajectory))
+    return [each for each in read if each is not None]
 
 
 def _shown_mail(observation: str) -> str | None:

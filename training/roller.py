@@ -19,10 +19,9 @@ from art_e.inbox.inbox import Inbox
 from art_e.message import compact_json
 from art_e.question import Question
 from art_e.text import digest
-from evals.benchmark import read_in
 from evals.judges import choose_judge, exhausted, needs_model, spent_by
 from evals.judges.offline import Judge, OfflineJudge, Verdict, ruled
-from evals.scored import Scored
+from evals.scored import Scored, read_in
 from training.engine import Dispatch
 from training.material import Material
 from training.processes import Processes, gpu_memory_used

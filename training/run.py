@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
-from art_e.runs import Run, start_run
+from art_e.runs import Run, held, start_run
 from art_e.text import cut_line
-from evals.benchmark import held
 from evals.scored import Scored, load_run
 from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
 from training.export import write_card

@@ -18,10 +18,10 @@ from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
 from art_e.question import Question
-from art_e.runs import Run, start_run
+from art_e.runs import Run, held, start_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import Key, find_killed, held, on_disk
+from evals.benchmark import Key, find_killed, on_disk
 from tests.builders import answer
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
@@ -261,7 +261,7 @@ def test_a_run_that_is_under_way_is_left_alone(tmp_path: Path) -> None:
     run = start_run("eval", {"limit": 5}, tmp_path)
     holding = (
         "import sys; from pathlib import Path; from art_e.runs import Run;"
-        "from evals.benchmark import held\n"
+        "from art_e.runs import held\n"
         "with held(Run(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", holding, str(run.folder)]

@@ -11,11 +11,10 @@ from art_e.episode import Rubric
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from evals.benchmark import read_in
 from evals.judges.f1 import F1Judge
 from evals.judges.llm import LlmJudge
 from evals.judges.offline import Judge, OfflineJudge, Verdict
-from evals.scored import Scored
+from evals.scored import Scored, read_in
 from tests.builders import CREW, LEASE, QUESTION, QUICK, ScriptedPolicy, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
