@@ -5,7 +5,6 @@ under way or was killed.
 """
 
 import datetime as dt
-import fcntl
 import json
 import os
 import platform
@@ -18,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from art_e.errors import UserError
-from art_e.storage import partial_of, write_whole
-from art_e.trajectory import TrajectoryLog
+from art_e.storage import AppendLog, locked, partial_of, write_whole
 
 _COMPLETE = "COMPLETE"
 _CONFIG = "config.json"
@@ -63,9 +61,9 @@ class Run:
         metrics: dict[str, Any] = json.loads((self.folder / "metrics.json").read_text("utf-8"))
         return metrics
 
-    def log(self) -> TrajectoryLog:
+    def log(self) -> AppendLog:
         """The trajectories' file, opened to append to."""
-        return TrajectoryLog(self.trajectories)
+        return AppendLog(self.trajectories)
 
     def write_json(self, name: str, value: Any) -> None:
         """Write `value` to the file `name` of the folder, whole or not at all."""
@@ -114,18 +112,10 @@ def find_run(name: str, parent: Path) -> Run:
 
 @contextmanager
 def held(run: Run) -> Iterator[None]:
-    """Hold the run's lock. Raises `UserError` if another process works on the run.
-
-    The system releases the lock when the process ends, also when it is killed.
-    """
-    with run.trajectories.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"{run.folder} is under way in another process; wait for its end, or give"
-                " another --out"
-            ) from None
+    """Hold the run's lock. Raises `UserError` if another process works on the run."""
+    busy = f"{run.folder} is under way in another process; wait for its end, or give another --out"
+    with locked(run.folder / ".lock", busy):
+        run.trajectories.touch()
         yield
 
 

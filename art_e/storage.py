@@ -1,69 +1,126 @@
-"""Where things are kept when no path is given: `ART_E_HOME`, or the user's data folder.
+"""How files are written, logged to and locked, and where they are kept by default.
 
-And what a path means that begins with "~".
+Three ways to write serve the whole project: `write_whole` replaces a file, `AppendLog` adds lines,
+and `locked` keeps other processes out.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import platformdirs
 
 from art_e.errors import UserError
 
-# ---- Files that are there whole or not at all, whatever kills the process. Knows nothing of what
+_BLOCK = 1 << 20
 
 
 def partial_of(path: Path) -> Path:
-    """What a file is called beside its place until it is whole."""
+    """The name of a file or folder beside its place until it is whole."""
     return path.with_name(f".{path.name}.partial")
 
 
 def write_whole(path: Path, text: str, *, errors: str = "strict") -> None:
-    """Put the text, in UTF-8, in place of what the file was; `errors` is that of `open`."""
+    """Replace the file's content by the text in UTF-8; a kill leaves the old or the new content.
+
+    `errors` is that of `open`.
+    """
     partial = partial_of(path)
     partial.write_text(text, encoding="utf-8", errors=errors)
     partial.replace(path)
 
 
-# ---- A file to which a person's word is added line by line, each safe on disk at once.
+class AppendLog:
+    """A file of lines that survive a kill: each is on the disk before `append` returns.
+
+    One process at a time may have it open. Opening it removes what a kill left of a last line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab+")
+        self._cut_torn_line()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def append(self, line: str) -> None:
+        """Write a line, given without its end, and flush it to the disk.
+
+        A lone surrogate becomes the JSON escape that it may have come from.
+        """
+        self._file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _cut_torn_line(self) -> None:
+        whole = self._file.seek(0, os.SEEK_END)
+        while whole > 0:
+            start = max(0, whole - _BLOCK)
+            self._file.seek(start)
+            end = self._file.read(whole - start).rfind(b"\n")
+            whole = start if end < 0 else start + end + 1
+            if end >= 0:
+                break
+        self._file.truncate(whole)
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line, given without its end; it is safe on disk when this returns.
+    """Add one line to a log that is not kept open."""
+    with AppendLog(path) as log:
+        log.append(line)
 
-    A lone surrogate becomes the JSON escape that it may have come from.
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a log without their ends; a torn last one is left out.
+
+    A missing file has no lines.
     """
-    with path.open("ab+") as file:
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(line.encode("utf-8", "backslashreplace") + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
+        for line in lines:
+            if line.endswith(b"\n"):
+                yield line[:-1]
 
 
-def whole_lines(path: Path) -> list[bytes]:
-    """The lines of the file without their ends; none where there is no file."""
+@contextlib.contextmanager
+def locked(path: Path, busy: str | None = None) -> Iterator[None]:
+    """Hold the lock file `path`, whose folder must exist; the system releases it after a kill.
+
+    If another process holds it, this raises `UserError(busy)`, or waits if `busy` is None.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
     try:
-        return path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-
-
-# ---- Where things are kept when no path is given: `ART_E_HOME`, or the user's data folder.
+        lock.acquire(timeout=-1 if busy is None else 0)
+    except Timeout:
+        raise UserError(busy or "") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def home() -> Path:
-    """The folder of the default inbox, golden set and runs; it need not exist yet."""
+    """`ART_E_HOME` or the user's data folder: it holds the default inbox, golden set and runs."""
     chosen = os.environ.get("ART_E_HOME")
     return Path(chosen) if chosen else Path(platformdirs.user_data_dir("art-e"))
 
 
 def expanded(name: str) -> Path:
-    """The path `name`, with "~" as shells read it. Raises `UserError` where that is nobody's."""
+    """The path `name` with "~" expanded. Raises `UserError` if the ~user home does not exist."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
-        raise UserError(f"{name} is in the home of nobody here; write the whole path") from None
+        raise UserError(f"{name} is in the home of an unknown user; write the whole path") from None
 
 
 def default_db() -> Path:
@@ -77,5 +134,5 @@ def default_golden() -> Path:
 
 
 def runs_folder() -> Path:
-    """Where runs are made without `--out`."""
+    """The folder in which commands make runs without `--out`."""
     return home() / "runs"

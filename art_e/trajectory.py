@@ -6,16 +6,15 @@ in by those who do.
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from art_e.message import ChatMessage, compact_json
+from art_e.storage import whole_lines
 
 SCHEMA = "art-e/trajectory/1"
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,57 +73,11 @@ class Trajectory:
             raise ValueError(str(error)) from None
 
 
-class TrajectoryLog:
-    """A file that trajectories are appended to, each safe on disk before `append` returns.
-
-    One process at a time may have it open: a line that a crash cut off is taken away first.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab")
-        _cut_torn_line(path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def append(self, trajectory: Trajectory) -> None:
-        """Write one line and flush it to the disk."""
-        # A lone surrogate becomes the JSON escape that it may have come from.
-        self._file.write(trajectory.to_line().encode("utf-8", "backslashreplace") + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-
 def read_trajectories(path: Path) -> Iterator[Trajectory]:
     """The trajectories of a file, in order; a line cut off by a crash at the end is left out.
 
-    Raises `ValueError` where another line is no trajectory.
+    Raises `ValueError` if another line is no trajectory. A missing file has none.
     """
     # Bytes: the end of a torn line may be half a character.
-    with path.open("rb") as lines:
-        for line in lines:
-            if not line.endswith(b"\n"):
-                return
-            yield Trajectory.from_line(line.decode("utf-8"))
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Take away what a crash left of a line, or the next one would be lost with it."""
-    with path.open("rb+") as file:
-        whole = file.seek(0, os.SEEK_END)
-        while whole > 0:
-            start = max(0, whole - _BLOCK)
-            file.seek(start)
-            end = file.read(whole - start).rfind(b"\n")
-            if end >= 0:
-                whole = start + end + 1
-                break
-            whole = start
-        file.truncate(whole)
+    for line in whole_lines(path):
+        yield Trajectory.from_line(line.decode("utf-8"))

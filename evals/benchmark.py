@@ -25,9 +25,10 @@ from art_e.models.base import REFUSED, Policy
 from art_e.models.prices import price_of
 from art_e.question import Question
 from art_e.runs import Run, held, list_runs
+from art_e.storage import AppendLog
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
-from art_e.trajectory import Trajectory, TrajectoryLog, read_trajectories
+from art_e.trajectory import Trajectory, read_trajectories
 from evals.gpu_time import at_measured_cost, servings
 from evals.judges.offline import Judge
 from evals.metrics import run_metrics
@@ -329,7 +330,7 @@ def run_benchmark(
         # Out of turns or lost, an episode has neither answered nor abstained.
         return await _judged(scored, judges, inbox) if scored.ended else scored
 
-    async def ask_all(entrant: Entrant, log: TrajectoryLog) -> None:
+    async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
         waiting = deque(
             (question, repeat)
@@ -343,7 +344,7 @@ def run_benchmark(
                 question, repeat = waiting.popleft()
                 scored = await ask(entrant.policy, question, repeat)
                 if scored.asked or scored.trajectory.rubric["turns"]:
-                    log.append(scored.trajectory)
+                    log.append(scored.trajectory.to_line())
                 error = scored.trajectory.error
                 if not scored.asked and error is not None:
                     stopped[model] = error
@@ -358,7 +359,7 @@ def run_benchmark(
 
         await asyncio.gather(*(work() for _ in range(entrant.concurrency)))
 
-    async def run_all(log: TrajectoryLog) -> None:
+    async def run_all(log: AppendLog) -> None:
         hosted = [each for each in entrants if not each.alone]
         await asyncio.gather(*(ask_all(each, log) for each in hosted))
         for entrant in entrants:

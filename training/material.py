@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import filelock
-
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SCHEMA_VERSION
 from art_e.question import Question, Split, load_questions
-from art_e.storage import default_db, default_golden, home
+from art_e.storage import default_db, default_golden, home, locked
 from art_e.text import digest
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import Source, ingest
@@ -147,7 +145,7 @@ def _world_file(worlds: Worlds, split: Split) -> Path:
     path = home() / "worlds" / f"{name}.duckdb"
     path.parent.mkdir(parents=True, exist_ok=True)
     # Runs that begin at the same time need the same file: one makes it, the others wait.
-    with filelock.FileLock(f"{path}.making"):
+    with locked(path.with_name(f"{path.name}.making")):
         if not path.exists():
             ingest([Source(messages(each), Rules()) for each in configs], path)
     return path

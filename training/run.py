@@ -149,7 +149,7 @@ class TrainingRun:
         """Keep episodes, of training or of a validation."""
         if self._log is not None:
             for each in scored:
-                self._log.append(each.trajectory)
+                self._log.append(each.trajectory.to_line())
 
     def add_validation(self, validation: Validation, scored: Sequence[Scored]) -> None:
         """Keep and show a validation, with its episodes and what the detectors see in all."""
@@ -344,7 +344,7 @@ def _forget(run: Run, last: int) -> None:
     for name, number in numbered(run.folder):
         if number > last:
             shutil.rmtree(name)
-    # In place: the lock is on this file. Episodes stand in the order of their steps.
+    # Episodes stand in the order of their steps.
     with run.trajectories.open("rb+") as lines:
         kept = 0
         for line in lines:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from art_e.errors import UserError
 from art_e.question import Question
 from art_e.runs import find_run
-from art_e.trajectory import TrajectoryLog
+from art_e.storage import AppendLog
 from evals.benchmark import fingerprint
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
@@ -197,9 +197,9 @@ def examined(
         file = training.run.folder / EPISODES
         # Of a run that was killed in here: what it had written is made again.
         file.unlink(missing_ok=True)
-        with TrajectoryLog(file) as log:
+        with AppendLog(file) as log:
             for each in episodes:
-                log.append(each.trajectory)
+                log.append(each.trajectory.to_line())
     return training.finish(figures)
 
 

@@ -263,7 +263,7 @@ def answer_question(
 
     trajectory = asyncio.run(run_episode(episode, policy, run.id, show))
     with run.log() as log:
-        log.append(trajectory)
+        log.append(trajectory.to_line())
     run.finish()
     if screen is not None:
         screen.print()

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import duckdb
-import filelock
 import numpy as np
 import pyarrow as pa
 
@@ -29,6 +28,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, words
+from art_e.storage import locked
 from data_pipeline.ingest.batch import Batch, Job, Rules, StoredMail, sender_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.workers import processed
@@ -272,7 +272,8 @@ def ingest(
     owner = None if owner is None else owner.strip().lower()
     db.parent.mkdir(parents=True, exist_ok=True)
     read = 0
-    with _locked(db), contextlib.ExitStack() as opened:
+    busy = f"another ingest is writing {db}; wait for it to end"
+    with locked(db.with_name(f"{db.name}.lock"), busy), contextlib.ExitStack() as opened:
         old = opened.enter_context(InboxFile(db)) if append and db.exists() else None
         old_counts = {"read": 0, "stored": 0} if old is None else old.counts
         build = opened.enter_context(InboxBuild(db))
@@ -295,19 +296,6 @@ def ingest(
         added_stored=counts["stored"] - old_counts["stored"],
         seconds=time.perf_counter() - started,
     )
-
-
-@contextlib.contextmanager
-def _locked(db: Path) -> Iterator[None]:
-    lock = filelock.FileLock(f"{db}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise UserError(f"another ingest is writing {db}; wait for it to end") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _jobs(sources: Sequence[Source], owner: str | None, limit: int | None) -> Iterator[Job]:

@@ -137,7 +137,7 @@ def test_a_run_is_found_by_name_or_path(tmp_path: Path) -> None:
 def test_a_run_keeps_trajectories_and_figures(tmp_path: Path) -> None:
     run = start_run("eval", CONFIG, tmp_path)
     with run.log() as log:
-        log.append(trajectory())
+        log.append(trajectory().to_line())
         # On disk before the log is closed.
         assert list(read_trajectories(run.trajectories)) == [trajectory()]
     run.write_json("metrics.json", {"old": 1})

@@ -199,7 +199,7 @@ def write_run(
     run = start_run("eval", chosen, folder.parent, folder)
     with run.log() as log:
         for each in trajectories:
-            log.append(each)
+            log.append(each.to_line())
     if complete:
         run.finish()
     return run

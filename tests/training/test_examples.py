@@ -142,7 +142,7 @@ def run_of(parent: Path, name: str, trajectories: Sequence[Trajectory]) -> str:
     run = start_run(name, {}, parent, parent / name)
     with run.log() as log:
         for each in trajectories:
-            log.append(each)
+            log.append(each.to_line())
     return name
 
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import filelock
-
 from art_e.errors import UserError
+from art_e.storage import locked
 from training.reproduction.page import publish
 from training.reproduction.unit import STAGES, Shelf, Stage, State, Unit
 from training.reproduction.work import Doing, Sketch
@@ -65,13 +64,9 @@ def carry_out(units: Sequence[Unit], out: Path, tell: Tell) -> Path | None:
     Raises `UserError` where a command fails, and where another process works on `out`.
     """
     out.mkdir(parents=True, exist_ok=True)
-    try:
-        with filelock.FileLock(out / _LOCK, timeout=0):
-            return _carry_out(units, out, tell)
-    except filelock.Timeout:
-        raise UserError(
-            f"{out} is under way in another process; wait for its end, or give another --out"
-        ) from None
+    busy = f"{out} is under way in another process; wait for its end, or give another --out"
+    with locked(out / _LOCK, busy):
+        return _carry_out(units, out, tell)
 
 
 def _carry_out(units: Sequence[Unit], out: Path, tell: Tell) -> Path | None:

@@ -92,7 +92,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, db: Path) -> Path:
     with InboxFile(db) as file, run.log() as log:
         episode = Episode(file.open_inbox(ANN), question)
         policy = ScriptedPolicy(script, model=f"evil/{HOSTILE}")
-        log.append(asyncio.run(run_episode(episode, policy, run.id)))
+        log.append(asyncio.run(run_episode(episode, policy, run.id)).to_line())
     run.finish()
     return home
 

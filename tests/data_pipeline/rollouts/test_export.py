@@ -27,7 +27,7 @@ def run_of(
     run = start_run("eval", config or {"models": ["m"], "judges": ["f1/1"]}, folder, folder)
     with run.log() as log:
         for each in episodes:
-            log.append(each)
+            log.append(each.to_line())
     for name, lines in files.items():
         (folder / f"{name}.jsonl").write_text("".join(f"{each.to_line()}\n" for each in lines))
     run.finish()

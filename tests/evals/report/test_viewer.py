@@ -11,7 +11,8 @@ import pytest
 from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.question import Question
-from art_e.trajectory import Trajectory, TrajectoryLog, read_trajectories
+from art_e.storage import AppendLog
+from art_e.trajectory import Trajectory, read_trajectories
 from evals.report.viewer import KEPT_CHARS, viewer_data, viewer_parts
 from evals.scored import Scored
 from tests import builders as said
@@ -173,8 +174,8 @@ def test_hidden_characters_are_spelt_out_everywhere(tmp_path: Path) -> None:
         reward={hostile: 1.0},
     )
     file = tmp_path / "trajectories.jsonl"
-    with TrajectoryLog(file) as log:
-        log.append(made)
+    with AppendLog(file) as log:
+        log.append(made.to_line())
     data = viewer_data(scored(*read_trajectories(file)))
     shown = json.dumps(data, ensure_ascii=False, allow_nan=False)
     shown.encode("utf-8")
