@@ -1,20 +1,111 @@
 """What happened in an episode, as data: one JSON line each.
 
-Knows nothing of how episodes are run or judged; `verdict` and `reward` are put
-in by those who do.
+`exchanges` is the one reader of conversations: it pairs each tool call with the observation that
+answered it. `Trajectory.events` keeps the facts of the calls beside the messages.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from art_e.message import ChatMessage, compact_json
 from art_e.storage import whole_lines
 
 SCHEMA = "art-e/trajectory/1"
+
+
+class AnsweredCall(NamedTuple):
+    """One tool call of a conversation, and the JSON objects that answered it.
+
+    `arguments` is the text as written if it is no JSON object. The first result is the tool's
+    own; the episode's note on the last turn is one more. What is no JSON object is `{"text": ...}`.
+    """
+
+    tool: str
+    arguments: dict[str, Any] | str
+    results: list[dict[str, Any]]
+
+
+class Exchange(NamedTuple):
+    """One message of the model, its calls, and `replies`: the answer to a message without calls."""
+
+    says: str
+    calls: list[AnsweredCall]
+    replies: list[dict[str, Any]]
+
+
+def exchanges(messages: Sequence[ChatMessage]) -> list[Exchange]:
+    """The model's messages of a conversation, each with what came back."""
+    found: list[Exchange] = []
+    waiting: list[AnsweredCall] = []
+    for message in messages:
+        content = str(message.get("content") or "")
+        if message.get("role") == "assistant":
+            waiting = [_call(each) for each in message.get("tool_calls") or ()]
+            found.append(Exchange(content, list(waiting), []))
+        elif found:
+            # The episode answers the calls of a message in their order.
+            is_answer = message.get("role") == "tool" and waiting
+            results = waiting.pop(0).results if is_answer else found[-1].replies
+            results.extend(_objects(content))
+    return found
+
+
+def _call(call: Mapping[str, Any]) -> AnsweredCall:
+    function = call.get("function") or {}
+    written = str(function.get("arguments") or "")
+    try:
+        arguments = json.loads(written)
+    except (ValueError, RecursionError):
+        arguments = None
+    is_object = isinstance(arguments, dict)
+    return AnsweredCall(str(function.get("name")), arguments if is_object else written, [])
+
+
+def _objects(content: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects that stand one behind the other, up to text that is none."""
+    content = content.strip()
+    while content:
+        try:
+            value, end = json.JSONDecoder().raw_decode(content)
+        except (ValueError, RecursionError):
+            value, end = None, 0
+        if not isinstance(value, dict):
+            yield {"text": content}
+            return
+        yield value
+        content = content[end:].strip()
+
+
+def _events(messages: Sequence[ChatMessage], handles: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The events of a conversation, as `Trajectory` describes them."""
+
+    def stored(name: object) -> str:
+        return handles.get(str(name).strip(), str(name).strip())
+
+    events: list[dict[str, Any]] = []
+    for turn, exchange in enumerate(exchanges(messages), start=1):
+        for call in exchange.calls or [AnsweredCall("", {}, exchange.replies)]:
+            event: dict[str, Any] = {"turn": turn, "tool": call.tool}
+            result = call.results[0] if call.results else {}
+            if "error" in result:
+                event["error"] = str(result["error"])
+            elif isinstance(call.arguments, dict):
+                event["arguments"] = call.arguments
+                hits, sources = result.get("hits"), call.arguments.get("sources")
+                if isinstance(hits, list):
+                    named = [each for each in hits if isinstance(each, dict)]
+                    event["found"] = [stored(each.get("message_id")) for each in named]
+                if call.tool == "read_email" and "message_id" in result:
+                    event["read"] = stored(result["message_id"])
+                if "done" in result and isinstance(sources, list):
+                    event["cited"] = [stored(each) for each in sources]
+            notes = [str(each["note"]) for each in call.results if "note" in each]
+            events.append(event | ({"notes": notes} if notes else {}))
+    return events
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +114,17 @@ class Trajectory:
 
     `usage` has prompt_tokens, cached_prompt_tokens, completion_tokens and
     reasoning_tokens, `seconds` has total, model and tools, `error` has kind and message.
-    `cost_usd` is None where the price is not known. `call_seconds` has, turn by turn, how
+    `cost_usd` is None if the price is unknown. `call_seconds` has, turn by turn, how
     long the model's call took, None where it was not called; `retries` counts the calls
     that failed and were made again. `started_at` is ISO 8601 in UTC. `verdict` is the first
     judge's, `other_verdicts` those of further ones in their order. `repeat` counts from 0
-    where a question is asked several times; `question` is its golden row, so that a run
+    if a question is asked several times; `question` is its golden row, so that a run
     can be read without the questions' file.
+
+    `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
+    arguments with what it found, read or cited (stored message ids), and its notes. A message
+    without a call is an event of tool "". Events that are not given, as in older files, follow
+    from `messages`.
     """
 
     run_id: str
@@ -55,7 +151,23 @@ class Trajectory:
     reward: dict[str, Any] | None = None
     repeat: int = 0
     question: dict[str, Any] | None = None
+    events: list[dict[str, Any]] = field(default=None)  # type: ignore[arg-type]
     schema: str = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.events is None:
+            object.__setattr__(self, "events", _events(self.messages, self.handles))
+
+    @property
+    def mails_found(self) -> list[str]:
+        """The stored ids of the mails that searches showed, each once, in order."""
+        found = (each for event in self.events for each in event.get("found", ()))
+        return list(dict.fromkeys(found))
+
+    @property
+    def mails_read(self) -> list[str]:
+        """The stored ids of the mails that were read, each once, in order."""
+        return list(dict.fromkeys(each["read"] for each in self.events if "read" in each))
 
     def to_line(self) -> str:
         """The trajectory as one line of JSON, without the line end."""
@@ -63,7 +175,7 @@ class Trajectory:
 
     @classmethod
     def from_line(cls, line: str) -> Self:
-        """The trajectory of one line. Raises `ValueError` where it is none of this schema."""
+        """The trajectory of one line. Raises `ValueError` if it is none of this schema."""
         row = json.loads(line)
         if not isinstance(row, dict) or row.get("schema") != SCHEMA:
             raise ValueError(f"not a line of {SCHEMA}")

@@ -36,7 +36,6 @@ from data_pipeline.sharing import (
     replacing,
     send,
 )
-from evals.scored import mails_read
 
 # ---- A trajectory as others may see it: no paths of this machine, and no keys.
 
@@ -371,8 +370,8 @@ class _Tally:
             (each["content"] for each in trajectory.messages if each["role"] == "user"), ""
         )
         self._questions[trajectory.inbox_address, str(asked)] = bool(question.get("answer"))
-        self._shown |= set(_mails_shown(trajectory))
-        self._read |= set(mails_read(trajectory))
+        self._shown |= set(trajectory.mails_found)
+        self._read |= set(trajectory.mails_read)
         self._inboxes.add(trajectory.inbox_address)
         self._addresses.add(fields_of(trajectory))
 
@@ -391,19 +390,6 @@ class _Tally:
             addresses=len(self._addresses),
             notes=tuple(notes),
         )
-
-
-def _mails_shown(trajectory: Trajectory) -> Iterator[str]:
-    """The stored ids of the mails that searches found, of which a snippet was shown."""
-    for message in trajectory.messages:
-        if message["role"] != "tool":
-            continue
-        for each in json_lines(str(message.get("content") or "")):
-            hits = each.get("hits") if isinstance(each, dict) else None
-            for hit in hits if isinstance(hits, list) else ():
-                name = hit.get("message_id") if isinstance(hit, dict) else None
-                if isinstance(name, str):
-                    yield trajectory.handles.get(name, name)
 
 
 def _episodes(run: Run) -> Iterator[Trajectory]:

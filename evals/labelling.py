@@ -5,18 +5,16 @@ them, and neither the model nor a verdict. Everything comes from the run's folde
 trajectory is untrusted, and may be no JSON at all where a tool's answer should be.
 """
 
-import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from art_e.cli.output import clean, console, note, one_line, plural, text
-from art_e.cli.trace import turns
 from art_e.errors import UserError
 from art_e.runs import find_run
 from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory
+from art_e.trajectory import Trajectory, exchanges
 from evals.judges.labels import chosen_for_labels, labels_file, read_labels, write_label
 from evals.scored import Scored, load_run
 
@@ -140,22 +138,13 @@ def _show(scored: "Scored", number: int, of: int) -> None:
 def _mails(trajectory: "Trajectory") -> "Iterator[Text]":
     """The mails that were read, each once, as the model was shown them."""
     seen: set[str] = set()
-    for _, observations in turns(trajectory.messages):
-        for observation in observations:
-            mail = _mail(observation.get("content"))
-            if mail is not None and (name := one_line(str(mail.get("message_id")))) not in seen:
+    for exchange in exchanges(trajectory.messages):
+        for mail in (result for call in exchange.calls for result in call.results[:1]):
+            name = one_line(str(mail.get("message_id")))
+            if "body" in mail and name not in seen:
                 seen.add(name)
                 cited = trajectory.handles.get(name, name) in trajectory.sources
                 people, date, subject, body = (
                     str(mail.get(key, "")) for key in ("from", "date", "subject", "body")
                 )
                 yield shown_mail(ShownMail(date, people, subject, body, "cited" if cited else ""))
-
-
-def _mail(content: Any) -> dict[str, Any] | None:
-    try:
-        # The episode's word on the last turn may follow on a line of its own.
-        found = json.loads(str(content).partition("\n")[0])
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and "body" in found else None

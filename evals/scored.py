@@ -3,7 +3,6 @@
 Knows nothing of figures over many episodes.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,32 +103,7 @@ def load_run(run: Run) -> list[Scored]:
     return scored
 
 
-def mails_read(trajectory: Trajectory) -> list[str]:
-    """The stored ids of the mails that were read in the episode, each once, in order."""
-    read: dict[str, None] = {}
-    called: dict[str, str] = {}
-    for message in trajectory.messages:
-        for call in message.get("tool_calls") or ():
-            called[call["id"]] = call["function"]["name"]
-        if message["role"] == "tool" and called.get(message["tool_call_id"]) == "read_email":
-            name = _shown_mail(message["content"])
-            if name is not None:
-                read[trajectory.handles.get(name, name)] = None
-    return list(read)
-
-
 def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:
     """The mails that the episode read, in order: judges check the answer against them."""
-    read = (inbox.read(each) for each in mails_read(trajectory))
+    read = (inbox.read(each) for each in trajectory.mails_read)
     return [each for each in read if each is not None]
-
-
-def _shown_mail(observation: str) -> str | None:
-    """The id or handle of the mail that an answer of read_email shows; None: it shows none."""
-    try:
-        # A note on the turns that are left may follow on a line of its own.
-        shown = json.loads(observation.partition("\n")[0])
-    except ValueError:
-        return None
-    name = shown.get("message_id") if isinstance(shown, dict) else None
-    return name if isinstance(name, str) else None

@@ -29,9 +29,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 
-from art_e.cli.trace import shown_turn, turns
+from art_e.cli.trace import shown_turn
 from art_e.storage import home
-from art_e.trajectory import Trajectory
+from art_e.trajectory import Trajectory, exchanges
 from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_png
 from training.experiments.pages import write_picture
 
@@ -126,8 +126,8 @@ def told(trajectory: Trajectory, columns: int = COLUMNS) -> str:
     """An episode as `art-e ask --trace` prints it, in lines of so many letters."""
     printed = io.StringIO()
     console = Console(file=printed, width=columns, force_jupyter=False, force_terminal=False)
-    for number, (message, answers) in enumerate(turns(trajectory.messages), start=1):
-        console.print(shown_turn(number, message, answers), soft_wrap=True)
+    for number, exchange in enumerate(exchanges(trajectory.messages), start=1):
+        console.print(shown_turn(number, exchange), soft_wrap=True)
     return printed.getvalue()
 
 

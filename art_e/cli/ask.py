@@ -41,7 +41,7 @@ from art_e.question import Question
 from art_e.runs import Run, start_run
 from art_e.storage import runs_folder
 from art_e.tools import WHOLE_VIEW, View
-from art_e.trajectory import Trajectory
+from art_e.trajectory import Trajectory, exchanges
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -258,8 +258,8 @@ def answer_question(
 
     def show(message: "AssistantMessage", observations: "list[ChatMessage]") -> None:
         if screen is not None:
-            turn = shown_turn(episode.rubric.turns, message.to_chat(), observations)
-            screen.print(turn, soft_wrap=True)
+            [exchange] = exchanges([message.to_chat(), *observations])
+            screen.print(shown_turn(episode.rubric.turns, exchange), soft_wrap=True)
 
     trajectory = asyncio.run(run_episode(episode, policy, run.id, show))
     with run.log() as log:

@@ -11,12 +11,12 @@ import typer
 from art_e.cli.ask import why_no_answer
 from art_e.cli.options import JsonOption
 from art_e.cli.output import LazyGroup, console, example, note, one_line, plural, print_json, text
-from art_e.cli.trace import shown_turn, turns
+from art_e.cli.trace import shown_turn
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.runs import Run, find_run, list_runs
 from art_e.storage import runs_folder
-from art_e.trajectory import Trajectory, read_trajectories
+from art_e.trajectory import Trajectory, exchanges, read_trajectories
 
 QUESTION_WIDTH = 60
 
@@ -212,8 +212,8 @@ def _show_episode(trajectory: "Trajectory", as_json: bool) -> None:
     as_of = f", up to {trajectory.as_of}" if trajectory.as_of else ""
     about = f"{trajectory.inbox_address}{as_of}, {trajectory.model}, {trajectory.episode_id}\n"
     screen.print(text((about, "dim")), soft_wrap=True)
-    for number, (message, observations) in enumerate(turns(trajectory.messages), start=1):
-        screen.print(shown_turn(number, message, observations), soft_wrap=True)
+    for number, exchange in enumerate(exchanges(trajectory.messages), start=1):
+        screen.print(shown_turn(number, exchange), soft_wrap=True)
     screen.print()
     screen.print(text((_answer(trajectory), "bold")), soft_wrap=True)
     for message_id in trajectory.sources:

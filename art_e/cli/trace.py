@@ -1,16 +1,14 @@
 """A trajectory made readable at a glance: each tool call and what came back.
 
-Takes chat messages as an episode makes them and trajectories keep them. Knows
-nothing of inboxes and models; what a model or a mail wrote is untrusted, and
-may be no JSON at all.
+What a model or a mail wrote is untrusted, and may be no JSON at all.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from art_e.cli.output import clean, one_line, plural, text
-from art_e.message import ChatMessage
+from art_e.trajectory import AnsweredCall, Exchange
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,47 +20,23 @@ ARGUMENT_CHARS = 200
 _INDENT = " " * 9
 
 
-def turns(messages: "Sequence[ChatMessage]") -> "Iterator[tuple[ChatMessage, list[ChatMessage]]]":
-    """The model's messages of a conversation, each with what the tools answered."""
-    said: ChatMessage | None = None
-    answers: list[ChatMessage] = []
-    for message in messages:
-        if message.get("role") == "assistant":
-            if said is not None:
-                yield said, answers
-            said, answers = message, []
-        elif said is not None:
-            answers.append(message)
-    if said is not None:
-        yield said, answers
-
-
-def shown_turn(
-    number: int, message: "ChatMessage", observations: "Sequence[ChatMessage]"
-) -> "Text":
+def shown_turn(number: int, exchange: Exchange) -> "Text":
     """One turn, without a line end: its calls, each with its result below it."""
     lines: list[Text] = []
-    calls = message.get("tool_calls") or []
-    content = one_line(message.get("content") or "")
-    if content or not calls:
-        said = content[: 2 * ARGUMENT_CHARS] or "(nothing)"
-        lines.append(text(("says     ", "bold"), said))
-    for index, call in enumerate(calls):
-        lines.append(_call(call["function"]["name"], call["function"]["arguments"]))
-        if index < len(observations):
-            lines += _result(observations[index])
-    if not calls:
-        lines += [line for each in observations for line in _result(each)]
+    content = one_line(exchange.says)
+    if content or not exchange.calls:
+        says = content[: 2 * ARGUMENT_CHARS] or "(nothing)"
+        lines.append(text(("says     ", "bold"), says))
+    for call in exchange.calls:
+        lines += [_call(call), *_results(call.results)]
+    lines += _results(exchange.replies)
     lines[0] = text((f"{number:>2}  ", "dim")).append_text(lines[0])
     lines[1:] = [text("    ").append_text(line) for line in lines[1:]]
     return text("\n").join(lines)
 
 
-def _call(name: str, arguments: str) -> "Text":
-    try:
-        given = json.loads(arguments)
-    except (ValueError, RecursionError):
-        given = None
+def _call(call: AnsweredCall) -> "Text":
+    name, given = call.tool, call.arguments
     if name == "search_emails" and isinstance(given, dict):
         return text(("search   ", "bold cyan"), *_search(given))
     if name == "read_email" and isinstance(given, dict):
@@ -72,7 +46,8 @@ def _call(name: str, arguments: str) -> "Text":
         shown = "(no answer)" if answer is None else one_line(str(answer))
         cited = ", ".join(_short(each) for each in sources) if isinstance(sources, list) else ""
         return text(("answer   ", "bold green"), shown, (f"  from {cited}" if cited else "", "dim"))
-    return text((f"{_short(name)}  ", "bold red"), _short(arguments))
+    written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return text((f"{_short(name)}  ", "bold red"), _short(written))
 
 
 def _search(given: dict[str, Any]) -> Iterator[str | tuple[str, str]]:
@@ -89,25 +64,15 @@ def _search(given: dict[str, Any]) -> Iterator[str | tuple[str, str]]:
             yield (f"  {shown} {_short(given[name])}", "dim")
 
 
-def _result(observation: "ChatMessage") -> "Iterator[Text]":
-    content = str(observation.get("content") or "")
-    try:
-        found, end = json.JSONDecoder().raw_decode(content)
-    except (ValueError, RecursionError):
-        yield text(_INDENT, (_short(content), "dim"))
-        return
-    if isinstance(found, dict):
-        if isinstance(found.get("hits"), list):
-            yield from _hits(found["hits"])
-        if "body" in found:
-            yield from _mail(found)
-        if "error" in found:
-            yield text(_INDENT, (_short(found["error"]), "red"))
-        if "note" in found:
-            yield text(_INDENT, (_short(found["note"]), "dim"))
-    # The episode's word on the last turn comes behind the tool's answer.
-    if end < len(content):
-        yield from _result({"content": content[end:].strip()})
+def _results(results: list[dict[str, Any]]) -> "Iterator[Text]":
+    for result in results:
+        if isinstance(result.get("hits"), list):
+            yield from _hits(result["hits"])
+        if "body" in result:
+            yield from _mail(result)
+        for name, style in (("error", "red"), ("note", "dim"), ("text", "dim")):
+            if name in result:
+                yield text(_INDENT, (_short(result[name]), style))
 
 
 def _hits(hits: list[Any]) -> "Iterator[Text]":

@@ -7,7 +7,6 @@ it sees messages and tool schemas only, and keeps nothing between calls; the
 same messages give the same answer.
 """
 
-import json
 import re
 from typing import Any
 
@@ -16,6 +15,7 @@ from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import PolicyStep, Usage
 from art_e.models.fit import Candidate, ReadMail, candidates, informative_words, name_stems
 from art_e.tools import MAX_RESULTS
+from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
 
@@ -128,13 +128,13 @@ def _question(messages: list[ChatMessage]) -> str:
 
 
 def _is_last_turn(messages: list[ChatMessage]) -> bool:
-    """Whether the episode says so: in a line below the JSON, where no mail's text can stand."""
-    return "\n" in messages[-1]["content"]
+    """Whether the episode's note on the last turn follows the last observation."""
+    *_, last = exchanges(messages)
+    return any(len(call.results) > 1 for call in last.calls)
 
 
 def _observations(messages: list[ChatMessage]) -> list[dict[str, Any]]:
-    decoder = json.JSONDecoder()
-    return [decoder.raw_decode(each["content"])[0] for each in messages if each["role"] == "tool"]
+    return [call.results[0] for each in exchanges(messages) for call in each.calls]
 
 
 def _hits(messages: list[ChatMessage]) -> list[dict[str, Any]]:

@@ -5,16 +5,15 @@ once. `viewer_parts` gives the fragment of the page, its style and its script. K
 nothing of the rest of the report, nor of charts and metrics.
 """
 
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 from art_e.message import ChatMessage, compact_json
 from art_e.question import Question
-from art_e.trajectory import Trajectory
+from art_e.trajectory import Trajectory, exchanges
 from evals.metrics import STEPS, ended_at
 from evals.scored import Scored
 
@@ -95,38 +94,25 @@ def transcript(
     Message ids in place of handles stand in heads and mails.
     """
     turns: list[dict[str, Any]] = []
-    waiting: list[dict[str, Any]] = []
-    for message in messages:
-        if message.get("role") == "assistant":
-            waiting = [_call(each) for each in message.get("tool_calls") or []]
-            says = str(message.get("content") or "")
-            turn = {"says": tables.text(says) if says else None, "calls": list(waiting)}
-            turns.append({**turn, "notes": []})
-        elif turns:
-            results = list(_results(str(message.get("content") or ""), handles, tables))
-            # The episode answers the calls of a message in their order.
-            if message.get("role") == "tool" and waiting:
-                waiting.pop(0)["results"] = results
-            else:
-                turns[-1]["notes"] += results
+    for exchange in exchanges(messages):
+        calls = [
+            {
+                "tool": visible(call.tool),
+                "arguments": _arguments(call.arguments),
+                "results": _results(call.results, handles, tables),
+            }
+            for call in exchange.calls
+        ]
+        says = tables.text(exchange.says) if exchange.says else None
+        notes = _results(exchange.replies, handles, tables)
+        turns.append({"says": says, "calls": calls, "notes": notes})
     return turns
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call.get("function") or {}
-    written = str(function.get("arguments") or "")
-    tool = visible(str(function.get("name")))
-    return {"tool": tool, "arguments": _arguments(written), "results": []}
-
-
-def _arguments(written: str) -> dict[str, Any] | str:
-    try:
-        given = json.loads(written)
-        if isinstance(given, dict):
-            return {visible(name): _argument(each) for name, each in given.items()}
-    except (ValueError, RecursionError):
-        pass  # shown as it was written
-    return visible(written)
+def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
+    if isinstance(given, str):
+        return visible(given)
+    return {visible(name): _argument(each) for name, each in given.items()}
 
 
 def _argument(value: Any) -> Any:
@@ -140,26 +126,19 @@ def _word(value: Any) -> str:
     return visible(value if isinstance(value, str) else compact_json(value))
 
 
-def _results(content: str, handles: Mapping[str, str], tables: Tables) -> Iterator[dict[str, Any]]:
-    """What one observation says; the note on the last turn comes behind the tool's own words."""
-    content = content.strip()
-    try:
-        found, end = json.JSONDecoder().raw_decode(content)
-    except (ValueError, RecursionError):
-        found, end = None, len(content)
-    if not isinstance(found, dict):
-        if content:
-            yield {"text": tables.text(content)}
-        return
-    if isinstance(found.get("hits"), list):
-        hits = [each for each in found["hits"] if isinstance(each, dict)]
-        yield {"hits": [_hit(each, handles, tables) for each in hits]}
-    if "body" in found:
-        yield _mail(found, handles, tables)
-    for name in ("error", "note"):
-        if name in found:
-            yield {name: tables.text(_text(found, name))}
-    yield from _results(content[end:], handles, tables)
+def _results(
+    results: Sequence[Mapping[str, Any]], handles: Mapping[str, str], tables: Tables
+) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    for result in results:
+        if isinstance(result.get("hits"), list):
+            hits = [each for each in result["hits"] if isinstance(each, dict)]
+            shown.append({"hits": [_hit(each, handles, tables) for each in hits]})
+        if "body" in result:
+            shown.append(_mail(result, handles, tables))
+        told = [name for name in ("error", "note", "text") if name in result]
+        shown += [{name: tables.text(_text(result, name))} for name in told]
+    return shown
 
 
 def _hit(hit: Mapping[str, Any], handles: Mapping[str, str], tables: Tables) -> dict[str, Any]:

@@ -8,9 +8,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from art_e.agent import episode_record
+from art_e.message import AssistantMessage, ToolCall
 from art_e.storage import AppendLog
-from art_e.trajectory import SCHEMA, Trajectory, read_trajectories
-from tests.builders import TEXT, trajectory
+from art_e.trajectory import SCHEMA, Trajectory, exchanges, read_trajectories
+from tests.builders import (
+    LEASE,
+    TEXT,
+    Start,
+    answer,
+    call,
+    message,
+    read_episodes,
+    search_episodes,
+    trajectory,
+)
 
 
 def write(path: Path, *trajectories: Trajectory) -> None:
@@ -89,3 +101,75 @@ def test_another_bad_line_is_an_error(tmp_path: Path, bad: str) -> None:
     assert next(read) == trajectory()
     with pytest.raises(ValueError):  # of JSON, of UTF-8 or of the schema
         next(read)
+
+
+def conversation(*observations: str, calls: list[ToolCall]) -> list[dict[str, Any]]:
+    answers = [
+        {"role": "tool", "tool_call_id": made.id, "content": content}
+        for made, content in zip(calls, observations, strict=False)
+    ]
+    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
+    return [*asked, AssistantMessage("Hm", tuple(calls)).to_chat(), *answers]
+
+
+def test_exchanges_pair_calls_with_what_came_back() -> None:
+    calls = [read_episodes("m1"), call("send_money", "[1]"), search_episodes("x")]
+    messages = conversation('{"body":"b"}', "no {JSON", calls=calls)
+    messages.append({"role": "assistant", "content": None})
+    messages.append({"role": "user", "content": '{"error":"e"}'})
+    first, second = exchanges(messages)
+    assert first == (
+        "Hm",
+        [
+            ("read_email", {"message_id": "m1"}, [{"body": "b"}]),
+            ("send_money", "[1]", [{"text": "no {JSON"}]),
+            ("search_emails", {"keywords": ["x"]}, []),
+        ],
+        [],
+    )
+    assert second == ("", [], [{"error": "e"}])
+    assert exchanges(messages[:2]) == []
+
+
+def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
+    """As stored, and as they follow from the messages of a file that has none."""
+    episode = start(max_turns=4)
+    episode.step(message(search_episodes("lease"), read_episodes("m9")))
+    episode.step(message(text="Let me think."))
+    episode.step(message(read_episodes(LEASE), call("send_money", '{"to": [[]]}')))
+    episode.step(message(answer("On May 3.", "m1", "<no@t>")))
+    made = episode_record(episode, "r", "scripted", {})
+    searched, missed, silent, read, wrong, final = made.events
+    assert searched == {
+        "turn": 1,
+        "tool": "search_emails",
+        "arguments": {"keywords": ["lease"]},
+        "found": [LEASE],
+    }
+    assert (missed["turn"], missed["tool"]) == (1, "read_email")
+    assert "not found" in missed["error"] and "read" not in missed
+    assert (silent["turn"], silent["tool"]) == (2, "") and "no tool" in silent["error"]
+    assert read == {
+        "turn": 3,
+        "tool": "read_email",
+        "arguments": {"message_id": LEASE},
+        "read": LEASE,
+    }
+    assert wrong.keys() == {"turn", "tool", "error", "notes"}
+    assert "one turn left" in wrong["notes"][0]
+    assert final["cited"] == [LEASE, "<no@t>"]
+    assert (made.mails_found, made.mails_read) == ([LEASE], [LEASE])
+    row = json.loads(made.to_line())
+    assert row.pop("events") == made.events
+    assert Trajectory.from_line(json.dumps(row)) == made
+
+
+@given(st.text(max_size=8), _json, st.lists(_json, max_size=3), st.text(max_size=5))
+def test_events_of_any_conversation_can_be_kept(
+    name: str, arguments: Any, observations: list[Any], behind: str
+) -> None:
+    calls = [call(name, json.dumps(arguments), str(each)) for each in range(2)]
+    contents = [json.dumps(each) + behind for each in observations]
+    made = trajectory(messages=conversation(*contents, calls=calls))
+    assert len(made.events) == 2
+    assert Trajectory.from_line(made.to_line()) == made

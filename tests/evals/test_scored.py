@@ -7,7 +7,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from evals.scored import Scored, load_run, mails_read
+from evals.scored import Scored, load_run
 from tests.builders import answer, call, message, trajectory
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
@@ -93,8 +93,8 @@ def test_the_mails_that_were_read_are_those_that_a_tool_showed() -> None:
         ),
         (message(answer("In May.", "m3")), ['{"done":true}']),
     )
-    assert mails_read(trajectory(messages=messages, handles=handles)) == ["<1@t>", "<2@t>"]
+    assert trajectory(messages=messages, handles=handles).mails_read == ["<1@t>", "<2@t>"]
     # In the reference's form there are no handles.
     spelt = conversation((message(read("<9@t>")), ['{"message_id":"<9@t>"}']))
-    assert mails_read(trajectory(messages=spelt, handles={})) == ["<9@t>"]
-    assert mails_read(trajectory()) == []
+    assert trajectory(messages=spelt, handles={}).mails_read == ["<9@t>"]
+    assert trajectory().mails_read == []

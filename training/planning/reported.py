@@ -9,7 +9,7 @@ from statistics import fmean, linear_regression
 
 from art_e.errors import UserError
 from art_e.runs import Run
-from evals.scored import load_run, mails_read
+from evals.scored import load_run
 from training.planning.workload import EpisodeTokens
 from training.progress import read_steps
 
@@ -68,7 +68,7 @@ def measured_in(run: Run) -> EpisodeTokens | None:
     grows = max(own / turns, _slope(before, prompts))
     prompt = max(1.0, fmean(prompts) - grows * fmean(before))
     length = prompt + grows * (turns - 1) + own / turns
-    reads = fmean(len(mails_read(each.trajectory)) for each in scored)
+    reads = fmean(len(each.trajectory.mails_read) for each in scored)
     return EpisodeTokens(turns, prompt, own, length, reads, f"{len(facts)} episodes of the run")
 
 

@@ -4,9 +4,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.cli.trace import BODY_LINES, shown_turn, turns
+from art_e.cli.trace import BODY_LINES
+from art_e.cli.trace import shown_turn as shown_exchange
 from art_e.message import AssistantMessage, ToolCall
+from art_e.trajectory import exchanges
 from tests.command_line import HOSTILE, assert_safe
+
+
+def shown_turn(number: int, message: dict[str, Any], observations: list[dict[str, Any]]) -> Any:
+    [exchange] = exchanges([message, *observations])
+    return shown_exchange(number, exchange)
 
 
 def called(name: str, arguments: Any) -> dict[str, Any]:
@@ -100,12 +107,3 @@ def test_whatever_a_model_writes_can_be_shown(
     [answer] = observed(observation)
     answer["content"] += behind
     assert_safe(shown_turn(1, called(name, arguments), [answer]).plain)
-
-
-def test_turns_pairs_messages_with_their_answers() -> None:
-    system, user = {"role": "system", "content": "s"}, {"role": "user", "content": "q"}
-    one, two = called("read_email", {}), called("return_final_answer", {})
-    first, second = observed({"a": 1}), observed({"b": 2})
-    conversation = [system, user, one, *first, *first, two, *second]
-    assert list(turns(conversation)) == [(one, first * 2), (two, second)]
-    assert list(turns([system, user])) == []

@@ -20,7 +20,7 @@ from art_e.question import Question
 from art_e.tools import View, schemas
 from art_e.trajectory import Trajectory
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import date_header, make_inbox, raw
+from tests.builders import date_header, make_inbox, message, raw, read_episodes
 
 INES = "ines@tarn.example"
 WORDY = "Is there any word on the heron, the boathouse, or when it is to be repainted?"
@@ -242,6 +242,7 @@ def test_what_is_counted(question: str, counted: bool) -> None:
     observation = {"message_id": "m1", "body": "We have 12 guests."}
     messages = [
         {"role": "user", "content": question},
+        message(read_episodes("m1")).to_chat(),
         {"role": "tool", "content": json.dumps(observation)},
     ]
     assert is_to_be_counted(messages) is counted
