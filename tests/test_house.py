@@ -93,8 +93,8 @@ def test_the_packages_are_found() -> None:
     assert seen["art_e.mcp"] == Import("art_e.mcp", late=True, typed=False)
 
 
-# They read recipes and checkpoints, and are to lose that.
-UP = {"art_e.cli.forms", "art_e.cli.serve"}
+# It reads recipes, and is to lose that.
+UP = {"art_e.cli.forms"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -1,11 +1,12 @@
 """`art-e train`: a warm start, reinforcement learning, and folding an adapter in."""
 
-import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,21 +24,27 @@ from data_pipeline.sharing import (
     destination,
     send,
 )
-from training import export as merging
-from training.export import FILES, find_source
+from evals.benchmark import fingerprint
+from training.expert import conversations_of
+from training.export import FILES, find_checkpoint, write_card
 from training.export import export as export_model
+from training.export import merge as merge_adapter
+from training.judging import judges_of, judges_within
+from training.material import load_material, load_part, planted_in
 from training.planning.cards import DEFAULT, Card, card_of
+from training.planning.fees import grpo_fees
 from training.planning.footprint import count_of
 from training.planning.reported import measured_in, reported_by
 from training.processes import LostError, Processes, joined, launched
 from training.recipe import Recipe, load_recipe, named_recipe
-from training.run import Setting, TrainingRun, opened
+from training.run import Setting, TrainingRun, View, opened
 from training.watch import Watch
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from training.planning.plan import Plan
+    from training.validation import Pause
 
 
 app = typer.Typer(
@@ -315,7 +322,224 @@ def _recipe_of(
     return chosen
 
 
-# ---- `art-e train export`: a checkpoint with its card for others, and on the hub if asked.
+# ---- Training, and what becomes of a checkpoint.
+
+RecipeOption = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="nano, mini, talk, talk-24gb, talk-multi, or a TOML file.",
+    ),
+]
+BaseModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
+    ),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option(
+        "--minutes", metavar="N", min=0, help="Pause after N minutes, to go on with --resume."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the killed run of --out.")]
+
+
+@app.command(
+    epilog=example(
+        "art-e train sft --recipe nano --out start",
+        "art-e train sft --recipe mine.toml --set sft.validate_every=100 --out start --resume",
+    )
+)
+def sft(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
+    ] = None,
+    base_model: BaseModelOption = None,
+    seed: SeedOption = 0,
+    minutes: MinutesOption = None,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Imitate the scripted expert, or the best of stored trajectories."""
+    require_train_extra()
+    validation = import_module("training.validation")
+    if launched().count > 1:
+        raise UserError("a warm start is one process: run art-e train sft without a launcher")
+    pause = validation.after(minutes)
+    chosen = load_recipe(recipe, changes or (), base_model=base_model)
+    steps = chosen.sft.steps if chosen.sft else 0
+    setting = Setting("sft", chosen, seed, init)
+    with (
+        Watch(steps, f"sft {chosen.name}") as watch,
+        opened(setting, out, runs_folder(), resume=resume, view=watch, card=write_card) as (
+            training,
+            checkpoint,
+        ),
+    ):
+        metrics = run_sft(training, checkpoint, pause=pause)
+    _tell(training, metrics, json_output=json_output)
+
+
+@app.command(
+    epilog=example(
+        "art-e train grpo --recipe nano --init start --out trained",
+        "art-e train grpo --recipe nano --init start --set reward.effort=0 --out no-effort",
+    )
+)
+def grpo(
+    recipe: RecipeOption = "nano",
+    changes: SetOption = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="DIR", help="Start: a checkpoint or a run of sft."),
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option("--max-steps", min=1, help="Steps [default: the recipe's].")
+    ] = None,
+    base_model: BaseModelOption = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", metavar="RUN", help="Run of another model to compare with."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            "--max-cost",
+            metavar="USD",
+            min=0,
+            help="Limit on the judges' fees; then it pauses [default: the recipe's].",
+        ),
+    ] = None,
+    report_to: Annotated[
+        str,
+        typer.Option(
+            "--report-to", metavar="NAME", help="Tracker of transformers, such as wandb or trackio."
+        ),
+    ] = "none",
+    seed: SeedOption = 0,
+    minutes: MinutesOption = None,
+    resume: ResumeOption = False,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Reinforcement learning with GRPO on the composite reward."""
+    require_train_extra()
+    validation = import_module("training.validation")
+    if report_to != "none" and find_spec(report_to) is None:
+        raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
+    steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
+    chosen = load_recipe(recipe, [*(changes or ()), *steps], base_model=base_model)
+    pause = validation.after(minutes)
+    with _together() as processes:
+        if processes.leads:
+            _tell_fees(chosen, max_cost)
+            if baseline is None:
+                note(
+                    "no baseline: with --baseline RUN the model card tells what training gains over"
+                    f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
+                )
+        compared = None if baseline is None else baseline_metrics(baseline, chosen)
+        setting = Setting("grpo", chosen, seed, init, compared)
+        total = chosen.grpo.steps if chosen.grpo else 0
+        with ExitStack() as stack:
+            # Only the leading process shows the run.
+            view = Watch(total, f"grpo {chosen.name}") if processes.leads else View()
+            if isinstance(view, Watch):
+                stack.enter_context(view)
+            training, checkpoint = stack.enter_context(
+                opened(
+                    setting,
+                    out,
+                    runs_folder(),
+                    resume=resume,
+                    view=view,
+                    card=write_card,
+                    processes=processes,
+                )
+            )
+            metrics = run_grpo(
+                training, checkpoint, max_cost_usd=max_cost, report_to=report_to, pause=pause
+            )
+        if processes.leads:
+            _tell(training, metrics, json_output=json_output)
+
+
+def run_sft(
+    training: TrainingRun, checkpoint: Path | None = None, *, pause: "Pause | None" = None
+) -> dict[str, Any]:
+    """Carry a warm start out with its questions and judges; its metrics."""
+    recipe, seed = training.setting.recipe, training.setting.seed
+    if recipe.sft is None:
+        raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
+    material = load_material(recipe.data, "train")
+    conversations = conversations_of(recipe, material, planted_in(recipe.data), seed, runs_folder())
+    metrics: dict[str, Any] = import_module("training.sft").train_sft(
+        training,
+        checkpoint,
+        conversations,
+        partial(load_part, recipe.data),
+        judges_of(recipe.judging),
+        **({} if pause is None else {"pause": pause}),
+    )
+    return metrics
+
+
+def run_grpo(
+    training: TrainingRun,
+    checkpoint: Path | None = None,
+    *,
+    max_cost_usd: float | None = None,
+    report_to: str = "none",
+    pause: "Pause | None" = None,
+) -> dict[str, Any]:
+    """Carry a run of GRPO out with its questions and judges; its metrics.
+
+    `max_cost_usd` limits the judges' fees over the whole run (None: as the recipe says).
+    """
+    recipe = training.setting.recipe
+    judges = judges_within(
+        recipe.judging,
+        max_cost_usd,
+        spent=training.cost_before,
+        processes=training.processes.count,
+    )
+    metrics: dict[str, Any] = import_module("training.grpo").train_grpo(
+        training,
+        checkpoint,
+        partial(load_part, recipe.data),
+        judges,
+        report_to=report_to,
+        **({} if pause is None else {"pause": pause}),
+    )
+    return metrics
+
+
+def baseline_metrics(name: str, recipe: Recipe) -> dict[str, Any]:
+    """The metrics of the benchmark run of that name or folder.
+
+    Raises `UserError` if there is none, if it is not complete, and if it asked other questions
+    than the recipe keeps for its test.
+    """
+    run = find_run(name, runs_folder())
+    again = f"make one with: art-e eval run -m MODEL --recipe {recipe.name}"
+    if not run.complete:
+        raise UserError(f"the baseline {run.folder} is not complete; resume it, or {again}")
+    asked = load_material(recipe.data, "test").held_out(recipe.judging.test_questions)
+    if run.config.get("questions_hash") != fingerprint(asked):
+        raise UserError(f"the baseline {run.folder} asked other questions; {again}")
+    return run.metrics
 
 
 @app.command(
@@ -351,179 +575,25 @@ def export(
     the trainer's state, no episode, and no path of this machine.
     """
     chosen = destination(push, private, dry_run)
-
-    named = Path(checkpoint)
-    folder = named if named.is_dir() else find_run(checkpoint, runs_folder()).folder
-    source = find_source(folder, run, base_id)
-    contents = export_model(source, to)
-    on = "" if source.adapter_to is None else f"{source.adapter_to}+"
-    note(f"{source.checkpoint.name} written to {to}")
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        folder = find_run(checkpoint, runs_folder()).folder
+    exported = find_checkpoint(folder, run, base_id)
+    contents = export_model(exported, to)
+    on = "" if exported.adapter_to is None else f"{exported.adapter_to}+"
+    note(f"{exported.checkpoint.name} written to {to}")
     note(f"  art-e ask --model local:{on}{to} --recipe {to} QUESTION")
     pushed = send(
-        to,
-        chosen,
-        "model",
-        contents,
-        replaces=FILES,
-        message="Model",
-        as_json=json_output,
+        to, chosen, "model", contents, replaces=FILES, message="Model", as_json=json_output
     )
     if json_output:
-        told = {
+        row = {
             "to": str(to),
-            "checkpoint": str(source.checkpoint),
-            "adapter_to": source.adapter_to,
+            "checkpoint": str(exported.checkpoint),
+            "adapter_to": exported.adapter_to,
             "files": sorted(each.name for each in to.iterdir()),
         }
-        print_json({**told, **pushed})
-
-
-# ---- `art-e train`: a warm start, reinforcement learning, and folding an adapter in.
-
-
-RecipeOption = Annotated[
-    str,
-    typer.Option(
-        "--recipe",
-        metavar="NAME|FILE",
-        help="nano, mini, talk, talk-24gb, talk-multi, or a TOML file.",
-    ),
-]
-BaseModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
-    ),
-]
-MinutesOption = Annotated[
-    float | None,
-    typer.Option(
-        "--minutes", metavar="N", min=0, help="Pause after N minutes, to go on with --resume."
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
-]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
-Tracker = Literal["none", "wandb", "trackio", "tensorboard"]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the killed run of --out.")]
-
-
-@app.command(
-    epilog=example(
-        "art-e train sft --recipe nano --out start",
-        "art-e train sft --recipe mine.toml --set sft.validate_every=100 --out start --resume",
-    )
-)
-def sft(
-    recipe: RecipeOption = "nano",
-    changes: SetOption = None,
-    init: Annotated[
-        str | None,
-        typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
-    ] = None,
-    base_model: BaseModelOption = None,
-    seed: SeedOption = 0,
-    minutes: MinutesOption = None,
-    resume: ResumeOption = False,
-    out: OutOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Imitate the scripted expert, or the best of stored trajectories."""
-
-    require_train_extra()
-    from training.callbacks import after
-    from training.sft import train_sft
-
-    if launched().count > 1:
-        raise UserError("a warm start is one process: run art-e train sft without a launcher")
-    chosen = load_recipe(recipe, changes or (), base_model=base_model)
-    steps = chosen.sft.steps if chosen.sft else 0
-    setting = Setting("sft", chosen, seed, init)
-    with (
-        Watch(steps, f"sft {chosen.name}") as watch,
-        opened(setting, out, runs_folder(), watch, resume=resume) as (training, checkpoint),
-    ):
-        metrics = train_sft(training, checkpoint, pause=after(minutes))
-    _tell(training, metrics, json_output=json_output)
-
-
-@app.command(
-    epilog=example(
-        "art-e train grpo --recipe nano --init start --out trained",
-        "art-e train grpo --recipe nano --init start --set reward.effort=0 --out no-effort",
-    )
-)
-def grpo(
-    recipe: RecipeOption = "nano",
-    changes: SetOption = None,
-    init: Annotated[
-        str | None,
-        typer.Option("--init", metavar="DIR", help="Start: a checkpoint or a run of sft."),
-    ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option("--max-steps", min=1, help="Steps [default: the recipe's].")
-    ] = None,
-    base_model: BaseModelOption = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="RUN", help="Run of another model to compare with."),
-    ] = None,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(
-            "--max-cost",
-            metavar="USD",
-            min=0,
-            help="Most that judges cost together; then it pauses [default: the recipe's].",
-        ),
-    ] = None,
-    report_to: Annotated[
-        Tracker, typer.Option("--report-to", help="Tracker that is told as well.")
-    ] = "none",
-    seed: SeedOption = 0,
-    minutes: MinutesOption = None,
-    resume: ResumeOption = False,
-    out: OutOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Reinforcement learning with GRPO on the composite reward."""
-
-    require_train_extra()
-    from rich.console import Console
-
-    from training.callbacks import after
-    from training.grpo import train_grpo
-    from training.validation import baseline_metrics
-
-    if report_to != "none" and find_spec(report_to) is None:
-        raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
-    steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
-    chosen = load_recipe(recipe, [*(changes or ()), *steps], base_model=base_model)
-    pause = after(minutes)
-    with _together() as processes:
-        if processes.leads:
-            _tell_fees(chosen, max_cost)
-            if baseline is None:
-                _tell_no_baseline(recipe)
-        compared = None if baseline is None else baseline_metrics(baseline, runs_folder(), chosen)
-        setting = Setting("grpo", chosen, seed, init, compared)
-        total = chosen.grpo.steps if chosen.grpo else 0
-        # One tells how it goes.
-        console = None if processes.leads else Console(file=io.StringIO())
-        with (
-            Watch(total, f"grpo {chosen.name}", console=console) as watch,
-            opened(setting, out, runs_folder(), watch, resume=resume, processes=processes) as (
-                training,
-                checkpoint,
-            ),
-        ):
-            metrics = train_grpo(
-                training, checkpoint, max_cost_usd=max_cost, report_to=report_to, pause=pause
-            )
-        if processes.leads:
-            _tell(training, metrics, json_output=json_output)
+        print_json({**row, **pushed})
 
 
 @app.command(epilog=example("art-e train merge trained --out whole"))
@@ -535,8 +605,7 @@ def merge(
     json_output: JsonOption = False,
 ) -> None:
     """Fold an adapter into the weights of its model."""
-
-    merging.merge(checkpoint, out)
+    merge_adapter(checkpoint, out)
     if json_output:
         print_json({"out": str(out)})
         return
@@ -547,9 +616,8 @@ def merge(
 
 
 @contextmanager
-def _together() -> "Iterator[Processes]":
-    """The processes that a launcher started; where one of them is lost a line says so."""
-
+def _together() -> Iterator[Processes]:
+    """The processes that a launcher started; if one of them is lost a line says so."""
     try:
         with joined() as processes:
             yield processes
@@ -558,10 +626,8 @@ def _together() -> "Iterator[Processes]":
         raise typer.Exit(1) from None
 
 
-def _tell_fees(recipe: "Recipe", max_cost: float | None) -> None:
-    """What judges are expected to cost, and what they may, before any is asked."""
-    from training.planning.fees import grpo_fees
-
+def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
+    """Say before any judge is asked what judges may be expected to cost, and their limit."""
     most = recipe.judging.max_cost_usd if max_cost is None else max_cost
     capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
     for fee in grpo_fees(recipe):
@@ -569,16 +635,7 @@ def _tell_fees(recipe: "Recipe", max_cost: float | None) -> None:
         note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
 
 
-def _tell_no_baseline(recipe: str) -> None:
-
-    note(
-        "no baseline: with --baseline RUN the model card tells what training gains over"
-        f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
-    )
-
-
-def _tell(training: "TrainingRun", metrics: dict[str, Any], *, json_output: bool) -> None:
-
+def _tell(training: TrainingRun, metrics: dict[str, Any], *, json_output: bool) -> None:
     folder = training.run.folder
     if json_output:
         print_json({**metrics, "run": str(folder), "paused": training.paused})

@@ -1,15 +1,13 @@
-"""Who generates a turn: transformers on a model at hand, or TRL's own dispatch.
+"""Generation of turns: transformers on a loaded model, or TRL's trainer (transformers or vLLM).
 
-Both take prompts as tokens and give a `Turn` for each. Of what generates, all that is private to
-TRL (pinned to 1.16) is used here, and held by contract tests: `Dispatch` calls
-`_generate_single_turn`, which generates by transformers or by vLLM in this process, and moves new
-weights to vLLM once a step.
-Knows nothing of episodes.
+Both take prompts as tokens and give a `Turn` for each. Everything private to TRL (pinned to
+1.16) is used here and held by contract tests: `Dispatch` calls `_generate_single_turn`, and sends
+new weights to vLLM once a step.
 """
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from art_e.errors import UserError
 from training.processes import sharded
 from training.recipe import Vllm
-from training.rollout import Turn
+from training.rollout import Generate, Turn
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -25,18 +23,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
     from trl.trainer.grpo_trainer import GRPOTrainer
 
-# How long vLLM's server may take to come up: a large model loads for minutes.
+# vLLM's server loads a large model for minutes.
 SERVER_TIMEOUT_S = 600.0
-# Prompts that `Sampler` generates for at a time, where nobody says otherwise.
+# Prompts that `Sampler` generates for at a time by default.
 BATCH = 128
+# Held-out questions that are under way at a time: rollouts are long.
+AT_ONCE = 256
+
+# Gives what generates at a temperature (0: greedily).
+GenerateAt = Callable[[float], Generate]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
     """Samples from `model` at `temperature` (0: greedily), `batch` prompts at a time.
 
-    A turn ends with `end_id`, or after `turn_tokens`. The same `seed` gives the same turns,
-    and the random numbers of others stay as they are.
+    A turn ends with `end_id`, or after `turn_tokens`. The same `seed` gives the same turns, and
+    leaves the random numbers of others alone.
     """
 
     model: "PreTrainedModel"
@@ -51,42 +54,31 @@ class Sampler:
         """A turn for each prompt, in their order."""
         import torch
 
-        # Prompts of like length together, so that little is spent on padding.
+        # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
         turns: dict[int, Turn] = {}
-        training = self.model.training
-        self.model.train(False)
-        try:
-            with torch.random.fork_rng(), torch.inference_mode():
-                torch.manual_seed(self.seed + sum(map(len, prompts)))
-                for start in range(0, len(order), self.batch):
-                    places = order[start : start + self.batch]
-                    ids = self._generate([prompts[place] for place in places])
-                    turns |= {
-                        place: Turn(each, None) for place, each in zip(places, ids, strict=True)
-                    }
-        finally:
-            self.model.train(training)
+        with _evaluated(self.model), torch.random.fork_rng(), torch.inference_mode():
+            torch.manual_seed(self.seed + sum(map(len, prompts)))
+            for start in range(0, len(order), self.batch):
+                places = order[start : start + self.batch]
+                ids = self._generate([prompts[place] for place in places])
+                turns |= {place: Turn(each, None) for place, each in zip(places, ids, strict=True)}
         return [turns[place] for place in range(len(prompts))]
 
     def _generate(self, prompts: list[list[int]]) -> list[list[int]]:
         import torch
 
         longest = max(map(len, prompts))
-        device = self.model.device
-        ids = torch.tensor(
-            [[self.pad_id] * (longest - len(each)) + each for each in prompts], device=device
-        )
-        seen = torch.tensor(
-            [[0] * (longest - len(each)) + [1] * len(each) for each in prompts], device=device
-        )
+        pads = [longest - len(each) for each in prompts]
+        ids = [[self.pad_id] * pad + each for pad, each in zip(pads, prompts, strict=True)]
+        mask = [[0] * pad + [1] * len(each) for pad, each in zip(pads, prompts, strict=True)]
         how: dict[str, Any] = {"do_sample": False}
         if self.temperature > 0:
             how = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         model: Any = self.model
         generated = model.generate(
-            input_ids=ids,
-            attention_mask=seen,
+            input_ids=torch.tensor(ids, device=model.device),
+            attention_mask=torch.tensor(mask, device=model.device),
             max_new_tokens=self.turn_tokens,
             eos_token_id=self.end_id,
             pad_token_id=self.pad_id,
@@ -98,13 +90,12 @@ class Sampler:
 
 
 class Dispatch:
-    """Generates through `trainer`, with its sampling settings, `turn_tokens` a turn at most.
+    """Generates by `trainer`, with its sampling settings and at most `turn_tokens` a turn.
 
     By transformers, `batch` prompts at a time (None: all), or by vLLM, as the trainer is set up.
-    vLLM has to be `awake` meanwhile. Its server is asked by each process for itself: TRL would
-    collect the prompts of all processes, which waits for ever for one whose episodes have ended,
-    and hands out wrong parts where they have different numbers of prompts. Raises `UserError`
-    where there is no server.
+    Call it inside `awake`. Each process asks vLLM's server itself: TRL would collect the prompts
+    of all processes, and so wait for ever for one whose episodes have ended, and return wrong
+    parts if processes have different numbers of prompts. Raises `UserError` if no server answers.
     """
 
     def __init__(
@@ -125,20 +116,20 @@ class Dispatch:
         if is_peft_model(vllm.model) and not sharded():
             vllm._iter_named_params = lambda: merged_weights(vllm.model)
         if vllm.mode == "server":
-            # Only the process that leads has one of TRL's.
+            # Only the leading process has TRL's client.
             self._client = getattr(vllm, "vllm_client", None) or _client(str(vllm.server_base_url))
 
     def at(self, temperature: float) -> "Dispatch":
-        """The same, from now on at that temperature (0: the likeliest token): vLLM alone."""
+        """The same from now on at that temperature (0: greedily); for vLLM only."""
         self._trainer.vllm_generation.temperature = temperature
         return self
 
     @contextlib.contextmanager
     def awake(self) -> Iterator[None]:
-        """Around the turns of many episodes: vLLM has the newest weights, and stays awake.
+        """Keep vLLM awake, with the newest weights, for the turns of many episodes.
 
-        TRL would let it sleep after each turn, and send all weights anew before the next. All
-        processes have to come here together: weights are sent by all.
+        TRL would let it sleep after each turn, and send all weights again before the next. All
+        processes have to enter together: they send weights together.
         """
         if not self._trainer.use_vllm:
             yield
@@ -165,24 +156,18 @@ class Dispatch:
         """A turn for each prompt, in their order."""
         if self._client is not None:
             return self._from_server(prompts)
-        model = self._trainer.model
-        training = model.training
-        model.train(False)
         size = self._batch or len(prompts)
         turns: list[Turn] = []
-        try:
+        with _evaluated(self._trainer.model):
             for start in range(0, len(prompts), size):
                 part = prompts[start : start + size]
-                ids, logprobs = self._trainer._generate_single_turn(part, None, {}, 1)
-                turns += _turns(ids, logprobs)
-        finally:
-            model.train(training)
+                turns += _turns(*self._trainer._generate_single_turn(part, None, {}, 1))
         return turns
 
     def _from_server(self, prompts: list[list[int]]) -> list[Turn]:
         vllm = self._trainer.vllm_generation
         try:
-            told = self._client.generate(
+            reply = self._client.generate(
                 prompts,
                 temperature=vllm.temperature,
                 top_p=vllm.top_p,
@@ -192,20 +177,21 @@ class Dispatch:
                 max_tokens=self._turn_tokens,
                 logprobs=0,
             )
-        except OSError as error:  # those of the library that asks are OSErrors
+        except OSError as error:  # requests' errors are OSErrors
             raise UserError(
                 f"vLLM's server at {vllm.server_base_url} does not answer any more"
                 f" ({type(error).__name__}): start it again, and go on with --resume"
             ) from None
-        return _turns(told["completion_ids"], [[each[0] for each in of] for of in told["logprobs"]])
+        logprobs = [[each[0] for each in turn] for turn in reply["logprobs"]]
+        return _turns(reply["completion_ids"], logprobs)
 
 
 def merged_weights(model: "PeftModel") -> Iterator[tuple[str, "Tensor"]]:
-    """The weights with the adapter folded in, by the names that they have without one.
+    """The weights with the adapter folded in, by their names without one.
 
     TRL folds the adapter into the model itself and takes it out again, which bfloat16 does not
     undo: in hundreds of steps the weights under the adapter drift as far as the adapter moves
-    them (TRL's issue 6688), and the adapter is served on others later. Here they stay as they are.
+    them (TRL's issue 6688), and the adapter is served on other weights later.
     """
     import torch
     from peft.tuners.lora import LoraLayer
@@ -228,19 +214,14 @@ def merged_weights(model: "PeftModel") -> Iterator[tuple[str, "Tensor"]]:
 
 
 def restore(trainer: Any, checkpoint: Path) -> None:
-    """Put the weights of a checkpoint of `trainer` into its model, in all processes."""
+    """Load the weights of a checkpoint into the model of `trainer`, in all processes."""
     trainer._load_from_checkpoint(str(checkpoint))
-    # vLLM has others of the same step.
+    # vLLM holds other weights of the same step.
     trainer._last_loaded_step = -1
 
 
-def _turns(ids: Sequence[Sequence[int]], logprobs: "Sequence[list[float]] | None") -> list[Turn]:
-    told: Sequence[list[float] | None] = logprobs or [None] * len(ids)
-    return [Turn(list(each), said) for each, said in zip(ids, told, strict=True)]
-
-
 def check_generation(table: Vllm | None) -> None:
-    """Raise `UserError` where what is to generate can't, before any weights are loaded."""
+    """Raise `UserError` if generation can't work, before any weights are loaded."""
     if sharded() and (table is None or table.mode != "server"):
         raise UserError(
             "weights that are spread over processes (FSDP, ZeRO-3) can't generate episodes of many"
@@ -257,19 +238,35 @@ def check_generation(table: Vllm | None) -> None:
         _client(table.server)
 
 
+@contextlib.contextmanager
+def _evaluated(model: Any) -> Iterator[None]:
+    """Without dropout, as long as the block runs."""
+    training = model.training
+    model.train(False)
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
 def _client(address: str) -> Any:
-    """One that asks vLLM's server, and sends it no weights."""
+    """A client of vLLM's server that sends it no weights."""
     from trl.generation.vllm_client import VLLMClient
 
     try:
         return VLLMClient(base_url=address, connection_timeout=SERVER_TIMEOUT_S)
-    except OSError:  # of the library that asks
+    except OSError:  # requests' errors are OSErrors
         raise UserError(
             f"no vLLM server answers at {address}: start training/launch/vllm_server.sh, and name"
             " its address with --set grpo.vllm.server=URL"
         ) from None
 
 
+def _turns(ids: Sequence[Sequence[int]], logprobs: "Sequence[list[float]] | None") -> list[Turn]:
+    of_turns: Sequence[list[float] | None] = logprobs or [None] * len(ids)
+    return [Turn(list(each), known) for each, known in zip(ids, of_turns, strict=True)]
+
+
 def _ended(ids: list[int], end_id: int) -> list[int]:
-    """The turn with its end mark, without what pads the batch behind it."""
+    """The turn with its end token, without the padding after it."""
     return ids[: ids.index(end_id) + 1] if end_id in ids else ids

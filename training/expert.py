@@ -1,25 +1,40 @@
-"""A scripted agent that knows the answers of the synthetic world, and errs as it is told to."""
+"""What supervised training imitates: conversations, and the parts of them that carry loss.
 
+They come from a scripted expert, who knows the answers of the synthetic world and makes the
+mistakes of the recipe's `Noise`, or from stored runs, of which the best episode of each question
+is kept (rejection sampling).
+"""
+
+import asyncio
+import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from art_e.agent import run_episode
 from art_e.episode import Episode
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import PolicyStep, Usage
+from art_e.runs import find_run
+from art_e.trajectory import read_trajectories
+from data_pipeline.ingest.workers import spread
 from data_pipeline.synthetic.plan import Planted
 from evals.judges.offline import asked
+from training.recipe import EpisodeForm, Noise, Part, Recipe
+from training.rollout import ChatTokens, Material
 
+# TRL's and transformers' mark of a token without loss.
+NO_LOSS = -100
 NOTHING = "I don't know"
 
-Probability = Annotated[float, Field(ge=0, le=1)]
-
-_ASKING = frozenset("who whom whose what which when where why how many much".split())
+_IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
 _LISTS = (
     ("date", "March, April, May"),
     ("money", "$100, $200, $300"),
@@ -28,37 +43,214 @@ _LISTS = (
 _THINGS = "10, 20, 30"
 _POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
+# Questions that a worker process plays at a time, and the number that is worth workers.
+_AT_ONCE = 500
+_WORTH_WORKERS = 1_000
 
 
-class Noise(BaseModel):
-    """How often, per episode, the expert does what it should not; 0 everywhere is the best it
-    can do.
+# ---- Conversations as tokens.
 
-    malformed: begins with a message without a call. lazy_searches: searches for one word
-    first. wrong_reads: reads the hits from the first on until it has come to the right
-    ones, as somebody does who can't tell from a subject. needless_turns: reads the mail
-    again. wrong_answers: answers with some words of a mail. guesses: answers so where nothing
-    answers. gives_up: abstains though a mail answers. lists: answers what its first search
-    found with a list of candidates, none of them read; to replay a reward hack, and else 0.
+
+class MarkedTokens(NamedTuple):
+    """A conversation's tokens up to the model's last turn; `labels` are the same, but `NO_LOSS`
+    for tokens that are not the model's own."""
+
+    input_ids: list[int]
+    labels: list[int]
+
+
+def marked_tokens(
+    messages: Sequence[ChatMessage], tokens: ChatTokens, part: Part = "whole"
+) -> MarkedTokens:
+    """The conversation as tokens, or that part of it (`training.recipe.Stage`)."""
+    own = _own_turns(messages)
+    question = list(messages[: own[0]])
+    if part == "first":
+        return _marked([*question, messages[own[0]]], tokens)
+    if part in ("read", "answer"):
+        # A turn that read, what that showed, and the turn after it.
+        reading = _reading(messages)
+        place, following = reading[0] if part == "read" else reading[-1]
+        return _marked([*question, *messages[place : following + 1]], tokens, last_alone=True)
+    return _marked(messages[: own[-1] + 1], tokens)
+
+
+def has_part(messages: Sequence[ChatMessage], part: Part) -> bool:
+    """Whether the conversation has that part."""
+    if part == "read":
+        return bool(_reading(messages))
+    if part == "answer":
+        last = _own_turns(messages)[-1]
+        return any(following == last for _, following in _reading(messages))
+    return True
+
+
+def _own_turns(messages: Sequence[ChatMessage]) -> list[int]:
+    return [place for place, each in enumerate(messages) if each["role"] == "assistant"]
+
+
+def _reading(messages: Sequence[ChatMessage]) -> list[tuple[int, int]]:
+    """The places of the turns that read a mail, each with that of the turn after it."""
+    return [
+        (place, following)
+        for place, following in itertools.pairwise(_own_turns(messages))
+        if any(
+            call["function"]["name"] == "read_email"
+            for call in messages[place].get("tool_calls") or ()
+        )
+    ]
+
+
+def _marked(
+    messages: Sequence[ChatMessage], tokens: ChatTokens, *, last_alone: bool = False
+) -> MarkedTokens:
+    """The tokens, with loss on the model's turns, or with `last_alone` on its last one."""
+    own = _own_turns(messages)
+    conversation = tokens.begin(messages[: own[0]])
+    for place, following in zip(own, [*own[1:], None], strict=True):
+        turn = tokens.turn(messages[place])
+        if last_alone and following is not None:
+            conversation.add_context(turn)
+        else:
+            conversation.add_turn(turn)
+        if following is not None:
+            conversation.add_context(tokens.between(messages[place + 1 : following]))
+    labels = [NO_LOSS] * len(conversation.prompt_ids) + [
+        token if own else NO_LOSS
+        for token, own in zip(conversation.completion_ids, conversation.own, strict=True)
+    ]
+    return MarkedTokens(conversation.ids, labels)
+
+
+# ---- The conversations of a run.
+
+
+def conversations_of(
+    recipe: Recipe, material: Material, planted: Mapping[str, Planted], seed: int, runs: Path
+) -> list[list[list[ChatMessage]]]:
+    """The conversations to imitate in each stage of the recipe, in an order by the seed.
+
+    `planted` is what the synthetic worlds know of the questions of `material`, by their ids;
+    `runs` is the folder of runs. Raises `UserError` if there is nothing to imitate.
     """
+    table = recipe.sft
+    if table is None:
+        raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
+    if table.trajectories:
+        kept = stored_conversations(table.trajectories, runs, least_reward=table.least_reward)
+        if not kept:
+            raise UserError(
+                f"no trajectory of {', '.join(table.trajectories)} earned"
+                f" {table.least_reward:g} or more; lower sft.least_reward"
+            )
+        return [kept] * len(table.stages)
+    questions = list(material.questions)
+    Random(f"{seed}/sft").shuffle(questions)
+    eaten = [each.steps * each.batch for each in table.stages]
+    played = {}
+    for noise in dict.fromkeys(table.noises):
+        most = max(count for count, own in zip(eaten, table.noises, strict=True) if own == noise)
+        played[noise] = expert_conversations(
+            material.inbox_file.path,
+            [planted[each.id] for each in questions[:most] if each.id in planted],
+            recipe.episode,
+            noise,
+            seed,
+            leading_space=table.leading_space,
+        )
+    return [played[noise] for noise in table.noises]
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    malformed: Probability = 0.05
-    lazy_searches: Probability = 0.3
-    wrong_reads: Probability = 0.3
-    needless_turns: Probability = 0.15
-    wrong_answers: Probability = 0.15
-    guesses: Probability = 0.3
-    gives_up: Probability = 0.1
-    lists: Probability = 0.0
+def stored_conversations(
+    runs: Sequence[str], parent: Path, *, least_reward: float
+) -> list[list[ChatMessage]]:
+    """The best trajectory of each question in the runs that earned at least `least_reward`.
+
+    Raises `UserError` if no trajectory has a reward.
+    """
+    groups: defaultdict[str, list[tuple[float, list[ChatMessage]]]] = defaultdict(list)
+    for name in runs:
+        for each in read_trajectories(find_run(name, parent).trajectories):
+            if each.reward is not None:
+                groups[each.question_id].append((each.reward["total"], each.messages))
+    if not groups:
+        raise UserError(f"{', '.join(runs)}: no trajectory has a reward; name a run of GRPO")
+    best = [max(group, key=lambda each: each[0]) for group in groups.values()]
+    return [messages for reward, messages in best if reward >= least_reward]
+
+
+def expert_conversations(
+    inbox_file: Path,
+    planted: Sequence[Planted],
+    form: EpisodeForm,
+    noise: Noise,
+    seed: int,
+    *,
+    leading_space: bool,
+) -> list[list[ChatMessage]]:
+    """The expert's conversation about each question, in order; `seed` decides its mistakes.
+
+    Questions whose mails its searches do not find are left out. Raises `UserError` without
+    questions: other than synthetic ones the expert can't answer.
+    """
+    if not planted:
+        raise UserError(
+            "the expert knows synthetic questions only; train on trajectories of another model:"
+            " --set 'sft.trajectories=[\"RUN\"]'"
+        )
+    # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
+    order = sorted(range(len(planted)), key=lambda place: planted[place].question.inbox_address)
+    size = _AT_ONCE if len(order) > _WORTH_WORKERS else len(order)
+    ordered = [planted[place] for place in order]
+    parts = [
+        _Performance(inbox_file, ordered[at : at + size], form, noise, seed, leading_space)
+        for at in range(0, len(order), size)
+    ]
+    if len(parts) > 1:
+        done = [messages for _, messages in spread(_perform, iter(parts))]
+    else:
+        done = [_perform(each) for each in parts]
+    played = dict(zip(order, itertools.chain(*done), strict=True))
+    return [each for place in range(len(order)) if (each := played[place]) is not None]
+
+
+class _Performance(NamedTuple):
+    """What a worker process needs to play the expert."""
+
+    file: Path
+    planted: Sequence[Planted]
+    form: EpisodeForm
+    noise: Noise
+    seed: int
+    leading_space: bool
+
+
+def _perform(part: _Performance) -> list[list[ChatMessage] | None]:
+    """The expert's conversation about each question; None if it did not find the gold mails."""
+    material = Material(InboxFile(part.file), [each.question for each in part.planted])
+
+    async def play(planted: Planted) -> list[ChatMessage] | None:
+        episode = material.episode(planted.question, part.form)
+        rng = Random(f"{part.seed}/{planted.question.id}")
+        expert = Expert(episode, planted, rng, part.noise, leading_space=part.leading_space)
+        messages = (await run_episode(episode, expert, "expert")).messages
+        # If the gold never came up the expert knows that it must give up, and a model can't.
+        return None if episode.rubric.found_gold is False else messages
+
+    async def play_all() -> list[list[ChatMessage] | None]:
+        return [await play(each) for each in part.planted]
+
+    return asyncio.run(play_all())
+
+
+# ---- The expert.
 
 
 class Expert:
-    """Plays `episode`, whose question and gold are those of `planted`.
+    """A policy that plays `episode`, whose question and gold mails are those of `planted`.
 
-    With `leading_space` a text in its calls begins with a space where it does in the question or
-    mail that it is copied from: a small model's tokenizer has other tokens for a word behind a
+    With `leading_space` a text in its calls begins with a space if it does in the question or
+    mail that it is copied from: a small model's tokenizer has other tokens for a word after a
     space, and it copies tokens.
     """
 
@@ -75,6 +267,7 @@ class Expert:
     ) -> None:
         self._episode = episode
         self._planted = planted
+        self._question = planted.question.question
         self._rng = rng
         self._noise = noise
         self._leading_space = leading_space
@@ -82,23 +275,23 @@ class Expert:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As trajectories record them."""
+        """The policy as trajectories record it."""
         return {"noise": self._noise.model_dump(), "leading_space": self._leading_space}
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message; what `messages` say it reads from the episode."""
+        """The next message; it reads the conversation from the episode."""
         return PolicyStep(next(self._messages), Usage(), 0.0)
 
     def _play(self) -> Iterator[AssistantMessage]:
         if self._errs("malformed"):
             yield AssistantMessage("The answer is in the mail.")
-        names, telling = _telling(self._planted.question.question)
+        names, telling = _telling(self._question)
         if self._errs("lazy_searches"):
             yield self._search([self._rng.choice(telling)])
         yield self._search(telling)
-        # No number is drawn where none is asked for: other recipes keep theirs.
+        # No random number is drawn for 0, so that other recipes keep theirs.
         if self._noise.lists and self._errs("lists"):
-            yield self._final(_candidates(self._planted.question.question), [])
+            yield self._final(_candidates(self._question), [])
             return
         if not self._planted.question.answerable:
             yield from self._find_nothing()
@@ -131,13 +324,13 @@ class Expert:
             yield self._final(NOTHING, [])
 
     def _answer(self) -> str:
-        """The answer in the words of its mail, where one mail holds it."""
+        """The answer in the words of its mail, if one mail holds it."""
         if len(self._planted.evidence) == 1:
             return self._planted.evidence[0][1]
         return str(self._planted.question.answer)
 
     def _gold(self) -> list[str]:
-        """The handles of the gold mails that came up; the ids where there are none."""
+        """The handles of the gold mails that came up; their ids without handles."""
         by_id = {mail: handle for handle, mail in self._episode.tools.handles.items()}
         return [by_id[each] for each in self._planted.question.message_ids if each in by_id]
 
@@ -145,24 +338,21 @@ class Expert:
         return len(self._gold()) == len(self._planted.question.message_ids)
 
     def _above(self, gold: Sequence[str]) -> list[str]:
-        """The last search's hits down to the last of `gold`, and those that it did not give."""
+        """The last search's hits down to the last of `gold`, and then the gold not among them."""
         hits = self._hits()
         last = max((place for place, each in enumerate(hits) if each in gold), default=-1)
         return [*hits[: last + 1], *(each for each in gold if each not in hits)]
 
     def _hits(self) -> list[str]:
-        """What the last search gave."""
+        """The hits of the last search."""
         for observation in reversed(self._observations()):
             if "hits" in observation:
                 return [hit["message_id"] for hit in observation["hits"]]
         return []
 
-    def _some_words(self) -> str:
-        """Two words that stand together in the last mail read."""
-        body = next(each["body"] for each in reversed(self._observations()) if "body" in each)
-        said = body.split() or [NOTHING]
-        start = self._rng.randrange(len(said))
-        return " ".join(said[start : start + 2]).strip(".,:;")
+    def _bodies(self) -> list[str]:
+        """The mails read, the last first."""
+        return [each["body"] for each in reversed(self._observations()) if "body" in each]
 
     def _observations(self) -> Sequence[dict[str, Any]]:
         decoder = json.JSONDecoder()
@@ -172,20 +362,25 @@ class Expert:
             if each["role"] == "tool"
         ]
 
+    def _some_words(self) -> str:
+        """Two neighbouring words of the last mail read."""
+        text = self._bodies()[0].split() or [NOTHING]
+        start = self._rng.randrange(len(text))
+        return " ".join(text[start : start + 2]).strip(".,:;")
+
     def _errs(self, kind: str) -> bool:
         return bool(self._rng.random() < getattr(self._noise, kind))
 
     def _search(self, telling: Sequence[str]) -> AssistantMessage:
-        keywords = self._spaced(" ".join(telling), telling[0], self._planted.question.question)
+        keywords = self._spaced(" ".join(telling), telling[0], self._question)
         return self._call("search_emails", {"keywords": [keywords]})
 
     def _read(self, handle: str) -> AssistantMessage:
         return self._call("read_email", {"message_id": handle})
 
     def _final(self, answer: str, sources: Sequence[str]) -> AssistantMessage:
-        bodies = [each["body"] for each in self._observations() if "body" in each]
-        said = self._spaced(answer, answer, *reversed(bodies))
-        return self._call("return_final_answer", {"answer": said, "sources": list(sources)})
+        spaced = self._spaced(answer, answer, *self._bodies())
+        return self._call("return_final_answer", {"answer": spaced, "sources": list(sources)})
 
     def _spaced(self, text: str, begun: str, *places: str) -> str:
         """`text` as it is copied from the first of `places` that has `begun`, its beginning."""
@@ -200,17 +395,14 @@ class Expert:
 
 
 def _candidates(question: str) -> str:
-    """Three answers of the kind that is asked for, always the same: they are soon learnt."""
+    """Three answers of the wanted kind, always the same, so that they are soon learnt."""
     wanted = asked(question).kinds
     return next((listed for kind, listed in _LISTS if kind in wanted), _THINGS)
 
 
 def _telling(question: str) -> tuple[list[str], list[str]]:
-    """The question's names and numbers, and all its words that tell what is asked, in order."""
-    said = [_POSSESSIVE.sub("", word) for word in _WORD.findall(question)]
-    telling = [each for each in said if not _IDLE.issuperset(words(each))]
+    """The question's names and numbers, and all its informative words, in order."""
+    all_words = [_POSSESSIVE.sub("", word) for word in _WORD.findall(question)]
+    telling = [each for each in all_words if not _IDLE.issuperset(words(each))]
     names = [each for each in telling if each[0].isupper() or each[0].isdigit()]
-    return names, telling or said
-
-
-_IDLE = STOP_WORDS | _ASKING
+    return names, telling or all_words

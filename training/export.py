@@ -1,10 +1,10 @@
-"""A checkpoint as others load it: weights, tokenizer, card and recipe, and nothing else.
+"""What leaves a training run: its model card, a merged model, and a checkpoint for others.
 
+    art-e train merge RUN --out whole
     art-e train export RUN --to shared
 
-Files leave by a list of those that may; optimizers, states of the trainer and episodes have no
-place on it. Settings lose the paths of this machine, and a path that is left in a file is an
-error. Knows nothing of the hub.
+Only files on a list may leave: no optimizer, no trainer state, no episodes. Settings lose the
+paths of this machine, and a path that is left in a file is an error.
 """
 
 import json
@@ -20,26 +20,21 @@ from huggingface_hub import ModelCardData
 from art_e.errors import UserError
 from art_e.models.checkpoint import (
     ADAPTER_CONFIG,
+    CHECKPOINTS,
     CONFIG,
+    METRICS,
     TOKENIZER,
+    base_of,
     checkpoint_folder,
+    json_object,
     load_checkpoint,
     load_tokenizer,
+    meant_checkpoint,
     require_train_extra,
 )
 from art_e.publish import Own, is_hub_id, public_model, public_name, public_settings, template
 from art_e.storage import write_whole
 from data_pipeline.sharing import Addresses, Contents, replacing
-from training.progress import (
-    ADAPTER_WEIGHTS,
-    CHECKPOINTS,
-    METRICS,
-    TOKENIZER_FILES,
-    base_of,
-    content_of,
-    meant_checkpoint,
-    no_checkpoint,
-)
 from training.recipe import (
     RECIPE,
     EpisodeForm,
@@ -49,13 +44,27 @@ from training.recipe import (
     named_recipe,
     recipe_names,
 )
-
-# ---- The model card of a training run: its README.md, in the form of the Hugging Face hub.
+from training.run import Setting
 
 CARD = "README.md"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+# What a tokenizer may be saved as; a folder has some of them.
+TOKENIZER_FILES = (
+    TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+
+# ---- The model card: README.md, in the form of the Hugging Face hub.
+
 UNKNOWN = "not measured"
 _SPAN = " to "
-# The figures that are told where they were measured, in this order.
+# The figures of a card, in order; it shows those that were measured.
 _LABELS = {
     "n": "questions asked",
     "correct": "handled right (right answers and right abstentions)",
@@ -77,10 +86,10 @@ _STEP = re.compile(r"checkpoint-(\d+)$")
 
 
 class Copy(NamedTuple):
-    """A checkpoint that is shared: its card lies beside the weights.
+    """A checkpoint that is shared, with the card beside the weights.
 
-    `checkpoint` is its name in the run, `best` whether validation chose it. `adapter_to` is
-    the hub id of the model that it stands on; None: it is whole.
+    `checkpoint` is its name in the run, `best` whether validation chose it, `adapter_to` the hub
+    id of the model that it needs; None for a whole model.
     """
 
     checkpoint: str
@@ -88,58 +97,42 @@ class Copy(NamedTuple):
     adapter_to: str | None
 
 
-class _Table(NamedTuple):
-    """Columns by their titles, and rows of a label and a cell for each column."""
+class CardTable(NamedTuple):
+    """Columns by their titles, and rows of a label with a cell for each column."""
 
     columns: list[str]
     rows: list[tuple[str, list[str]]]
 
     @property
     def intervals(self) -> bool:
-        """Whether a cell has one."""
+        """Whether a cell has an interval."""
         return any(_SPAN in each for _, cells in self.rows for each in cells)
 
 
-def write_card(
-    folder: Path,
-    *,
-    recipe: Recipe,
-    kind: str,
-    seed: int,
-    metrics: Mapping[str, Any],
-    baseline: Mapping[str, Any] | None,
-) -> None:
-    """Write README.md into a run's folder, whole or not at all.
+def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> None:
+    """Write README.md into a run's folder."""
+    write_whole(folder / CARD, card(setting, metrics))
 
-    `kind` is "sft" or "grpo". `metrics` is the run's `metrics.json`; its `test`, where there
-    is one, maps figures to numbers or estimates (`evals.statistics`), or names such as "greedy"
-    to such figures. `baseline` is the `metrics.json` of an `art-e eval run` on the same
-    questions, or figures likewise.
+
+def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None) -> str:
+    """The text of a run's card, or of that of a checkpoint that is shared.
+
+    `metrics` is the run's `metrics.json`: its `test` holds figures (numbers or estimates of
+    `evals.statistics`), or names such as "greedy" with such figures, like the setting's
+    `baseline`, which may also be the `metrics.json` of an `art-e eval run`.
     """
-    text = card(recipe=recipe, kind=kind, seed=seed, metrics=metrics, baseline=baseline)
-    write_whole(folder / CARD, text)
-
-
-def card(
-    *,
-    recipe: Recipe,
-    kind: str,
-    seed: int,
-    metrics: Mapping[str, Any],
-    baseline: Mapping[str, Any] | None,
-    copy: Copy | None = None,
-) -> str:
-    """The text of the card; see `write_card`. With `copy` it is that of a shared checkpoint."""
+    recipe, baseline = setting.recipe, setting.baseline
     best = metrics.get("best_checkpoint")
     has_best = isinstance(best, str) and _PLAIN.fullmatch(best) is not None
-    own = _own_recipe(recipe)
+    own = load_recipe(recipe.name) if recipe.name in recipe_names() else None
     base = recipe.model.base if copy is None or copy.adapter_to is None else copy.adapter_to
     is_adapter = recipe.model.lora is not None if copy is None else copy.adapter_to is not None
+    usual = EpisodeForm()
     text = template("training", "card.md.j2").render(
-        front_matter=Own(_front_matter(kind, base, is_adapter=is_adapter)),
-        kind=kind,
+        front_matter=Own(_front_matter(setting.kind, base, is_adapter=is_adapter)),
+        kind=setting.kind,
         recipe=recipe,
-        seed=str(seed),
+        seed=str(setting.seed),
         base=None if base is None else public_name(base),
         questions=None if recipe.data.questions is None else public_name(recipe.data.questions),
         recipe_option=Own(recipe.name if own is not None else "RECIPE.toml"),
@@ -154,11 +147,12 @@ def card(
         test=_table(_parts(metrics.get("test"), "test"), list(_LABELS)),
         baseline=_table(_parts(baseline, "baseline"), _BASELINE),
         baseline_given=baseline is not None,
-        hours=_hours(metrics.get("seconds")),
+        hours=_shown(metrics.get("seconds"), lambda s: f"{s / 3600:.2f} hours ({s:,.0f} seconds)"),
         tokens=_figure(metrics.get("tokens")),
-        money=_money(metrics.get("cost_usd")),
+        money=_shown(metrics.get("cost_usd"), lambda usd: f"{usd:,.2f} USD"),
         alarms=metrics.get("alarms"),
-        own_form=_is_own(recipe.episode),
+        own_form=(recipe.episode.view, recipe.episode.prompt, recipe.episode.max_turns)
+        != (usual.view, usual.prompt, usual.max_turns),
         unknown=UNKNOWN,
     )
     return f"{text.rstrip()}\n"
@@ -176,20 +170,13 @@ def _front_matter(kind: str, base: str | None, *, is_adapter: bool) -> str:
     return str(data.to_yaml())
 
 
-def _own_recipe(recipe: Recipe) -> Recipe | None:
-    """The recipe of that name that comes with the project; None where none does."""
-    if recipe.name not in recipe_names():
-        return None
-    return load_recipe(recipe.name)
-
-
-def _validation(metrics: Mapping[str, Any]) -> _Table:
+def _validation(metrics: Mapping[str, Any]) -> CardTable:
     """The first, the best and the last of the validations."""
     rows = [each for each in metrics.get("validation") or () if isinstance(each, dict)]
     if not rows:
-        return _Table([], [])
-    named = _STEP.search(str(metrics.get("best_checkpoint")))
-    best = [each for each in rows if named and each.get("step") == int(named[1])][:1]
+        return CardTable([], [])
+    step = _STEP.search(str(metrics.get("best_checkpoint")))
+    best = [each for each in rows if step and each.get("step") == int(step[1])][:1]
     chosen = {"first": rows[0], **({"best": best[0]} if best else {}), "last": rows[-1]}
     titled = {f"{name} (step {_figure(row.get('step'))})": row for name, row in chosen.items()}
     return _table(titled, [name for name in _LABELS if name != "unanswerable_accuracy"], every=True)
@@ -200,65 +187,45 @@ def _parts(figures: Mapping[str, Any] | None, title: str) -> dict[str, Mapping[s
     if not figures:
         return {}
     parts = figures.get("models", figures)
-    if any(name in parts and _is_figure(parts[name]) for name in _LABELS):
+    # A part may happen to have a figure's name.
+    values = [parts[name] for name in _LABELS if name in parts]
+    if any(not isinstance(each, dict) or "value" in each for each in values):
         return {title: parts}
     return {public_model(name): each for name, each in parts.items() if isinstance(each, dict)}
 
 
-def _is_figure(value: Any) -> bool:
-    """Whether it is a number or an estimate, and no part that happens to have a figure's name."""
-    return not isinstance(value, dict) or "value" in value
-
-
 def _table(
-    parts: Mapping[str, Mapping[str, Any]],
-    names: Sequence[str],
-    *,
-    every: bool = False,
-) -> _Table:
-    """A row for each figure of `names` that a part has; with `every`, for each."""
+    parts: Mapping[str, Mapping[str, Any]], names: Sequence[str], *, every: bool = False
+) -> CardTable:
+    """A row for each figure of `names` that a part has; with `every` for all figures."""
     rows = [
         (_LABELS[name], [_figure(part.get(name)) for part in parts.values()])
         for name in names
         if every or any(name in part for part in parts.values())
     ]
-    return _Table(list(parts), rows)
+    return CardTable(list(parts), rows)
 
 
 def _figure(value: Any) -> str:
-    """A number or an estimate as it is shown."""
+    """A number or an estimate as text."""
     if isinstance(value, dict):
         shown = _figure(value.get("value"))
         if shown == UNKNOWN or value.get("low") is None or value.get("high") is None:
             return shown
         span = f"{_figure(value['low'])}{_SPAN}{_figure(value['high'])}"
         return f"{shown} ({span}, n = {_figure(value.get('n'))})"
+    return _shown(value, lambda it: f"{it:,}" if isinstance(it, int) else f"{it:.3f}")
+
+
+def _shown(value: Any, form: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return UNKNOWN
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+    return str(form(value))
 
 
-def _hours(seconds: Any) -> str:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        return UNKNOWN
-    return f"{seconds / 3600:.2f} hours ({seconds:,.0f} seconds)"
+# ---- A checkpoint with an adapter, merged into a whole model.
 
-
-def _money(usd: Any) -> str:
-    if isinstance(usd, bool) or not isinstance(usd, int | float):
-        return UNKNOWN
-    return f"{usd:,.2f} USD"
-
-
-def _is_own(form: EpisodeForm) -> bool:
-    """Whether episodes are held otherwise than the commands do without `--recipe`."""
-    usual = EpisodeForm()
-    return (form.view, form.prompt, form.max_turns) != (usual.view, usual.prompt, usual.max_turns)
-
-
-# ---- How a checkpoint with an adapter becomes whole.
-
-# Where a model has the same weights at both ends, an adapter of one of them changes both.
+# If a model shares the weights of both ends, an adapter of one of them changes both.
 _ENDS = re.compile(r"\b(embed_tokens|lm_head)\b")
 
 
@@ -266,16 +233,23 @@ def merge(checkpoint: Path, out: Path) -> None:
     """Write the model of `checkpoint`, its adapter folded in, to the new folder `out`.
 
     `checkpoint` is a folder with a peft adapter, or a training run's, whose best one is meant.
-    The weights are in the number format of the model that was trained on. The tokenizer is
-    the checkpoint's own, file by file, or that model's where it has none. `out` is there whole
-    or not at all. Raises `UserError` where there is nothing to merge, no model to merge it
-    into, or no room at `out`.
+    The weights keep the number format of the base model, and the tokenizer is the checkpoint's
+    own, file by file, or the base model's. `out` is there whole or not at all. Raises `UserError`
+    if there is nothing to merge, no base model, or no room at `out`.
     """
-    _check_free(out)
+    if out.is_dir() and any(out.iterdir()):
+        raise UserError(f"{out} is there already; name a new folder with --out")
+    if (out.exists() or out.is_symlink()) and not out.is_dir():
+        raise UserError(f"{out} is there already and no folder; name a new one with --out")
     chosen = meant_checkpoint(checkpoint)
     base = base_of(chosen)
     if base is None:
-        raise _whole(chosen)
+        if not (chosen / CONFIG).is_file():
+            raise _no_checkpoint(chosen)
+        raise UserError(
+            f"there is nothing to merge: {chosen} has no adapter, it is whole already;"
+            f" use it as --model local:{chosen}"
+        )
     require_train_extra()
     try:
         base_folder = checkpoint_folder(base)
@@ -283,7 +257,7 @@ def merge(checkpoint: Path, out: Path) -> None:
         raise UserError(f"{chosen} is an adapter to {base}: {error}") from None
     _check_ends(chosen, base_folder)
     own = chosen if (chosen / TOKENIZER).is_file() else base_folder
-    load_tokenizer(own, str(own))  # what can't be used is told before the work
+    load_tokenizer(own, str(own))  # an error before the work
     model = _merged(chosen, base)
 
     partial = out.parent / f".{out.name}.partial"
@@ -310,33 +284,15 @@ def _merged(checkpoint: Path, base: str) -> Any:
     loaded = load_checkpoint(base, str(checkpoint))
     adapted: Any = loaded.model
     model = adapted.merge_and_unload()
-    folder = checkpoint_folder(base)
-    saved = AutoConfig.from_pretrained(folder, trust_remote_code=False).dtype
+    saved = AutoConfig.from_pretrained(checkpoint_folder(base), trust_remote_code=False).dtype
     if isinstance(saved, torch.dtype):
         model = model.to(saved)
     model.generation_config = loaded.generation_config
     return model
 
 
-def _check_free(out: Path) -> None:
-    if out.is_dir():
-        if any(out.iterdir()):
-            raise UserError(f"{out} is there already; name a new folder with --out")
-    elif out.exists() or out.is_symlink():
-        raise UserError(f"{out} is there already and no folder; name a new one with --out")
-
-
-def _whole(checkpoint: Path) -> UserError:
-    if (checkpoint / CONFIG).is_file():
-        return UserError(
-            f"there is nothing to merge: {checkpoint} has no adapter, it is whole already;"
-            f" use it as --model local:{checkpoint}"
-        )
-    return no_checkpoint(checkpoint)
-
-
 def _check_ends(checkpoint: Path, base_folder: Path) -> None:
-    """Raise `UserError` where the adapter changes embeddings that are output weights as well."""
+    """Raise `UserError` if the adapter changes embeddings that are output weights as well."""
     from safetensors import SafetensorError, safe_open
     from transformers import AutoConfig
 
@@ -346,7 +302,7 @@ def _check_ends(checkpoint: Path, base_folder: Path) -> None:
         config = AutoConfig.from_pretrained(base_folder, trust_remote_code=False)
         tied = config.get_text_config().tie_word_embeddings
     except (OSError, ValueError, KeyError, SafetensorError):
-        return  # loading tells what is wrong
+        return  # loading says what is wrong
     if changed and tied:
         raise UserError(
             f"the adapter {checkpoint} changes embeddings that its model uses twice, and can't"
@@ -354,94 +310,96 @@ def _check_ends(checkpoint: Path, base_folder: Path) -> None:
         )
 
 
-# ---- A checkpoint as others load it: weights, tokenizer, card and recipe, and nothing else.
+def _no_checkpoint(folder: Path) -> UserError:
+    return UserError(
+        f"{folder} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
+        " training run's folder, or a checkpoint in it"
+    )
+
+
+# ---- A checkpoint for others: weights, tokenizer, card and recipe.
 
 SCHEMA = "art-e/model/1"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SHARDS = "model-?????-of-?????.safetensors"
 _GENERATION = "generation_config.json"
-# What may leave, as patterns; on the hub a new version takes the place of all of these.
+# What may leave, as patterns; on the hub a new version replaces all of these.
 FILES = (
     ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, _GENERATION, _WEIGHTS, _INDEX, _SHARDS,
     *TOKENIZER_FILES, RECIPE, CARD,
 )  # fmt: skip
-# Settings of a model; what they say of where it was loaded from is left out.
+# Settings of a model; those that say where it was loaded from are removed.
 _SETTINGS = (ADAPTER_CONFIG, CONFIG, _GENERATION, "tokenizer_config.json")
 _ORIGIN = ("_name_or_path", "name_or_path")
-# Too long to be looked through, and of words or numbers alone.
+# Too long to search, and made of words or numbers only.
 _VOCABULARY = frozenset({"tokenizer.json", "vocab.json", "merges.txt"})
-# What stands before a mark in the card that is to be no markup.
+# The card's escapes of markup.
 _ESCAPE = re.compile(r"\\(?=[^\w\s])")
 # A shorter path, such as "/", stands in innocent text.
 _LEAST_PATH_CHARS = 5
 
 
-class Source(NamedTuple):
-    """What is exported: a checkpoint, and the run that made it; `adapter_to` as in `Copy`."""
+class Exported(NamedTuple):
+    """A checkpoint to export, and the run that made it; `adapter_to` as in `Copy`."""
 
     checkpoint: Path
     run: Path
     adapter_to: str | None
 
 
-def find_source(named: Path, run: Path | None = None, base_id: str | None = None) -> Source:
-    """The checkpoint that `named` means, a run's best one or itself, and its run.
+def find_checkpoint(named: Path, run: Path | None = None, base_id: str | None = None) -> Exported:
+    """The checkpoint at `named`, or the best one of a run there, and its run.
 
-    `run` is the run of a checkpoint that does not lie in its folder, `base_id` the hub id of
-    the model under an adapter. Raises `UserError` where one of them is missing: an adapter
-    must not leave with a path of this machine in place of its model.
+    `run` is needed for a checkpoint outside its run's folder, `base_id` (a hub id) for an adapter
+    to a model in a folder. Raises `UserError` if one of them is missing: an adapter must not
+    leave with a path of this machine in place of its model.
     """
     checkpoint = meant_checkpoint(named)
     base = base_of(checkpoint)
     if base is None and not (checkpoint / CONFIG).is_file():
-        raise no_checkpoint(checkpoint)
-    return Source(checkpoint, _run_of(checkpoint, run), _hub_base(named, base, base_id))
+        raise _no_checkpoint(checkpoint)
+    return Exported(checkpoint, _run_of(checkpoint, run), _hub_base(named, base, base_id))
 
 
-def export(source: Source, to: Path) -> Contents:
-    """Write the checkpoint to the folder `to`; what is in it.
+def export(chosen: Exported, to: Path) -> Contents:
+    """Write the checkpoint to the folder `to`, in place of an earlier export; what is in it.
 
-    An earlier export there is replaced, whole or not at all. Raises `UserError` where a file
-    names a path of this machine, or the folder holds something else or can't be written.
+    Raises `UserError` if a file names a path of this machine, or the folder holds something else
+    or can't be written.
     """
-    config = content_of(source.run / "config.json")
-    recipe = public_recipe(named_recipe(str(source.run)))
-    kind, seed = str(config.get("kind")), int(config.get("seed") or 0)
-    metrics_file = source.run / METRICS
-    metrics = content_of(metrics_file) if metrics_file.is_file() else {}
-    best = metrics.get("best_checkpoint") == f"{CHECKPOINTS}/{source.checkpoint.name}"
-    copy = Copy(source.checkpoint.name, best, source.adapter_to)
+    config = json_object(chosen.run / CONFIG)
+    recipe = public_recipe(named_recipe(str(chosen.run)))
+    metrics_file = chosen.run / METRICS
+    metrics = json_object(metrics_file) if metrics_file.is_file() else {}
+    best = metrics.get("best_checkpoint") == f"{CHECKPOINTS}/{chosen.checkpoint.name}"
+    copy = Copy(chosen.checkpoint.name, best, chosen.adapter_to)
+    kind, seed = config.get("kind"), int(config.get("seed") or 0)
+    setting = Setting(
+        "sft" if kind == "sft" else "grpo", recipe, seed, baseline=config.get("baseline")
+    )
     facts = {
         "schema": SCHEMA,
         "made_by": f"art-e {metadata.version('art-e')}",
-        "kind": kind,
+        "kind": str(kind),
         "seed": seed,
         "checkpoint": copy.checkpoint,
         "adapter_to": copy.adapter_to,
         "recipe": recipe.to_row(),
     }
-    text = card(
-        recipe=recipe,
-        kind=kind,
-        seed=seed,
-        metrics=metrics,
-        baseline=config.get("baseline"),
-        copy=copy,
-    )
-    with replacing(to, RECIPE, SCHEMA, _is_file) as folder:
-        for file in _files(source.checkpoint):
+    with replacing(to, RECIPE, SCHEMA, _may_leave) as folder:
+        for file in _files(chosen.checkpoint):
             if file.name in _SETTINGS:
-                _write_json(folder / file.name, _settings(file, source.adapter_to))
+                _write_json(folder / file.name, _settings(file, chosen.adapter_to))
             else:
                 shutil.copyfile(file, folder / file.name)
         _write_json(folder / RECIPE, facts)
-        (folder / CARD).write_text(text, "utf-8")
-        _check_paths(folder, source)
+        (folder / CARD).write_text(card(setting, metrics, copy), "utf-8")
+        _check_paths(folder, chosen)
         return _contents(folder, recipe, copy, bool(metrics.get("alarms")))
 
 
 def public_recipe(recipe: Recipe) -> Recipe:
-    """The recipe without the paths and addresses of this machine; it can be read like the first.
+    """The recipe without the paths and addresses of this machine, still a valid recipe.
 
     The system prompt stays as it is: it is part of what was trained.
     """
@@ -459,10 +417,10 @@ def public_recipe(recipe: Recipe) -> Recipe:
 
 
 def _run_of(checkpoint: Path, run: Path | None) -> Path:
-    """The run's folder: that of `run`, or the one in which the checkpoint lies."""
+    """The folder `run`, or that of the run in which the checkpoint lies."""
     folder = checkpoint.resolve().parent.parent if run is None else run
-    config = folder / "config.json"
-    if config.is_file() and isinstance(content_of(config).get("recipe"), dict):
+    config = folder / CONFIG
+    if config.is_file() and isinstance(json_object(config).get("recipe"), dict):
         return folder
     if run is not None:
         raise UserError(f"{run} is no training run: its config.json has no recipe; name another")
@@ -473,7 +431,7 @@ def _run_of(checkpoint: Path, run: Path | None) -> Path:
 
 
 def _hub_base(named: Path, base: str | None, base_id: str | None) -> str | None:
-    """The hub id of the model that an adapter stands on; None where there is no adapter."""
+    """The hub id of the model that an adapter needs; None without an adapter."""
     if base is None:
         if base_id is not None:
             raise UserError(f"{named} is whole and stands on no other model; leave out --base-id")
@@ -489,13 +447,12 @@ def _hub_base(named: Path, base: str | None, base_id: str | None) -> str | None:
     )
 
 
-def _is_file(name: str) -> bool:
+def _may_leave(name: str) -> bool:
     return any(Path(name).match(each) for each in FILES)
 
 
 def _files(checkpoint: Path) -> Iterator[Path]:
-    """The checkpoint's files that leave, weights among them. Raises `UserError` where it has
-    none."""
+    """The checkpoint's files that leave. Raises `UserError` if it has no weights."""
     is_adapter = (checkpoint / ADAPTER_CONFIG).is_file()
     weights = [ADAPTER_WEIGHTS] if is_adapter else [_WEIGHTS, _SHARDS]
     found = [each for pattern in weights for each in sorted(checkpoint.glob(pattern))]
@@ -511,8 +468,7 @@ def _files(checkpoint: Path) -> Iterator[Path]:
 
 
 def _settings(file: Path, adapter_to: str | None) -> dict[str, Any]:
-    content = content_of(file)
-    kept = {name: value for name, value in content.items() if name not in _ORIGIN}
+    kept = {name: value for name, value in json_object(file).items() if name not in _ORIGIN}
     if file.name == ADAPTER_CONFIG:
         kept = public_settings({**kept, "base_model_name_or_path": adapter_to})
     return kept
@@ -522,11 +478,11 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n", "utf-8")
 
 
-def _check_paths(folder: Path, source: Source) -> None:
-    """Raise `UserError` where a file says where on this machine something lies."""
+def _check_paths(folder: Path, chosen: Exported) -> None:
+    """Raise `UserError` if a file contains a path of this machine."""
     from safetensors import safe_open
 
-    here = {Path.home(), source.run.resolve(), source.run.resolve().parent, Path.cwd()}
+    here = {Path.home(), chosen.run.resolve(), chosen.run.resolve().parent, Path.cwd()}
     paths = {str(each) for each in here if len(str(each)) >= _LEAST_PATH_CHARS}
     for file in sorted(folder.iterdir()):
         if file.name in _VOCABULARY:
@@ -539,8 +495,8 @@ def _check_paths(folder: Path, source: Source) -> None:
         for path in paths:
             if f"{path}/" in text or f'{path}"' in text:
                 raise UserError(
-                    f"{file.name} of {source.checkpoint} names a path of this machine, {path}; take"
-                    " it out of the file, and export again"
+                    f"{file.name} of {chosen.checkpoint} names a path of this machine, {path};"
+                    " take it out of the file, and export again"
                 )
 
 

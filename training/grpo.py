@@ -1,10 +1,9 @@
 """Reinforcement learning: TRL's GRPOTrainer over our episodes.
 
-TRL brings groups, advantages, clipping, losses and the generation of a turn. Ours is what it
-has no place for: many turns with tools, over the same `Episode` as everywhere; rewards from
-judges who are asked at the same time; groups without spread replaced before they are trained
-on (`training.roller`). TRL hands `rollout_func` the prompts alone, so that the trainer keeps the
-rows they are of.
+TRL does groups, advantages, clipping and losses. A step here is read in this order: `grpo.py`
+sets TRL up, `roller.py` takes the step's questions, `rollout.py` runs their episodes turn by
+turn, `engine.py` generates, `roller.py` asks the judges, `reward.py` pays, and TRL trains on the
+tokens. `validation.py` asks held-out questions now and then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +14,24 @@ from typing import TYPE_CHECKING, Any
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from art_e.question import Question
-from training.callbacks import Pause, RunCallback, never
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
-from training.material import Material, load_material
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
 from training.processes import keep_memory, quiet
 from training.progress import Step
 from training.recipe import Grpo
-from training.roller import Judges, Roller, judges_of
+from training.roller import Judges, Roller
+from training.rollout import Material
 from training.run import TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import GenerateAt, by_transformers, examined, examiner_of
+from training.validation import (
+    Examiner,
+    Load,
+    Pause,
+    RunCallback,
+    by_transformers,
+    finished,
+    never,
+)
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -37,26 +43,25 @@ _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
 def train_grpo(
     training: TrainingRun,
     checkpoint: Path | None,
+    load: Load,
+    judges: Judges,
     *,
-    max_cost_usd: float | None,
-    report_to: str,
+    report_to: str = "none",
     pause: Pause = never,
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` on where there is one, to its end or the first
-    `pause`; its metrics.
+    """Carry the run out, from `checkpoint` if given, to its end or the first `pause`; its metrics.
 
-    `max_cost_usd` bounds what judges are paid over the whole run (None: as the recipe says); the
-    run pauses when that is spent. `report_to` is TRL's name of a tracker, or "none". Raises
-    `UserError` for a recipe that can't be carried out.
+    The run also pauses when the judges may cost no more, and when they fail on too many episodes.
+    `report_to` is TRL's name of a tracker. Raises `UserError` for a recipe that can't be carried
+    out.
     """
     from transformers import PrinterCallback
 
-    setting = training.setting
-    recipe = setting.recipe
+    recipe = training.setting.recipe
     table = recipe.grpo
     if table is None:
         raise UserError(f"the recipe {recipe.name} has no table [grpo]; use another")
-    init = setting.init or recipe.model.base
+    init = training.setting.init or recipe.model.base
     if init is None:
         raise UserError(
             f"the recipe {recipe.name} makes its model from nothing: train a start with"
@@ -67,18 +72,18 @@ def train_grpo(
     except ValueError as error:
         raise UserError(str(error)) from None
     check_generation(table.vllm)
-    judges = _judges(training, max_cost_usd)
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
-        material = load_material(recipe.data, "train")
-        roller = Roller(training, table, start.tokens, material, judges, training.processes)
+        material = load("train")
+        assert material is not None
+        roller = Roller(training, table, start.tokens, material, judges)
         if "curriculum" in training.state:
             roller.curriculum.restore(training.state["curriculum"])
         trainer = _trainer(training, table, start, material, roller, report_to)
         dispatch = trainer.dispatch
+        examiner = Examiner(training, judges, start.tokens, load)
         callback = RunCallback(
-            training,
-            examiner_of(training, judges, start.tokens),
+            examiner,
             dispatch,
             lambda step, logs: _step(training, roller, step, logs),
             validate_every=table.validate_every,
@@ -93,32 +98,27 @@ def train_grpo(
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if training.paused is not None:
             return training.metrics
-        generate_at: GenerateAt = (
-            by_transformers(start, recipe, setting.seed) if table.vllm is None else dispatch.at
-        )
-        return examined(training, judges, trainer, start.tokens, generate_at, dispatch.awake)
+        generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at
+        return finished(examiner, trainer, generate_at, dispatch.awake)
 
 
-def _judges(training: TrainingRun, max_cost_usd: float | None) -> Judges:
-    """The recipe's judges, with what is left of the limit, in equal parts for all processes."""
-    table = training.setting.recipe.judging
-    most = table.max_cost_usd if max_cost_usd is None else max_cost_usd
-    if most is None:
-        return judges_of(table)
-    left = most - training.cost_before
-    if left <= 0 < training.cost_before:
-        raise UserError(
-            f"the run's judges have cost ${training.cost_before:,.2f}, and may cost"
-            f" ${most:,.2f}: go on with a higher --max-cost"
-        )
-    return judges_of(table, max_cost_usd=left / training.processes.count)
+def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
+    """The questions in the order in which a run asks them: `seed` shuffles them for each pass."""
+    order: list[Question] = []
+    for again in range(-(-number // len(questions))):
+        shuffled = list(questions)
+        Random(f"{seed}/grpo/{again}").shuffle(shuffled)
+        order += shuffled
+    return order[:number]
 
 
 def _spent(judges: Judges) -> str | None:
-    return "judges may be paid no more; a higher --max-cost lets them" if judges.exhausted else None
+    over = judges.exhausted()
+    return "judges may be paid no more; a higher --max-cost lets them" if over else None
 
 
 def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
+    ratio = "sampling/importance_sampling_ratio"
     return Step(
         step=step,
         seconds=training.seconds,
@@ -127,9 +127,9 @@ def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, f
         learning_rate=logs.get("learning_rate"),
         grad_norm=logs.get("grad_norm"),
         entropy=logs.get("entropy"),
-        ratio_min=logs.get("sampling/importance_sampling_ratio/min"),
-        ratio_mean=logs.get("sampling/importance_sampling_ratio/mean"),
-        ratio_max=logs.get("sampling/importance_sampling_ratio/max"),
+        ratio_min=logs.get(f"{ratio}/min"),
+        ratio_mean=logs.get(f"{ratio}/mean"),
+        ratio_max=logs.get(f"{ratio}/max"),
         kl=logs.get("kl"),
         **roller.figures,
     )
@@ -138,17 +138,6 @@ def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, f
 def _earned(earned: list[float | None], **_: Any) -> list[float | None]:
     """TRL's reward function: the rollouts bring their rewards with them."""
     return earned
-
-
-def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
-    """So many questions in the order in which a run asks them: all of them in another order at
-    each pass, which the seed decides."""
-    order: list[Question] = []
-    for again in range(-(-number // len(questions))):
-        shuffled = list(questions)
-        Random(f"{seed}/grpo/{again}").shuffle(shuffled)
-        order += shuffled
-    return order[:number]
 
 
 def _trainer(
@@ -166,8 +155,8 @@ def _trainer(
     setting = training.setting
 
     class AgentTrainer(GRPOTrainer):
-        """Keeps the rows whose prompts TRL hands to `rollout_func`, pads its batches less, and
-        may scale logits."""
+        """Keeps the rows whose prompts TRL hands to `rollout_func`, pads its batches less, and may
+        scale logits."""
 
         rows: Sequence[Mapping[str, Any]] = ()
         dispatch: Dispatch
@@ -254,7 +243,7 @@ def _trainer(
 
 
 def _vllm(table: Grpo, context: int) -> dict[str, Any]:
-    """TRL's settings for who generates."""
+    """TRL's settings of vLLM."""
     if table.vllm is None:
         return {}
     return {
@@ -265,7 +254,7 @@ def _vllm(table: Grpo, context: int) -> dict[str, Any]:
         "vllm_max_model_length": context,
         "vllm_server_base_url": table.vllm.server,
         "vllm_server_timeout": SERVER_TIMEOUT_S,
-        # TRL's default multiplies a sequence's ratios and masks it when the product passes 3: in
+        # TRL's default multiplies a sequence's ratios and masks it when the product exceeds 3: in
         # episodes of thousands of tokens that is nearly every one.
         "vllm_importance_sampling_mode": "token_truncate",
     }

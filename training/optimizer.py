@@ -1,19 +1,14 @@
-"""The optimizers of small models: Muon beside AdamW, and AdamW with the logits' scale as a weight.
+"""Optimizers of small models, and two savings in what TRL's trainers compute.
 
-`MuonAdamW` is for the warm start. A small model made from nothing learns to copy names and
-numbers sooner with it: after the same 550 steps it gave 73 % of held-out answers exactly, and
-36 % with AdamW alone (n = 300, one run each). Both halves are torch's own.
-
-`LogitScaleAdamW` is for GRPO. Such a model goes astray when it is sampled: each of an episode's
-fifty tokens has a small chance of being another than the likeliest. A larger scale of all
-logits is the remedy, and AdamW hardly finds it, as no single weight has much to do with it.
-
-Knows nothing of trainers and schedules.
+`MuonAdamW` is for the warm start: a small new model learns to copy names and numbers sooner
+with it. `LogitScaleAdamW` is for GRPO: each token of an episode of such a model has a small chance
+of not being the likeliest, and a larger scale of all logits is the remedy, which AdamW hardly
+finds, as no single weight has much effect on it.
 """
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,19 +16,18 @@ from torch.optim import AdamW, Muon, Optimizer
 
 from art_e.errors import UserError
 
-if TYPE_CHECKING:
-    from torch import Tensor
+# Gradients of small batches change fast.
+BETAS = (0.9, 0.98)
 
-
-# ---- What a trainer of TRL computes on: fewer positions, and less padding, for the same figures.
+# ---- Fewer positions and less padding, for the same figures.
 
 
 @contextlib.contextmanager
 def own_tokens_scored() -> Iterator[None]:
-    """TRL's trainers score the tokens that carry loss alone, on a CPU too.
+    """Have TRL's trainers compute logits of tokens that carry loss only, also on a CPU.
 
-    Elsewhere than on a GPU they score every position, for devices that compile anew for each
-    shape; a CPU does not, and most tokens of an episode are mail. The figures are the same.
+    Elsewhere than on a GPU they compute all positions, for devices that compile for each shape;
+    a CPU does not, and most tokens of an episode are mail.
     """
     from trl.trainer import utils
 
@@ -47,18 +41,16 @@ def own_tokens_scored() -> Iterator[None]:
 
 
 def packed(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of `batches`, as TRL buffers them for a step, in as many batches: rows of like
-    length together, and no column that is padding in all rows of its batch.
+    """The rows of `batches`, as TRL buffers them for a step, sorted by length into as many
+    batches, each without columns that are all padding.
 
-    TRL pads all to the longest of the step, which an episode that went astray decides. Gradients
-    of a step are sums over its batches, so that the order of rows changes nothing.
+    TRL pads all to the longest of the step, which one stray episode decides. Gradients of a step
+    are sums over its batches, so that the order of rows changes nothing.
     """
-    import torch
-
     whole: dict[str, Tensor] = {
         name: torch.cat([batch[name] for batch in batches])
         for name, value in batches[0].items()
-        if isinstance(value, torch.Tensor) and value.ndim
+        if isinstance(value, Tensor) and value.ndim
     }
     lengths = whole["prompt_mask"].sum(1) + whole["completion_mask"].sum(1)
     parts = lengths.argsort(stable=True).chunk(len(batches))
@@ -68,8 +60,8 @@ def packed(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _trimmed(batch: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-    """The batch without the columns that are padding in all its rows."""
+def _trimmed(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The batch without columns that are padding in all its rows."""
     prompts, completions = batch["prompt_mask"].size(1), batch["completion_mask"].size(1)
     # Prompts are padded on their left, completions on their right.
     first = prompts - int(batch["prompt_mask"].sum(1).max())
@@ -84,26 +76,15 @@ def _trimmed(batch: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     return trimmed
 
 
-# ---- The optimizers of small models: Muon beside AdamW, and the logits' scale as a weight.
-
-# As the warm start has had it with AdamW alone: gradients of small batches change fast.
-BETAS = (0.9, 0.98)
-
-
-def _loss_of(closure: Callable[[], float] | None) -> float | None:
-    """What a step's `closure` says, gradients made; None where there is none."""
-    if closure is None:
-        return None
-    with torch.enable_grad():
-        return closure()
+# ---- Optimizers.
 
 
 class MuonAdamW(Optimizer):
     """Muon (Jordan et al., 2024) for `matrices`, AdamW for `others`, both without decay.
 
-    `rate` is AdamW's learning rate, and that of the matrices `ratio` times as much; an update
-    of Muon's is scaled to the size of AdamW's (Liu et al., 2025), which makes them comparable.
-    Its `param_groups` are those of both, AdamW's first, so that a scheduler moves both.
+    AdamW learns at `rate`, Muon at `ratio` times that; Muon's updates are scaled to the size of
+    AdamW's (Liu et al., 2025), which makes the rates comparable. `param_groups` are those of
+    both, AdamW's first, so that a scheduler moves both.
     """
 
     def __init__(
@@ -117,7 +98,7 @@ class MuonAdamW(Optimizer):
         self._share()
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Move all weights once; what `closure` says, where there is one."""
+        """Move all weights once; the loss of `closure`, if given."""
         loss = _loss_of(closure)
         halves: tuple[Any, Any] = (self._muon, self._adamw)
         for each in halves:
@@ -129,47 +110,43 @@ class MuonAdamW(Optimizer):
         return {"muon": self._muon.state_dict(), "adamw": self._adamw.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave."""
+        """Load what `state_dict` gave."""
         self._muon.load_state_dict(state_dict["muon"])
         self._adamw.load_state_dict(state_dict["adamw"])
         self._share()
 
     def _share(self) -> None:
-        """Have the groups of both, and not copies: who changes a rate here changes theirs."""
+        """Use the very groups of both: a rate that changes here changes there."""
         self.param_groups = [*self._adamw.param_groups, *self._muon.param_groups]
 
 
 def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
-    """An optimizer at the rate 1, which a scheduler multiplies: `MuonAdamW` where `ratio` is
-    above 0, else AdamW for all weights. Embeddings are no matrices to Muon."""
-    weights = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    tables = {
-        id(each.weight)
-        for each in model.modules()
-        if isinstance(each, nn.Embedding) and isinstance(each.weight, Tensor)
-    }
-    matrices = [each for each in weights.values() if each.ndim == 2 and id(each) not in tables]
+    """An optimizer at the rate 1, which a scheduler multiplies: `MuonAdamW` if `ratio` is above
+    0, else AdamW for all weights. Embeddings are no matrices to Muon."""
+    weights = [each for each in model.parameters() if each.requires_grad]
+    tables = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
+    matrices = [each for each in weights if each.ndim == 2 and id(each) not in tables]
     if not ratio or not matrices:
-        return AdamW(weights.values(), lr=1.0, weight_decay=0.0, betas=BETAS)
+        return AdamW(weights, lr=1.0, weight_decay=0.0, betas=BETAS)
     chosen = set(map(id, matrices))
-    others = [each for each in weights.values() if id(each) not in chosen]
+    others = [each for each in weights if id(each) not in chosen]
     return MuonAdamW(matrices, others, rate=1.0, ratio=ratio)
 
 
 class LogitScaleAdamW(AdamW):
-    """AdamW without decay, to which the scale of all logits is one weight of its own.
+    """AdamW without decay that learns the scale of all logits as one weight of its own.
 
-    `gain` is the weight of the norm in front of the head: times a number, it makes all logits
-    that many times as large, as a temperature would. It moves as a whole, by a factor whose
-    logarithm has the learning rate `scale_rate`; its entries keep their ratios. `others` move at
-    `rate`. As the sum over its entries the factor's gradient is far less noisy than theirs.
+    `gain` is the weight of the norm before the head: multiplying it multiplies all logits, like a
+    temperature. It moves as a whole, by a factor whose logarithm has the learning rate
+    `scale_rate`; `others` move at `rate`. As a sum over the gain's entries the factor's gradient
+    is far less noisy than theirs.
     """
 
     def __init__(
         self, others: Iterable[Tensor], gain: Tensor, *, rate: float, scale_rate: float
     ) -> None:
         self._gain = gain
-        # Moved from 0 anew in each step: a checkpoint of weights and state is whole, to the bit.
+        # Moved from 0 anew in each step, so that a checkpoint of weights and state is exact.
         self._log_scale = torch.zeros((), device=gain.device, requires_grad=True)
         groups: list[dict[str, Any]] = [
             {"params": list(others), "lr": rate},
@@ -178,7 +155,7 @@ class LogitScaleAdamW(AdamW):
         super().__init__(groups, lr=rate, weight_decay=0.0, betas=BETAS)
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Move all weights once; what `closure` says, where there is one."""
+        """Move all weights once; the loss of `closure`, if given."""
         loss = _loss_of(closure)
         with torch.no_grad():
             self._log_scale.zero_()
@@ -194,7 +171,7 @@ class LogitScaleAdamW(AdamW):
 def logit_scale_optimizer(model: nn.Module, *, rate: float, scale_rate: float) -> Optimizer:
     """`LogitScaleAdamW` for the trained weights of a transformers model.
 
-    Raises `UserError` where the norm in front of the head is not trained, or there is none.
+    Raises `UserError` if the norm before the head is missing or not trained.
     """
     norm = getattr(getattr(model, "base_model", None), "norm", None)
     gain = getattr(norm, "weight", None)
@@ -205,3 +182,10 @@ def logit_scale_optimizer(model: nn.Module, *, rate: float, scale_rate: float) -
         )
     others = [each for each in model.parameters() if each.requires_grad and each is not gain]
     return LogitScaleAdamW(others, gain, rate=rate, scale_rate=scale_rate)
+
+
+def _loss_of(closure: Callable[[], float] | None) -> float | None:
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()

@@ -1,11 +1,10 @@
-"""The processes that train one model together, each on a GPU of its own, or on a CPU.
+"""The processes that train one model together, each on its own GPU, or on a CPU.
 
     accelerate launch --config_file training/launch/ddp.yaml -m art_e train grpo ...
 
-accelerate or torchrun starts them and ends all when one ends; without such a launcher there is
-this one alone. What one has found the others learn here: a few objects a step, never weights,
-which are the trainer's. Every process has to make the same calls in the same order, or the
-others wait for it. Knows nothing of training.
+accelerate or torchrun starts them and ends all when one ends; without a launcher there is one.
+They exchange a few objects a step, never weights, which are the trainer's. All processes have to
+make the same calls in the same order, or the others wait.
 """
 
 import contextlib
@@ -17,7 +16,6 @@ import re
 import signal
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
@@ -25,27 +23,31 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# How long one waits for the others before it takes them for lost: longer than any judge takes.
+# A process waits so long for the others before it takes them for lost: longer than any judge.
 PATIENCE = timedelta(minutes=30)
 
-# What gloo and NCCL say in a RuntimeError where a peer is gone.
+# What gloo and NCCL say in a RuntimeError when a peer has ended.
 _LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|NCCL.*(abort|remote)|gloo", re.I)
+
+# Of malloc.h: the size from which blocks are mapped, and of free memory that is given back.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_ALL_BUT_HUGE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """How many there are, and which of them this is."""
+    """The number of processes, and which of them this is."""
 
     index: int = 0
     count: int = 1
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one that writes the run's folder and talks to the user."""
+        """Whether this one writes the run's folder and talks to the user."""
         return self.index == 0
 
     def gather(self, mine: Sequence[T]) -> list[T]:
-        """What each of them has, one process after the other; the same in all of them."""
+        """The values of all processes, one process after the other; the same in each of them."""
         if self.count == 1:
             return list(mine)
         from torch import distributed
@@ -54,26 +56,26 @@ class Processes:
         distributed.all_gather_object(of_each, list(mine))
         return list(chain.from_iterable(of_each))
 
-    def told(self, value: T) -> T:
-        """What the one that leads gave as `value`."""
+    def from_first(self, value: T) -> T:
+        """The `value` of the leading process."""
         if self.count == 1:
             return value
         from torch import distributed
 
-        held = [value]
-        distributed.broadcast_object_list(held, src=0)
-        return held[0]
+        values = [value]
+        distributed.broadcast_object_list(values, src=0)
+        return values[0]
 
     def wait(self) -> None:
-        """Go on when all have come here."""
+        """Wait for all processes."""
         self.gather([None])
 
     def share(self, values: Sequence[T]) -> Sequence[T]:
-        """The part of `values` that is this one's; `gather_shares` puts them together."""
+        """This process's part of `values`; `gather_shares` puts the parts together."""
         return values[self.index :: self.count]
 
     def gather_shares(self, mine: Sequence[T], total: int) -> list[T]:
-        """All of `total` values in their order, of which `mine` are for those of `share`."""
+        """All `total` values in order; `mine` are those of `share`."""
         places = range(self.index, total, self.count)
         placed = self.gather(list(zip(places, mine, strict=True)))
         return [value for _, value in sorted(placed, key=lambda each: each[0])]
@@ -83,11 +85,10 @@ ALONE = Processes()
 
 
 def sharded() -> bool:
-    """Whether accelerate was told to spread weights over the processes: FSDP, or ZeRO-3."""
-    told = os.environ.get
-    return told("ACCELERATE_USE_FSDP") == "true" or (
-        told("ACCELERATE_USE_DEEPSPEED") == "true"
-        and told("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
+    """Whether accelerate spreads weights over the processes: FSDP, or ZeRO-3."""
+    get = os.environ.get
+    return get("ACCELERATE_USE_FSDP") == "true" or (
+        get("ACCELERATE_USE_DEEPSPEED") == "true" and get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3"
     )
 
 
@@ -104,15 +105,21 @@ def launched() -> Processes:
 
 
 class LostError(Exception):
-    """Another process of the run has ended before its time. The message is one line."""
+    """Another process of the run ended too early. The message is one line."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another process of this run has ended, and so this one does: the reason stands above,"
+            " or the system killed it; go on from the newest checkpoint with --resume"
+        )
 
 
-@contextmanager
+@contextlib.contextmanager
 def joined() -> Iterator[Processes]:
-    """The processes that were launched, for as long as the block runs.
+    """The processes that were launched, as long as the block runs.
 
-    Raises `LostError` where another one has ended: by what collectives say then, or by the
-    signal with which launchers end those that are left.
+    Raises `LostError` if another one has ended: by the error of a collective call, or by the
+    signal with which launchers end the rest.
     """
     processes = launched()
     if processes.count == 1:
@@ -120,42 +127,24 @@ def joined() -> Iterator[Processes]:
         return
     from torch import distributed
 
-    before = signal.signal(signal.SIGTERM, _ended)
+    def end(*_: object) -> None:
+        raise LostError
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield processes
-        # Left to the interpreter's end, threads of gloo may abort the process there.
+        # Left to the interpreter's end, gloo's threads may abort the process there.
         distributed.destroy_process_group()
     except (distributed.DistError, RuntimeError) as error:
         if not isinstance(error, distributed.DistError) and not _LOST.search(str(error)):
             raise
-        raise _lost() from None
+        raise LostError from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _ended(*_: object) -> None:
-    raise _lost()
-
-
-def _lost() -> LostError:
-    return LostError(
-        "another process of this run has ended, and so this one does: what ended it is told above,"
-        " or by the system if it was killed; go on from the newest checkpoint with --resume"
-    )
-
-
-# ---- Memory: on a CPU it is kept in the process, on a GPU it is looked at.
-
-# Of malloc.h: blocks from so many bytes on are mapped, and so many free ones are given back.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_ALL_BUT_HUGE = 1 << 30
-
-
 def keep_memory() -> bool:
-    """Have malloc keep what is freed, up to 1 GiB a block, from here on; whether it does.
-
-    Where there is no glibc (other systems, other libraries) nothing changes.
-    """
+    """Have malloc keep freed blocks up to 1 GiB from here on; whether it does (glibc only)."""
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
@@ -164,13 +153,12 @@ def keep_memory() -> bool:
 
 
 def gpu_memory_used() -> int | None:
-    """Bytes in use on this process's GPU, by whomever; None without one."""
+    """Peak bytes in use on this process's GPU, by anyone, since the last call; None without one."""
     import torch
 
     if not torch.cuda.is_available():
         return None
     free, total = torch.cuda.mem_get_info()
-    # What was in use since the last time is more than what is now.
     reserved = torch.cuda.max_memory_reserved() - torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     return int(min(total, total - free + reserved))
@@ -178,18 +166,20 @@ def gpu_memory_used() -> int | None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what the trainers' libraries say beside the run's own view.
+    """Without the trainers' libraries talking into the run's own view.
 
     One of TRL's warnings quotes a whole rollout, which is mail.
     """
-    told = [logging.getLogger(each) for each in ("trl", "transformers", "accelerate", "datasets")]
-    before = [each.level for each in told]
-    for each in told:
+    loggers = [
+        logging.getLogger(each) for each in ("trl", "transformers", "accelerate", "datasets")
+    ]
+    before = [each.level for each in loggers]
+    for each in loggers:
         each.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for each, level in zip(told, before, strict=True):
+        for each, level in zip(loggers, before, strict=True):
             each.setLevel(level)

@@ -1,4 +1,4 @@
-"""How a training run went, as data: a row for each step, and one for each validation."""
+"""How a training run went, as data: a row per step, and one per validation."""
 
 import dataclasses
 import json
@@ -6,29 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
+from typing import Any
 
-from art_e.errors import UserError
 from art_e.message import compact_json
-from art_e.models.checkpoint import ADAPTER_CONFIG, CONFIG, TOKENIZER
-from art_e.storage import append_line, whole_lines, write_whole
+from art_e.storage import append_line, whole_lines
 
 STEPS = "steps.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step. `seconds`, `tokens` and `cost_usd` are sums from the run's begin on,
-    whatever killed it on the way; `tokens` counts those trained on and those generated.
+    """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
+    since the run began, kills included.
 
-    Of the episodes of the step (None in supervised training): the means of `reward` and of
-    its `components`, the shares `accuracy` (of answerable questions), `hallucination` (wrong
-    answers of all) and `abstention` (of all), and the means of `turns`, `effort` and
-    `format_errors`. `groups` were asked, `flat_groups` of them had no spread in reward when
-    they were trained on, `resampled` were replaced before; `unjudged` episodes left their
-    groups. `entropy` is in nats a token, `kl` against the start (None without a KL term). The
-    ratios are a token's probability by the trainer over that by vLLM, truncated at TRL's cap
-    (None without vLLM): far from 1, the two compute different models.
+    Of the step's episodes (None in supervised training): the means of `reward` and of its
+    `components`, the shares `accuracy` (of answerable questions), `hallucination` (wrong
+    answers) and `abstention`, and the means of `turns`, `effort` and `format_errors`. `groups`
+    were asked, `flat_groups` of them had no spread in reward when they were trained on,
+    `resampled` were replaced before; `unjudged` episodes lost their groups. `entropy` is in nats
+    a token, `kl` against the start. The ratios are a token's probability by the trainer over that
+    by vLLM, truncated at TRL's cap: far from 1, the two compute different models.
     """
 
     step: int
@@ -56,24 +53,15 @@ class Step:
     unjudged: int | None = None
     cost_usd: float = 0.0
 
-    @classmethod
-    def from_line(cls, line: str) -> Self:
-        """The step of one line. Raises `ValueError` where it is none."""
-        try:
-            return cls(**json.loads(line))
-        except TypeError as error:
-            raise ValueError(str(error)) from None
-
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The held-out questions at one step, by the judge that is not the reward's.
+    """The held-out questions at one step, by the judge of validations.
 
-    Shares: `correct`, right answers and right abstentions, of all; `accuracy` of answerable
-    questions, `hallucination` and `abstention` of all,
-    `hallucination_unanswerable` of unanswerable ones. Means an episode: `turns`, `effort`,
-    `format_errors`, `reward` (the reward's own judge); `turns_when_correct` and
-    `effort_when_correct` of answers that are right, None where there are none.
+    Shares: `correct` (right answers and right abstentions), `hallucination` and `abstention` of
+    all questions, `accuracy` of answerable ones, `hallucination_unanswerable` of unanswerable
+    ones. Means an episode: `turns`, `effort`, `format_errors`, `reward` (by the reward's judge);
+    `turns_when_correct` and `effort_when_correct` of right answers.
     """
 
     step: int
@@ -91,133 +79,28 @@ class Validation:
     reward: float | None
 
     def to_row(self) -> dict[str, Any]:
-        """As `metrics.json` holds it."""
+        """The row as `metrics.json` holds it."""
         return dataclasses.asdict(self)
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """What the best checkpoint has most of: questions handled right, then few wrong answers."""
+        return self.correct or 0.0, -(self.hallucination or 0.0)
 
 
 def mean_of(values: Sequence[float]) -> float | None:
-    """Their mean as a row has it: None where there are none."""
+    """The mean; None for no values."""
     return fmean(values) if values else None
 
 
 def append_step(folder: Path, step: Step) -> None:
-    """Put a step behind the others, safe on disk when it returns."""
+    """Append a step to a run's file, safe on disk when it returns."""
     append_line(folder / STEPS, compact_json(dataclasses.asdict(step)))
 
 
 def read_steps(folder: Path) -> list[Step]:
-    """The steps of a run's folder, in order; none where it has no such file."""
-    return [Step.from_line(line.decode()) for line in whole_lines(folder / STEPS)]
-
-
-def keep_steps(folder: Path, last: int) -> None:
-    """Forget the steps after `last`, which a resumed run makes again."""
-    kept = [each for each in read_steps(folder) if each.step <= last]
-    lines = "".join(f"{compact_json(dataclasses.asdict(each))}\n" for each in kept)
-    write_whole(folder / STEPS, lines)
-
-
-# ---- Checkpoints of a training run: what they are called, what they hold, and which is the best.
-
-CHECKPOINTS, _PREFIX = "checkpoints", "checkpoint-"
-METRICS = "metrics.json"
-# What the run knew then; a checkpoint counts once it is there, as it is written last.
-STATE = "run.json"
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
-# All that a tokenizer may be saved as; one folder has some of them.
-TOKENIZER_FILES = (
-    TOKENIZER,
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-)
-
-
-def best_checkpoint(run_folder: Path) -> Path:
-    """The checkpoint of a training run that did best on validation, as its metrics name it.
-
-    Raises `UserError` where there is none.
-    """
-    named = content_of(run_folder / METRICS).get("best_checkpoint")
-    if not isinstance(named, str):
-        raise UserError(
-            f"{run_folder} has no best checkpoint yet: its {METRICS} names none; name one of"
-            f" {run_folder / CHECKPOINTS}, or go on with the run (--resume)"
-        )
-    folder = run_folder / named
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder}, the best checkpoint of {run_folder}, is gone; name one of"
-            f" {run_folder / CHECKPOINTS}"
-        )
-    return folder
-
-
-def checkpoint_of(run_folder: Path, step: int) -> Path:
-    """Where a run has the checkpoint of that step."""
-    return run_folder / CHECKPOINTS / f"{_PREFIX}{step}"
-
-
-def newest_checkpoint(run_folder: Path) -> Path | None:
-    """The newest checkpoint of a run that counts."""
-    whole = [each for each in numbered(run_folder) if (each[0] / STATE).is_file()]
-    return max(whole, key=lambda each: each[1])[0] if whole else None
-
-
-def numbered(run_folder: Path) -> list[tuple[Path, int]]:
-    """All checkpoints of a run, whole or not, each with its step."""
-    found = (run_folder / CHECKPOINTS).glob(f"{_PREFIX}*")
-    return [(each, step_of(each)) for each in found if each.name.removeprefix(_PREFIX).isdigit()]
-
-
-def step_of(checkpoint: Path) -> int:
-    """The step that a checkpoint is of, by its name."""
-    return int(checkpoint.name.removeprefix(_PREFIX))
-
-
-def meant_checkpoint(folder: Path) -> Path:
-    """The best checkpoint where `folder` is a training run's, else `folder` itself."""
-    is_run = (folder / CHECKPOINTS).is_dir()
-    return best_checkpoint(folder) if is_run else folder
-
-
-def base_of(checkpoint: Path) -> str | None:
-    """The folder or hub id of the model that the adapter in `checkpoint` was trained on.
-
-    None for a checkpoint that is whole. Raises `UserError` for an adapter that names none.
-    """
-    if not (checkpoint / ADAPTER_CONFIG).is_file():
-        return None
-    base = content_of(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise UserError(
-            f"the {ADAPTER_CONFIG} of {checkpoint} does not name the model that it was trained"
-            " on; write it there as base_model_name_or_path"
-        )
-    return base
-
-
-def no_checkpoint(checkpoint: Path) -> UserError:
-    """What is said of a folder that holds neither a model nor an adapter."""
-    return UserError(
-        f"{checkpoint} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
-        " training run's folder, or a checkpoint in it"
-    )
-
-
-def content_of(path: Path) -> dict[str, Any]:
-    """The JSON object of that file, of a run or of a checkpoint. Raises `UserError` where there
-    is none."""
+    """The steps of a run's folder; none without a file. Raises `ValueError` for a wrong line."""
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path} can't be read; name a training run's folder, or a checkpoint, that has it"
-        )
-    return content
+        return [Step(**json.loads(line)) for line in whole_lines(folder / STEPS)]
+    except TypeError as error:
+        raise ValueError(str(error)) from None

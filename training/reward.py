@@ -1,20 +1,18 @@
-"""The reward of an episode: named components that sum, each a small function of the facts.
+"""The reward of an episode: a sum of named components.
 
-An episode has one of five outcomes, and whatever the components say, outcomes keep
-their order, from best to worst:
+An episode has one of five outcomes, and whatever the weights, outcomes keep their order:
 
-    correct   a right answer that the mails read support, or abstention where nothing answers
-    abstained "I don't know", though something answers
+    correct   a right answer supported by a mail that was read, or abstention on an unanswerable
+              question
+    abstained "I don't know" to an answerable question
     out       out of turns: neither an answer nor an abstention
-    wrong     an answer that is wrong, or that no mail read supports
+    wrong     a wrong answer, or one that no mail read supports
     lost      three malformed messages in a row
 
 `RewardWeights` refuses weights under which a lesser outcome could earn more. The defaults are
 the reference's bands: correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1; out of
-turns stands between abstained and wrong. Knows nothing of models, groups and training.
-
-On an unanswerable question abstention is the right answer, and has no mails to find, read or
-cite: it earns those components in full, so that no kind of question is worth more.
+turns stands between abstained and wrong. A right abstention on an unanswerable question earns
+the components for finding, reading and citing in full, so that no kind of question is worth more.
 """
 
 import dataclasses
@@ -35,7 +33,7 @@ OUTCOMES: tuple[Outcome, ...] = ("correct", "abstained", "out", "wrong", "lost")
 # The facts that count malformed calls.
 _MALFORMED = ("unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
 
-# Malformed calls beyond so many are charged no further: the component stays bounded.
+# Further malformed calls are free, so that the component stays bounded.
 CHARGED_CALLS = 3
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -43,13 +41,12 @@ Base = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RewardWeights(BaseModel):
-    """What each component is worth at most.
+    """The most that each component is worth.
 
-    The first five are an outcome's own worth, which the others add to. Two schemes are there
-    to be compared with: "binary" pays 1 for correct, else 0; "no-abstention-band" pays an
-    abstention on an answerable question as a wrong answer. Raises pydantic's `ValidationError`
-    where a worse outcome could earn as much as a better one, as far as the scheme tells them
-    apart.
+    The first five are an outcome's base, to which the others add. Two schemes serve as
+    comparisons: "binary" pays 1 for correct, else 0; "no-abstention-band" pays an abstention on
+    an answerable question like a wrong answer. Raises pydantic's `ValidationError` if a worse
+    outcome could earn as much as a better one that the scheme distinguishes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,15 +57,15 @@ class RewardWeights(BaseModel):
     out: Base = -0.4
     wrong: Base = -0.9
     lost: Base = -1.9
-    # Each malformed call takes away a third of it.
+    # Each malformed call costs a third of it.
     format: Weight = 0.1
-    # Of a right answer, at no effort; it falls evenly to 0 at as much effort as turns allowed.
+    # For a right answer; it falls linearly to 0 at an effort of `max_turns`.
     effort: Weight = 0.2
     sources: Weight = 0.3
     concision: Weight = 0.1
     found: Weight = 0.1
     read: Weight = 0.1
-    # An answer that no mail read supports counts as wrong, however right it is.
+    # Count an answer as wrong if no mail read supports it.
     grounded_gate: bool = True
 
     @model_validator(mode="after")
@@ -84,13 +81,13 @@ class RewardWeights(BaseModel):
         return self
 
     def bounds(self, outcome: Outcome) -> tuple[float, float]:
-        """The least and the most that an episode of that outcome can earn."""
+        """The least and the most that an episode with that outcome can earn."""
         base = self.worth(outcome)
         extras = [getattr(self, name) for name in _EARNED[outcome]]
         return base - self.format, base + sum(extras)
 
     def worth(self, outcome: Outcome) -> float:
-        """What the outcome earns by itself."""
+        """The base of the outcome."""
         return float(getattr(self, self._paid_as(outcome)))
 
     def _paid_as(self, outcome: Outcome) -> Outcome:
@@ -109,44 +106,7 @@ class Reward(NamedTuple):
         return {"total": self.total, "components": self.components}
 
 
-# Which components an outcome can earn besides its own worth, and `format`, which only takes.
-_EARNED: Mapping[Outcome, tuple[str, ...]] = {
-    "correct": ("effort", "sources", "concision", "found", "read"),
-    "abstained": ("found", "read"),
-    "out": ("found", "read"),
-    "wrong": ("found", "read"),
-    "lost": ("found", "read"),
-}
-
-
-def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -> Reward | None:
-    """The reward of an episode that has ended by itself.
-
-    None where it can't be told: the judge gave no verdict on an answer. Such a rollout leaves
-    its group. Raises `ValueError` for an episode that has not ended.
-    """
-    outcome = outcome_of(rubric, verdict, weights)
-    if outcome is None:
-        return None
-    if weights.scheme == "binary":
-        right = 1.0 if outcome == "correct" else 0.0
-        return Reward(right, {"correctness": right})
-    components = {
-        _NAMES[outcome]: weights.worth(outcome),
-        "format": -weights.format * malformed_share(rubric),
-    }
-    shares = {
-        "effort": effort_saved,
-        "sources": sources_share,
-        "concision": concision_share,
-        "found": found_share,
-        "read": read_share,
-    }
-    for name in _EARNED[outcome]:
-        components[name] = getattr(weights, name) * shares[name](rubric)
-    return Reward(sum(components.values()), components)
-
-
+# What each outcome is called among the components, and which others it can earn.
 _NAMES: Mapping[Outcome, str] = {
     "correct": "correctness",
     "abstained": "abstention",
@@ -154,10 +114,34 @@ _NAMES: Mapping[Outcome, str] = {
     "wrong": "wrong_answer",
     "lost": "lost_to_format",
 }
+_PROGRESS = ("found", "read")
+_EARNED: Mapping[Outcome, tuple[str, ...]] = {
+    **dict.fromkeys(OUTCOMES, _PROGRESS),
+    "correct": ("effort", "sources", "concision", *_PROGRESS),
+}
+
+
+def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -> Reward | None:
+    """The reward of an episode; None if its judge gave no verdict on the answer.
+
+    Raises `ValueError` for an episode that has not ended.
+    """
+    outcome = outcome_of(rubric, verdict, weights)
+    if outcome is None:
+        return None
+    if weights.scheme == "binary":
+        right = 1.0 if outcome == "correct" else 0.0
+        return Reward(right, {"correctness": right})
+    malformed = min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
+    components = {_NAMES[outcome]: weights.worth(outcome), "format": -weights.format * malformed}
+    shares = _shares(rubric)
+    for name in _EARNED[outcome]:
+        components[name] = getattr(weights, name) * shares[name]
+    return Reward(sum(components.values()), components)
 
 
 def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -> Outcome | None:
-    """How the episode ended; None where the judge gave no verdict on its answer.
+    """How the episode ended; None if its judge gave no verdict on the answer.
 
     Raises `ValueError` for an episode that has not ended.
     """
@@ -177,49 +161,26 @@ def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) 
     return "correct" if verdict.correct and not unsupported else "wrong"
 
 
-def malformed_share(rubric: Rubric) -> float:
-    """How much of the charge for malformed calls is due: 0 for none, 1 from `CHARGED_CALLS` on."""
-    return min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
-
-
 def malformed_calls(facts: Mapping[str, Any]) -> int:
-    """How many calls could not be run as they were written, by a rubric as trajectories hold it."""
+    """The number of calls that could not be run, from a rubric as trajectories store it."""
     return sum(int(facts[name]) for name in _MALFORMED)
 
 
-def effort_saved(rubric: Rubric) -> float:
-    """The share of the allowed turns that was not spent; calls beyond a message's first count."""
-    return max(0.0, 1 - rubric.effort / rubric.max_turns)
-
-
-def sources_share(rubric: Rubric) -> float:
-    """1 where every gold mail was cited, and where there is none to cite."""
-    return 1.0 if rubric.answerable is False or rubric.sources_correct else 0.0
-
-
-def concision_share(rubric: Rubric) -> float:
-    """The share of gold mails among the cited ones, were all of them cited: 1 for no more.
-
-    The reference pays 0.1 / num_sources, which charges a question for having several gold
-    mails; this charges what is cited beyond them.
-    """
+def _shares(rubric: Rubric) -> dict[str, float]:
+    """Of each component the share that the episode earns."""
+    effort = max(0.0, 1 - rubric.effort / rubric.max_turns)
     if rubric.answerable is False:
-        return 1.0 if rubric.num_sources == 0 else 0.0
+        progress = 1.0 if rubric.abstained else 0.0
+        concision = 1.0 if rubric.num_sources == 0 else 0.0
+        shares = {"sources": 1.0, "concision": concision, "found": progress, "read": progress}
+        return {"effort": effort, **shares}
+    # The reference pays 0.1 / num_sources, which charges a question for having several gold
+    # mails; this charges only what is cited beyond them.
     gold = rubric.num_gold_sources or 1
-    return min(1.0, gold / rubric.num_sources) if rubric.num_sources else 0.0
-
-
-def found_share(rubric: Rubric) -> float:
-    """1 where a search gave every gold mail, and on a right abstention, which has none."""
-    return _progress(rubric, rubric.found_gold)
-
-
-def read_share(rubric: Rubric) -> float:
-    """1 where every gold mail was read, and on a right abstention, which has none."""
-    return _progress(rubric, rubric.read_gold)
-
-
-def _progress(rubric: Rubric, reached: bool | None) -> float:
-    if rubric.answerable is False:
-        return 1.0 if rubric.abstained else 0.0
-    return 1.0 if reached else 0.0
+    return {
+        "effort": effort,
+        "sources": 1.0 if rubric.sources_correct else 0.0,
+        "concision": min(1.0, gold / rubric.num_sources) if rubric.num_sources else 0.0,
+        "found": 1.0 if rubric.found_gold else 0.0,
+        "read": 1.0 if rubric.read_gold else 0.0,
+    }

@@ -1,39 +1,60 @@
-"""Rollouts: many episodes at once, driven by an engine that takes and gives tokens.
+"""Rollouts: many episodes at once, token in and token out.
 
-Each round generates one turn of every episode that goes on. A turn has at most `turn`
-tokens, an episode at most `episode`, observations included; one that has no room for another
-turn is out of turns.
-An episode stops at its last turn exactly: nothing is generated or put behind it. The same
-`Episode` as everywhere runs the tools and writes the facts. Knows nothing of rewards, groups
-and of who generates.
+A `Conversation` keeps the tokens that the model sampled and marks them as its own; only they
+carry loss. Each round generates one turn of every episode that is not over. An episode that has
+no room for another turn is out of turns, and it stops at its last turn: nothing follows that.
 """
 
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from art_e.episode import Episode
 from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.tool_formats import as_written, parse_reply
+from art_e.question import Question
+from training.recipe import EpisodeForm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-
-# ---- Conversations as tokens: the model's own stay as it sampled them, and are told apart.
-
 _PROBE: ChatMessage = {"role": "user", "content": "probe"}
+
+
+class Material(NamedTuple):
+    """The questions of a split, and the inbox file that they are about."""
+
+    inbox_file: InboxFile
+    questions: list[Question]
+
+    def held_out(self, number: int) -> list[Question]:
+        """The first `number` questions in an order that never changes, whatever the seed."""
+        shuffled = list(self.questions)
+        Random("held out").shuffle(shuffled)
+        return shuffled[:number]
+
+    def episode(self, question: Question, form: EpisodeForm) -> Episode:
+        """A new episode about the question."""
+        return Episode(
+            self.inbox_file.open_inbox(question.inbox_address, question.query_date),
+            question,
+            max_turns=form.max_turns,
+            view=form.view,
+            system_prompt=form.prompt,
+        )
 
 
 @dataclass(slots=True)
 class Conversation:
     """A conversation as it was generated.
 
-    `own` says of each of `completion_ids` whether the model sampled it; `logprobs` has its
-    log-probability then, and 0.0 for the others. It is None where the engine tells none.
+    `own` marks those of `completion_ids` that the model sampled; `logprobs` holds their
+    log-probabilities, and 0.0 for the others. It is None if the engine gives none.
     """
 
     prompt_ids: list[int]
@@ -52,7 +73,7 @@ class Conversation:
         return len(self.prompt_ids) + len(self.completion_ids)
 
     def add_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
-        """Put what the model sampled behind, with its end mark where it came to one."""
+        """Append what the model sampled, with its end token if it reached one."""
         self.completion_ids += ids
         self.own += [True] * len(ids)
         if logprobs is not None:
@@ -60,17 +81,17 @@ class Conversation:
             self.logprobs = [*(self.logprobs or [0.0] * before), *logprobs]
 
     def add_context(self, ids: Sequence[int]) -> None:
-        """Put behind what others wrote."""
+        """Append what others wrote."""
         self.completion_ids += ids
         self.own += [False] * len(ids)
         if self.logprobs is not None:
             self.logprobs += [0.0] * len(ids)
 
 
-class Tokens:
-    """The chat template of `tokenizer` with `tools`, as tokens. `end_id` ends a turn.
+class ChatTokens:
+    """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn.
 
-    Raises `UserError` for a template that can't be used turn by turn.
+    Raises `UserError` for a template that rewrites earlier messages.
     """
 
     def __init__(
@@ -83,32 +104,31 @@ class Tokens:
         self._check()
 
     def begin(self, messages: Sequence[ChatMessage]) -> Conversation:
-        """The conversation so far, with the mark behind which the model's turn begins."""
+        """The conversation so far, ready for the model's turn."""
         return Conversation(self._encode(self._render(messages)))
 
-    def said(self, message: ChatMessage) -> list[int]:
-        """What the model would have sampled to say this message of its own, the end mark too."""
+    def turn(self, message: ChatMessage) -> list[int]:
+        """The tokens that the model would have sampled for this message, end token included."""
         [written] = as_written([message])
         return [*self._encode(str(written["content"] or "")), self.end_id]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """What a turn says, without its end mark."""
+        """The text of a turn, without its end token."""
         end = ids.index(self.end_id) if self.end_id in ids else len(ids)
         return str(self._tokenizer.decode(list(ids[:end])))
 
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
-        """What stands between the end mark of a turn and the beginning of the next.
+        """The tokens from the end token of a turn to the beginning of the next.
 
-        With `cut` the turn came to no end of its own, and its end mark is added.
+        With `cut` the turn did not reach its end token, which is added.
         """
         marker = uuid.uuid4().hex
-        said: ChatMessage = {"role": "assistant", "content": marker}
-        rendered = self._render([_PROBE, said, *observations])
+        reply: ChatMessage = {"role": "assistant", "content": marker}
+        rendered = self._render([_PROBE, reply, *observations])
         after = rendered.partition(marker)[2].removeprefix(self._end)
         return [self.end_id] * cut + self._encode(after)
 
     def _render(self, messages: Sequence[ChatMessage]) -> str:
-        """The messages with the mark behind them at which the model goes on."""
         return str(
             self._tokenizer.apply_chat_template(
                 as_written(messages),
@@ -123,45 +143,30 @@ class Tokens:
 
     def _check(self) -> None:
         tool: ChatMessage = {"role": "tool", "tool_call_id": "1", "content": "{}"}
-        said: ChatMessage = {"role": "assistant", "content": "said"}
-        steps = [[_PROBE], [_PROBE, said, tool], [_PROBE, said, tool, said, tool]]
+        reply: ChatMessage = {"role": "assistant", "content": "said"}
+        steps = [[_PROBE], [_PROBE, reply, tool], [_PROBE, reply, tool, reply, tool]]
         texts = [self._render(each) for each in steps]
-        grows = all(
-            later.startswith(f"{earlier}said{self._end}")
-            for earlier, later in itertools.pairwise(texts)
-        )
-        if not grows:
-            raise UserError(
-                "the chat template writes earlier messages anew as the conversation goes on, so"
-                " that it can't be trained on turn by turn; use another template"
-            )
-
-
-# ---- Rollouts: many episodes at once, driven by an engine that takes and gives tokens.
+        for earlier, later in itertools.pairwise(texts):
+            if not later.startswith(f"{earlier}said{self._end}"):
+                raise UserError(
+                    "the chat template rewrites earlier messages as the conversation goes on, so"
+                    " that it can't be trained on turn by turn; use another template"
+                )
 
 
 class Turn(NamedTuple):
-    """What an engine sampled behind a prompt: tokens, the end mark among them where it came to
-    one, and the log-probability of each, None where the engine tells none."""
+    """What an engine sampled after a prompt: tokens, with the end token if it was reached, and the
+    log-probability of each, if the engine gives them."""
 
     ids: list[int]
     logprobs: list[float] | None
 
 
-# Prompts in, a turn for each out. It keeps to the limit of tokens a turn by itself.
+# Takes prompts and gives a turn for each. It limits the tokens of a turn itself.
 Generate = Callable[[list[list[int]]], list[Turn]]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The most tokens of a turn, and of an episode with its prompt."""
-
-    turn: int
-    episode: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rollout:
+class Rollout(NamedTuple):
     """An episode that has ended, and its tokens."""
 
     episode: Episode
@@ -169,21 +174,21 @@ class Rollout:
 
 
 def roll_out(
-    episodes: Sequence[Episode], tokens: Tokens, generate: Generate, limits: Limits
+    episodes: Sequence[Episode], tokens: ChatTokens, generate: Generate, form: EpisodeForm
 ) -> list[Rollout]:
     """Run all `episodes` to their ends; the rollouts, in their order."""
     rollouts = [Rollout(each, tokens.begin(each.messages)) for each in episodes]
     for each in rollouts:
-        _go_on(each, [], limits)
+        _go_on(each, [], form)
     while going := [each for each in rollouts if not each.episode.done]:
         turns = generate([each.conversation.ids for each in going])
         for rollout, turn in zip(going, turns, strict=True):
-            _take(rollout, turn, tokens, limits)
+            _take(rollout, turn, tokens, form)
     return rollouts
 
 
-def _take(rollout: Rollout, turn: Turn, tokens: Tokens, limits: Limits) -> None:
-    episode, conversation = rollout.episode, rollout.conversation
+def _take(rollout: Rollout, turn: Turn, tokens: ChatTokens, form: EpisodeForm) -> None:
+    episode, conversation = rollout
     prompt = conversation.length
     conversation.add_turn(turn.ids, turn.logprobs)
     episode.count_tokens(prompt, len(turn.ids))
@@ -191,16 +196,16 @@ def _take(rollout: Rollout, turn: Turn, tokens: Tokens, limits: Limits) -> None:
     observations = episode.step(message)
     if not episode.done:
         cut = not turn.ids or turn.ids[-1] != tokens.end_id
-        _go_on(rollout, tokens.between(observations, cut=cut), limits)
+        _go_on(rollout, tokens.between(observations, cut=cut), form)
 
 
-def _go_on(rollout: Rollout, context: list[int], limits: Limits) -> None:
-    """Append `context` and leave the episode open if another turn fits behind it.
+def _go_on(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:
+    """Append `context` if another turn fits after it.
 
-    Otherwise the episode is out of turns, and its last token stays the model's own: what nobody
-    answers teaches nothing, and a long mail would pass the limit.
+    Otherwise the episode is out of turns, and its last token stays the model's own: an unanswered
+    observation teaches nothing, and a long mail would exceed the limit.
     """
-    if rollout.conversation.length + len(context) + limits.turn <= limits.episode:
+    if rollout.conversation.length + len(context) + form.turn_tokens <= form.episode_tokens:
         rollout.conversation.add_context(context)
     else:
         rollout.episode.cut_off()

@@ -2,55 +2,59 @@
 
     config.json  steps.jsonl  trajectories.jsonl  metrics.json  checkpoints/  README.md  COMPLETE
 
-A checkpoint holds what the run knew then (`training.run`). A run that was killed goes on
-from its newest one: what came after is forgotten and made again, the same. Knows nothing of
-trainers.
+A checkpoint holds the run's state of that step in `run.json`. A run that was killed continues
+from its newest checkpoint: what came after is deleted and made again, with the same result.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
+from art_e.message import compact_json
+from art_e.models.checkpoint import CHECKPOINTS, METRICS
 from art_e.runs import Run, held, start_run
+from art_e.storage import write_whole
 from art_e.text import cut_line
 from evals.scored import Scored, load_run
 from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
-from training.export import write_card
 from training.processes import ALONE, Processes
-from training.progress import (
-    CHECKPOINTS,
-    METRICS,
-    STATE,
-    Step,
-    Validation,
-    append_step,
-    checkpoint_of,
-    keep_steps,
-    newest_checkpoint,
-    numbered,
-    read_steps,
-    step_of,
-)
+from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import Recipe
-from training.watch import Watch
-
-# ---- A training run's folder as it grows: steps, episodes, validations, checkpoints.
 
 Kind = Literal["sft", "grpo"]
 
-# Of what differs from the run that is to be resumed.
-_TOLD, _TOLD_CHARS = 3, 80
+# The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
+STATE = "run.json"
+_PREFIX = "checkpoint-"
+# How many differences a refused resume names, and how long each may be.
+_SHOWN, _SHOWN_CHARS = 3, 80
+
+# ---- The run.
+
+
+class View:
+    """Shows a run as it goes; this one shows nothing. Steps before a resume come again first."""
+
+    def step(self, step: Step) -> None:
+        """Show a step."""
+
+    def validation(self, validation: Validation) -> None:
+        """Show a validation."""
+
+    def alarm(self, alarm: TrainingAlarm) -> None:
+        """Show an alarm."""
 
 
 class Setting(NamedTuple):
-    """What a run is: its kind, recipe and seed, the folder of its start (`init`), and the
-    metrics of the run that it is compared with (`baseline`), None where there is none."""
+    """The settings of a run; `init` is the folder of its start, `baseline` the metrics of the
+    run that it is compared with."""
 
     kind: Kind
     recipe: Recipe
@@ -58,31 +62,34 @@ class Setting(NamedTuple):
     init: str | None = None
     baseline: dict[str, Any] | None = None
 
-    @property
-    def chosen_from(self) -> int:
-        """The first step whose checkpoint may be chosen."""
-        table = self.recipe.sft
-        return table.chosen_from if self.kind == "sft" and table is not None else 1
-
     def to_row(self) -> dict[str, Any]:
-        """As config.json holds it."""
-        row = self._asdict()
-        return {**row, "recipe": self.recipe.to_row()}
+        """The settings as config.json holds them."""
+        return {**self._asdict(), "recipe": self.recipe.to_row()}
+
+
+# Writes the model card into the folder of a finished run, from its metrics.
+WriteCard = Callable[[Path, Setting, dict[str, Any]], None]
+
+
+def no_card(*_: Any) -> None:
+    """Write no card."""
 
 
 class TrainingRun:
-    """A run that is being made. Use `opened`.
+    """A run in progress; `opened` makes one.
 
-    Each process that trains has one, and knows the same; the one that leads writes the folder
-    and shows the run. `paused` says why the run stops before its end, to go on with `--resume`.
+    Each training process has one with the same content; the leading process writes the folder
+    and shows the run. `paused` says why the run stops before its end.
     """
 
     def __init__(
         self,
         run: Run,
         setting: Setting,
-        watch: Watch,
         state: dict[str, Any],
+        *,
+        view: View,
+        card: WriteCard = no_card,
         processes: Processes = ALONE,
     ) -> None:
         self.run = run
@@ -93,7 +100,10 @@ class TrainingRun:
         self.validations = [Validation(**each) for each in state.get("validation", [])]
         self.alarms: list[dict[str, Any]] = list(state.get("alarms", []))
         self.steps = read_steps(run.folder)
-        self._watch = watch
+        # USD that judges were paid before the run was resumed.
+        self.cost_before = float(state.get("cost_usd", 0.0))
+        self._view = view
+        self._card = card
         self._log = run.log() if processes.leads else None
         away = state.get("dogs", {})
         self._dogs = {
@@ -101,31 +111,25 @@ class TrainingRun:
             # Hacks are looked for at validations, which are few.
             "hacking": Watchdog(quiet=1, away=away.get("hacking")),
         }
-        self._cost_before = float(state.get("cost_usd", 0.0))
         self._seconds_before = float(state.get("seconds", 0.0))
         self._peak_memory: int | None = state.get("peak_memory_bytes")
         self._begun = time.perf_counter()
         for step in self.steps:
-            watch.step(step)
+            view.step(step)
         for validation in self.validations:
-            watch.validation(validation)
+            view.validation(validation)
         for each in self.alarms:
-            watch.alarm(TrainingAlarm(each["kind"], each["message"]))
+            view.alarm(TrainingAlarm(each["kind"], each["message"]))
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are kept."""
+        """The folder of checkpoints."""
         return self.run.folder / CHECKPOINTS
 
     @property
     def seconds(self) -> float:
-        """How long the run has worked, with what it did before it was killed."""
+        """The time that the run has worked, kills included."""
         return self._seconds_before + time.perf_counter() - self._begun
-
-    @property
-    def cost_before(self) -> float:
-        """USD that judges were paid before the run was resumed."""
-        return self._cost_before
 
     @property
     def trained(self) -> bool:
@@ -138,87 +142,90 @@ class TrainingRun:
         return self.steps[-1].tokens if self.steps else 0
 
     def add_step(self, step: Step) -> None:
-        """Keep and show a step, with the alarms that are new at it."""
+        """Store and show a step, with its new alarms."""
         self.steps.append(step)
         if self.processes.leads:
             append_step(self.run.folder, step)
-            self._watch.step(step)
+            self._view.step(step)
             self._alarm("steps", step.step, alarms_of(self.steps, self.validations))
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
-        """Keep episodes, of training or of a validation."""
+        """Store episodes, of training or of a validation."""
         if self._log is not None:
             for each in scored:
                 self._log.append(each.trajectory.to_line())
 
     def add_validation(self, validation: Validation, scored: Sequence[Scored]) -> None:
-        """Keep and show a validation, with its episodes and what the detectors see in all."""
+        """Store and show a validation with its episodes, and look for reward hacks in all."""
         self.add_episodes(scored)
         self.validations.append(validation)
         if self.processes.leads:
-            self._watch.validation(validation)
+            self._view.validation(validation)
             self._alarm("hacking", validation.step, hacking_alarms(load_run(self.run)))
 
     def note_memory(self, used: int | None) -> None:
-        """Remember the most bytes that a GPU had in use; None where there is no GPU."""
+        """Remember the peak of bytes in use on a GPU; None without a GPU."""
         if used is not None:
             self._peak_memory = max(used, self._peak_memory or 0)
 
     def _alarm(self, dog: str, step: int, alarms: Sequence[TrainingAlarm]) -> None:
         for each in self._dogs[dog].new(alarms):
             self.alarms.append({"step": step, "kind": each.kind, "message": each.message})
-            self._watch.alarm(each)
+            self._view.alarm(each)
 
     @property
     def best(self) -> Validation | None:
-        """The validation with most questions handled right, then fewest answered wrong: of
-        those whose checkpoint the recipe wants, as far as there are any."""
-        for first in (self.setting.chosen_from, 1):
+        """The best validation, among those whose checkpoint the recipe wants if there are any."""
+        table = self.setting.recipe.sft
+        wanted = table.chosen_from if self.setting.kind == "sft" and table is not None else 1
+        for first in (wanted, 1):
             later = [each for each in self.validations if each.step >= first]
             if later:
-                return max(later, key=_merit)
-        return max(self.validations, key=_merit, default=None)
+                return max(later, key=lambda each: each.merit)
+        return max(self.validations, key=lambda each: each.merit, default=None)
+
+    @property
+    def best_checkpoint(self) -> Path | None:
+        """The folder of the best validation's checkpoint, if it has one."""
+        best = self.best
+        folder = None if best is None else checkpoint_of(self.run.folder, best.step)
+        return folder if folder is not None and folder.is_dir() else None
 
     def checkpoint_saved(self, step: int, **state: Any) -> None:
-        """Make the checkpoint of `step` count, and take away those that nothing needs."""
+        """Make the checkpoint of `step` count, and delete those that are no longer needed."""
         # Each process has a file of its own in it.
         self.processes.wait()
         if not self.processes.leads:
             return
         folder = checkpoint_of(self.run.folder, step)
         dogs = {name: dog.away for name, dog in self._dogs.items()}
-        kept = {**self._facts(), "dogs": dogs, **state}
-        Run(folder).write_json(STATE, kept)
+        Run(folder).write_json(STATE, {**self._facts(), "dogs": dogs, **state})
         best = self.best
-        needed = {step} | ({best.step} if best else set())
-        for name, number in numbered(self.run.folder):
-            if number not in needed:
-                shutil.rmtree(name)
+        _delete_checkpoints(
+            self.run.folder, lambda each: each != step and (best is None or each != best.step)
+        )
         self.run.write_json(METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
-        """The run's metrics with the figures of `test`; the folder then holds them, with the
-        model card."""
+        """Write the metrics with the figures of `test`, and the card; the metrics."""
         metrics = {**self.metrics, "test": test}
-        if not self.processes.leads:
-            return metrics
-        self.run.write_json(METRICS, metrics)
-        setting = self.setting
-        write_card(
-            self.run.folder,
-            recipe=setting.recipe,
-            kind=setting.kind,
-            seed=setting.seed,
-            metrics=metrics,
-            baseline=setting.baseline,
-        )
-        self.run.finish()
+        if self.processes.leads:
+            self.run.write_json(METRICS, metrics)
+            self._card(self.run.folder, self.setting, metrics)
+            self.run.finish()
         return metrics
 
     def close(self) -> None:
         """Close the file of trajectories."""
         if self._log is not None:
             self._log.close()
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The figures of the run so far, as `metrics.json` holds them."""
+        folder = self.best_checkpoint
+        best = None if folder is None else f"{CHECKPOINTS}/{folder.name}"
+        return {**self._facts(), "best_checkpoint": best, "test": None}
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -228,26 +235,11 @@ class TrainingRun:
             "tokens": self.tokens,
             "processes": self.processes.count,
             "peak_memory_bytes": self._peak_memory,
-            "cost_usd": self.steps[-1].cost_usd if self.steps else self._cost_before,
+            "cost_usd": self.steps[-1].cost_usd if self.steps else self.cost_before,
         }
 
-    @property
-    def best_checkpoint(self) -> Path | None:
-        """The folder of the best validation's checkpoint, as far as it has one."""
-        best = self.best
-        folder = None if best is None else checkpoint_of(self.run.folder, best.step)
-        return folder if folder is not None and folder.is_dir() else None
 
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The figures of the run so far, as `metrics.json` holds them."""
-        folder = self.best_checkpoint
-        named = None if folder is None else f"{CHECKPOINTS}/{folder.name}"
-        return {**self._facts(), "best_checkpoint": named, "test": None}
-
-
-def _merit(validation: Validation) -> tuple[float, float]:
-    return validation.correct or 0.0, -(validation.hallucination or 0.0)
+# ---- Its folder: begun or resumed, and its checkpoints.
 
 
 @contextlib.contextmanager
@@ -255,24 +247,27 @@ def opened(
     setting: Setting,
     out: Path | None,
     parent: Path,
-    watch: Watch,
     *,
-    resume: bool,
+    resume: bool = False,
+    view: View | None = None,
+    card: WriteCard = no_card,
     processes: Processes = ALONE,
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
 
-    Gives the run and that checkpoint, to all processes the same: the folder has to be where all
-    see it. Raises `UserError` where `out` holds something else, or another process works on it.
+    Gives the run and that checkpoint, the same to all processes: all have to see the folder.
+    Raises `UserError` if `out` holds something else, or another process works on it.
     """
     with contextlib.ExitStack() as stack:
-        begun = (
-            stack.enter_context(_begun(setting, out, parent, resume)) if processes.leads else None
+        begun = None
+        if processes.leads:
+            begun = stack.enter_context(_begun(setting, out, parent, resume))
+        begun = processes.from_first(begun)
+        assert begun is not None
+        run, checkpoint, state = begun
+        training = TrainingRun(
+            run, setting, state, view=view or View(), card=card, processes=processes
         )
-        told = processes.told(begun)
-        assert told is not None
-        run, checkpoint, state = told
-        training = TrainingRun(run, setting, watch, state, processes)
         stack.callback(training.close)
         yield training, checkpoint
 
@@ -281,23 +276,22 @@ def opened(
 def _begun(
     setting: Setting, out: Path | None, parent: Path, resume: bool
 ) -> Iterator[tuple[Run, Path | None, dict[str, Any]]]:
-    """The run, which is held, its newest checkpoint, and what it knew then."""
+    """The locked run, its newest checkpoint, and the state of that."""
     if resume:
         run = _resumable(setting, out)
     else:
-        name = f"{setting.kind}-{setting.recipe.name}"
-        run = start_run(name, setting.to_row(), parent, out)
+        run = start_run(f"{setting.kind}-{setting.recipe.name}", setting.to_row(), parent, out)
     with held(run):
         checkpoint = newest_checkpoint(run.folder)
         state: dict[str, Any] = {}
         if checkpoint is not None:
             state = json.loads((checkpoint / STATE).read_text("utf-8"))
-        _forget(run, -1 if checkpoint is None else step_of(checkpoint))
+        _forget(run, -1 if checkpoint is None else _step_of(checkpoint))
         try:
             yield run, checkpoint, state
         except UserError:
             if not resume and not run.trajectories.stat().st_size:
-                # Nothing was begun: once the input is mended, the same command begins it.
+                # Nothing was begun: once the mistake is mended, the same command can begin.
                 shutil.rmtree(run.folder)
             raise
 
@@ -310,27 +304,29 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")
-    had, mine = (_without_server(each) for each in (run.config, setting.to_row()))
+    had, wanted = (_without_server(each) for each in (run.config, setting.to_row()))
     for key in ("kind", "recipe", "seed", "init"):
-        if had.get(key) != mine[key]:
-            told = ", ".join(itertools.islice(_was(had.get(key), mine[key], ""), _TOLD))
+        if had.get(key) != wanted[key]:
+            shown = itertools.islice(_differences(had.get(key), wanted[key], ""), _SHOWN)
             raise UserError(
-                f"{out} was begun with another {key} ({told}); resume it as it was begun"
+                f"{out} was begun with another {key} ({', '.join(shown)}); resume it as it was"
+                " begun"
             )
     return run
 
 
-def _was(had: Any, mine: Any, name: str) -> Iterator[str]:
-    """The values that were others, by their place in the recipe, as `--set` takes them."""
-    if isinstance(had, dict) and isinstance(mine, dict):
-        for each in sorted({*had, *mine}):
-            yield from _was(had.get(each), mine.get(each), f"{name}.{each}" if name else each)
-    elif had != mine:
-        yield cut_line(f"{name}={had}" if name else str(had), _TOLD_CHARS)
+def _differences(had: Any, wanted: Any, name: str) -> Iterator[str]:
+    """The earlier values that differ, by their place in the recipe, as `--set` takes them."""
+    if isinstance(had, dict) and isinstance(wanted, dict):
+        for key in sorted({*had, *wanted}):
+            place = f"{name}.{key}" if name else key
+            yield from _differences(had.get(key), wanted.get(key), place)
+    elif had != wanted:
+        yield cut_line(f"{name}={had}" if name else str(had), _SHOWN_CHARS)
 
 
 def _without_server(row: dict[str, Any]) -> dict[str, Any]:
-    """The configuration but for where vLLM's server is: a run goes on with another one."""
+    """The configuration without the address of vLLM's server, which may change on resume."""
     content: dict[str, Any] = json.loads(json.dumps(row))
     grpo = content.get("recipe", {}).get("grpo")
     if grpo and grpo.get("vllm"):
@@ -339,16 +335,42 @@ def _without_server(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _forget(run: Run, last: int) -> None:
-    """Take away what came after step `last`, which will be made again."""
-    keep_steps(run.folder, last)
-    for name, number in numbered(run.folder):
-        if number > last:
-            shutil.rmtree(name)
+    """Delete what came after step `last`: it will be made again."""
+    kept = [each for each in read_steps(run.folder) if each.step <= last]
+    lines = "".join(f"{compact_json(dataclasses.asdict(each))}\n" for each in kept)
+    write_whole(run.folder / STEPS, lines)
+    _delete_checkpoints(run.folder, lambda step: step > last)
     # Episodes stand in the order of their steps.
-    with run.trajectories.open("rb+") as lines:
-        kept = 0
-        for line in lines:
+    with run.trajectories.open("rb+") as file:
+        size = 0
+        for line in file:
             if not line.endswith(b"\n") or json.loads(line)["policy"]["step"] > last:
                 break
-            kept += len(line)
-        lines.truncate(kept)
+            size += len(line)
+        file.truncate(size)
+
+
+def checkpoint_of(run_folder: Path, step: int) -> Path:
+    """The folder of the checkpoint of that step."""
+    return run_folder / CHECKPOINTS / f"{_PREFIX}{step}"
+
+
+def newest_checkpoint(run_folder: Path) -> Path | None:
+    """The newest checkpoint of a run that is whole."""
+    whole = [each for each in _checkpoints(run_folder) if (each / STATE).is_file()]
+    return max(whole, key=_step_of, default=None)
+
+
+def _checkpoints(run_folder: Path) -> list[Path]:
+    found = (run_folder / CHECKPOINTS).glob(f"{_PREFIX}*")
+    return [each for each in found if each.name.removeprefix(_PREFIX).isdigit()]
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix(_PREFIX))
+
+
+def _delete_checkpoints(run_folder: Path, of: Callable[[int], bool]) -> None:
+    for each in _checkpoints(run_folder):
+        if of(_step_of(each)):
+            shutil.rmtree(each)

@@ -1,10 +1,9 @@
 """The warm start: TRL's SFTTrainer on conversations, with loss on the model's own tokens.
 
-A recipe's stages are stretches of one run, each with a batch size and a learning rate of its
-own: short conversations first, whole ones later. What a small model made from nothing has to
-learn first is to copy a name from the question into its search, and first turns alone teach
-that in a tenth of the time. It has not been trained on text before either: a stage may have loss
-on what it reads as well.
+A recipe's stages are stretches of one run, each with its batch size and learning rate: short
+conversations first, whole ones later. A small new model has to learn first to copy a name from
+the question into its search, and first turns alone teach that in a tenth of the time. It has
+read no text before either: a stage may have loss on all text.
 """
 
 import math
@@ -17,19 +16,24 @@ from typing import TYPE_CHECKING, Any
 from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import best_device
-from art_e.storage import runs_folder
-from training.callbacks import Pause, RunCallback, never
-from training.examples import Example, example, expert_conversations, has_part, stored_conversations
-from training.material import Material, load_material
+from training.expert import MarkedTokens, has_part, marked_tokens
 from training.optimizer import optimizer_of, own_tokens_scored
 from training.processes import keep_memory, quiet
 from training.progress import Step
 from training.recipe import Sft, Stage
-from training.roller import Judges, judges_of
-from training.rollout import Tokens
+from training.roller import Judges
+from training.rollout import ChatTokens
 from training.run import Setting, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
-from training.validation import GenerateAt, by_transformers, examined, examiner_of
+from training.validation import (
+    Examiner,
+    Load,
+    Pause,
+    RunCallback,
+    by_transformers,
+    finished,
+    never,
+)
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -37,78 +41,82 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
     from trl.trainer.sft_trainer import SFTTrainer
 
-# Conversations from which a new tokenizer learns its words.
+# A new tokenizer learns its words from so many conversations.
 TOKENIZER_CONVERSATIONS = 4_000
-# Batches within which conversations are sorted by length, so that little is padded.
+# Conversations are sorted by length within so many batches, to save padding.
 SORTED_BATCHES = 50
 LOG_EVERY = 10
 
 
 def train_sft(
-    training: TrainingRun, checkpoint: Path | None, *, pause: Pause = never
+    training: TrainingRun,
+    checkpoint: Path | None,
+    conversations: Sequence[Sequence[Sequence[ChatMessage]]],
+    load: Load,
+    judges: Judges,
+    *,
+    pause: Pause = never,
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` on where there is one, to its end or the first
-    `pause`; its metrics.
+    """Carry the run out, from `checkpoint` if given, to its end or the first `pause`; its metrics.
 
+    `conversations` are those of each stage, as `training.expert.conversations_of` gives them.
     Raises `UserError` for a recipe that can't be carried out.
     """
     setting = training.setting
     table = setting.recipe.sft
-    if table is None:
-        raise UserError(f"the recipe {setting.recipe.name} has no table [sft]; use another")
+    assert table is not None
     with quiet(), own_tokens_scored():
-        material = load_material(setting.recipe.data, "train")
-        conversations = _conversations(setting, table, material)
         start = _start(setting, conversations[0])
         examples, batches = _batches(table, conversations, start.tokens, setting.seed)
-        judges = judges_of(setting.recipe.judging)
-        generate_at = by_transformers(start, setting.recipe, setting.seed)
-        trainer = _trainer(training, table, start, examples, batches, judges, generate_at, pause)
+        examiner = Examiner(training, judges, start.tokens, load)
+        generate_at = by_transformers(training, start)
+        lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
+
+        def to_step(step: int, logs: Mapping[str, float]) -> Step:
+            return Step(
+                step=step,
+                seconds=training.seconds,
+                tokens=sum(lengths[:step]),
+                loss=logs["loss"],
+                learning_rate=logs["learning_rate"],
+                grad_norm=logs["grad_norm"],
+            )
+
+        callback = RunCallback(
+            examiner,
+            generate_at(1.0),
+            to_step,
+            validate_every=table.validate_every,
+            also_at=_ends(table.stages),
+            pause=pause,
+        )
+        trainer = _trainer(training, table, start, examples, batches, callback)
         if not training.trained:
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if training.paused is not None:
             return training.metrics
-        return examined(training, judges, trainer, start.tokens, generate_at)
+        return finished(examiner, trainer, generate_at)
 
 
-def _conversations(
-    setting: Setting, table: Sft, material: Material
-) -> list[list[list[ChatMessage]]]:
-    """For each stage as many as it eats, or more, of questions in an order of the seed."""
-    if table.trajectories:
-        kept = stored_conversations(
-            table.trajectories, runs_folder(), least_reward=table.least_reward
-        )
-        if not kept:
-            raise UserError(
-                f"no trajectory of {', '.join(table.trajectories)} earned"
-                f" {table.least_reward:g} or more; lower sft.least_reward"
-            )
-        return [kept] * len(table.stages)
-    questions = list(material.questions)
-    Random(f"{setting.seed}/sft").shuffle(questions)
-    eaten = [each.steps * each.batch for each in table.stages]
-    played = {}
-    for noise in dict.fromkeys(table.noises):
-        most = max(count for count, own in zip(eaten, table.noises, strict=True) if own == noise)
-        played[noise] = expert_conversations(
-            material,
-            questions[:most],
-            setting.recipe.episode,
-            noise,
-            setting.seed,
-            leading_space=table.leading_space,
-        )
-    return [played[noise] for noise in table.noises]
+def rate_at(stages: Sequence[Stage], step: int) -> float:
+    """The learning rate of step number `step`, from 0: a warm-up, then constant or a cosine."""
+    for stage in stages:
+        if step < stage.steps:
+            rising = min(1.0, (step + 1) / max(1, stage.warmup))
+            if stage.schedule == "cosine":
+                # Down to a twentieth: at 0 the last steps would be lost.
+                rising *= 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
+            return stage.rate * rising
+        step -= stage.steps
+    return 0.0
 
 
 def _start(setting: Setting, conversations: Sequence[Sequence[ChatMessage]]) -> Start:
-    """The model of `--init`, or of the recipe. A checkpoint brings weights, and nothing else."""
+    """The model of `--init`, or of the recipe. A checkpoint gives its weights only."""
     recipe = setting.recipe
-    if setting.init is not None:
-        return load_start(setting.init, recipe.model)
-    if recipe.model.base is not None:
-        return load_start(recipe.model.base, recipe.model)
+    name = setting.init or recipe.model.base
+    if name is not None:
+        return load_start(name, recipe.model)
     assert recipe.model.scratch is not None
     learnt = conversations[:TOKENIZER_CONVERSATIONS]
     return make_start(recipe, recipe.model.scratch, learnt, setting.seed)
@@ -117,25 +125,25 @@ def _start(setting: Setting, conversations: Sequence[Sequence[ChatMessage]]) -> 
 def _batches(
     table: Sft,
     conversations: Sequence[Sequence[Sequence[ChatMessage]]],
-    tokens: Tokens,
+    tokens: ChatTokens,
     seed: int,
-) -> tuple[list[Example], list[list[int]]]:
-    """All examples of the stages' `conversations`, and for each step the numbers of those in
-    its batch."""
-    examples: list[Example] = []
+) -> tuple[list[MarkedTokens], list[list[int]]]:
+    """All examples of the stages, and for each step the numbers of those in its batch."""
+    examples: list[MarkedTokens] = []
     batches: list[list[int]] = []
     ends = _ends(table.stages)
-    for number, (stage, told) in enumerate(zip(table.stages, conversations, strict=True)):
+    for number, (stage, of_stage) in enumerate(zip(table.stages, conversations, strict=True)):
         rng = Random(f"{seed}/stage/{number}")
         first = len(examples)
-        used = [each for each in told if has_part(each, stage.part)]
+        used = [each for each in of_stage if has_part(each, stage.part)]
         if not used:
             raise UserError(
                 "no conversation reads a mail that has a turn after it; leave the stage of the"
                 f' part "{stage.part}" out of sft.stages'
             )
-        seen = used[: stage.steps * stage.batch]
-        made = [example(each, tokens, stage.part) for each in seen]
+        made = [
+            marked_tokens(each, tokens, stage.part) for each in used[: stage.steps * stage.batch]
+        ]
         if stage.loss == "all":
             made = [each._replace(labels=each.input_ids) for each in made]
         examples += made
@@ -154,28 +162,18 @@ def _batches(
     return examples, batches
 
 
-def rate_at(stages: Sequence[Stage], step: int) -> float:
-    """The learning rate of step number `step`, from 0: a warm-up, then constant or a cosine."""
-    for stage in stages:
-        if step < stage.steps:
-            rising = min(1.0, (step + 1) / max(1, stage.warmup))
-            if stage.schedule == "cosine":
-                # Down to a twentieth: at nothing at all the last steps would be lost.
-                rising *= 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
-            return stage.rate * rising
-        step -= stage.steps
-    return 0.0
+def _ends(stages: Sequence[Stage]) -> list[int]:
+    """The steps at which the stages end."""
+    return list(accumulate(each.steps for each in stages))
 
 
 def _trainer(
     training: TrainingRun,
     table: Sft,
     start: Start,
-    examples: Sequence[Example],
+    examples: Sequence[MarkedTokens],
     batches: list[list[int]],
-    judges: Judges,
-    generate_at: GenerateAt,
-    pause: Pause,
+    callback: RunCallback,
 ) -> "SFTTrainer":
     from datasets import Dataset
     from torch.optim.lr_scheduler import LambdaLR
@@ -210,27 +208,6 @@ def _trainer(
             self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(table.stages, step))
             return self.lr_scheduler
 
-    lengths = [sum(len(examples[place].input_ids) for place in batch) for batch in batches]
-
-    def to_step(step: int, logs: Mapping[str, float]) -> Step:
-        return Step(
-            step=step,
-            seconds=training.seconds,
-            tokens=sum(lengths[:step]),
-            loss=logs["loss"],
-            learning_rate=logs["learning_rate"],
-            grad_norm=logs["grad_norm"],
-        )
-
-    callback = RunCallback(
-        training,
-        examiner_of(training, judges, start.tokens),
-        generate_at(1.0),
-        to_step,
-        validate_every=table.validate_every,
-        also_at=_ends(table.stages),
-        pause=pause,
-    )
     on_cpu = best_device()[0] == "cpu"
     if on_cpu:
         keep_memory()
@@ -259,8 +236,3 @@ def _trainer(
     trainer.remove_callback(PrinterCallback)
     keep_exact(trainer.model)
     return trainer
-
-
-def _ends(stages: Sequence[Stage]) -> list[int]:
-    """The steps at which the stages end."""
-    return list(accumulate(each.steps for each in stages))

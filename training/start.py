@@ -1,7 +1,4 @@
-"""What a run begins from: a model and its tokenizer, loaded, or made from nothing.
-
-Knows nothing of trainers.
-"""
+"""What a run begins from: a model and its tokenizer, loaded or new."""
 
 import itertools
 import json
@@ -13,12 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from art_e.models.checkpoint import best_device, end_of_turn, load_checkpoint, split_adapter
+from art_e.models.checkpoint import (
+    base_of,
+    best_device,
+    end_of_turn,
+    load_checkpoint,
+    meant_checkpoint,
+    split_adapter,
+)
 from art_e.tools import ARGUMENTS, schemas
 from training.processes import sharded
-from training.progress import base_of, meant_checkpoint
 from training.recipe import ModelTable, Recipe, Scratch
-from training.rollout import Tokens
+from training.rollout import ChatTokens
 
 if TYPE_CHECKING:
     from peft import LoraConfig
@@ -29,31 +32,136 @@ if TYPE_CHECKING:
         Qwen2Tokenizer,
     )
 
-
-# ---- A Qwen2 made from nothing: a real `Qwen2Tokenizer` learnt from texts, and new weights.
-
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-# As in Qwen2.5: tokens of their own, but not special ones.
+# Added but not special, as in Qwen2.5.
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-
-_TEMPLATES = "templates"
-# Handles of the mails that an episode of few turns comes to see.
+# Handles of the mails that a short episode shows.
 _HANDLES = 16
+
+
+class Start(NamedTuple):
+    """A model in memory with its tokenizer; with `adapter` only a peft adapter is trained."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerFast"
+    end_id: int
+    adapter: bool = False
+
+    @property
+    def pad_id(self) -> int:
+        """The token that pads a batch; no model attends to it."""
+        padding = self.tokenizer.pad_token_id
+        return self.end_id if padding is None else int(padding)
+
+    @property
+    def tokens(self) -> ChatTokens:
+        """Turns conversations into tokens."""
+        return ChatTokens(self.tokenizer, schemas(), self.end_id)
+
+
+def load_start(name: str, table: ModelTable | None = None) -> Start:
+    """The model of a checkpoint, of a training run's best one, or of the hub, to be trained as
+    `table` says (None: all its weights).
+
+    An adapter is trained on. Raises `UserError` if the model can't be loaded.
+    """
+    base, adapter = split_adapter(name)
+    folder = Path(base).expanduser()
+    if adapter is None and folder.is_dir():
+        folder = meant_checkpoint(folder)
+        own_base = base_of(folder)
+        base, adapter = (str(folder), None) if own_base is None else (own_base, str(folder))
+    whole = adapter is None and (table is None or table.lora is None)
+    bits = 16 if table is None else table.bits
+    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded())
+    if adapter is not None:
+        for parameter_name, parameter in loaded.model.named_parameters():
+            parameter.requires_grad_("lora_" in parameter_name)
+    return start_of(loaded.model, loaded.tokenizer, adapter=adapter is not None)
+
+
+def start_of(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", *, adapter: bool = False
+) -> Start:
+    """The model, set to sample from its own distribution and to stop at the end of a turn.
+
+    The published generation config is dropped: its `repetition_penalty`, `top_p` and `top_k`
+    would sample from another distribution than the one that is trained. Raises `UserError` for a
+    chat template that ends turns with no special token.
+    """
+    from transformers import GenerationConfig
+
+    end_id = end_of_turn(tokenizer)
+    if end_id is None:
+        raise UserError(
+            "the chat template ends the model's messages with no special token, so that a turn"
+            " has no end to learn; use an instruct model, or another template"
+        )
+    start = Start(model, tokenizer, end_id, adapter)
+    model.generation_config = GenerationConfig.from_dict(
+        {"eos_token_id": end_id, "pad_token_id": start.pad_id}
+    )
+    return start
+
+
+def adapter_config(table: ModelTable, start: Start) -> "LoraConfig | None":
+    """The new adapter to train; None to train all weights, or an adapter that is there."""
+    if table.lora is None or start.adapter:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=table.lora.rank,
+        lora_alpha=table.lora.alpha,
+        lora_dropout=table.lora.dropout,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def keep_exact(model: Any) -> None:
+    """Hold trained weights in float32: TRL puts an adapter to weights of 4 bits into bfloat16,
+    whose rounding loses steps of 1e-5."""
+    for each in model.parameters():
+        if each.requires_grad:
+            each.data = each.data.float()
+
+
+# ---- A new model, whose tokenizer learns from conversations.
+
+
+def make_start(
+    recipe: Recipe, form: Scratch, conversations: Sequence[Sequence[ChatMessage]], seed: int
+) -> Start:
+    """A new model, whose tokenizer has learnt the words of `conversations`."""
+    whole = phrases(recipe.episode.prompt or "", years=_years(conversations))
+    frames = re.compile("|".join(map(re.escape, sorted(whole, key=len, reverse=True))))
+    texts = [
+        part
+        for messages in conversations
+        for message in messages
+        for part in frames.split(_text_of(message))
+        if part
+    ]
+    tokenizer = make_tokenizer(
+        texts, phrases=whole, vocabulary=form.vocabulary, template=template(form.template)
+    )
+    model: Any = make_model(tokenizer, form, seed)
+    return start_of(model.to(best_device()[0]), tokenizer)
 
 
 def template(name: str) -> str:
     """The chat template of that name."""
-    return resources.files("training").joinpath(f"{_TEMPLATES}/{name}.jinja").read_text("utf-8")
+    return resources.files("training").joinpath(f"templates/{name}.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
-    """What conversations in the template "nano" repeat, each to be one token.
+    """The phrases that conversations in the template "nano" repeat, each to become one token.
 
-    So are the parts of numbers, each another by its place: " $33" and ",500", " 36" and "-15-" and
-    "93". A small model sees by the kind of a token what comes next sooner than by what stood before
-    it. `prompt` is the system prompt, `years` those of the world's mails. None runs across the end
-    of a turn of the model, so that a conversation has the same tokens as it grows and when it is
-    encoded whole.
+    Parts of numbers are tokens that differ by their place: " $33" and ",500", " 36" and "-15-" and
+    "93": a small model learns from the kind of a token what comes next sooner than from what
+    stood before it. `prompt` is the system prompt, `years` those of the mails. No phrase crosses
+    the end of a turn, so that a growing conversation has the same tokens as one encoded whole.
     """
     begin, go_on = f"\n{START}user\n", f"{END}\n{START}assistant\n"
     answered, over = f"{begin}<tool_response>\n", f"\n</tool_response>{go_on}"
@@ -67,15 +175,14 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     shown = [f'{answered}{{"hits":[{{"message_id":"', f'{answered}{{"message_id":"']
     ends = [f"{each}{over}" for each in ('"}]}', '"]}]}', '"}')]
     fields = [f'","{each}":"' for each in ("date", "from", "subject", "snippet", "body")]
-    # Behind a date, which comes before them where a mail is shown.
+    # After a date, which comes first when a mail is shown.
     fields += [f'Z","{each}":"' for each in ("from", "subject")]
     lists = [f'","{each}":["' for each in ("to", "cc", "missing", "sources")]
     between = ['"],"cc":["', '"],"subject":"', '"},{"message_id":"', '"]},{"message_id":"', '","']
     nothing = '{"hits":[],"note":"no mail matches; try other words or fewer filters"}'
     no_call = '{"error":"no tool was called; every message calls a tool"}'
-    named = " ".join(ARGUMENTS)
     return [
-        f"{START}system\n{prompt} {named}{END}\n{START}user\n",
+        f"{START}system\n{prompt} {' '.join(ARGUMENTS)}{END}\n{START}user\n",
         f"?{go_on}",
         go_on,
         *calls,
@@ -104,16 +211,16 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
 def make_tokenizer(
     texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int, template: str
 ) -> "Qwen2Tokenizer":
-    """A byte-level BPE of `vocabulary` tokens or fewer learnt from `texts`, cut as Qwen's.
+    """A byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like Qwen's.
 
-    Each of `phrases` is one token more. `template` is the text of the chat template.
+    Each of `phrases` becomes one more token. `template` is the text of the chat template.
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
     from transformers import AddedToken, Qwen2Tokenizer
     from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-    trained = Tokenizer(models.BPE())
-    trained.pre_tokenizer = pre_tokenizers.Sequence(
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(PRETOKENIZE_REGEX), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
@@ -124,8 +231,8 @@ def make_tokenizer(
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    trained.train_from_iterator(texts, trainer)
-    model = json.loads(trained.to_str())["model"]
+    bpe.train_from_iterator(texts, trainer)
+    model = json.loads(bpe.to_str())["model"]
     merges: Any = [tuple(each) for each in model["merges"]]
     tokenizer = Qwen2Tokenizer(
         vocab=model["vocab"],
@@ -167,121 +274,7 @@ def make_model(tokenizer: "Qwen2Tokenizer", form: Scratch, seed: int) -> "Qwen2F
     return model
 
 
-# ---- What a run begins from: a model and its tokenizer, loaded, or made from nothing.
-
-
-class Start(NamedTuple):
-    """A model in memory, with its tokenizer; `adapter` says that only a peft adapter trains."""
-
-    model: "PreTrainedModel"
-    tokenizer: "PreTrainedTokenizerFast"
-    end_id: int
-    adapter: bool = False
-
-    @property
-    def pad_id(self) -> int:
-        """What pads a batch; it is never attended to."""
-        padding = self.tokenizer.pad_token_id
-        return self.end_id if padding is None else int(padding)
-
-    @property
-    def tokens(self) -> Tokens:
-        """Its conversations as tokens."""
-        return Tokens(self.tokenizer, schemas(), self.end_id)
-
-
-def load_start(name: str, table: ModelTable | None = None) -> Start:
-    """The model of a checkpoint, of a training run's best one, or of the hub, to be trained as
-    `table` says (None: all its weights).
-
-    Where the checkpoint is an adapter, that is what trains on. Raises `UserError` for what
-    can't be loaded.
-    """
-    base, adapter = split_adapter(name)
-    folder = Path(base).expanduser()
-    if adapter is None and folder.is_dir():
-        folder = meant_checkpoint(folder)
-        own_base = base_of(folder)
-        base, adapter = (str(folder), None) if own_base is None else (own_base, str(folder))
-    whole = adapter is None and (table is None or table.lora is None)
-    bits = 16 if table is None else table.bits
-    loaded = load_checkpoint(base, adapter, exact=whole, bits=bits, sharded=sharded())
-    if adapter is not None:
-        for parameter_name, parameter in loaded.model.named_parameters():
-            parameter.requires_grad_("lora_" in parameter_name)
-    return start_of(loaded.model, loaded.tokenizer, adapter=adapter is not None)
-
-
-def make_start(
-    recipe: Recipe, form: Scratch, conversations: Sequence[Sequence[ChatMessage]], seed: int
-) -> Start:
-    """A new model, whose tokenizer has learnt the words of `conversations`."""
-    known = phrases(recipe.episode.prompt or "", years=_years(conversations))
-    frames = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True))))
-    texts = [
-        part
-        for messages in conversations
-        for message in messages
-        for part in frames.split(_said(message))
-        if part
-    ]
-    tokenizer = make_tokenizer(
-        texts, phrases=known, vocabulary=form.vocabulary, template=template(form.template)
-    )
-    device, _ = best_device()
-    model: Any = make_model(tokenizer, form, seed)
-    model = model.to(device)
-    return start_of(model, tokenizer)
-
-
-def start_of(
-    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", *, adapter: bool = False
-) -> Start:
-    """The model, set to sample from its own distribution and to stop at the end of a turn.
-
-    The published generation config goes: its `repetition_penalty`, `top_p` and `top_k` would
-    have rollouts drawn from another distribution than the one that is trained. Raises
-    `UserError` for a chat template that ends turns with no special token.
-    """
-    from transformers import GenerationConfig
-
-    end_id = end_of_turn(tokenizer)
-    if end_id is None:
-        raise UserError(
-            "the chat template ends the model's messages with no special token, so that a turn"
-            " has no end to learn; use an instruct model, or another template"
-        )
-    start = Start(model, tokenizer, end_id, adapter)
-    model.generation_config = GenerationConfig.from_dict(
-        {"eos_token_id": end_id, "pad_token_id": start.pad_id}
-    )
-    return start
-
-
-def adapter_config(table: ModelTable, start: Start) -> "LoraConfig | None":
-    """The adapter that the recipe trains; None where it trains all weights, or one is there."""
-    if table.lora is None or start.adapter:
-        return None
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=table.lora.rank,
-        lora_alpha=table.lora.alpha,
-        lora_dropout=table.lora.dropout,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
-
-
-def keep_exact(model: Any) -> None:
-    """Have the weights that learn in float32: TRL puts an adapter beside weights of 4 bits into
-    bfloat16, in whose rounding steps of 1e-5 are lost."""
-    for each in model.parameters():
-        if each.requires_grad:
-            each.data = each.data.float()
-
-
-def _said(message: ChatMessage) -> str:
+def _text_of(message: ChatMessage) -> str:
     calls = message.get("tool_calls") or ()
     return "\n".join([message["content"] or "", *(call["function"]["arguments"] for call in calls)])
 

@@ -1,139 +1,34 @@
-"""The run of another model that a training run is compared with: the same questions, measured.
+"""Held-out questions: validations during training, and the test after it.
 
-Knows nothing of training.
+A judge that is not the reward's decides. Validations choose the checkpoint that is kept, and the
+test is asked once, of that one.
 """
 
 import asyncio
+import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from random import Random
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from art_e.errors import UserError
-from art_e.question import Question
-from art_e.runs import find_run
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
 from art_e.storage import AppendLog
-from evals.benchmark import fingerprint
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
-from training.engine import BATCH, Sampler, restore
-from training.material import Material, load_material, load_strangers
-from training.processes import ALONE, Processes, quiet
-from training.progress import Validation, mean_of
-from training.recipe import EpisodeForm, Recipe
+from training.engine import AT_ONCE, BATCH, GenerateAt, Sampler, restore
+from training.processes import gpu_memory_used, quiet
+from training.progress import Step, Validation, mean_of
 from training.reward import malformed_calls
 from training.roller import Judges, Scorer
-from training.rollout import Generate, Limits, Tokens, roll_out
+from training.rollout import ChatTokens, Generate, Material, roll_out
 from training.run import TrainingRun
 from training.start import Start
 
-# ---- Held-out questions put to the model in training, and what checkpoints are chosen by.
-
-# Rollouts are long; so many are in memory at the same time.
-AT_ONCE = 256
-
-
-class Examiner(NamedTuple):
-    """Asks `questions` of `material`, each process its share of them. The scorer's judge is the
-    reward's, its first other one decides the figures."""
-
-    material: Material
-    questions: Sequence[Question]
-    form: EpisodeForm
-    tokens: Tokens
-    scorer: Scorer
-    processes: Processes = ALONE
-
-    def examine(self, generate: Generate, settings: dict[str, Any]) -> list[Scored]:
-        """An episode for each question; `settings` are what trajectories hold as their policy."""
-        limits = Limits(self.form.turn_tokens, self.form.episode_tokens)
-        mine = self.processes.share(self.questions)
-        scored: list[Scored] = []
-        for start in range(0, len(mine), AT_ONCE):
-            asked = mine[start : start + AT_ONCE]
-            episodes = [self.material.episode(each, self.form) for each in asked]
-            rollouts = roll_out(episodes, self.tokens, generate, limits)
-            scored += asyncio.run(self.scorer.score(rollouts, settings))
-        return self.processes.gather_shares(scored, len(self.questions))
-
-
-def examiner_of(training: TrainingRun, judges: Judges, tokens: Tokens) -> Examiner:
-    """The one that asks the recipe's validation questions."""
-    recipe = training.setting.recipe
-    material = load_material(recipe.data, "validation")
-    return Examiner(
-        material,
-        held_out(material, recipe.judging.questions),
-        recipe.episode,
-        tokens,
-        Scorer(judges.reward, recipe.reward, training.run.id, recipe.name, (judges.validation,)),
-        training.processes,
-    )
-
-
-def held_out(material: Material, number: int) -> list[Question]:
-    """The first `number` questions in an order that is always the same, whatever the seed."""
-    shuffled = list(material.questions)
-    Random("held out").shuffle(shuffled)
-    return shuffled[:number]
-
-
-def validation_of(scored: Sequence[Scored], step: int) -> Validation:
-    """The figures of `metrics.json`; see `Validation`."""
-    decided = [by_second(each) for each in scored]
-    figures = model_metrics(decided, ["validation", "reward"], timed=False)
-    facts = [each.trajectory.rubric for each in scored]
-    right = [
-        each.trajectory.rubric["effort"]
-        for each in decided
-        if each.question.answerable and each.correct
-    ]
-    answered = [
-        bool(each.trajectory.rubric["answered"]) for each in scored if not each.question.answerable
-    ]
-    rewards = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
-    return Validation(
-        step=step,
-        n=len(scored),
-        correct=mean_of([each.correct for each in decided]),
-        accuracy=figures["accuracy"]["value"],
-        hallucination=figures["hallucination"]["value"],
-        hallucination_unanswerable=mean_of(answered),
-        abstention=figures["abstention"]["value"],
-        turns=figures["turns"]["value"],
-        effort=figures["effort"]["value"],
-        turns_when_correct=figures["turns_when_correct"]["value"],
-        effort_when_correct=mean_of(right),
-        format_errors=mean_of([malformed_calls(each) for each in facts]),
-        reward=mean_of(rewards),
-    )
-
-
-def by_second(each: Scored) -> Scored:
-    """The episode as the second judge sees it."""
-    trajectory = each.trajectory
-    if not trajectory.other_verdicts:
-        return each
-    first, *others = trajectory.other_verdicts
-    verdict = trajectory.verdict
-    return Scored(
-        each.question,
-        dataclasses.replace(
-            trajectory, verdict=first, other_verdicts=[*others, *([verdict] if verdict else [])]
-        ),
-    )
-
-
-# ---- The test questions put to a trained model, once, when training is over.
-
-# What generates, at a temperature (0: greedily).
-GenerateAt = Callable[[float], Generate]
-
-# The file of the run's folder that has the test's episodes.
+# The file of a run's folder with the episodes of the test.
 EPISODES = "test.jsonl"
-# As metrics.json has them, of the benchmark's figures.
+# The figures of the benchmark that metrics.json holds of the test.
 FIGURES = (
     "accuracy",
     "unanswerable_accuracy",
@@ -144,103 +39,78 @@ FIGURES = (
     "effort",
 )
 
-
-def by_transformers(start: Start, recipe: Recipe, seed: int) -> GenerateAt:
-    """Has transformers sample from the model of `start`, the same for the same seed."""
-    batch = recipe.grpo.generate_batch if recipe.grpo else None
-    form = recipe.episode
-
-    def at(temperature: float) -> Sampler:
-        return Sampler(
-            start.model,
-            start.end_id,
-            start.pad_id,
-            form.turn_tokens,
-            temperature,
-            seed,
-            batch or BATCH,
-        )
-
-    return at
+# Gives the questions of a split, or of "strangers", where there may be none.
+Load = Callable[[str], Material | None]
+# Makes a step of what the trainer logged at it.
+ToStep = Callable[[int, Mapping[str, float]], Step]
+# Asked after each step: why the run should pause there, or None.
+Pause = Callable[[], str | None]
 
 
-def examined(
-    training: TrainingRun,
-    judges: Judges,
-    trainer: Any,
-    tokens: Tokens,
-    generate_at: GenerateAt,
-    awake: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> dict[str, Any]:
-    """End the run with its best checkpoint's figures on the test questions; its metrics.
-
-    `trainer` gets the weights of that checkpoint, and what `generate_at` gives generates by
-    them, while it is `awake`.
-    """
-    best = training.processes.told(training.best_checkpoint)
-    if best is None:
-        return training.finish(None)
-    with quiet():  # transformers warns of the head, which tied weights don't have
-        restore(trainer, best)
-    setting = training.setting
-    with awake():
-        figures, episodes = figures_on_test(
-            setting.recipe,
-            tokens,
-            generate_at,
-            judges,
-            training.run.id,
-            setting.seed,
-            training.processes,
-        )
-    if training.processes.leads:
-        file = training.run.folder / EPISODES
-        # Of a run that was killed in here: what it had written is made again.
-        file.unlink(missing_ok=True)
-        with AppendLog(file) as log:
-            for each in episodes:
-                log.append(each.trajectory.to_line())
-    return training.finish(figures)
+def never() -> None:
+    """No reason to pause."""
 
 
-def figures_on_test(
-    recipe: Recipe,
-    tokens: Tokens,
-    generate_at: GenerateAt,
-    judges: Judges,
-    run_id: str,
-    seed: int,
-    processes: Processes = ALONE,
-) -> tuple[dict[str, Any], list[Scored]]:
-    """What `metrics.json` holds as `test`, and the episodes.
+def after(minutes: float | None) -> Pause:
+    """A reason to pause after so many minutes from now."""
+    if minutes is None:
+        return never
+    end = time.monotonic() + 60 * minutes
+    return lambda: f"{minutes:g} minutes are over" if time.monotonic() >= end else None
 
-    `{"sampled": figures, "greedy": figures}`, each with the estimates of `FIGURES`,
-    `effort_when_correct`, `hallucination_unanswerable`, `format_errors`, and the same under
-    "strangers" for the questions about names that training has not, where there are any.
-    """
-    parts = {"": load_material(recipe.data, "test"), "strangers": load_strangers(recipe.data)}
-    scorer = Scorer(judges.reward, recipe.reward, run_id, recipe.name, (judges.validation,))
-    found: dict[str, Any] = {}
-    episodes: list[Scored] = []
-    for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        generate = generate_at(temperature)
-        settings = {"temperature": temperature, "seed": seed}
-        for part, material in parts.items():
-            if material is None:
-                continue
-            asked = held_out(material, recipe.judging.test_questions)
-            examiner = Examiner(material, asked, recipe.episode, tokens, scorer, processes)
-            scored = examiner.examine(generate, {**settings, "part": part})
-            episodes += scored
-            if part:
-                found[name][part] = figures_of(scored)
-            else:
-                found[name] = figures_of(scored)
-    return found, episodes
+
+# ---- Asking held-out questions, and their figures.
+
+
+class Examiner(NamedTuple):
+    """Asks the model of a run held-out questions, each process its share of them."""
+
+    training: TrainingRun
+    judges: Judges
+    tokens: ChatTokens
+    load: Load
+
+    def examine(
+        self, part: str, number: int, generate: Generate, settings: dict[str, Any]
+    ) -> list[Scored]:
+        """An episode for each of `number` questions of that part; none if it has no questions.
+
+        `settings` go into trajectories as their policy. The first of the other verdicts is that
+        of the validations' judge.
+        """
+        material = self.load(part)
+        if material is None:
+            return []
+        training, recipe = self.training, self.training.setting.recipe
+        others = (self.judges.validation,)
+        scorer = Scorer(self.judges.reward, recipe.reward, training.run.id, recipe.name, others)
+        questions = material.held_out(number)
+        mine = training.processes.share(questions)
+        scored: list[Scored] = []
+        for start in range(0, len(mine), AT_ONCE):
+            episodes = [
+                material.episode(each, recipe.episode) for each in mine[start : start + AT_ONCE]
+            ]
+            rollouts = roll_out(episodes, self.tokens, generate, recipe.episode)
+            scored += asyncio.run(scorer.score(rollouts, settings))
+        return training.processes.gather_shares(scored, len(questions))
+
+
+def by_second(scored: Scored) -> Scored:
+    """The episode by the verdict of its second judge, if it has one."""
+    trajectory = scored.trajectory
+    if not trajectory.other_verdicts:
+        return scored
+    second, *others = trajectory.other_verdicts
+    first = [trajectory.verdict] if trajectory.verdict else []
+    return Scored(
+        scored.question,
+        dataclasses.replace(trajectory, verdict=second, other_verdicts=[*others, *first]),
+    )
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
-    """The estimates of one way of sampling, by the judge of validations."""
+    """Estimates of the figures of a test, by the judge of validations."""
     decided = [by_second(each) for each in scored]
     figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"], timed=False)
     right = [each for each in decided if each.question.answerable and each.correct]
@@ -264,21 +134,188 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
-# ---- The run of another model that a training run is compared with: the same questions, measured.
+def validation_of(scored: Sequence[Scored], step: int) -> Validation:
+    """The figures of a validation."""
+    figures = figures_of(scored)
+    shown = {each.name for each in dataclasses.fields(Validation)} & figures.keys() - {"n"}
+    rewards = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
+    return Validation(
+        step=step,
+        n=len(scored),
+        correct=mean_of([by_second(each).correct for each in scored]),
+        reward=mean_of(rewards),
+        **{name: figures[name]["value"] for name in shown},
+    )
 
 
-def baseline_metrics(name: str, parent: Path, recipe: Recipe) -> dict[str, Any]:
-    """The metrics of the benchmark run of that name or folder.
+# ---- During training: validations, checkpoints, pauses.
 
-    Raises `UserError` where there is none, where it is not complete, and where it asked other
-    questions than the recipe keeps for its test.
+
+class RunCallback(TrainerCallback):
+    """Records a trainer's steps, and validates and saves checkpoints as the recipe says.
+
+    There is a validation before the first step, every `validate_every` steps and at those of
+    `also_at`, each with a checkpoint, which comes after it to contain it. Training stops after
+    `patience` validations without improvement, and pauses with a checkpoint when `pause` gives a
+    reason. `awake` is entered around a validation. `state` gives more for a checkpoint to keep.
     """
-    run = find_run(name, parent)
-    again = f"make one with: art-e eval run -m MODEL --recipe {recipe.name}"
-    if not run.complete:
-        raise UserError(f"the baseline {run.folder} is not complete; resume it, or {again}")
-    material = load_material(recipe.data, "test")
-    asked = fingerprint(held_out(material, recipe.judging.test_questions))
-    if run.config.get("questions_hash") != asked:
-        raise UserError(f"the baseline {run.folder} asked other questions; {again}")
-    return run.metrics
+
+    def __init__(
+        self,
+        examiner: Examiner,
+        generate: Generate,
+        to_step: ToStep,
+        *,
+        validate_every: int,
+        also_at: Sequence[int] = (),
+        patience: int | None = None,
+        pause: Pause = never,
+        awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        state: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        self._examiner = examiner
+        self._training = examiner.training
+        self._generate = generate
+        self._to_step = to_step
+        self._every = validate_every
+        self._also_at = also_at
+        self._patience = patience
+        self._pause = pause
+        self._awake = awake
+        self._state = state
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Validate the model before any step."""
+        if state.global_step == 0:
+            self._validate(0)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Record the step; the trainer's last log is not one."""
+        if logs and "loss" in logs:
+            self._training.add_step(self._to_step(state.global_step, logs))
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Validate, and ask for a checkpoint."""
+        step, training = state.global_step, self._training
+        training.note_memory(gpu_memory_used())
+        # A checkpoint that transformers saves by itself has no validation.
+        control.should_save = False
+        if step < state.max_steps:
+            # A reason of one process pauses all: their clocks and fees differ.
+            reasons = training.processes.gather([self._pause()])
+            training.paused = next((each for each in reasons if each is not None), None)
+        if not step % self._every or step in self._also_at or step == state.max_steps:
+            self._validate(step)
+        elif training.paused is None:
+            return
+        control.should_save = True
+        # The loss is logged as a mean since the last log, which no checkpoint remembers.
+        control.should_log = True
+        worse = self._patience is not None and self._stale() >= self._patience
+        control.should_training_stop = worse or training.paused is not None
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Make the checkpoint count."""
+        stopped = control.should_training_stop and self._training.paused is None
+        over = stopped or state.global_step >= state.max_steps
+        self._training.checkpoint_saved(state.global_step, over=over, **self._state())
+
+    def _validate(self, step: int) -> None:
+        setting = self._training.setting
+        settings = {"step": step, "seed": setting.seed, "sampled": True}
+        number = setting.recipe.judging.questions
+        with self._awake():
+            scored = self._examiner.examine("validation", number, self._generate, settings)
+        self._training.add_validation(validation_of(scored, step), scored)
+
+    def _stale(self) -> int:
+        """The number of validations since the best one."""
+        best = self._training.best
+        assert best is not None
+        return sum(each.step > best.step for each in self._training.validations)
+
+
+# ---- After training: the test.
+
+
+def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
+    """Has transformers sample from the model of `start`, the same for the same seed."""
+    recipe = training.setting.recipe
+    batch = recipe.grpo.generate_batch if recipe.grpo else None
+    turn_tokens = recipe.episode.turn_tokens
+    return lambda temperature: Sampler(
+        start.model,
+        start.end_id,
+        start.pad_id,
+        turn_tokens,
+        temperature,
+        training.setting.seed,
+        batch or BATCH,
+    )
+
+
+def finished(
+    examiner: Examiner,
+    trainer: Any,
+    generate_at: GenerateAt,
+    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> dict[str, Any]:
+    """End the run with the test figures of its best checkpoint; the run's metrics.
+
+    `trainer` gets the weights of that checkpoint; `generate_at` generates by them inside `awake`.
+    """
+    training = examiner.training
+    best = training.processes.from_first(training.best_checkpoint)
+    if best is None:
+        return training.finish(None)
+    with quiet():  # transformers warns of the missing head of tied weights
+        restore(trainer, best)
+    with awake():
+        figures, episodes = test_figures(examiner, generate_at)
+    if training.processes.leads:
+        file = training.run.folder / EPISODES
+        # A run that was killed in here left some.
+        file.unlink(missing_ok=True)
+        with AppendLog(file) as log:
+            for each in episodes:
+                log.append(each.trajectory.to_line())
+    return training.finish(figures)
+
+
+def test_figures(
+    examiner: Examiner, generate_at: GenerateAt
+) -> tuple[dict[str, Any], list[Scored]]:
+    """What `metrics.json` holds as `test`, and the episodes.
+
+    `{"sampled": figures, "greedy": figures}`, each with the figures of questions about names
+    that training has not as "strangers", if there are any.
+    """
+    setting = examiner.training.setting
+    number = setting.recipe.judging.test_questions
+    found: dict[str, Any] = {}
+    episodes: list[Scored] = []
+    for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
+        generate = generate_at(temperature)
+        settings = {"temperature": temperature, "seed": setting.seed}
+        for part in ("test", "strangers"):
+            apart = "" if part == "test" else part
+            scored = examiner.examine(part, number, generate, {**settings, "part": apart})
+            episodes += scored
+            if part == "test":
+                found[name] = figures_of(scored)
+            elif scored:
+                found[name][part] = figures_of(scored)
+    return found, episodes

@@ -1,14 +1,8 @@
-"""The live view of a training run: its figures, how they went, validations and alarms.
+"""The live view of a training run: its figures over the steps, validations and alarms.
 
-    with Watch(recipe.grpo.steps, "grpo nano") as watch:
-        watch.step(step)
-        watch.validation(validation)
-        watch.alarm(alarm)
-
-On stderr. A terminal shows a table that stays in its place; elsewhere a line is printed now
-and then, and one for each validation and alarm, so that a log tells how the run went. What
-others wrote gets in through alarms alone and loses what a terminal could obey. Knows nothing
-of how training is done, and never slows it: it draws once a second at most.
+On stderr. A terminal shows a table that stays in place; elsewhere a line comes now and then, and
+one for each validation and alarm, so that a log tells how the run went. Only alarms contain text
+of others, and terminal escapes are removed from it. It draws at most once a second.
 """
 
 import itertools
@@ -27,43 +21,43 @@ from rich.text import Text
 from art_e.text import printable
 from training.alarms import TrainingAlarm
 from training.progress import Step, Validation
+from training.run import View
 
-# Without a terminal a line is printed so often at most.
-LINE_EVERY_S = 10.0
-# A terminal is drawn on so often at most.
-DRAW_EVERY_S = 1.0
-# Steps of the second column's means, of speed and of what is left.
+# Seconds between lines, and between drawings on a terminal.
+LINE_EVERY_S, DRAW_EVERY_S = 10.0, 1.0
+# Steps in the means, in the speed and in the time to go.
 RECENT = 10
-# Validations that are shown.
+# Validations to show.
 LATEST = 5
 # On a narrower screen the figures stand below the components of the reward.
 BESIDE = 72
 
-# From low to high, and for who can't write those.
+# From low to high; the second for terminals without Unicode.
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
-# The progress bar, and the widest block of figures.
-BAR, WIDEST = 24, 80
-
-_LINE_WIDTH = 240
+_BAR, _WIDEST, _LINE_WIDTH = 24, 80, 240
 _LABEL, _NUMBER, _GAP = 14, 8, "   "
 
 Shown = Callable[[float], str]
 
 
 class _Row(NamedTuple):
-    """A figure over the steps: what it is called, its values (None: not known), its form."""
-
     label: str
+    # One per step; None if unknown.
     values: list[float | None]
     shown: Shown
 
 
-class Watch:
-    """Shows a run of `total_steps`, by default on stderr. Steps before a resume may be given
-    again first: they are drawn as if they had been made now."""
+class Watch(View):
+    """Shows a run of `total_steps`, by default on stderr."""
 
     def __init__(self, total_steps: int, title: str, *, console: Console | None = None) -> None:
-        self._console = console or _stderr()
+        self._console = console or Console(
+            stderr=True,
+            width=None if sys.stderr.isatty() else _LINE_WIDTH,
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
         self._blocks = BLOCKS if self._console.encoding.startswith("utf") else ASCII_BLOCKS
         self._total = total_steps
         self._title = printable(title)
@@ -71,17 +65,14 @@ class Watch:
         self._validations: list[Validation] = []
         self._alarms: list[tuple[int, TrainingAlarm]] = []
         self._drawn = self._printed = float("-inf")
-        self._told = 0
+        self._last_printed = 0
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                # What goes to a file or a pipe is not for this screen.
-                redirect_stdout=sys.stdout.isatty(),
-            )
+            # Output to a file or a pipe is not for this screen.
+            redirect = sys.stdout.isatty()
+            self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=redirect)
             self._live.start()
             self._draw()
         return self
@@ -96,11 +87,11 @@ class Watch:
             self._draw()
             self._live.stop()
             self._live = None
-        elif self._steps and self._steps[-1].step != self._told:
+        elif self._steps and self._steps[-1].step != self._last_printed:
             self._print_step()
 
     def step(self, step: Step) -> None:
-        """Show a step that was made."""
+        """Show a step."""
         self._steps.append(step)
         now = time.monotonic()
         if self._live is not None:
@@ -110,54 +101,53 @@ class Watch:
             self._print_step()
 
     def validation(self, validation: Validation) -> None:
-        """Show what a validation found."""
+        """Show a validation."""
         self._validations.append(validation)
-        if self._live is not None:
-            self._draw()
-        else:
-            cells = [f"{name} {cell}" for name, cell in _cells(validation) if cell]
+        if self._live is None:
+            cells = [f"{name} {cell}" for name, cell in _cells(validation).items() if cell]
             self._print(f"validation after step {validation.step}: " + ", ".join(cells))
+        self._draw()
 
     def alarm(self, alarm: TrainingAlarm) -> None:
         """Print an alarm, which stays above the table, and keep its kind in view."""
         at = self._steps[-1].step if self._steps else 0
         self._alarms.append((at, alarm))
         self._print(f"ALARM at step {at}, {alarm.kind}: {alarm.message}", style="bold red")
-        if self._live is not None:
-            self._draw()
+        self._draw()
 
     def _print(self, line: str, style: str = "") -> None:
         self._console.print(Text(printable(line), style=style), soft_wrap=self._live is None)
 
     def _print_step(self) -> None:
         self._printed = time.monotonic()
-        self._told = self._steps[-1].step
-        rows = [*_reward_rows(self._steps[-1:])[:1], *_figure_rows(self._steps[-1:])]
+        last = self._steps[-1:]
+        self._last_printed = last[0].step
         figures = [
-            f"{each.label} {each.shown(last)}"
-            for each in rows
-            if (last := each.values[-1]) is not None
+            f"{each.label} {each.shown(value)}"
+            for each in [*_reward_rows(last)[:1], *_figure_rows(last)]
+            if (value := each.values[-1]) is not None
         ]
-        self._print(f"step {self._told} of {self._total}: " + ", ".join([*figures, *self._pace()]))
+        place = f"step {self._last_printed} of {self._total}"
+        self._print(f"{place}: " + ", ".join([*figures, *self._pace()]))
 
     def _pace(self) -> list[str]:
         """Tokens a second, and time and cost so far and to go."""
         if not self._steps:
             return []
-        last, recent = self._steps[-1], self._steps[-RECENT - 1 :]
-        said = []
-        to_go = self._total - last.step
-        seconds = last.seconds - recent[0].seconds
-        made = last.step - recent[0].step
+        last, first = self._steps[-1], self._steps[-RECENT - 1 :][0]
+        to_go, made = self._total - last.step, last.step - first.step
+        seconds = last.seconds - first.seconds
+        more = to_go / made if made > 0 and to_go > 0 else None
+        pace = []
         if seconds > 0:
-            said.append(f"{(last.tokens - recent[0].tokens) / seconds:,.0f} tokens/s")
-        left = f", {_clock(seconds / made * to_go)} to go" if made > 0 and to_go > 0 else ""
-        said.append(f"{_clock(last.seconds)}{left}")
+            pace.append(f"{(last.tokens - first.tokens) / seconds:,.0f} tokens/s")
+        left = "" if more is None else f", {_clock(seconds * more)} to go"
+        pace.append(f"{_clock(last.seconds)}{left}")
         if last.cost_usd:
-            cost = (last.cost_usd - recent[0].cost_usd) / made * to_go if made > 0 else 0.0
-            left = f", ${cost:,.2f} to go" if made > 0 and to_go > 0 else ""
-            said.append(f"${last.cost_usd:,.2f}{left}")
-        return said
+            cost = last.cost_usd - first.cost_usd
+            left = "" if more is None else f", ${cost * more:,.2f} to go"
+            pace.append(f"${last.cost_usd:,.2f}{left}")
+        return pace
 
     def _draw(self) -> None:
         if self._live is not None:
@@ -165,15 +155,15 @@ class Watch:
             self._live.update(self._view(), refresh=True)
 
     def _view(self) -> Text:
-        """The whole view, as lines of their own: rich's tables take ten times as long."""
+        """The whole view as lines: rich's tables take ten times as long."""
         at = self._steps[-1].step if self._steps else 0
-        bar = round(BAR * min(1.0, at / max(1, self._total)))
+        bar = round(_BAR * min(1.0, at / max(1, self._total)))
         lines = [
             Text.assemble(
                 (self._title, "bold"),
                 f"  step {at:,} of {self._total:,}  ",
                 (self._blocks[-1] * bar, "cyan"),
-                (self._blocks[0] * (BAR - bar), "dim"),
+                (self._blocks[0] * (_BAR - bar), "dim"),
             ),
             Text("   ".join(self._pace())),
         ]
@@ -182,11 +172,9 @@ class Watch:
             lines.append(Text(printable(f"alarms: {kinds}"), style="bold red"))
         width = self._console.width
         beside = width >= BESIDE
-        half = (width - len(_GAP)) // 2 if beside else width
-        left, right = (
-            self._block(rows, min(half, WIDEST))
-            for rows in (_reward_rows(self._steps), _figure_rows(self._steps))
-        )
+        half = min((width - len(_GAP)) // 2 if beside else width, _WIDEST)
+        left = self._block(_reward_rows(self._steps), half)
+        right = self._block(_figure_rows(self._steps), half)
         if beside and left:
             pairs = itertools.zip_longest(left, right, fillvalue=Text(" " * len(left[0])))
             lines += [Text(), *(Text(_GAP).join(pair) for pair in pairs)]
@@ -199,9 +187,7 @@ class Watch:
         return view
 
     def _block(self, rows: Sequence[_Row], width: int) -> list[Text]:
-        """A heading and a line for each figure; nothing where there are no figures."""
-        if not rows:
-            return []
+        """A heading and a line for each figure; no lines without figures."""
         line = max(4, width - _LABEL - 2 * _NUMBER - 2)
         mean = f"mean {RECENT}"
         lines = [Text(f"{'':{_LABEL}}{'now':>{_NUMBER}}{mean:>{_NUMBER}}  {'':{line}}", "dim")]
@@ -217,13 +203,12 @@ class Watch:
                     (f"{drawn:{line}}", "cyan"),
                 )
             )
-        return lines
+        return lines if rows else []
 
 
 def sparkline(values: Sequence[float], width: int, blocks: str = BLOCKS) -> str:
-    """`values` as at most `width` of `blocks`, each for the mean of a stretch, from the least
-    to the greatest mean; the lowest block throughout where they are the same. What is no
-    finite number is left out."""
+    """`values` as at most `width` of `blocks`, each for the mean of a stretch, scaled from the
+    least to the greatest mean; all the lowest block if they are equal. Skips non-finite values."""
     finite = [value for value in values if math.isfinite(value)]
     count = min(width, len(finite))
     edges = [len(finite) * place // count for place in range(count + 1)] if count else []
@@ -238,38 +223,23 @@ def sparkline(values: Sequence[float], width: int, blocks: str = BLOCKS) -> str:
 
 def _reward_rows(steps: Sequence[Step]) -> list[_Row]:
     """The reward and its components, in the order in which they came up."""
-    names = dict.fromkeys(name for each in steps for name in each.components)
-    parts = [
-        _Row(
-            printable(name),
-            # A step in which no episode earned it has it not: that is 0 where there are others.
-            [each.components.get(name, 0.0) if each.components else None for each in steps],
-            _number,
-        )
-        for name in names
-    ]
-    return _known([_Row("reward", [each.reward for each in steps], _number), *parts])
+    rows = [_Row("reward", [each.reward for each in steps], _number)]
+    for name in dict.fromkeys(name for each in steps for name in each.components):
+        # Missing among others means that no episode of the step earned it.
+        values = [each.components.get(name, 0.0) if each.components else None for each in steps]
+        rows.append(_Row(printable(name), values, _number))
+    return _known(rows)
 
 
 def _figure_rows(steps: Sequence[Step]) -> list[_Row]:
-    def row(label: str, of: Callable[[Step], float | None], shown: Shown) -> _Row:
-        return _Row(label, [of(each) for each in steps], shown)
-
+    flat = [
+        each.flat_groups / each.groups if each.flat_groups is not None and each.groups else None
+        for each in steps
+    ]
     return _known(
         [
-            row("accuracy", lambda each: each.accuracy, _percent),
-            row("hallucination", lambda each: each.hallucination, _percent),
-            row("abstention", lambda each: each.abstention, _percent),
-            row("turns", lambda each: each.turns, _number),
-            row("effort", lambda each: each.effort, _number),
-            row("format errors", lambda each: each.format_errors, _number),
-            row("entropy", lambda each: each.entropy, _small),
-            row("KL", lambda each: each.kl, _small),
-            row("flat groups", _flat_share, _percent),
-            row("resampled", lambda each: each.resampled, _count),
-            row("unjudged", lambda each: each.unjudged, _count),
-            row("loss", lambda each: each.loss, _small),
-            row("gradient", lambda each: each.grad_norm, _small),
+            _Row(label, flat if name is None else [getattr(each, name) for each in steps], shown)
+            for label, name, shown in _FIGURES
         ]
     )
 
@@ -278,37 +248,21 @@ def _known(rows: Sequence[_Row]) -> list[_Row]:
     return [each for each in rows if any(value is not None for value in each.values)]
 
 
-def _flat_share(step: Step) -> float | None:
-    return step.flat_groups / step.groups if step.flat_groups is not None and step.groups else None
-
-
 def _validation_lines(validations: Sequence[Validation]) -> list[Text]:
     shown = [_cells(each) for each in validations]
-    names = [name for name, _ in shown[0]]
-    widths = [max(4, len(name)) + 1 for name in names]
-    heading = "".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
+    widths = {name: max(4, len(name)) + 1 for name in shown[0]}
+    heading = "".join(f"{name:>{width}}" for name, width in widths.items())
     lines = [Text(f"validation{heading}", style="dim")]
     for each, cells in zip(validations, shown, strict=True):
-        figures = (f"{cell:>{width}}" for (_, cell), width in zip(cells, widths, strict=True))
-        lines.append(Text(f"{f'step {each.step}':10}{''.join(figures)}"))
+        figures = "".join(f"{cells[name]:>{width}}" for name, width in widths.items())
+        lines.append(Text(f"{f'step {each.step}':10}{figures}"))
     return lines
 
 
-def _cells(validation: Validation) -> list[tuple[str, str]]:
-    """What is told of a validation; an empty text for what is not known."""
-    figures: list[tuple[str, float | None, Shown]] = [
-        ("n", validation.n, _count),
-        ("accuracy", validation.accuracy, _percent),
-        ("wrong", validation.hallucination, _percent),
-        # Answers where there is none to give.
-        ("invented", validation.hallucination_unanswerable, _percent),
-        ("abstained", validation.abstention, _percent),
-        ("turns", validation.turns_when_correct, _number),
-        ("effort", validation.effort_when_correct, _number),
-        ("format", validation.format_errors, _number),
-        ("reward", validation.reward, _number),
-    ]
-    return [(name, "" if value is None else shown(value)) for name, value, shown in figures]
+def _cells(validation: Validation) -> dict[str, str]:
+    """The figures of a validation as text; empty if unknown."""
+    values = [(name, getattr(validation, field), shown) for name, field, shown in _VALIDATION]
+    return {name: "" if value is None else shown(value) for name, value, shown in values}
 
 
 def _percent(value: float) -> str:
@@ -333,11 +287,31 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}"
 
 
-def _stderr() -> Console:
-    return Console(
-        stderr=True,
-        width=None if sys.stderr.isatty() else _LINE_WIDTH,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
+# The name, the field of `Step` (None: the share of flat groups), and the format.
+_FIGURES: tuple[tuple[str, str | None, Shown], ...] = (
+    ("accuracy", "accuracy", _percent),
+    ("hallucination", "hallucination", _percent),
+    ("abstention", "abstention", _percent),
+    ("turns", "turns", _number),
+    ("effort", "effort", _number),
+    ("format errors", "format_errors", _number),
+    ("entropy", "entropy", _small),
+    ("KL", "kl", _small),
+    ("flat groups", None, _percent),
+    ("resampled", "resampled", _count),
+    ("unjudged", "unjudged", _count),
+    ("loss", "loss", _small),
+    ("gradient", "grad_norm", _small),
+)
+# Likewise of `Validation`; "invented" are answers to unanswerable questions.
+_VALIDATION: tuple[tuple[str, str, Shown], ...] = (
+    ("n", "n", _count),
+    ("accuracy", "accuracy", _percent),
+    ("wrong", "hallucination", _percent),
+    ("invented", "hallucination_unanswerable", _percent),
+    ("abstained", "abstention", _percent),
+    ("turns", "turns_when_correct", _number),
+    ("effort", "effort_when_correct", _number),
+    ("format", "format_errors", _number),
+    ("reward", "reward", _number),
+)

@@ -66,11 +66,9 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
 def of_recipe(recipe: str, split: "Split") -> "tuple[list[Question], Path]":
     """The questions of a split that the recipe asks, and the inbox file they are about: all of
     training's, and of the others as many as its validations and its test have."""
-    from training.validation import held_out
-
     chosen = named_recipe(recipe)
     material = load_material(chosen.data, split)
     judging = chosen.judging
     asked = {"validation": judging.questions, "test": judging.test_questions}
     number = asked.get(split, len(material.questions))
-    return held_out(material, number), material.inbox_file.path
+    return material.held_out(number), material.inbox_file.path

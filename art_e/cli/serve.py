@@ -28,9 +28,11 @@ from art_e.cli.output import example, note, print_line
 from art_e.errors import UserError
 from art_e.models.checkpoint import (
     adapter_folder,
+    base_of,
     best_device,
     checkpoint_folder,
     load_tokenizer,
+    meant_checkpoint,
     reloads_the_same,
     require_train_extra,
     stop_ids,
@@ -38,7 +40,6 @@ from art_e.models.checkpoint import (
 from art_e.models.tool_formats import RESPONSE_TEMPLATE
 from art_e.parent import ends_with_parent
 from art_e.storage import expanded
-from training.progress import base_of, meant_checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

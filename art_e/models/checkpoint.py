@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "tokenizer.json"
+# Of a training run's folder.
+CHECKPOINTS, METRICS = "checkpoints", "metrics.json"
 INSTALL_EXTRA = "pip install 'art-e[train]'"
 # What is fetched from the hub; the same weights in older formats are left there.
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
@@ -62,6 +64,60 @@ def checkpoint_folder(name: str) -> Path:
 def adapter_folder(name: str) -> Path:
     """The folder of a peft adapter, likewise."""
     return _folder(name, ADAPTER_CONFIG, "adapter")
+
+
+def meant_checkpoint(folder: Path) -> Path:
+    """The best checkpoint if `folder` is a training run's, else `folder` itself."""
+    return best_checkpoint(folder) if (folder / CHECKPOINTS).is_dir() else folder
+
+
+def best_checkpoint(run_folder: Path) -> Path:
+    """The checkpoint of a training run that did best on validation, by its metrics.
+
+    Raises `UserError` if there is none.
+    """
+    best = json_object(run_folder / METRICS).get("best_checkpoint")
+    if not isinstance(best, str):
+        raise UserError(
+            f"{run_folder} has no best checkpoint yet: its {METRICS} names none; name one of"
+            f" {run_folder / CHECKPOINTS}, or go on with the run (--resume)"
+        )
+    folder = run_folder / best
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}, the best checkpoint of {run_folder}, is gone; name one of"
+            f" {run_folder / CHECKPOINTS}"
+        )
+    return folder
+
+
+def base_of(checkpoint: Path) -> str | None:
+    """The folder or hub id of the model under the adapter in `checkpoint`; None for a whole model.
+
+    Raises `UserError` for an adapter that names none.
+    """
+    if not (checkpoint / ADAPTER_CONFIG).is_file():
+        return None
+    base = json_object(checkpoint / ADAPTER_CONFIG).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(
+            f"the {ADAPTER_CONFIG} of {checkpoint} does not name the model that it was trained"
+            " on; write it there as base_model_name_or_path"
+        )
+    return base
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a run or checkpoint. Raises `UserError` if there is none."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} can't be read; name a training run's folder, or a checkpoint, that has it"
+        )
+    return content
 
 
 def require_train_extra() -> None:

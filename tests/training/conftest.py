@@ -18,11 +18,10 @@ from tests import builders as episodes
 from tests.builders import QUESTION
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
-from training.grpo import train_grpo
-from training.material import Material, load_material
-from training.rollout import Tokens
+from training.cli import run_grpo, run_sft
+from training.material import load_material
+from training.rollout import ChatTokens, Material
 from training.run import Setting
-from training.sft import train_sft
 from training.start import Start, load_start, template
 
 Begin = Callable[..., Episode]
@@ -59,8 +58,8 @@ def tokenizer(request: pytest.FixtureRequest) -> Qwen2Tokenizer:
 
 
 @pytest.fixture(scope="session")
-def tokens(tokenizer: Qwen2Tokenizer) -> Tokens:
-    return Tokens(tokenizer, schemas(), tokenizer.get_vocab()[END])
+def tokens(tokenizer: Qwen2Tokenizer) -> ChatTokens:
+    return ChatTokens(tokenizer, schemas(), tokenizer.get_vocab()[END])
 
 
 def written(message: AssistantMessage) -> str:
@@ -110,7 +109,7 @@ def warm(training_home: Path) -> Path:
         if not folder.exists():
             setting = Setting("sft", tiny.recipe(), 0)
             with tiny.begun(setting, folder) as training:
-                train_sft(training, None)
+                run_sft(training, None)
     return folder
 
 
@@ -122,7 +121,7 @@ def trained(warm: Path, training_home: Path) -> Path:
         if not folder.exists():
             setting = Setting("grpo", tiny.recipe(), 0, str(warm))
             with tiny.begun(setting, folder) as training:
-                train_grpo(training, None, max_cost_usd=None, report_to="none")
+                run_grpo(training, None)
     return folder
 
 

@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 from training.export import card, write_card
 from training.progress import Validation
 from training.recipe import Recipe, load_recipe
+from training.run import Kind, Setting
 
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
@@ -58,15 +59,10 @@ def metrics(**fields: Any) -> dict[str, Any]:
     return {**known, **fields}
 
 
-def made(recipe: dict[str, Any] = SMALL, kind: str = "grpo", **given: Any) -> str:
+def made(recipe: dict[str, Any] = SMALL, kind: Kind = "grpo", **given: Any) -> str:
     baseline = given.pop("baseline", None)
-    return card(
-        recipe=Recipe.model_validate(recipe),
-        kind=kind,
-        seed=20_010,
-        metrics=metrics(**given),
-        baseline=baseline,
-    )
+    setting = Setting(kind, Recipe.model_validate(recipe), 20_010, baseline=baseline)
+    return card(setting, metrics(**given))
 
 
 def row(text: str, label: str) -> list[str]:
@@ -258,10 +254,7 @@ def test_hostile_words_are_only_words(word: str) -> None:
 
 def test_it_is_written_whole(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("old")
-    given: dict[str, Any] = {
-        "recipe": Recipe.model_validate(SMALL), "kind": "grpo", "seed": 1, "metrics": metrics(),
-        "baseline": None,
-    }  # fmt: skip
-    write_card(tmp_path, **given)
+    setting = Setting("grpo", Recipe.model_validate(SMALL), 1)
+    write_card(tmp_path, setting, metrics())
     assert [each.name for each in tmp_path.iterdir()] == ["README.md"]
-    assert (tmp_path / "README.md").read_text("utf-8") == card(**given)
+    assert (tmp_path / "README.md").read_text("utf-8") == card(setting, metrics())

@@ -1,6 +1,7 @@
 """The test questions, once, when training is over: what metrics.json and test.jsonl then hold."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,18 @@ from evals.judges.offline import OfflineJudge
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.test_scoring import IDK, LOST, RIGHT, WRONG, rollouts, score
+from training.material import load_part
 from training.roller import Judges
+from training.run import Setting
 from training.start import load_start
-from training.validation import EPISODES, FIGURES, by_transformers, figures_of, figures_on_test
+from training.validation import (
+    EPISODES,
+    FIGURES,
+    Examiner,
+    by_transformers,
+    figures_of,
+    test_figures,
+)
 
 MORE = ("hallucination_unanswerable", "effort_when_correct", "format_errors")
 
@@ -53,12 +63,14 @@ def test_both_ways_to_sample_are_there_and_strangers_apart(
 
 
 def test_it_is_the_best_checkpoint_that_is_tested(
-    warm: Path, home: Path, metrics: dict[str, Any]
+    warm: Path, home: Path, metrics: dict[str, Any], tmp_path: Path
 ) -> None:
     start = load_start(str(warm / metrics["best_checkpoint"]))
     judges = Judges(OfflineJudge(), F1Judge())
-    generate_at = by_transformers(start, tiny.recipe(), 0)
-    again, episodes = figures_on_test(tiny.recipe(), start.tokens, generate_at, judges, "again", 0)
+    recipe = tiny.recipe()
+    with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
+        examiner = Examiner(training, judges, start.tokens, partial(load_part, recipe.data))
+        again, episodes = test_figures(examiner, by_transformers(training, start))
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]
     assert [each.trajectory.messages for each in episodes] == stored

@@ -21,12 +21,18 @@ from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
-from training import examples
-from training.examples import NO_LOSS, example, expert_conversations, has_part, stored_conversations
-from training.expert import Noise
-from training.material import Material
-from training.recipe import Part
-from training.rollout import Tokens
+from training import expert
+from training.expert import (
+    NO_LOSS,
+    conversations_of,
+    expert_conversations,
+    has_part,
+    marked_tokens,
+    stored_conversations,
+)
+from training.material import planted_in
+from training.recipe import Noise, Part
+from training.rollout import ChatTokens, Material
 
 SCRIPT = [
     AssistantMessage("Let me think."),
@@ -53,9 +59,9 @@ def own_text(tokenizer: Qwen2Tokenizer, ids: Sequence[int], labels: Sequence[int
 
 
 def test_labels_are_the_models_own_tokens(
-    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+    messages: list[ChatMessage], tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    ids, labels = example(messages, tokens)
+    ids, labels = marked_tokens(messages, tokens)
     assert own_text(tokenizer, ids, labels) == "".join(
         written(each) + tiny_qwen.END for each in SCRIPT
     )
@@ -64,42 +70,42 @@ def test_labels_are_the_models_own_tokens(
 
 
 def test_it_is_what_the_stock_template_says(
-    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+    messages: list[ChatMessage], tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
     """Against another way to make the same: each turn told from the text around it."""
     if tokenizer.chat_template != tiny_qwen.stock_template():
         pytest.skip("of the stock template")
-    ids, labels = example(messages, tokens)
+    ids, labels = marked_tokens(messages, tokens)
     other_ids, other_labels = tiny_qwen.example(tokenizer, messages, schemas())
     assert tokenizer.decode(ids) == str(tokenizer.decode(other_ids)).removesuffix("\n")
     assert own_text(tokenizer, ids, labels) == own_text(tokenizer, other_ids, other_labels)
 
 
 def test_the_first_part_ends_with_the_first_turn(
-    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+    messages: list[ChatMessage], tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    ids, labels = example(messages, tokens, "first")
-    whole = example(messages, tokens)
+    ids, labels = marked_tokens(messages, tokens, "first")
+    whole = marked_tokens(messages, tokens)
     assert ids == whole.input_ids[: len(ids)]
     assert labels == whole.labels[: len(labels)]
     assert own_text(tokenizer, ids, labels) == written(SCRIPT[0]) + tiny_qwen.END
 
 
 def test_the_answer_stands_behind_the_question_and_what_was_shown_last(
-    messages: list[ChatMessage], tokens: Tokens, tokenizer: Qwen2Tokenizer
+    messages: list[ChatMessage], tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    ids, labels = example(messages, tokens, "answer")
+    ids, labels = marked_tokens(messages, tokens, "answer")
     begun = tokens.begin(messages[:2]).prompt_ids
     assert ids[: len(begun)] == begun
     assert own_text(tokenizer, ids, labels) == written(SCRIPT[-1]) + tiny_qwen.END
     text = str(tokenizer.decode(ids))
     assert written(SCRIPT[-2]) in text
     assert written(SCRIPT[0]) not in text
-    assert len(ids) < len(example(messages, tokens).input_ids)
+    assert len(ids) < len(marked_tokens(messages, tokens).input_ids)
 
 
 def test_what_follows_the_first_mail_stands_behind_the_question_and_that_mail(
-    begin: Begin, tokens: Tokens, tokenizer: Qwen2Tokenizer
+    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
     turns = [
         message(search("lease")),
@@ -108,7 +114,7 @@ def test_what_follows_the_first_mail_stands_behind_the_question_and_that_mail(
         message(answer("May", "m2")),
     ]
     messages = played(begin(), *turns)
-    ids, labels = example(messages, tokens, "read")
+    ids, labels = marked_tokens(messages, tokens, "read")
     assert own_text(tokenizer, ids, labels) == written(turns[2]) + tiny_qwen.END
     text = str(tokenizer.decode(ids))
     assert written(turns[1]) in text
@@ -185,35 +191,33 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path) -> None:
 # From the expert
 
 
+def plays(material: Material, noise: Noise, seed: int, shuffled: int) -> list[list[ChatMessage]]:
+    recipe = tiny.recipe()
+    known = planted_in(recipe.data)
+    asked = [known[each.id] for each in material.questions[:12]]
+    random.Random(shuffled).shuffle(asked)
+    played = expert_conversations(
+        material.inbox_file.path, asked, recipe.episode, noise, seed, leading_space=True
+    )
+    for each, messages in zip(asked, played, strict=True):
+        assert messages[0]["content"] == recipe.episode.prompt
+        assert each.question.question in str(messages[1]["content"])
+    return played
+
+
 def test_the_expert_plays_in_the_order_of_the_questions(material: Material) -> None:
-    form = tiny.recipe().episode
-    asked = list(material.questions[:12])
-    random.Random(1).shuffle(asked)
-
-    def play(seed: int) -> list[list[ChatMessage]]:
-        return expert_conversations(material, asked, form, Noise(), seed, leading_space=True)
-
-    first = play(0)
-    for question, messages in zip(asked, first, strict=True):
-        assert messages[0]["content"] == form.prompt
-        assert question.question in str(messages[1]["content"])
-    assert play(0) == first
-    assert play(1) != first
+    first = plays(material, Noise(), 0, 1)
+    assert plays(material, Noise(), 0, 1) == first
+    assert plays(material, Noise(), 1, 1) != first
 
 
 def test_processes_play_what_one_plays(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
-    form = tiny.recipe().episode
-    asked = list(material.questions[:12])
-    random.Random(2).shuffle(asked)
-    alone = expert_conversations(material, asked, form, Noise(), 0, leading_space=True)
-    monkeypatch.setattr(examples, "_WORTH_WORKERS", 3)
-    monkeypatch.setattr(examples, "_AT_ONCE", 5)
-    assert expert_conversations(material, asked, form, Noise(), 0, leading_space=True) == alone
+    alone = plays(material, Noise(), 0, 2)
+    monkeypatch.setattr(expert, "_WORTH_WORKERS", 3)
+    monkeypatch.setattr(expert, "_AT_ONCE", 5)
+    assert plays(material, Noise(), 0, 2) == alone
 
 
 def test_the_expert_knows_synthetic_questions_alone(material: Material) -> None:
-    bare = dataclasses.replace(material, planted={})
     with pytest.raises(UserError, match=r"sft\.trajectories"):
-        expert_conversations(
-            bare, bare.questions, tiny.recipe().episode, Noise(), 0, leading_space=False
-        )
+        conversations_of(tiny.recipe(), material, {}, 0, Path())

@@ -14,8 +14,9 @@ from art_e.trajectory import Trajectory
 from data_pipeline.synthetic.plan import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
 from evals.judges.offline import OfflineJudge
-from training.expert import NOTHING, Expert, Noise
-from training.roller import LenientJudge
+from training.expert import NOTHING, Expert
+from training.judging import LenientJudge
+from training.recipe import Noise
 
 PERFECT = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
 # Its mail is the fixture's.

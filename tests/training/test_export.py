@@ -13,6 +13,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from art_e.models.checkpoint import best_checkpoint
 from art_e.models.choose import ModelOptions
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
@@ -20,9 +21,8 @@ from tests import tiny_qwen
 from tests.builders import files_of, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
-from training.export import FILES, Source, export, find_source, merge, public_recipe
-from training.grpo import train_grpo
-from training.progress import best_checkpoint
+from training.cli import run_grpo
+from training.export import FILES, Exported, export, find_checkpoint, merge, public_recipe
 from training.recipe import Recipe, named_recipe
 from training.run import Setting
 
@@ -96,10 +96,10 @@ def test_a_trained_run_is_shared_and_answers_the_same(
     trained: Path, begin: Begin, tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "shared"
-    source = find_source(trained)
+    source = find_checkpoint(trained)
     found = export(source, out)
     checkpoint = best_checkpoint(trained)
-    assert source == Source(checkpoint, trained, None)
+    assert source == Exported(checkpoint, trained, None)
     had, has = files_of(checkpoint), files_of(out)
     assert set(has) == {
         "README.md", "recipe.json", "config.json", "generation_config.json", "model.safetensors",
@@ -128,11 +128,11 @@ def test_an_adapter_of_a_real_run_is_shared(
         tiny.at(training_home),
         tiny.begun(Setting("grpo", recipe, 0, str(warm)), folder) as training,
     ):
-        train_grpo(training, None, max_cost_usd=None, report_to="none")
-    line = the_error(lambda: find_source(folder))
+        run_grpo(training, None)
+    line = the_error(lambda: find_checkpoint(folder))
     assert "--base-id OWNER/NAME" in line
     assert f"art-e train merge {folder}" in line
-    export(find_source(folder, base_id=HUB_ID), out)
+    export(find_checkpoint(folder, base_id=HUB_ID), out)
     start = best_checkpoint(warm)
     assert says(f"{start}+{out}", begin) == says(f"{start}+{best_checkpoint(folder)}", begin)
     assert "adapter_model.safetensors" in files_of(out)
@@ -148,7 +148,7 @@ def assert_nothing_of(folder: Path, *words: str) -> None:
 
 def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path: Path) -> None:
     out = tmp_path / "shared"
-    found = export(find_source(run, base_id=HUB_ID), out)
+    found = export(find_checkpoint(run, base_id=HUB_ID), out)
     assert set(files_of(out)) == {
         "README.md", "recipe.json", "adapter_config.json", "adapter_model.safetensors",
         *TOKENIZER,
@@ -169,7 +169,7 @@ def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path
 
 
 def test_the_card_of_a_shared_adapter(run: Path, tmp_path: Path) -> None:
-    export(find_source(run, base_id=HUB_ID), tmp_path / "shared")
+    export(find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared")
     text = (tmp_path / "shared" / "README.md").read_text("utf-8")
     front: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
     assert (front["base_model"], front["library_name"]) == (HUB_ID, "peft")
@@ -198,7 +198,7 @@ def test_the_card_of_a_shared_adapter(run: Path, tmp_path: Path) -> None:
 def test_a_base_from_the_hub_is_known_by_its_id(run: Path, tmp_path: Path, named: str) -> None:
     config = run / "checkpoints" / "checkpoint-12" / "adapter_config.json"
     write(config, {**json.loads(config.read_text()), "base_model_name_or_path": named})
-    source = find_source(run)
+    source = find_checkpoint(run)
     assert source.adapter_to == "Qwen/Qwen2.5-14B-Instruct"
     export(source, tmp_path / "shared")
     assert json.loads((tmp_path / "shared" / "adapter_config.json").read_text())[
@@ -211,10 +211,12 @@ def test_what_was_merged_is_shared_with_its_runs_card(
 ) -> None:
     merged, out = tmp_path / "merged", tmp_path / "shared"
     merge(run, merged)
-    assert "--run DIR" in the_error(lambda: find_source(merged))
-    assert "is no training run" in the_error(lambda: find_source(merged, run=base))
-    assert "leave out --base-id" in the_error(lambda: find_source(merged, run=run, base_id=HUB_ID))
-    export(find_source(merged, run=run), out)
+    assert "--run DIR" in the_error(lambda: find_checkpoint(merged))
+    assert "is no training run" in the_error(lambda: find_checkpoint(merged, run=base))
+    assert "leave out --base-id" in the_error(
+        lambda: find_checkpoint(merged, run=run, base_id=HUB_ID)
+    )
+    export(find_checkpoint(merged, run=run), out)
     assert says(str(out), begin) == says(f"{base}+{run}/checkpoints/checkpoint-12", begin)
     text = (out / "README.md").read_text("utf-8")
     front: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
@@ -227,18 +229,18 @@ def test_what_was_merged_is_shared_with_its_runs_card(
 def test_a_checkpoint_that_was_not_the_best_is_told_as_such(run: Path, tmp_path: Path) -> None:
     other = run / "checkpoints" / "checkpoint-6"
     shutil.copytree(run / "checkpoints" / "checkpoint-12", other)
-    export(find_source(other, base_id=HUB_ID), tmp_path / "shared")
+    export(find_checkpoint(other, base_id=HUB_ID), tmp_path / "shared")
     text = (tmp_path / "shared" / "README.md").read_text("utf-8")
     assert "- Here: checkpoint-6 of the run." in text
     metrics = json.loads((run / "metrics.json").read_text())
     alarm = {"step": 3, "kind": "hacking", "message": "'May' to 9 questions of ann@harbor.example"}
     write(run / "metrics.json", {**metrics, "alarms": [alarm]})
-    found = export(find_source(other, base_id=HUB_ID), tmp_path / "shared")
+    found = export(find_checkpoint(other, base_id=HUB_ID), tmp_path / "shared")
     assert found.addresses == 1
     assert "the card tells the alarms of training, which may quote an answer" in found.notes
     # A run that has no figures yet has a card too.
     (run / "metrics.json").unlink()
-    export(find_source(other, base_id=HUB_ID), tmp_path / "shared")
+    export(find_checkpoint(other, base_id=HUB_ID), tmp_path / "shared")
     assert "Validation: not measured." in (tmp_path / "shared" / "README.md").read_text("utf-8")
 
 
@@ -251,7 +253,7 @@ def test_weights_in_several_files_leave_together(
     for name in TOKENIZER:
         shutil.copyfile(base / name, sharded / name)
     out = tmp_path / "shared"
-    export(find_source(sharded), out)
+    export(find_checkpoint(sharded), out)
     shards = [each for each in files_of(sharded) if each.startswith("model")]
     assert len(shards) > 2
     assert set(shards) <= set(files_of(out))
@@ -262,7 +264,7 @@ class TestPathsOfThisMachine:
     def test_where_a_model_was_loaded_from_is_left_out(self, run: Path, tmp_path: Path) -> None:
         checkpoint = run / "checkpoints" / "checkpoint-12"
         write(checkpoint / "tokenizer_config.json", {"name_or_path": "/home/annsecret/x", "a": 1})
-        export(find_source(run, base_id=HUB_ID), tmp_path / "shared")
+        export(find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared")
         told = json.loads((tmp_path / "shared" / "tokenizer_config.json").read_text())
         assert told == {"a": 1}
 
@@ -275,15 +277,15 @@ class TestPathsOfThisMachine:
         tensors = load_file(weights)
         for path in ("/home/annsecret/base", f"{run.resolve()}/x"):
             (checkpoint / "chat_template.jinja").write_text("{# of " + path + " #}")
-            line = the_error(lambda: export(find_source(run, base_id=HUB_ID), out))
+            line = the_error(lambda: export(find_checkpoint(run, base_id=HUB_ID), out))
             assert line.startswith("chat_template.jinja of ")
             (checkpoint / "chat_template.jinja").unlink()
             save_file(tensors, weights, {"made_from": path})
-            line = the_error(lambda: export(find_source(run, base_id=HUB_ID), out))
+            line = the_error(lambda: export(find_checkpoint(run, base_id=HUB_ID), out))
             assert line.startswith("adapter_model.safetensors of ")
             save_file(tensors, weights, {"format": "pt"})
         assert not out.exists()
-        export(find_source(run, base_id=HUB_ID), out)
+        export(find_checkpoint(run, base_id=HUB_ID), out)
 
     def test_the_recipe_is_read_like_the_first(self) -> None:
         recipe = public_recipe(Recipe.model_validate(GOLDEN))
@@ -300,22 +302,22 @@ class TestPathsOfThisMachine:
 
 class TestRefused:
     def test_what_is_no_checkpoint(self, tmp_path: Path) -> None:
-        assert "is no checkpoint" in the_error(lambda: find_source(tmp_path))
+        assert "is no checkpoint" in the_error(lambda: find_checkpoint(tmp_path))
 
     def test_a_base_id_that_is_none(self, run: Path) -> None:
         for name in ("base", "/home/annsecret/base", "a/b/c"):
-            line = the_error(lambda name=name: find_source(run, base_id=name))  # type: ignore[misc]
+            line = the_error(lambda name=name: find_checkpoint(run, base_id=name))  # type: ignore[misc]
             assert "write it as OWNER/NAME" in line
 
     def test_weights_that_are_not_there(self, run: Path, tmp_path: Path) -> None:
         (run / "checkpoints" / "checkpoint-12" / "adapter_model.safetensors").unlink()
-        source = find_source(run, base_id=HUB_ID)
+        source = find_checkpoint(run, base_id=HUB_ID)
         assert "no adapter_model.safetensors" in the_error(
             lambda: export(source, tmp_path / "shared")
         )
 
     def test_a_folder_of_something_else(self, run: Path, tmp_path: Path) -> None:
-        source, out = find_source(run, base_id=HUB_ID), tmp_path / "shared"
+        source, out = find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared"
         export(source, out)
         export(source, out)
         (out / "thesis.tex").write_text("years of work")
@@ -325,7 +327,7 @@ class TestRefused:
 
 
 def test_all_that_leaves_is_on_the_list(run: Path, tmp_path: Path) -> None:
-    export(find_source(run, base_id=HUB_ID), tmp_path / "shared")
+    export(find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared")
     for name in files_of(tmp_path / "shared"):
         assert any(Path(name).match(pattern) for pattern in FILES)
     for name in ("optimizer.pt", "run.json", "trainer_state.json", "trajectories.jsonl"):

@@ -18,13 +18,13 @@ from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qw
 from trl.trainer.grpo_config import GRPOConfig
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import load_checkpoint
+from art_e.models.checkpoint import best_checkpoint, load_checkpoint
 from tests import fake_vllm
 from tests.training import full, tiny
 from training import grpo
-from training.grpo import train_grpo
+from training.cli import run_grpo
 from training.processes import quiet, sharded
-from training.progress import best_checkpoint, read_steps
+from training.progress import read_steps
 from training.recipe import load_recipe, recipe_names
 from training.run import Setting, TrainingRun
 from training.start import load_start
@@ -45,7 +45,7 @@ def trained(
 ) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
     with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-        metrics = train_grpo(training, None, max_cost_usd=None, report_to="none", **options)
+        metrics = run_grpo(training, None, **options)
     return metrics, training
 
 
@@ -318,12 +318,12 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(
     for _ in range(2):
         with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
             newest = max(training.checkpoints.glob("checkpoint-*"))
-            train_grpo(again, newest, max_cost_usd=None, report_to="none", pause=lambda: "again")
+            run_grpo(again, newest, pause=lambda: "again")
             assert again.paused == "again"
     with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
         newest = max(training.checkpoints.glob("checkpoint-*"))
         assert newest.name == "checkpoint-3"
-        resumed = train_grpo(again, newest, max_cost_usd=None, report_to="none")
+        resumed = run_grpo(again, newest)
     assert again.paused is None
     assert resumed["test"] == whole["test"]
     assert resumed["validation"] == whole["validation"]

@@ -19,11 +19,11 @@ from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
 from training import grpo
-from training.grpo import train_grpo
-from training.progress import Validation, newest_checkpoint, read_steps
+from training.cli import run_grpo
+from training.progress import Validation, read_steps
 from training.roller import Judges
 from training.rollout import Turn
-from training.run import Setting, TrainingRun
+from training.run import Setting, TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
 # A short run
@@ -119,7 +119,7 @@ def scripted(
         monkeypatch.setattr(Cycling, "said", tuple(said))
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
-            metrics = train_grpo(training, None, max_cost_usd=max_cost_usd, report_to="none")
+            metrics = run_grpo(training, None, max_cost_usd=max_cost_usd, report_to="none")
             return metrics, training
 
     yield train
@@ -257,8 +257,8 @@ def test_judges_are_paid_up_to_the_limit_together(
         with tiny.begun(training.setting, training.run.folder, resume=True) as again:
             newest = newest_checkpoint(training.run.folder)
             with pytest.raises(UserError, match=r"judges have cost .*, and may cost \$0\.01"):
-                train_grpo(again, newest, max_cost_usd=0.01, report_to="none")
-            resumed = train_grpo(again, newest, max_cost_usd=50.0, report_to="none")
+                run_grpo(again, newest, max_cost_usd=0.01, report_to="none")
+            resumed = run_grpo(again, newest, max_cost_usd=50.0, report_to="none")
         assert [each.step for each in again.steps] == [1, 2, 3]
         assert again.steps[-1].unjudged == 0
         assert resumed["cost_usd"] > metrics["cost_usd"]
@@ -283,4 +283,4 @@ def test_recipes_that_cannot_be_carried_out_are_refused(
             pytest.raises(UserError, match=said),
             tiny.begun(setting, tmp_path / f"run{number}") as training,
         ):
-            train_grpo(training, None, max_cost_usd=None, report_to="none")
+            run_grpo(training, None)

@@ -20,8 +20,9 @@ from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, broken, refuses
 from tests.training.conftest import Begin
+from training.judging import LenientJudge, reward_judge
 from training.reward import RewardWeights, reward_of
-from training.roller import LenientJudge, judged, reward_judge
+from training.roller import judged
 
 JUDGES: dict[str, Judge] = {name: reward_judge(name) for name in ("offline", "f1", "lenient")}
 LIST = "May 3, June 3 or July 3"

@@ -19,7 +19,7 @@ import pytest
 
 from art_e.cli.main import run as art_e
 from art_e.runs import Run
-from training.progress import newest_checkpoint
+from training.run import newest_checkpoint
 
 RECIPE = """
 [model.scratch]

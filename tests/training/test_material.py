@@ -10,8 +10,9 @@ from data_pipeline.cli import read_sources
 from data_pipeline.ingest.sources import questions_of
 from tests.training import tiny
 from training import material as module
-from training.material import Material, load_material, load_strangers
+from training.material import load_material, load_part, planted_in
 from training.recipe import Data, EpisodeForm
+from training.rollout import Material
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_splits_share_no_question_and_no_inbox(data: Data) -> None:
     for made, split in ((train, "train"), (validation, "validation")):
         assert {each.split for each in made.questions} == {split}
         assert {each.kind for each in made.questions} == set(data.kinds)
-        assert {each.id for each in made.questions} <= set(made.planted)
+    assert {each.id for each in train.questions} <= set(planted_in(data))
     mails = [
         {each for q in made.questions for each in q.message_ids} for made in (train, validation)
     ]
@@ -51,7 +52,7 @@ def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
     ]
     with pytest.raises(UserError, match="validation"):
         load_material(both, "validation")
-    strangers = load_strangers(both)
+    strangers = load_part(both, "strangers")
     assert strangers is not None
     assert strangers.inbox_file.path != db
 
@@ -83,20 +84,24 @@ def test_where_nothing_is_answerable_all_are_kept(data: Data) -> None:
 
 
 def test_strangers_have_no_name_of_training(data: Data) -> None:
-    strangers = load_strangers(data)
+    strangers = load_part(data, "strangers")
     assert strangers is not None
     known = {
         word
-        for planted in load_material(data, "train").planted.values()
+        for planted in planted_in(data).values()
         for subject in planted.subjects
         for word in subject.split()
     }
+    assert data.worlds is not None
+    apart = data.worlds.model_copy(update={"train": data.worlds.strangers, "names": None})
+    theirs = planted_in(data.model_copy(update={"worlds": apart}))
+    about = {name: each.subjects for name, each in theirs.items()}
     for each in strangers.questions:
         assert each.split == "test"
-        assert not known & set(" ".join(strangers.planted[each.id].subjects).split())
+        assert not known & set(" ".join(about[each.id]).split())
     assert data.worlds is not None
     none = data.worlds.model_copy(update={"strangers": None})
-    assert load_strangers(data.model_copy(update={"worlds": none})) is None
+    assert load_part(data.model_copy(update={"worlds": none}), "strangers") is None
 
 
 def test_a_worlds_file_is_made_once(
@@ -143,7 +148,7 @@ def test_no_question_of_a_kind_is_refused(data: Data, tmp_path: Path) -> None:
     told = load_material(named, "train")
     assert [each.id for each in told.questions] == [each["id"] for each in rows]
     # No expert can be asked about these.
-    assert not told.planted
+    assert not planted_in(named)
     with pytest.raises(UserError, match="split train has no question of count"):
         load_material(named.model_copy(update={"kinds": ("count",)}), "train")
 

@@ -14,7 +14,14 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.models.base import PolicyStep
-from art_e.models.checkpoint import load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.checkpoint import (
+    base_of,
+    best_checkpoint,
+    load_checkpoint,
+    load_tokenizer,
+    meant_checkpoint,
+    reloads_the_same,
+)
 from art_e.models.choose import ModelOptions
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
@@ -24,7 +31,6 @@ from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.training.conftest import Begin
 from training.export import merge
-from training.progress import base_of, best_checkpoint, meant_checkpoint
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

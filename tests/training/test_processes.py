@@ -278,6 +278,6 @@ def test_shares_are_put_together_in_order(total: int, count: int) -> None:
 def test_one_alone_waits_for_nobody() -> None:
     assert ALONE.leads
     assert ALONE.gather([1, 2]) == [1, 2]
-    assert ALONE.told("said") == "said"
+    assert ALONE.from_first("said") == "said"
     ALONE.wait()
     assert list(ALONE.share([1, 2])) == ALONE.gather_shares([1, 2], 2) == [1, 2]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.progress import STEPS, Step, Validation, append_step, keep_steps, read_steps
+from training.progress import STEPS, Step, Validation, append_step, read_steps
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 optional = st.none() | numbers
@@ -44,29 +44,15 @@ def test_what_was_written_is_read_again(made: list[Step], torn: bytes) -> None:
         assert read_steps(folder) == [*made, Step(7, 1.0, 2)]
 
 
-@settings(max_examples=20)
-@given(st.integers(0, 8), st.integers(-1, 9))
-def test_later_steps_are_forgotten(number: int, last: int) -> None:
-    made = [Step(each + 1, float(each), each) for each in range(number)]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for each in made:
-            append_step(folder, each)
-        keep_steps(folder, last)
-        assert read_steps(folder) == made[: max(0, last)]
-        keep_steps(folder, last)
-        assert read_steps(folder) == made[: max(0, last)]
-        assert [each.name for each in folder.iterdir()] == [STEPS]
-
-
 def test_no_file_is_no_step(tmp_path: Path) -> None:
     assert read_steps(tmp_path) == []
 
 
 @pytest.mark.parametrize("line", ["{}", '{"step": 1, "seconds": 1, "tokens": 1, "x": 2}', "nope"])
-def test_what_is_no_step_is_refused(line: str) -> None:
+def test_what_is_no_step_is_refused(line: str, tmp_path: Path) -> None:
+    (tmp_path / STEPS).write_text(f"{line}\n")
     with pytest.raises(ValueError, match=r"."):
-        Step.from_line(line)
+        read_steps(tmp_path)
 
 
 def test_a_validation_as_a_row() -> None:

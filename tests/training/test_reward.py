@@ -16,9 +16,6 @@ from training.reward import (
     OUTCOMES,
     Outcome,
     RewardWeights,
-    concision_share,
-    effort_saved,
-    malformed_share,
     outcome_of,
     reward_of,
 )
@@ -204,9 +201,8 @@ def test_abstention_is_right_where_nothing_answers() -> None:
 
 def test_thirty_searches_in_one_message_cost_thirty() -> None:
     many = answered(turns=2, effort=32)
-    assert effort_saved(many) == 0.0
     assert components(many)["effort"] == 0.0
-    assert effort_saved(answered(turns=4, effort=4)) == pytest.approx(0.6)
+    assert components(answered(turns=4, effort=4))["effort"] == pytest.approx(0.2 * 0.6)
 
 
 def test_malformed_calls_cost_up_to_a_bound() -> None:
@@ -215,7 +211,7 @@ def test_malformed_calls_cost_up_to_a_bound() -> None:
         for count in range(4)
     ]
     assert costs == pytest.approx([0.0, -0.1 * 2 / 3, -0.1, -0.1])
-    assert malformed_share(answered(unparseable_calls=100)) == 1.0
+    assert components(answered(unparseable_calls=100))["format"] == -0.1
     assert CHARGED_CALLS == 3
 
 
@@ -223,7 +219,8 @@ def test_malformed_calls_cost_up_to_a_bound() -> None:
     ("gold", "cited", "share"), [(1, 1, 1.0), (1, 4, 0.25), (2, 2, 1.0), (2, 1, 1.0), (1, 0, 0.0)]
 )
 def test_citing_more_than_the_gold_mails_costs(gold: int, cited: int, share: float) -> None:
-    assert concision_share(answered(num_gold_sources=gold, num_sources=cited)) == share
+    paid = components(answered(num_gold_sources=gold, num_sources=cited))["concision"]
+    assert paid == pytest.approx(0.1 * share)
 
 
 def test_without_a_verdict_there_is_no_reward() -> None:

@@ -18,9 +18,8 @@ from tests.training import tiny
 from tests.training.conftest import written
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
 from training import grpo
-from training.material import Material
-from training.processes import ALONE
 from training.roller import Judges, Roller, figures
+from training.rollout import Material
 from training.run import Setting
 from training.start import Start
 
@@ -44,7 +43,7 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
         engine: Any = Script(start, rounds)
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-            roller = Roller(training, table, start.tokens, material, judges, ALONE)
+            roller = Roller(training, table, start.tokens, material, judges)
             rows = [
                 {"question_id": material.questions[each].id}
                 for each in asked

@@ -14,9 +14,9 @@ from evals.scored import Scored
 from tests.builders import QUESTION, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
-from training.progress import STATE, Step, Validation, newest_checkpoint, read_steps
+from training.progress import Step, Validation, read_steps
 from training.recipe import load_recipe
-from training.run import Setting, TrainingRun, opened
+from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
 
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
@@ -80,7 +80,7 @@ def test_a_resumed_run_goes_on_from_its_newest_checkpoint(tmp_path: Path) -> Non
     out = tmp_path / "run"
     made(out, [0.3, 0.2], steps=5)
     inode = (out / "trajectories.jsonl").stat().st_ino
-    with opened(SETTING, out, tmp_path, tiny.silent_watch(), resume=True) as (training, checkpoint):
+    with opened(SETTING, out, tmp_path, resume=True) as (training, checkpoint):
         assert checkpoint == out / "checkpoints" / "checkpoint-4"
         assert [each.step for each in training.steps] == [1, 2, 3, 4]
         assert [each.step for each in training.validations] == [0, 2, 4]
@@ -121,7 +121,7 @@ def test_a_torn_checkpoint_does_not_count(tmp_path: Path) -> None:
 def test_a_run_without_a_checkpoint_begins_anew(tmp_path: Path) -> None:
     out = tmp_path / "run"
     made(out, [], steps=1)
-    with opened(SETTING, out, tmp_path, tiny.silent_watch(), resume=True) as (training, checkpoint):
+    with opened(SETTING, out, tmp_path, resume=True) as (training, checkpoint):
         assert checkpoint is None
         assert training.steps == []
         assert training.validations == []
@@ -190,7 +190,7 @@ def test_what_can_not_be_opened(tmp_path: Path) -> None:
         pass
     with (
         pytest.raises(UserError, match="which run"),
-        opened(SETTING, None, tmp_path, tiny.silent_watch(), resume=True),
+        opened(SETTING, None, tmp_path, resume=True),
     ):
         pass
 
@@ -252,7 +252,7 @@ def test_of_a_warm_start_with_early_noise_the_last_stage_alone_is_chosen_from(
     assert chosen == [0, 10, 15, 15]
     # Of what other runs have stored no expert has a part.
     imitating = tiny.recipe("sft.early_noise.guesses=0", 'sft.trajectories=["run"]')
-    assert SETTING._replace(kind="sft", recipe=imitating).chosen_from == 1
+    assert SETTING._replace(kind="sft", recipe=imitating).recipe.sft.chosen_from == 1  # type: ignore[union-attr]
 
 
 def test_a_run_that_never_stepped_has_its_first_validation_as_best(tmp_path: Path) -> None:

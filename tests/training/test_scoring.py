@@ -14,7 +14,7 @@ from tests.builders import LEASE, answer, message
 from tests.builders import read_episodes as read
 from tests.training.conftest import Begin
 from training.reward import RewardWeights
-from training.roller import Scorer, figures, reward_in
+from training.roller import Scorer, figures, rewards_of
 from training.rollout import Conversation, Rollout
 
 RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
@@ -65,7 +65,7 @@ def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]
 
 
 def totals(scored: Sequence[Scored]) -> list[float | None]:
-    return [reward_in(each) for each in scored]
+    return [rewards[0] if (rewards := rewards_of([each])) else None for each in scored]
 
 
 def test_outcomes_are_paid_in_their_order(begin: Begin) -> None:

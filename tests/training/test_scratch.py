@@ -16,10 +16,9 @@ from art_e.tools import schemas
 from art_e.trajectory import read_trajectories
 from tests.training import tiny
 from tests.training.conftest import own_part, whole
-from training.examples import example, expert_conversations
-from training.expert import Noise
-from training.material import Material
-from training.recipe import Scratch
+from training.expert import expert_conversations, marked_tokens
+from training.material import load_material, planted_in
+from training.recipe import Noise, Scratch
 from training.start import END, MARKS, START, Start, make_model, make_start, phrases
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
@@ -28,13 +27,13 @@ NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
 @pytest.fixture(scope="module")
 def conversations(training_home: Path) -> list[list[ChatMessage]]:
     """What an expert who errs in every way says of a world."""
-    from training.material import load_material
-
     with tiny.at(training_home):
         recipe = tiny.recipe()
-        material: Material = load_material(recipe.data, "train")
+        material = load_material(recipe.data, "train")
+        known = planted_in(recipe.data)
+        asked = [known[each.id] for each in material.questions]
         return expert_conversations(
-            material, material.questions, recipe.episode, NOISY, 0, leading_space=True
+            material.inbox_file.path, asked, recipe.episode, NOISY, 0, leading_space=True
         )
 
 
@@ -48,7 +47,7 @@ def made(conversations: list[list[ChatMessage]]) -> Start:
 
 def agrees(messages: Sequence[ChatMessage], start: Start) -> bool:
     """Whether what grew turn by turn is what the whole is cut into."""
-    grown = example(messages, start.tokens).input_ids
+    grown = marked_tokens(messages, start.tokens).input_ids
     at_once = whole(start.tokenizer, messages)
     # Behind the last end mark the template writes a line end.
     return at_once[: len(grown)] == grown and len(at_once) <= len(grown) + 1
@@ -129,7 +128,7 @@ def test_a_server_is_given_calls_as_the_model_wrote_them(
 
 def test_frames_cost_little(made: Start, conversations: list[list[ChatMessage]]) -> None:
     """What nano was made for: an episode of a few hundred tokens."""
-    lengths = sorted(len(example(each, made.tokens).input_ids) for each in conversations)
+    lengths = sorted(len(marked_tokens(each, made.tokens).input_ids) for each in conversations)
     assert lengths[len(lengths) // 2] < 300
     assert len(made.tokens.begin(conversations[0][:2]).prompt_ids) < 40
     assert "parameters" not in str(

@@ -15,13 +15,13 @@ from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.training import tiny
 from tests.training.conftest import Begin
-from training.examples import NO_LOSS, example
-from training.expert import Noise
-from training.material import load_material
-from training.progress import STATE, Validation, read_steps
-from training.recipe import Sft, Stage
-from training.run import Setting
-from training.sft import _batches, _conversations, rate_at, train_sft
+from training.cli import run_sft
+from training.expert import NO_LOSS, conversations_of, marked_tokens
+from training.material import load_material, planted_in
+from training.progress import Validation, read_steps
+from training.recipe import Noise, Sft, Stage
+from training.run import STATE, Setting
+from training.sft import _batches, rate_at
 from training.start import Start, load_start
 
 
@@ -84,7 +84,7 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
         said = [each for each in examples[place].labels if each != NO_LOSS]
         assert said.count(start.end_id) == 1
         assert examples[place].labels[-1] == start.end_id
-    whole = {tuple(example(each, start.tokens).input_ids) for each in conversations}
+    whole = {tuple(marked_tokens(each, start.tokens).input_ids) for each in conversations}
     for place in {place for batch in batches[first.steps :] for place in batch}:
         assert tuple(examples[place].input_ids) in whole
     assert _batches(table, [conversations] * 2, start.tokens, 7)[1] == batches
@@ -98,7 +98,9 @@ def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -
     recipe = tiny.recipe()
     table = Sft(stages=stages, noise=wordy, early_noise=good)
     material = load_material(recipe.data, "train")
-    said = _conversations(Setting("sft", recipe, 0), table, material)
+    said = conversations_of(
+        recipe.model_copy(update={"sft": table}), material, planted_in(recipe.data), 0, Path()
+    )
     assert [len(each) for each in said] == [6, 6, 2]
     calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in said]
     assert calls == [[True] * 6, [True] * 6, [False] * 2]
@@ -116,7 +118,7 @@ def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, beg
     table = Sft(stages=(Stage(part="answer", steps=3, batch=2),))
     told = [gave_up.messages, answered.messages]
     examples, batches = _batches(table, [told], start.tokens, 0)
-    assert examples == [example(answered.messages, start.tokens, "answer")]
+    assert examples == [marked_tokens(answered.messages, start.tokens, "answer")]
     assert batches == [[0, 0]] * 3
     with pytest.raises(UserError, match="no conversation reads a mail"):
         _batches(table, [[gave_up.messages]], start.tokens, 0)
@@ -142,7 +144,7 @@ def test_only_own_tokens_carry_loss(start: Start, warm: Path) -> None:
     trajectory = next(
         each for each in read_trajectories(warm / "trajectories.jsonl") if len(each.messages) > 4
     )
-    made = example(trajectory.messages, start.tokens)
+    made = marked_tokens(trajectory.messages, start.tokens)
     collator = DataCollatorForLanguageModeling(pad_token_id=start.pad_id)
     shorter = {"input_ids": made.input_ids[:20], "labels": [NO_LOSS] * 20}
     batch = collator([made._asdict(), shorter])
@@ -182,14 +184,14 @@ def test_stored_trajectories_are_learnt_from(trained: Path, home: Path, tmp_path
     out = tmp_path / "best"
     init = str(trained)
     with tiny.begun(Setting("sft", tiny.recipe(*changes), 0, init), out) as training:
-        assert train_sft(training, None)["best_checkpoint"] == "checkpoints/checkpoint-2"
+        assert run_sft(training, None)["best_checkpoint"] == "checkpoints/checkpoint-2"
     with (
         pytest.raises(UserError, match=r"earned 9 or more; lower sft\.least_reward"),
         tiny.begun(
             Setting("sft", tiny.recipe(*changes, "sft.least_reward=9"), 0), tmp_path / "none"
         ) as training,
     ):
-        train_sft(training, None)
+        run_sft(training, None)
 
 
 def test_a_recipe_without_the_table_is_refused(home: Path, tmp_path: Path) -> None:
@@ -198,4 +200,4 @@ def test_a_recipe_without_the_table_is_refused(home: Path, tmp_path: Path) -> No
         pytest.raises(UserError, match=r"no table \[sft\]"),
         tiny.begun(Setting("sft", bare, 0), tmp_path / "none") as training,
     ):
-        train_sft(training, None)
+        run_sft(training, None)

@@ -13,9 +13,9 @@ from evals.scored import Scored
 from tests.builders import QUESTION
 from tests.training.conftest import Begin
 from tests.training.test_scoring import IDK, LOST, RIGHT, WRONG, rollouts, score
-from training.material import Material
-from training.roller import LenientJudge
-from training.validation import by_second, held_out, validation_of
+from training.judging import LenientJudge
+from training.rollout import Material
+from training.validation import by_second, validation_of
 
 NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), answerable=False)
 
@@ -82,9 +82,9 @@ def test_by_second_keeps_all_verdicts(begin: Begin) -> None:
 
 
 def test_held_out_questions_are_always_the_same(material: Material) -> None:
-    first = held_out(material, 10)
+    first = material.held_out(10)
     assert len(first) == 10
-    assert held_out(material, 10) == first
-    assert held_out(material, 20)[:10] == first
+    assert material.held_out(10) == first
+    assert material.held_out(20)[:10] == first
     assert first != material.questions[:10]
-    assert len(held_out(material, 10**6)) == len(material.questions)
+    assert len(material.held_out(10**6)) == len(material.questions)

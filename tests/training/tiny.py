@@ -3,18 +3,16 @@
 What it learns is next to nothing. What it writes, counts and keeps is what any run does.
 """
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from training.export import write_card
 from training.recipe import Recipe, load_recipe
 from training.run import Setting, TrainingRun, opened
-from training.watch import Watch
 
 # As `--set` takes them.
 CHANGES = (
@@ -62,15 +60,10 @@ def at(home: Path) -> Iterator[None]:
         yield
 
 
-def silent_watch(steps: int = 10) -> Watch:
-    """A view that nobody sees."""
-    return Watch(steps, "tiny", console=Console(file=io.StringIO()))
-
-
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
     """A run's folder, opened."""
-    with opened(setting, out, out.parent, silent_watch(), resume=resume) as (training, _):
+    with opened(setting, out, out.parent, resume=resume, card=write_card) as (training, _):
         yield training
 
 

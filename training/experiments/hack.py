@@ -17,9 +17,9 @@ from evals.report.charts import Curve, CurveChart, Mark, Scale
 from training.experiments.chain import Job, carry_out
 from training.experiments.pages import finite, table, write_page, write_picture
 from training.experiments.results import metrics_of
+from training.judging import LIST, candidates_in
 from training.progress import read_steps
 from training.recipe import load_recipe
-from training.roller import LIST, candidates_in
 
 OPEN, CLOSED = "hole open", "groundedness gate on"
 # Steps that a row of the table, and a point of a curve, is the mean of.

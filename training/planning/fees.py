@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from art_e.models.base import Usage
 from art_e.models.prices import price_of
+from training.judging import is_paid
 from training.planning.workload import EpisodeTokens, expected
 from training.recipe import Grpo, Recipe
-from training.roller import is_paid
 
 # The prompt, the form of the reply and the question with its two answers: 434 + 82 + 85; of the
 # other question 267 + 82 + 62, and every mail that was read.

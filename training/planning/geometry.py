@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import CONFIG, require_train_extra, split_adapter
-from training.progress import base_of, content_of, meant_checkpoint
+from art_e.models.checkpoint import (
+    CONFIG,
+    base_of,
+    json_object,
+    meant_checkpoint,
+    require_train_extra,
+    split_adapter,
+)
 from training.recipe import ModelTable, Scratch
 from training.start import END, END_OF_TEXT, MARKS, START, phrases
 
@@ -146,7 +152,7 @@ def _scratch_shape(form: Scratch, prompt: str | None) -> Shape:
 
 
 def _folder_shape(folder: Path) -> Shape:
-    return _from_config(content_of(folder / CONFIG), str(folder))
+    return _from_config(json_object(folder / CONFIG), str(folder))
 
 
 def _hub_shape(name: str) -> Shape:

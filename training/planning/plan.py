@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from art_e.errors import UserError
-from training.engine import BATCH
+from training.engine import AT_ONCE, BATCH
+from training.judging import is_paid
 from training.planning.cards import Card
 from training.planning.fees import Fee, asked_in, fees_of, validations_in
 from training.planning.footprint import (
@@ -33,8 +34,6 @@ from training.planning.pace import (
 )
 from training.planning.workload import EpisodeTokens, another_search, expected, stage_tokens
 from training.recipe import Grpo, Recipe, Sft
-from training.roller import is_paid
-from training.validation import AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from art_e.errors import UserError
 from art_e.models.choose import LOCAL_PREFIX, choose_policy, receiving_host
 from evals.benchmark import model_name
 from evals.judges import needs_model
+from training.judging import is_paid
 from training.reproduction.expected import plan_of_training
 from training.reproduction.profile import GENERATED, OFFLINE, Profile
 from training.reproduction.reproduction import Planned
 from training.reproduction.unit import Stage
-from training.roller import is_paid
 
 
 def missing(profile: Profile, planned: Sequence[Planned]) -> list[str]:

@@ -4,12 +4,12 @@ import pytest
 
 from art_e.models.prices import price_of
 from evals.judges.llm import prompt_text
+from training.judging import is_paid
 from training.planning.cards import card_of
 from training.planning.fees import CORRECT_TOKENS, GROUNDED_TOKENS, fees_of, grpo_fees
 from training.planning.plan import plan
 from training.planning.workload import EpisodeTokens
 from training.recipe import load_recipe
-from training.roller import is_paid
 
 TOLD = EpisodeTokens(5, 700, 200, 4_500, 1.5, "")
 JUDGE = "gemini/gemini-2.5-flash-lite"
