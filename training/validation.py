@@ -284,7 +284,7 @@ def finished(
     with quiet():  # transformers warns of the missing head of tied weights
         restore(trainer, best)
     with awake():
-        figures, episodes = test_figures(examiner, generate_at)
+        figures, episodes = figures_on_test(examiner, generate_at)
     if training.processes.leads:
         file = training.run.folder / EPISODES
         # A run that was killed in here left some.
@@ -295,7 +295,7 @@ def finished(
     return training.finish(figures)
 
 
-def test_figures(
+def figures_on_test(
     examiner: Examiner, generate_at: GenerateAt
 ) -> tuple[dict[str, Any], list[Scored]]:
     """What `metrics.json` holds as `test`, and the episodes.

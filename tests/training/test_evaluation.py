@@ -23,7 +23,7 @@ from training.validation import (
     Examiner,
     by_transformers,
     figures_of,
-    test_figures,
+    figures_on_test,
 )
 
 MORE = ("hallucination_unanswerable", "effort_when_correct", "format_errors")
@@ -70,7 +70,7 @@ def test_it_is_the_best_checkpoint_that_is_tested(
     recipe = tiny.recipe()
     with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
         examiner = Examiner(training, judges, start.tokens, partial(load_part, recipe.data))
-        again, episodes = test_figures(examiner, by_transformers(training, start))
+        again, episodes = figures_on_test(examiner, by_transformers(training, start))
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]
     assert [each.trajectory.messages for each in episodes] == stored
