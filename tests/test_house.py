@@ -18,7 +18,11 @@ ROOT = Path(__file__).parent.parent
 # Each may import itself and those before it.
 PACKAGES = ("art_e", "evals", "data_pipeline", "training")
 # Imported by name, when their command is asked for.
-LAZY = frozenset({module for module, _ in COMMANDS.values()} | {"data_pipeline.rollouts"})
+LAZY = frozenset(
+    {module for module, _ in COMMANDS.values()}
+    # Commands of their own, and trainers, which load torch.
+    | {"data_pipeline.rollouts", "training.grpo", "training.sft"}
+)
 MOST_LINES = 1100
 
 
