@@ -213,7 +213,7 @@ def card(facts: Mapping[str, Any], made_up: bool) -> str:
         for name, value in facts.items()
         if name not in _APART and value is not None
     }
-    text = template("data_pipeline.rollouts", "card.md.j2").render(
+    text = template("data_pipeline", "rollouts.md.j2").render(
         front_matter=Own(_front_matter(facts)),
         facts=facts,
         what=_what(facts),

@@ -12,9 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_pipeline.ingest.detect import Format
 from data_pipeline.ingest.parse import from_fields, parse_message
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage
 
 Write = Callable[[Path, Sequence[bytes]], Path]
 

@@ -18,9 +18,9 @@ from typing import Self
 
 _PARENT = """
 import json, os, sys
-import data_pipeline.golden.generate, data_pipeline.golden.verify, evals.llm_judge
+import data_pipeline.golden.generate, data_pipeline.golden.verify, evals.judges.llm
 from art_e.cli.main import run
-from art_e.policies.litellm_module import load_litellm
+from art_e.models.litellm_module import load_litellm
 
 load_litellm()
 for line in sys.stdin:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import typer
@@ -199,8 +200,18 @@ class LazyGroup(TyperGroup):
         if cmd_name in self.lazy and cmd_name not in self.commands:
             module = importlib.import_module(self.lazy[cmd_name][0])
             found = typer.main.get_command(module.app)
-            self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
+            command = getattr(found, "commands", {}).get(cmd_name, found)
+            command.rich_markup_mode = self.rich_markup_mode
+            self.commands[cmd_name] = command
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` begin with; an unknown name is answered with the nearest."""
+        near = get_close_matches(args[0], self.list_commands(ctx)) if args else []
+        if near and near[0] != args[0]:
+            names = ", ".join(map(repr, near))
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {names}?")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names in the order of the help page."""

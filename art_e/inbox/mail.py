@@ -3,16 +3,19 @@
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
+
+# Workers that parse mail import this module, and end badly where they have loaded DuckDB.
+if TYPE_CHECKING:
+    import duckdb
 
 # ---- Types that the modules of the inbox share.
 
 # Runs one SQL statement with its parameters on a connection of the calling thread.
-Execute = Callable[[str, list[Any] | None], duckdb.DuckDBPyConnection]
+Execute = Callable[[str, list[Any] | None], "duckdb.DuckDBPyConnection"]
 
 Numbers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]

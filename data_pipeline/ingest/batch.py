@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
-from data_pipeline.ingest.detect import Format
 from data_pipeline.ingest.parse import from_fields, parse_message
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Rejected
+from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Rejected
 
 # Numbers of the roles in `Batch.recipients`: the smaller, the stronger.
 ROLES = ("to", "cc", "bcc")

@@ -6,17 +6,13 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
 
 from art_e.errors import UserError
 from data_pipeline.ingest import sources
-from data_pipeline.ingest.records import MailFields, RawMessage
+from data_pipeline.ingest.records import FORMATS, Format, MailFields, RawMessage
 from data_pipeline.ingest.sources import open_stream, printable, reading, regular_files
 
 # ---- Which format a source has, found by looking at its content.
-
-Format = Literal["enron", "maildir", "mbox", "eml", "csv", "hf", "synthetic"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 _PARQUET_MAGIC = b"PAR1"
 _HEAD = 1 << 16

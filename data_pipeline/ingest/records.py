@@ -1,17 +1,14 @@
-"""The rules that each format is ingested under when the user asks for none.
-
-Sources of the public data sets get the reference's filters, so that results can
-be compared; a user's own mail is kept as it is. Knows nothing of how formats are read.
-"""
+"""What travels through ingest: raw messages in, parsed mail out."""
 
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from art_e.inbox.mail import Mailbox
 
-# ---- What travels through ingest: raw messages in, parsed mail out.
+Format = Literal["enron", "maildir", "mbox", "eml", "csv", "hf", "synthetic"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 # In bytes. Larger messages are rejected; sources needn't read further than one byte beyond.
 LARGEST_MESSAGE = 50_000_000

@@ -186,10 +186,10 @@ def test_an_empty_source_is_an_error_and_leaves_the_file(tmp_path: Path) -> None
 _SLOW_INGEST = """
 import signal, sys
 from pathlib import Path
-from art_e.cli.interrupt import check, listening
-from data_pipeline.batch import Rules
-from data_pipeline.ingest import Source, ingest
-from tests.mails import raw
+from art_e.cli.output import check, listening
+from data_pipeline.ingest.batch import Rules
+from data_pipeline.ingest.build import Source, ingest
+from tests.builders import raw
 
 def endless():
     number = 0

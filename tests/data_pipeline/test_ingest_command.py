@@ -12,7 +12,7 @@ import pytest
 from art_e.question import load_questions
 from data_pipeline.cli import FormatName, RuleChoice
 from data_pipeline.ingest.batch import Rules, default_rules
-from data_pipeline.ingest.detect import FORMATS
+from data_pipeline.ingest.records import FORMATS
 from tests.command_line import Run, json_of, the_error
 
 SUMS = [

@@ -16,8 +16,14 @@ import pytest
 from art_e.errors import UserError
 from data_pipeline.ingest import sources as mbox
 from data_pipeline.ingest import sources as synthetic
-from data_pipeline.ingest.detect import Format, detect, open_source
-from data_pipeline.ingest.records import LARGEST_MESSAGE, MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.detect import detect, open_source
+from data_pipeline.ingest.records import (
+    LARGEST_MESSAGE,
+    Format,
+    MailFields,
+    ParsedEmail,
+    RawMessage,
+)
 from tests.formats import (
     WRITERS,
     archive_writer,

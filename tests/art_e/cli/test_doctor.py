@@ -114,7 +114,7 @@ def test_without_online_nothing_is_sent_and_litellm_not_imported(home: Path) -> 
         "import socket, sys\n"
         "def refuse(*_):\n    raise AssertionError('network')\n"
         "socket.socket.connect = socket.getaddrinfo = refuse\n"
-        "from art_e.cli import doctor_gpu\n"
+        "from art_e.cli import doctor as doctor_gpu\n"
         "doctor_gpu.driver_version = lambda: None\n"
         "from art_e.cli.main import app\n"
         "try:\n    app(['doctor'])\nexcept SystemExit as end:\n    assert not end.code\n"

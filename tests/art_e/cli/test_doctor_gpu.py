@@ -157,7 +157,7 @@ def test_what_trl_says_it_takes() -> None:
 
 def test_it_imports_nothing_heavy() -> None:
     script = (
-        "import sys\nfrom art_e.cli import doctor_gpu\ndoctor_gpu.differences()\n"
+        "import sys\nfrom art_e.cli import doctor as doctor_gpu\ndoctor_gpu.differences()\n"
         "print([each for each in ('torch', 'vllm', 'trl') if each in sys.modules])"
     )
     done = subprocess.run(

@@ -19,15 +19,15 @@ from tests.provider import Provider, Reply, Request
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def verified_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("verify") / "inbox.duckdb"
     verified.write_inbox(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def inbox_file(db: Path) -> Iterator[InboxFile]:
-    with InboxFile(db) as file:
+def inbox_file(verified_db: Path) -> Iterator[InboxFile]:
+    with InboxFile(verified_db) as file:
         yield file
 
 
