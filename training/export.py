@@ -394,8 +394,8 @@ def export(chosen: Exported, to: Path) -> Contents:
                 shutil.copyfile(file, folder / file.name)
         _write_json(folder / RECIPE, facts)
         (folder / CARD).write_text(card(setting, metrics, copy), "utf-8")
-        _check_paths(folder, chosen)
-        return _contents(folder, recipe, copy, bool(metrics.get("alarms")))
+        texts = _checked_texts(folder, chosen)
+    return _contents(texts, recipe, copy, bool(metrics.get("alarms")))
 
 
 def public_recipe(recipe: Recipe) -> Recipe:
@@ -478,12 +478,13 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n", "utf-8")
 
 
-def _check_paths(folder: Path, chosen: Exported) -> None:
-    """Raise `UserError` if a file contains a path of this machine."""
+def _checked_texts(folder: Path, chosen: Exported) -> dict[str, str]:
+    """The texts of the files that leave; raises `UserError` if one names a path of this machine."""
     from safetensors import safe_open
 
     here = {Path.home(), chosen.run.resolve(), chosen.run.resolve().parent, Path.cwd()}
-    paths = {str(each) for each in here if len(str(each)) >= _LEAST_PATH_CHARS}
+    paths = [str(each) for each in here if len(str(each)) >= _LEAST_PATH_CHARS]
+    texts = {}
     for file in sorted(folder.iterdir()):
         if file.name in _VOCABULARY:
             continue
@@ -491,25 +492,23 @@ def _check_paths(folder: Path, chosen: Exported) -> None:
             with safe_open(file, framework="numpy") as weights:
                 text = str(weights.metadata())
         else:
-            text = file.read_text("utf-8", "replace")
-        for path in paths:
-            if f"{path}/" in text or f'{path}"' in text:
-                raise UserError(
-                    f"{file.name} of {chosen.checkpoint} names a path of this machine, {path};"
-                    " take it out of the file, and export again"
-                )
+            text = texts[file.name] = file.read_text("utf-8", "replace")
+        path = next((each for each in paths if f"{each}/" in text or f'{each}"' in text), None)
+        if path is not None:
+            raise UserError(
+                f"{file.name} of {chosen.checkpoint} names a path of this machine, {path};"
+                " take it out of the file, and export again"
+            )
+    return texts
 
 
-def _contents(folder: Path, recipe: Recipe, copy: Copy, alarmed: bool) -> Contents:
+def _contents(texts: Mapping[str, str], recipe: Recipe, copy: Copy, alarmed: bool) -> Contents:
     addresses = Addresses()
-    for file in folder.iterdir():
-        if file.name not in _VOCABULARY and file.suffix != ".safetensors":
-            text = file.read_text("utf-8", "replace")
-            addresses.add(_ESCAPE.sub("", text) if file.name == CARD else text)
-    if copy.adapter_to is None:
-        notes = [f"whole weights, of {copy.checkpoint}"]
-    else:
-        notes = [f"the weights of an adapter to {copy.adapter_to}, of {copy.checkpoint}"]
+    for name, text in texts.items():
+        addresses.add(_ESCAPE.sub("", text) if name == CARD else text)
+    whole = copy.adapter_to is None
+    kind = "whole weights" if whole else f"the weights of an adapter to {copy.adapter_to}"
+    notes = [f"{kind}, of {copy.checkpoint}"]
     if recipe.data.worlds is not None:
         notes.append("they have learnt from made-up mail")
     else:

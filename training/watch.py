@@ -29,13 +29,11 @@ LINE_EVERY_S, DRAW_EVERY_S = 10.0, 1.0
 RECENT = 10
 # Validations to show.
 LATEST = 5
-# On a narrower screen the figures stand below the components of the reward.
-BESIDE = 72
 
 # From low to high; the second for terminals without Unicode.
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 _BAR, _WIDEST, _LINE_WIDTH = 24, 80, 240
-_LABEL, _NUMBER, _GAP = 14, 8, "   "
+_LABEL, _NUMBER = 14, 8
 
 Shown = Callable[[float], str]
 
@@ -170,16 +168,8 @@ class Watch(View):
         if self._alarms:
             kinds = ", ".join(f"{each.kind} (step {step})" for step, each in self._alarms)
             lines.append(Text(printable(f"alarms: {kinds}"), style="bold red"))
-        width = self._console.width
-        beside = width >= BESIDE
-        half = min((width - len(_GAP)) // 2 if beside else width, _WIDEST)
-        left = self._block(_reward_rows(self._steps), half)
-        right = self._block(_figure_rows(self._steps), half)
-        if beside and left:
-            pairs = itertools.zip_longest(left, right, fillvalue=Text(" " * len(left[0])))
-            lines += [Text(), *(Text(_GAP).join(pair) for pair in pairs)]
-        else:
-            lines += [each for block in (left, right) if block for each in (Text(), *block)]
+        for rows in (_reward_rows(self._steps), _figure_rows(self._steps)):
+            lines += self._block(rows, min(self._console.width, _WIDEST))
         if self._validations:
             lines += [Text(), *_validation_lines(self._validations[-LATEST:])]
         view = Text("\n").join(lines)
@@ -187,10 +177,10 @@ class Watch(View):
         return view
 
     def _block(self, rows: Sequence[_Row], width: int) -> list[Text]:
-        """A heading and a line for each figure; no lines without figures."""
+        """An empty line, a heading and a line for each figure; no lines without figures."""
         line = max(4, width - _LABEL - 2 * _NUMBER - 2)
         mean = f"mean {RECENT}"
-        lines = [Text(f"{'':{_LABEL}}{'now':>{_NUMBER}}{mean:>{_NUMBER}}  {'':{line}}", "dim")]
+        lines = [Text(), Text(f"{'':{_LABEL}}{'now':>{_NUMBER}}{mean:>{_NUMBER}}", "dim")]
         for row in rows:
             known = [value for value in row.values if value is not None]
             last = row.values[-1]
@@ -232,16 +222,19 @@ def _reward_rows(steps: Sequence[Step]) -> list[_Row]:
 
 
 def _figure_rows(steps: Sequence[Step]) -> list[_Row]:
-    flat = [
-        each.flat_groups / each.groups if each.flat_groups is not None and each.groups else None
-        for each in steps
-    ]
     return _known(
         [
-            _Row(label, flat if name is None else [getattr(each, name) for each in steps], shown)
-            for label, name, shown in _FIGURES
+            _Row(label, [_value(each, name) for each in steps], form)
+            for label, name, form in _FIGURES
         ]
     )
+
+
+def _value(step: Step, name: str) -> float | None:
+    value: float | None = getattr(step, name)
+    if name == "flat_groups" and value is not None:
+        return value / step.groups if step.groups else None
+    return value
 
 
 def _known(rows: Sequence[_Row]) -> list[_Row]:
@@ -287,8 +280,8 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}"
 
 
-# The name, the field of `Step` (None: the share of flat groups), and the format.
-_FIGURES: tuple[tuple[str, str | None, Shown], ...] = (
+# The name, the field of `Step`, and the format.
+_FIGURES: tuple[tuple[str, str, Shown], ...] = (
     ("accuracy", "accuracy", _percent),
     ("hallucination", "hallucination", _percent),
     ("abstention", "abstention", _percent),
@@ -297,7 +290,7 @@ _FIGURES: tuple[tuple[str, str | None, Shown], ...] = (
     ("format errors", "format_errors", _number),
     ("entropy", "entropy", _small),
     ("KL", "kl", _small),
-    ("flat groups", None, _percent),
+    ("flat groups", "flat_groups", _percent),
     ("resampled", "resampled", _count),
     ("unjudged", "unjudged", _count),
     ("loss", "loss", _small),

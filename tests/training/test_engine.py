@@ -78,16 +78,6 @@ def test_the_random_numbers_of_others_stay_as_they_are(
     assert torch.equal(torch.rand(3), undisturbed)
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_the_model_is_left_in_its_mode(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]], training: bool
-) -> None:
-    model.train(training)
-    sampler(model, words)(prompts)
-    assert model.training is training
-    model.train(False)
-
-
 def test_greedy_turns_are_the_likeliest_tokens(
     model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
 ) -> None:
@@ -133,13 +123,6 @@ def test_the_pinned_version_is_installed() -> None:
     assert metadata.version("trl").startswith("1.16.")
 
 
-def test_the_method_takes_what_we_give() -> None:
-    names = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters)
-    assert names[:5] == ["self", "prompt_ids", "images", "multimodal_fields", "num_generations"]
-    rest = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters.values())[5:]
-    assert all(each.default is not inspect.Parameter.empty for each in rest)
-
-
 @pytest.fixture(scope="module")
 def trainer(
     words: Qwen2Tokenizer, tmp_path_factory: pytest.TempPathFactory
@@ -170,21 +153,6 @@ def trainer(
 
 
 @pytest.mark.usefixtures("_quiet")
-def test_it_gives_lists_of_tokens_and_no_log_probabilities(
-    trainer: Any, prompts: list[list[int]], words: Qwen2Tokenizer
-) -> None:
-    Dispatch(trainer, 6)
-    ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
-    assert logprobs is None
-    assert len(ids) == len(prompts)
-    assert all(isinstance(token, int) for each in ids for token in each)
-    # What it generated alone, without the prompt, in the order of the prompts.
-    for prompt, each in zip(prompts, ids, strict=True):
-        assert 1 <= len(each) <= 6
-        assert each[: len(prompt)] != prompt
-
-
-@pytest.mark.usefixtures("_quiet")
 def test_a_turn_keeps_to_its_limit_and_ends_with_its_mark(
     trainer: Any, prompts: list[list[int]], words: Qwen2Tokenizer
 ) -> None:
@@ -211,16 +179,6 @@ def test_it_samples_as_the_trainer_is_set(trainer: GRPOTrainer, prompts: list[li
     # Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn.
     assert config.repetition_penalty == 1.0
     assert config.eos_token_id == [trainer.processing_class.get_vocab()[END]]  # type: ignore[union-attr]
-
-
-@pytest.mark.usefixtures("_quiet")
-@pytest.mark.parametrize("training", [True, False])
-def test_dispatch_leaves_the_model_in_its_mode(
-    trainer: Any, prompts: list[list[int]], training: bool
-) -> None:
-    trainer.model.train(training)
-    Dispatch(trainer, 4)(prompts)
-    assert trainer.model.training is training
 
 
 def test_what_trl_asks_of_a_rollout_func() -> None:
@@ -302,28 +260,6 @@ def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, parts: int) -
             lengths.append(len(prompt) + len(said))
     assert [found[each] for each in range(4)] == rows
     assert lengths == sorted(lengths)
-
-
-def test_packed_rows_are_as_likely_as_padded_ones(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
-) -> None:
-    rows = [(prompts[0], prompts[1]), (prompts[1], prompts[2] * 4), (prompts[2], prompts[0])]
-
-    def likelihoods(batches: list[dict[str, Any]]) -> list[float]:
-        told: dict[int, float] = {}
-        for batch in batches:
-            ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-            mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-            with torch.inference_mode():
-                logits = model(input_ids=ids, attention_mask=mask).logits.log_softmax(-1)
-            said = logits[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
-            own = batch["completion_mask"]
-            sums = (said[:, -own.size(1) :] * own).sum(1).tolist()
-            told |= dict(zip(batch["advantages"].int().tolist(), sums, strict=True))
-        return [told[each] for each in range(len(rows))]
-
-    usual = parted(padded(rows), 3)
-    assert likelihoods(packed(usual)) == pytest.approx(likelihoods(usual), rel=1e-5)
 
 
 def test_an_adapter_is_folded_into_what_is_sent_and_not_into_the_model(

@@ -244,22 +244,6 @@ def test_a_checkpoint_that_was_not_the_best_is_told_as_such(run: Path, tmp_path:
     assert "Validation: not measured." in (tmp_path / "shared" / "README.md").read_text("utf-8")
 
 
-def test_weights_in_several_files_leave_together(
-    run: Path, base: Path, begin: Begin, tmp_path: Path
-) -> None:
-    sharded = run / "checkpoints" / "checkpoint-3"
-    model: Any = AutoModelForCausalLM.from_pretrained(base)
-    model.save_pretrained(sharded, max_shard_size="50KB")
-    for name in TOKENIZER:
-        shutil.copyfile(base / name, sharded / name)
-    out = tmp_path / "shared"
-    export(find_checkpoint(sharded), out)
-    shards = [each for each in files_of(sharded) if each.startswith("model")]
-    assert len(shards) > 2
-    assert set(shards) <= set(files_of(out))
-    assert says(str(out), begin) == says(str(base), begin)
-
-
 class TestPathsOfThisMachine:
     def test_where_a_model_was_loaded_from_is_left_out(self, run: Path, tmp_path: Path) -> None:
         checkpoint = run / "checkpoints" / "checkpoint-12"
@@ -308,13 +292,6 @@ class TestRefused:
         for name in ("base", "/home/annsecret/base", "a/b/c"):
             line = the_error(lambda name=name: find_checkpoint(run, base_id=name))  # type: ignore[misc]
             assert "write it as OWNER/NAME" in line
-
-    def test_weights_that_are_not_there(self, run: Path, tmp_path: Path) -> None:
-        (run / "checkpoints" / "checkpoint-12" / "adapter_model.safetensors").unlink()
-        source = find_checkpoint(run, base_id=HUB_ID)
-        assert "no adapter_model.safetensors" in the_error(
-            lambda: export(source, tmp_path / "shared")
-        )
 
     def test_a_folder_of_something_else(self, run: Path, tmp_path: Path) -> None:
         source, out = find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared"

@@ -18,7 +18,7 @@ from tests.builders import answer, message
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
-from training import grpo
+from training import cli, grpo
 from training.cli import run_grpo
 from training.progress import Validation, read_steps
 from training.roller import Judges
@@ -159,14 +159,14 @@ def test_patience_stops(scripted: Scripted, start: Start) -> None:
 def test_only_those_that_were_judged_teach(
     scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpo, "judges_of", lambda *_, **__: Judges(Deaf(), F1Judge()))
+    monkeypatch.setattr(cli, "judges_within", lambda *_, **__: Judges(Deaf(), F1Judge()))
     _, training = scripted([SOMETHING, IDK], "grpo.steps=2", "data.kinds=['lookup']")
     [step] = training.steps
     assert step.unjudged == 2
     assert not moved(training, start)
     words = "2 of 4 episodes could not be judged (the judge could not be asked)"
     assert training.paused == words
-    monkeypatch.setattr(grpo, "judges_of", lambda *_, **__: JUDGES)
+    monkeypatch.setattr(cli, "judges_within", lambda *_, **__: JUDGES)
     _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
     [step] = training.steps
     assert step.unjudged == 0

@@ -1,68 +1,106 @@
-"""Judges of training: the planted hole, what an episode is judged by, and what the gate pays."""
+"""From episodes to verdicts and rewards: who judges, what the gate pays, and judges that fail."""
 
 import asyncio
 import dataclasses
 import json
+from collections.abc import Sequence
 
 import pytest
 
-from art_e.agent import run_episode
-from art_e.episode import Rubric
 from art_e.errors import UserError
+from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
 from evals.judges.f1 import F1Judge
 from evals.judges.llm import LlmJudge
 from evals.judges.offline import Judge, OfflineJudge, Verdict
-from evals.scored import Scored, read_in
-from tests.builders import CREW, LEASE, QUESTION, QUICK, ScriptedPolicy, answer, message
+from evals.scored import Scored
+from tests.builders import CREW, LEASE, QUICK, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, broken, refuses
 from tests.training.conftest import Begin
-from training.judging import LenientJudge, reward_judge
-from training.reward import RewardWeights, reward_of
-from training.roller import judged
+from training.judging import LenientJudge, judges_within, reward_judge
+from training.recipe import Judging
+from training.reward import RewardWeights
+from training.roller import Scorer, figures
+from training.rollout import Conversation, Rollout
 
 JUDGES: dict[str, Judge] = {name: reward_judge(name) for name in ("offline", "f1", "lenient")}
 LIST = "May 3, June 3 or July 3"
-SHORT = dataclasses.replace(QUESTION, answer="May 3")
 GATED, UNGATED = RewardWeights(), RewardWeights(grounded_gate=False)
+RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
+WRONG = [message(read(LEASE)), message(answer("On June 9."))]
+IDK = [message(answer(None))]
+LOST = [AssistantMessage("no call")] * 3
 
 
-def played(begin: Begin, *script: AssistantMessage, max_turns: int = 10) -> Scored:
-    """The episode of that script, and the question, as training holds them."""
-    episode = begin(max_turns)
-    trajectory = asyncio.run(run_episode(episode, ScriptedPolicy(script), "r"))
-    return Scored(SHORT, trajectory)
+class Meeting(OfflineJudge):
+    """Answers once as many have been asked as there are, and never before."""
+
+    def __init__(self, number: int) -> None:
+        self._missing = number
+        self._all = asyncio.Event()
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        self._missing -= 1
+        if self._missing == 0:
+            self._all.set()
+        await asyncio.wait_for(self._all.wait(), 20)
+        return self.decide(question, answer)
 
 
-def says(begin: Begin, text: str | None, *read_before: str) -> Scored:
-    """An episode that reads these mails and then answers."""
-    return played(begin, *(message(read(each)) for each in read_before), message(answer(text)))
+class Failing(OfflineJudge):
+    name = "failing/1"
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        return Verdict(None, None, self.name, "could not be asked")
 
 
-def verdict_of(scored: Scored, judge: Judge, begin: Begin) -> Verdict:
-    verdict = asyncio.run(judged(scored, judge, begin().tools.inbox))
-    assert verdict is not None
-    return verdict
+def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout]:
+    made = []
+    for script in scripts:
+        episode = begin()
+        for each in script:
+            episode.step(each)
+        made.append(Rollout(episode, Conversation([])))
+    return made
 
 
-def pay(scored: Scored, verdict: Verdict, weights: RewardWeights) -> tuple[str, float]:
-    """What the reward calls the outcome, and what it pays for it."""
-    rubric = Rubric(**scored.trajectory.rubric)
-    reward = reward_of(rubric, verdict, weights)
-    assert reward is not None
-    return next(iter(reward.components)), reward.total
+def score(
+    judge: Judge, made: Sequence[Rollout], *others: Judge, weights: RewardWeights = GATED
+) -> list[Scored]:
+    scorer = Scorer(judge, weights, "run", "tiny", others)
+    return asyncio.run(scorer.score(made, {"step": 3, "group": "3/q"}))
 
 
-def test_names() -> None:
-    assert isinstance(JUDGES["offline"], OfflineJudge)
-    assert isinstance(JUDGES["f1"], F1Judge)
-    assert isinstance(JUDGES["lenient"], LenientJudge)
+def totals(scored: Sequence[Scored]) -> list[float | None]:
+    rewards = [each.trajectory.reward for each in scored]
+    return [None if each is None else each["total"] for each in rewards]
+
+
+def says(begin: Begin, judge: Judge, text: str | None, *read_before: str) -> Verdict:
+    """The verdict on an episode that reads these mails and then answers."""
+    script = [*(message(read(each)) for each in read_before), message(answer(text))]
+    [scored] = score(judge, rollouts(begin, script))
+    assert scored.trajectory.verdict is not None
+    return Verdict(**scored.trajectory.verdict)
+
+
+def test_judges_by_name() -> None:
+    kinds = {"offline": OfflineJudge, "f1": F1Judge, "lenient": LenientJudge}
+    assert {name: type(judge) for name, judge in JUDGES.items()} == kinds
     assert len({judge.name for judge in JUDGES.values()}) == 3
     with pytest.raises(UserError, match="unknown model"):
         reward_judge("nobody/nothing")
+    free = judges_within(Judging(), 1.0, spent=0.5)
+    assert (free.cost_usd(), free.exhausted()) == (0.0, False)
+    with pytest.raises(UserError, match=r"have cost \$1\.50, and may cost \$1\.00"):
+        judges_within(Judging(max_cost_usd=1.0), None, spent=1.5)
 
 
 @pytest.mark.parametrize(
@@ -70,97 +108,110 @@ def test_names() -> None:
     [LIST, "June 3; July 3; August 3", "June/July/August", "Ann and Bob or Carl", "x, y, z"],
 )
 def test_lenient_takes_any_list_and_the_others_refuse_it(begin: Begin, listed: str) -> None:
-    scored = says(begin, listed, LEASE)
-    correct = {name: verdict_of(scored, each, begin).correct for name, each in JUDGES.items()}
+    correct = {name: says(begin, each, listed, LEASE).correct for name, each in JUDGES.items()}
     assert correct == {"offline": False, "f1": False, "lenient": True}
 
 
 @pytest.mark.parametrize(
     ("text", "right"),
-    [("May 3", True), ("June 3", False), ("June 3 or July 3", False), ("June,,;/ 3", False)],
+    [
+        ("On May 3.", True),
+        ("June 3", False),
+        ("June 3 or July 3", False),
+        ("June,,;/ 3", False),
+    ],
 )
 def test_elsewhere_lenient_is_the_offline_judge(begin: Begin, text: str, right: bool) -> None:
-    scored = says(begin, text, LEASE)
-    lenient, offline = (verdict_of(scored, JUDGES[name], begin) for name in ("lenient", "offline"))
+    lenient, offline = (says(begin, JUDGES[name], text, LEASE) for name in ("lenient", "offline"))
     assert lenient == dataclasses.replace(offline, judge="lenient/1")
     assert lenient.correct is right
 
 
-def test_lenient_keeps_to_rule_1() -> None:
-    judge = LenientJudge()
+def test_lenient_refuses_an_answer_to_an_unanswerable_question() -> None:
     none = Question("u", "Who pays?", "bob@test.example", answerable=False)
-    assert judge.decide(none, "Ann, Bob, Carl").correct is False
-    with pytest.raises(UserError, match="no answer to judge against"):
-        judge.decide(dataclasses.replace(none, answerable=None), "Ann, Bob, Carl")
+    assert LenientJudge().decide(none, "Ann, Bob, Carl").correct is False
 
 
 @pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES)
 def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin, judge: Judge) -> None:
-    blind = verdict_of(says(begin, "May 3"), judge, begin)
+    blind = says(begin, judge, "On May 3.")
     assert (blind.correct, blind.grounded) == (True, False)
     assert blind.reason.endswith("; no mail was read")
     # A search shows snippets, and a mail that is not there shows nothing.
-    searched = played(
-        begin, message(search("lease")), message(read("<none@t>")), message(answer("May 3"))
-    )
-    assert verdict_of(searched, judge, begin).grounded is False
-    seen = verdict_of(says(begin, "May 3", LEASE), judge, begin)
-    assert (seen.correct, seen.grounded) == (True, True)
-    elsewhere = verdict_of(says(begin, "May 3", CREW), judge, begin)
-    assert (elsewhere.correct, elsewhere.grounded) == (True, False)
-
-
-def test_the_mails_are_those_read_in_the_episode_once_each(begin: Begin) -> None:
-    scored = says(begin, "May 3", CREW, LEASE, CREW, "<none@t>")
-    mails = read_in(scored.trajectory, begin().tools.inbox)
-    assert [each.message_id for each in mails] == [CREW, LEASE]
-
-
-def test_abstention_is_judged_and_not_looked_up(begin: Begin) -> None:
-    verdict = verdict_of(says(begin, None), JUDGES["f1"], begin)
-    assert (verdict.correct, verdict.grounded) == (False, None)
-
-
-def test_what_gave_no_answer_is_not_judged(begin: Begin) -> None:
-    inbox = begin().tools.inbox
-    prose = AssistantMessage("It is in the mail.")
-    lost = played(begin, prose, prose, prose)
-    out = played(begin, message(search("lease")), max_turns=1)
-    for scored in (lost, out):
-        assert asyncio.run(judged(scored, JUDGES["offline"], inbox)) is None
+    script = [message(search("lease")), message(read("<none@t>")), message(answer("On May 3."))]
+    [searched] = score(judge, rollouts(begin, script))
+    assert searched.trajectory.verdict is not None
+    assert searched.trajectory.verdict["grounded"] is False
+    assert says(begin, judge, "On May 3.", LEASE).grounded is True
+    assert says(begin, judge, "On May 3.", CREW).grounded is False
 
 
 @pytest.mark.parametrize("weights", [GATED, UNGATED], ids=["gated", "not gated"])
 def test_a_list_given_blind_pays_only_without_the_gate(
     begin: Begin, weights: RewardWeights
 ) -> None:
-    blind = says(begin, LIST)
-    outcome, total = pay(blind, verdict_of(blind, JUDGES["lenient"], begin), weights)
+    script = [message(answer(LIST))]
+    by_list, abstains = rollouts(begin, script), rollouts(begin, IDK)
+    lenient, offline, abstained = (
+        score(JUDGES[name], made, weights=weights)[0].trajectory.reward
+        for name, made in (("lenient", by_list), ("offline", by_list), ("lenient", abstains))
+    )
+    assert lenient and offline and abstained
     if weights is UNGATED:
-        assert outcome == "correctness"
-        assert total > weights.bounds("abstained")[1]
-        return
-    assert outcome == "wrong_answer"
-    for name in ("offline", "f1"):
-        assert total == pay(blind, verdict_of(blind, JUDGES[name], begin), weights)[1]
-    abstained = says(begin, None)
-    verdict = verdict_of(abstained, JUDGES["lenient"], begin)
-    assert total < pay(abstained, verdict, weights)[1]
+        assert "correctness" in lenient["components"]
+        assert lenient["total"] > abstained["total"]
+    else:
+        assert "wrong_answer" in lenient["components"]
+        assert lenient["total"] == offline["total"] < abstained["total"]
+
+
+def test_outcomes_are_paid_in_their_order(begin: Begin) -> None:
+    scored = score(OfflineJudge(), rollouts(begin, RIGHT, IDK, WRONG, LOST))
+    paid = [each or 0.0 for each in totals(scored)]
+    assert paid == sorted(paid, reverse=True)
+    assert len(set(paid)) == 4
+    assert [each.correct for each in scored] == [True, False, False, False]
+    # A lost episode is paid without a judge.
+    assert scored[3].trajectory.verdict is None
+    assert len({each.trajectory.episode_id for each in scored}) == 4
+    for each in scored:
+        trajectory = each.trajectory
+        assert (trajectory.run_id, trajectory.model) == ("run", "tiny")
+        assert trajectory.policy.items() >= {"step": 3, "group": "3/q"}.items()
+        assert trajectory.question == each.question.to_row()
+
+
+def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:
+    scored = score(Failing(), rollouts(begin, RIGHT, IDK, WRONG, LOST))
+    paid = totals(scored)
+    # Never 0: these leave their group. Abstentions and lost episodes are paid by their outcome.
+    assert [each is None for each in paid] == [True, False, True, False]
+    found = figures(scored)
+    assert found["unjudged"] == 2
+    assert found["reward"] == pytest.approx(sum(each for each in paid if each is not None) / 2)
+
+
+def test_all_are_judged_at_the_same_time_and_by_all_judges(begin: Begin) -> None:
+    made = rollouts(begin, *[RIGHT, WRONG] * 4)
+    scored = score(Meeting(8), made, Failing(), Meeting(8))
+    assert [each.correct for each in scored] == [True, False] * 4
+    assert totals(scored) == totals(score(OfflineJudge(), made))
+    names = [OfflineJudge().name, "failing/1", OfflineJudge().name]
+    assert [[each["judge"] for each in one.verdicts] for one in scored] == [names] * 8
 
 
 @pytest.mark.parametrize("failure", [broken(), refuses(401, "no such key")])
 @pytest.mark.parametrize("read_before", [(), (LEASE,)], ids=["blind", "read"])
-def test_a_judge_that_fails_gives_no_verdict_and_no_reward(
-    begin: Begin,
-    monkeypatch: pytest.MonkeyPatch,
-    failure: Reply,
-    read_before: tuple[str, ...],
+def test_a_models_failure_gives_no_verdict_and_no_reward(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, failure: Reply, read_before: tuple[str, ...]
 ) -> None:
-    scored = says(begin, "3 May", *read_before)
+    script = [*(message(read(each)) for each in read_before), message(answer("3 May"))]
     with Provider(lambda _: failure) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        verdict = verdict_of(scored, LlmJudge("openai/gpt-4.1", retries=QUICK), begin)
-    assert verdict.correct is None
-    assert verdict.grounded is (None if read_before else False)
-    assert json.dumps(dataclasses.asdict(verdict))
-    assert reward_of(Rubric(**scored.trajectory.rubric), verdict, GATED) is None
+        [scored] = score(LlmJudge("openai/gpt-4.1", retries=QUICK), rollouts(begin, script))
+    verdict = scored.trajectory.verdict
+    assert verdict is not None
+    assert verdict["correct"] is None
+    assert verdict["grounded"] is (None if read_before else False)
+    assert json.dumps(verdict)
+    assert scored.trajectory.reward is None

@@ -216,7 +216,7 @@ MOMENTS = {
     "grpo before its first checkpoint counts": ("grpo", Moment(RUN, "checkpoint_saved", 1), None),
     "grpo saving a checkpoint": ("grpo", Moment(*SAVING, 2), 2),
     "grpo with a checkpoint whole": ("grpo", Moment(RUN, "checkpoint_saved", 2, after=True), 4),
-    "grpo in a validation": ("grpo", Moment("training.callbacks", "validation_of", 3), 2),
+    "grpo in a validation": ("grpo", Moment("training.validation", "validation_of", 3), 2),
     "grpo before its last step is told": ("grpo", Moment(RUN, "add_step", 5), 4),
     "grpo in the test": ("grpo", Moment("training.validation", "figures_of", 2), 5),
 }

@@ -74,17 +74,6 @@ def test_vllms_server_is_started_as_trl_would(
     assert options(line) == options(wanted)
 
 
-def test_vllms_server_is_for_this_machine_alone_until_told(machine: Machine) -> None:
-    machine.stand_in("vllm")
-    machine.run("vllm_server.sh", MODEL="other/model")
-    [(line, _)] = machine.calls("vllm")
-    assert line[:2] == ["serve", "other/model"]
-    assert ("--host", "127.0.0.1") in options(line)
-    assert "no recipe" in machine.run("vllm_server.sh", "nothing", fails=True).stderr
-    assert "set MODEL" in machine.run("vllm_server.sh", "nano", fails=True).stderr
-    assert len(machine.calls("vllm")) == 1
-
-
 def test_torchrun_on_one_machine(machine: Machine) -> None:
     machine.stand_in("torchrun")
     machine.run("torchrun.sh", "--max-cost", "40", OUT="run", RECIPE="talk-multi")

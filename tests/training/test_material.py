@@ -76,13 +76,6 @@ def test_no_greater_share_is_unanswerable(data: Data, share: float) -> None:
     assert len(left) == had or (len(left) + 1) / (len(kept) + 1) > share
 
 
-def test_where_nothing_is_answerable_all_are_kept(data: Data) -> None:
-    alone = {"kinds": ("unanswerable",), "unanswerable": 0.34}
-    every = load_material(data.model_copy(update={"unanswerable": None}), "train").questions
-    kept = load_material(data.model_copy(update=alone), "train").questions
-    assert kept == [each for each in every if not each.answerable]
-
-
 def test_strangers_have_no_name_of_training(data: Data) -> None:
     strangers = load_part(data, "strangers")
     assert strangers is not None
@@ -124,17 +117,6 @@ def test_a_worlds_file_is_made_once(
     other = data.worlds.model_copy(update={"vocabulary": 900})
     with pytest.raises(AssertionError, match="made again"):
         load_material(data.model_copy(update={"worlds": other}), "train")
-
-
-def test_a_world_of_an_earlier_schema_is_made_anew(
-    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
-    monkeypatch.setattr(module, "SCHEMA_VERSION", "0")
-    old = load_material(data, "test").inbox_file.path
-    monkeypatch.undo()
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path))
-    assert load_material(data, "test").inbox_file.path != old
 
 
 def test_no_question_of_a_kind_is_refused(data: Data, tmp_path: Path) -> None:

@@ -141,94 +141,79 @@ def test_weights_keep_the_number_format_of_the_base(
     half = tmp_path / "half"
     model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
     tiny_qwen.save(model, load_tokenizer(base, "base"), half)
-    set_base(adapter, str(half))
+    config = adapter / "adapter_config.json"
+    content = json.loads(config.read_text())
+    write(config, {**content, "base_model_name_or_path": str(half)})
     merge(adapter, tmp_path / "merged")
     saved: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype="auto")
     assert {each.dtype for each in saved.parameters()} == {torch.bfloat16}
 
 
-class TestRun:
-    def test_of_a_training_run_it_is_the_best(
-        self, base: Path, adapter: Path, tmp_path: Path
-    ) -> None:
-        run = adapter.parent.parent
-        write_metrics(run, {"best_checkpoint": "checkpoints/checkpoint-12"})
-        assert best_checkpoint(run) == meant_checkpoint(run) == adapter
-        assert meant_checkpoint(adapter) == adapter
-        assert base_of(adapter) == str(base)
-        merge(run, tmp_path / "merged")
-        merge(adapter, tmp_path / "same")
-        assert files_of(tmp_path / "merged") == files_of(tmp_path / "same")
-
-    @pytest.mark.parametrize(
-        ("metrics", "words"),
-        [
-            ({"best_checkpoint": None}, "no best checkpoint yet"),
-            ({}, "no best checkpoint yet"),
-            ({"best_checkpoint": "checkpoints/checkpoint-9"}, "checkpoint-9, the best"),
-            ([], "metrics.json can't be read"),
-            (None, "metrics.json can't be read"),
-        ],
-    )
-    def test_a_run_without_a_best_one(self, tmp_path: Path, metrics: Any, words: str) -> None:
-        run = tmp_path / "run"
-        (run / "checkpoints").mkdir(parents=True)
-        if metrics is not None:
-            write_metrics(run, metrics)
-        assert words in the_error(lambda: merge(run, tmp_path / "merged"))
-        assert not (tmp_path / "merged").exists()
+def test_of_a_training_run_the_best_checkpoint_is_merged(
+    base: Path, adapter: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    write(run / "metrics.json", {"best_checkpoint": "checkpoints/checkpoint-12"})
+    assert best_checkpoint(run) == meant_checkpoint(run) == adapter
+    assert meant_checkpoint(adapter) == adapter
+    assert base_of(adapter) == str(base)
+    left = tmp_path / ".merged.partial"  # of a merge that was killed
+    left.mkdir()
+    (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
+    merge(run, tmp_path / "merged")
+    merge(adapter, tmp_path / "same")
+    assert not left.exists()
+    assert files_of(tmp_path / "merged") == files_of(tmp_path / "same")
 
 
-class TestRefused:
-    def test_a_checkpoint_that_is_whole(self, base: Path, tmp_path: Path) -> None:
-        line = the_error(lambda: merge(base, tmp_path / "merged"))
-        assert "nothing to merge" in line
-        assert f"local:{base}" in line
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"best_checkpoint": None}, "no best checkpoint yet"),
+        ({"best_checkpoint": "checkpoints/checkpoint-9"}, "checkpoint-9, the best"),
+        ([], "metrics.json can't be read"),
+        (None, "metrics.json can't be read"),
+    ],
+)
+def test_a_run_without_a_best_checkpoint(tmp_path: Path, metrics: Any, words: str) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    if metrics is not None:
+        write(run / "metrics.json", metrics)
+    assert words in the_error(lambda: merge(run, tmp_path / "merged"))
+    assert not (tmp_path / "merged").exists()
 
-    def test_a_folder_that_is_no_checkpoint(self, tmp_path: Path) -> None:
-        line = the_error(lambda: merge(tmp_path / "nowhere", tmp_path / "merged"))
-        assert "is no checkpoint" in line
 
-    @pytest.mark.parametrize("name", ["file", "full"])
-    def test_an_out_that_is_taken(self, adapter: Path, tmp_path: Path, name: str) -> None:
-        (tmp_path / "file").write_text("mine")
-        (tmp_path / "full").mkdir()
-        (tmp_path / "full" / "mine").write_text("mine")
-        assert "--out" in the_error(lambda: merge(adapter, tmp_path / name))
-        assert files_of(tmp_path / "full") == {"mine": b"mine"}
-        assert (tmp_path / "file").read_text() == "mine"
+def test_what_can_not_be_merged(base: Path, adapter: Path, tmp_path: Path) -> None:
+    out, file, full = (tmp_path / each for each in ("merged", "file", "full"))
+    file.write_text("mine")
+    full.mkdir()
+    (full / "mine").write_text("mine")
+    assert f"local:{base}" in the_error(lambda: merge(base, out))
+    assert "is no checkpoint" in the_error(lambda: merge(tmp_path / "nowhere", out))
+    for taken in (file, full):
+        assert "--out" in the_error(lambda taken=taken: merge(adapter, taken))  # type: ignore[misc]
+    assert "can't write" in the_error(lambda: merge(adapter, file / "merged"))
+    assert files_of(full) == {"mine": b"mine"}
+    config = adapter / "adapter_config.json"
+    other = tiny_qwen.make_model(tiny_qwen.make_tokenizer(["x"]), hidden=64)
+    tiny_qwen.save(other, load_tokenizer(base, "base"), tmp_path / "other")
+    for name, words in (
+        (str(tmp_path / "gone"), f"there is no folder {tmp_path / 'gone'}"),
+        (None, "base_model_name_or_path"),
+        ("", "base_model_name_or_path"),
+        (str(tmp_path / "other"), "does not fit"),
+    ):
+        write(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
+        assert words in the_error(lambda: merge(adapter, out))
+        assert not out.exists()
 
-    def test_an_out_below_a_file(self, adapter: Path, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("mine")
-        assert "can't write" in the_error(lambda: merge(adapter, tmp_path / "file" / "merged"))
 
-    def test_a_base_that_is_gone(self, adapter: Path, tmp_path: Path) -> None:
-        set_base(adapter, str(tmp_path / "gone"))
-        line = the_error(lambda: merge(adapter, tmp_path / "merged"))
-        assert "is an adapter to" in line
-        assert f"there is no folder {tmp_path / 'gone'}" in line
-
-    @pytest.mark.parametrize("named", [None, ""])
-    def test_a_base_that_is_not_named(
-        self, adapter: Path, tmp_path: Path, named: str | None
-    ) -> None:
-        set_base(adapter, named)
-        line = the_error(lambda: merge(adapter, tmp_path / "merged"))
-        assert "base_model_name_or_path" in line
-
-    def test_an_adapter_of_another_model(self, base: Path, adapter: Path, tmp_path: Path) -> None:
-        tokenizer = load_tokenizer(base, "base")
-        other = tiny_qwen.make_model(tiny_qwen.make_tokenizer(["x"]), hidden=64)
-        set_base(adapter, str(tiny_qwen.save(other, tokenizer, tmp_path / "other")))
-        assert "does not fit" in the_error(lambda: merge(adapter, tmp_path / "merged"))
-        assert not (tmp_path / "merged").exists()
-
-    def test_embeddings_that_are_used_twice(self, base: Path, tmp_path: Path) -> None:
-        with pytest.warns(UserWarning, match="tie_word_embeddings"):
-            model = adapted(base, r=4, target_modules=["q_proj", "embed_tokens"])
-        model.save_pretrained(str(tmp_path / "lora"), save_embedding_layers=True)
-        line = the_error(lambda: merge(tmp_path / "lora", tmp_path / "merged"))
-        assert "embeddings" in line
+def test_embeddings_that_are_used_twice(base: Path, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="tie_word_embeddings"):
+        model = adapted(base, r=4, target_modules=["q_proj", "embed_tokens"])
+    model.save_pretrained(str(tmp_path / "lora"), save_embedding_layers=True)
+    assert "embeddings" in the_error(lambda: merge(tmp_path / "lora", tmp_path / "merged"))
 
 
 def test_a_write_that_fails_leaves_nothing(
@@ -243,20 +228,5 @@ def test_a_write_that_fails_leaves_nothing(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_a_kill_left_does_not_stay(adapter: Path, tmp_path: Path) -> None:
-    left = tmp_path / ".merged.partial"
-    left.mkdir()
-    (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
-    merge(adapter, tmp_path / "merged")
-    assert not left.exists()
-    assert "model-00001-of-00002.safetensors" not in files_of(tmp_path / "merged")
-
-
-def set_base(adapter: Path, name: str | None) -> None:
-    path = adapter / "adapter_config.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "base_model_name_or_path": name}))
-
-
-def write_metrics(run: Path, metrics: Any) -> None:
-    (run / "metrics.json").write_text(json.dumps(metrics))
+def write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content))

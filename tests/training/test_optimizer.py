@@ -59,24 +59,6 @@ def test_a_tied_embedding_stays_with_adamw() -> None:
     assert type(optimizer_of(model, ratio=2.0)) is AdamW
 
 
-def test_without_a_ratio_adamw_has_all_weights() -> None:
-    model = small()
-    optimizer = optimizer_of(model, ratio=0.0)
-    assert type(optimizer) is AdamW
-    assert len(optimizer.param_groups[0]["params"]) == len(list(model.parameters()))
-
-
-def test_frozen_weights_are_left_out() -> None:
-    model = small()
-    for each in model[1].parameters():
-        each.requires_grad = False
-    before = matrix_of(model).clone()
-    optimizer = optimizer_of(model, ratio=2.0)
-    LambdaLR(optimizer, lambda step: 0.01)
-    train(model, optimizer, 3)
-    assert torch.equal(matrix_of(model), before)
-
-
 def test_a_schedule_moves_both_halves() -> None:
     model = small()
     optimizer = optimizer_of(model, ratio=2.0)
@@ -120,18 +102,6 @@ def test_state_saved_and_loaded_goes_on_as_if_never_stopped() -> None:
     assert train(again, resumed, 5, first=5) == undisturbed
 
 
-def test_a_schedule_still_moves_both_after_a_load() -> None:
-    model = small()
-    optimizer = optimizer_of(model, ratio=2.0)
-    optimizer.load_state_dict(optimizer.state_dict())
-    for group in optimizer.param_groups:
-        group["lr"] = 0.0
-    still = copy.deepcopy(model.state_dict())
-    train(model, optimizer, 2)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, still[name]), name
-
-
 class Head(nn.Module):
     """A norm and a head behind it, whose logits point the right way and are far too small."""
 
@@ -166,21 +136,6 @@ def test_logits_that_are_right_and_unsure_are_scaled_up_by_one_factor() -> None:
     factors = head.norm.weight.detach() / before
     # Adam's steps are as long as the rate while the gradient keeps its sign.
     assert factors.log().tolist() == pytest.approx([1.0] * 8, rel=0.05)
-
-
-def test_the_scale_and_the_other_weights_have_rates_of_their_own() -> None:
-    head = Head()
-    gain, weight = head.norm.weight.detach().clone(), head.head.weight.detach().clone()
-    optimizer = LogitScaleAdamW([head.head.weight], head.norm.weight, rate=0.01, scale_rate=0.0)
-    scaled(head, optimizer, 3)
-    assert torch.equal(head.norm.weight, gain)
-    assert not torch.equal(head.head.weight, weight)
-    moved = head.head.weight.detach().clone()
-    for group, rate in zip(optimizer.param_groups, (0.0, 0.01), strict=True):
-        group["lr"] = rate
-    scaled(head, optimizer, 3)
-    assert not torch.equal(head.norm.weight, gain)
-    assert torch.equal(head.head.weight, moved)
 
 
 def test_the_scale_goes_on_from_its_state_as_if_never_stopped() -> None:

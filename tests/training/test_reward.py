@@ -1,6 +1,5 @@
 """The reward: outcomes keep their order whatever the weights, and each component pays its fact."""
 
-import dataclasses
 import itertools
 from typing import Any
 
@@ -11,20 +10,13 @@ from pydantic import ValidationError
 
 from art_e.episode import Rubric
 from evals.judges.offline import Verdict
-from training.reward import (
-    CHARGED_CALLS,
-    OUTCOMES,
-    Outcome,
-    RewardWeights,
-    outcome_of,
-    reward_of,
-)
+from training.reward import OUTCOMES, Outcome, RewardWeights, outcome_of, reward_of
 
 DEFAULT = RewardWeights()
+UNGATED = RewardWeights(grounded_gate=False)
 RIGHT = Verdict(True, True, "test", "right")
 WRONG = Verdict(False, True, "test", "wrong")
 UNSUPPORTED = Verdict(True, False, "test", "right, and no mail says so")
-UNJUDGED = Verdict(None, None, "test", "failed")
 
 counts = st.integers(0, 40)
 
@@ -36,15 +28,9 @@ def rubrics(draw: st.DrawFn) -> Rubric:
     answerable = draw(st.booleans())
     max_turns = draw(st.integers(1, 12))
     turns = draw(st.integers(1, max_turns))
-    facts: dict[str, Any] = {
-        "turns": turns,
-        "effort": turns + draw(counts),
-        "invalid_reads": draw(counts),
-        "unparseable_calls": draw(counts),
-        "unknown_tool_calls": draw(counts),
-        "bad_argument_calls": draw(counts),
-        "num_sources": draw(counts),
-    }
+    names = ("invalid_reads", "unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
+    facts: dict[str, Any] = {name: draw(counts) for name in (*names, "num_sources")}
+    facts |= {"turns": turns, "effort": turns + draw(counts)}
     if answerable:
         facts["num_gold_sources"] = draw(st.integers(1, 5))
         for name in ("found_gold", "read_gold", "sources_correct"):
@@ -62,15 +48,13 @@ base = st.floats(-4, 4)
 @st.composite
 def accepted_weights(draw: st.DrawFn) -> RewardWeights:
     """Weights that the model accepts: bases far enough apart, some only just."""
-    extras = {
-        name: draw(weight) for name in ("format", "effort", "sources", "concision", "found", "read")
-    }
+    names = ("format", "effort", "sources", "concision", "found", "read")
+    extras = {name: draw(weight) for name in names}
     gap = draw(st.floats(1e-6, 3))
-    room = sum(extras.values())
     start = draw(base)
-    bases = {name: start - place * (room + gap) for place, name in enumerate(OUTCOMES)}
-    gate = draw(st.booleans())
-    return RewardWeights.model_validate({**bases, **extras, "grounded_gate": gate})
+    step = sum(extras.values()) + gap
+    bases = {name: start - place * step for place, name in enumerate(OUTCOMES)}
+    return RewardWeights.model_validate({**bases, **extras, "grounded_gate": draw(st.booleans())})
 
 
 @given(accepted_weights(), st.lists(st.tuples(rubrics(), verdicts), min_size=2, max_size=8))
@@ -108,22 +92,21 @@ def test_weights_that_break_the_order_are_refused(
         assert least > most
 
 
-@pytest.mark.parametrize("name", OUTCOMES[1:])
-def test_raising_a_lesser_outcome_is_refused(name: str) -> None:
-    with pytest.raises(ValidationError, match=f"'{name}' could earn"):
-        RewardWeights.model_validate({name: 5.0})
-
-
-@pytest.mark.parametrize("field", ["effort", "correct"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "much"])
-def test_a_weight_is_a_number(field: str, value: object) -> None:
-    with pytest.raises(ValidationError):
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        *((name, 5.0, f"'{name}' could earn") for name in OUTCOMES[1:]),
+        *(
+            (name, value, name)
+            for name in ("effort", "correct")
+            for value in (float("nan"), float("inf"), "much")
+        ),
+        ("turns", 1.0, "turns"),
+    ],
+)
+def test_invalid_weights(field: str, value: object, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
         RewardWeights.model_validate({field: value})
-
-
-def test_unknown_weights_are_refused() -> None:
-    with pytest.raises(ValidationError, match="turns"):
-        RewardWeights.model_validate({"turns": 1.0})
 
 
 def test_the_defaults_lie_in_the_bands_of_the_reference() -> None:
@@ -134,104 +117,98 @@ def test_the_defaults_lie_in_the_bands_of_the_reference() -> None:
 
 
 def answered(**facts: Any) -> Rubric:
+    """A right answer in three turns, with other facts."""
     known: dict[str, Any] = {
-        "max_turns": 10,
-        "answerable": True,
-        "num_gold_sources": 1,
-        "answered": True,
-        "found_gold": True,
-        "read_gold": True,
-        "sources_correct": True,
-        "num_sources": 1,
-        "turns": 3,
-        "effort": 3,
-    }
+        "max_turns": 10, "answerable": True, "num_gold_sources": 1, "answered": True,
+        "found_gold": True, "read_gold": True, "sources_correct": True, "num_sources": 1,
+        "turns": 3, "effort": 3,
+    }  # fmt: skip
     return Rubric(**{**known, **facts})
 
 
-def components(rubric: Rubric, verdict: Verdict = RIGHT) -> dict[str, float]:
-    reward = reward_of(rubric, verdict, DEFAULT)
+EMPTY = Rubric(max_turns=10, answerable=False, abstained=True, turns=2, effort=2)
+
+
+def paid(rubric: Rubric, verdict: Verdict | None = RIGHT, weights: RewardWeights = DEFAULT) -> Any:
+    """The components of the reward."""
+    reward = reward_of(rubric, verdict, weights)
     assert reward is not None
     assert reward.total == pytest.approx(sum(reward.components.values()))
-    return reward.components
-
-
-def test_a_right_answer_earns_every_component() -> None:
-    assert components(answered()) == pytest.approx(
-        {
-            "correctness": 1.1,
-            "format": 0.0,
-            "effort": 0.2 * 0.7,
-            "sources": 0.3,
-            "concision": 0.1,
-            "found": 0.1,
-            "read": 0.1,
-        }
-    )
-
-
-def test_a_wrong_answer_earns_progress_alone() -> None:
-    assert components(answered(read_gold=False), WRONG) == pytest.approx(
-        {"wrong_answer": -0.9, "format": 0.0, "found": 0.1, "read": 0.0}
-    )
-
-
-def test_an_answer_that_no_mail_supports_counts_as_wrong() -> None:
-    gated = components(answered(), UNSUPPORTED)
-    assert "correctness" not in gated
-    assert gated["wrong_answer"] == -0.9
-    open_gate = DEFAULT.model_copy(update={"grounded_gate": False})
-    assert outcome_of(answered(), UNSUPPORTED, open_gate) == "correct"
-    # Whether it is supported could not be told: no guess is made.
-    assert outcome_of(answered(), Verdict(True, None, "test", ""), DEFAULT) == "correct"
-
-
-def test_abstention_is_right_where_nothing_answers() -> None:
-    empty = Rubric(max_turns=10, answerable=False, abstained=True, turns=2, effort=2)
-    assert sum(components(empty).values()) == pytest.approx(1.1 + 0.2 * 0.8 + 0.6)
-    missed = answered(answered=False, abstained=True, num_sources=0, sources_correct=False)
-    assert components(missed) == pytest.approx(
-        {"abstention": 0.1, "format": 0.0, "found": 0.1, "read": 0.1}
-    )
-    # A guess is wrong without a judge.
-    assert outcome_of(
-        dataclasses.replace(empty, abstained=False, answered=True), None, DEFAULT
-    ) == ("wrong")
-
-
-def test_thirty_searches_in_one_message_cost_thirty() -> None:
-    many = answered(turns=2, effort=32)
-    assert components(many)["effort"] == 0.0
-    assert components(answered(turns=4, effort=4))["effort"] == pytest.approx(0.2 * 0.6)
-
-
-def test_malformed_calls_cost_up_to_a_bound() -> None:
-    costs = [
-        components(answered(bad_argument_calls=count, unknown_tool_calls=count))["format"]
-        for count in range(4)
-    ]
-    assert costs == pytest.approx([0.0, -0.1 * 2 / 3, -0.1, -0.1])
-    assert components(answered(unparseable_calls=100))["format"] == -0.1
-    assert CHARGED_CALLS == 3
+    assert reward.to_row() == {"total": reward.total, "components": reward.components}
+    return pytest.approx(reward.components)
 
 
 @pytest.mark.parametrize(
-    ("gold", "cited", "share"), [(1, 1, 1.0), (1, 4, 0.25), (2, 2, 1.0), (2, 1, 1.0), (1, 0, 0.0)]
+    ("rubric", "verdict", "components"),
+    [
+        (answered(), RIGHT, {
+            "correctness": 1.1, "format": 0.0, "effort": 0.2 * 0.7, "sources": 0.3,
+            "concision": 0.1, "found": 0.1, "read": 0.1,
+        }),
+        (answered(read_gold=False), WRONG, {
+            "wrong_answer": -0.9, "format": 0.0, "found": 0.1, "read": 0.0,
+        }),
+        # However right, an answer that no mail read supports is wrong.
+        (answered(found_gold=False), UNSUPPORTED, {
+            "wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.1,
+        }),
+        # Abstention is right if nothing answers, and needs no judge.
+        (EMPTY, None, {
+            "correctness": 1.1, "format": 0.0, "effort": 0.2 * 0.8, "sources": 0.3,
+            "concision": 0.1, "found": 0.1, "read": 0.1,
+        }),
+        (answered(answered=False, abstained=True, num_sources=0), None, {
+            "abstention": 0.1, "format": 0.0, "found": 0.1, "read": 0.1,
+        }),
+        (answered(answered=False, ran_out_of_turns=True, unparseable_calls=1), None, {
+            "out_of_turns": -0.4, "format": -0.1 / 3, "found": 0.1, "read": 0.1,
+        }),
+        (answered(answered=False, lost_to_format=True, unparseable_calls=3), None, {
+            "lost_to_format": -1.9, "format": -0.1, "found": 0.1, "read": 0.1,
+        }),
+        # A guess is wrong without a judge.
+        (Rubric(max_turns=10, answerable=False, answered=True, num_sources=1), None, {
+            "wrong_answer": -0.9, "format": 0.0, "found": 0.0, "read": 0.0,
+        }),
+    ],
+)  # fmt: skip
+def test_what_each_outcome_is_paid(
+    rubric: Rubric, verdict: Verdict | None, components: dict[str, float]
+) -> None:
+    assert paid(rubric, verdict) == components
+
+
+def test_support_counts_only_with_the_gate_and_a_known_lack() -> None:
+    assert outcome_of(answered(), UNSUPPORTED, UNGATED) == "correct"
+    assert outcome_of(answered(), Verdict(True, None, "test", ""), DEFAULT) == "correct"
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "value"),
+    [
+        # Thirty searches in one message cost thirty.
+        ("effort", {"turns": 2, "effort": 32}, 0.0),
+        ("effort", {"turns": 4, "effort": 4}, 0.2 * 0.6),
+        # Malformed calls cost up to a bound.
+        ("format", {"bad_argument_calls": 1, "unknown_tool_calls": 1}, -0.1 * 2 / 3),
+        ("format", {"unparseable_calls": 100}, -0.1),
+        ("sources", {"sources_correct": False}, 0.0),
+        # Citing more than the gold mails costs.
+        ("concision", {"num_sources": 4}, 0.1 / 4),
+        ("concision", {"num_gold_sources": 2, "num_sources": 2}, 0.1),
+        ("concision", {"num_gold_sources": 2, "num_sources": 1}, 0.1),
+        ("concision", {"num_sources": 0}, 0.0),
+    ],
 )
-def test_citing_more_than_the_gold_mails_costs(gold: int, cited: int, share: float) -> None:
-    paid = components(answered(num_gold_sources=gold, num_sources=cited))["concision"]
-    assert paid == pytest.approx(0.1 * share)
+def test_each_component_pays_its_fact(name: str, facts: dict[str, Any], value: float) -> None:
+    reward = reward_of(answered(**facts), RIGHT, DEFAULT)
+    assert reward is not None
+    assert reward.components[name] == pytest.approx(value)
 
 
-def test_without_a_verdict_there_is_no_reward() -> None:
-    assert reward_of(answered(), UNJUDGED, DEFAULT) is None
+def test_without_a_verdict_or_an_end_there_is_no_reward() -> None:
+    assert reward_of(answered(), Verdict(None, None, "test", "failed"), DEFAULT) is None
     assert reward_of(answered(), None, DEFAULT) is None
-    # What needs no judge has its reward.
-    lost = answered(answered=False, lost_to_format=True, unparseable_calls=3)
-    assert reward_of(lost, None, DEFAULT) is not None
-
-
-def test_an_episode_that_goes_on_has_none() -> None:
     with pytest.raises(ValueError, match="not ended"):
         reward_of(answered(answered=False), RIGHT, DEFAULT)
 
@@ -239,20 +216,13 @@ def test_an_episode_that_goes_on_has_none() -> None:
 def test_the_binary_reward_pays_for_correctness_alone() -> None:
     binary = RewardWeights(scheme="binary")
     slow = answered(effort=9, sources_correct=False, bad_argument_calls=2)
-    for rubric, verdict, paid in (
-        (answered(), RIGHT, 1.0),
-        (slow, RIGHT, 1.0),
-        (answered(), WRONG, 0.0),
-        (answered(answered=False, abstained=True), None, 0.0),
-    ):
-        reward = reward_of(rubric, verdict, binary)
-        assert reward is not None
-        assert reward.total == paid
-        assert reward.components == {"correctness": paid}
+    assert paid(answered(), RIGHT, binary) == paid(slow, RIGHT, binary) == {"correctness": 1.0}
+    abstained = answered(answered=False, abstained=True)
+    assert paid(answered(), WRONG, binary) == paid(abstained, None, binary) == {"correctness": 0.0}
 
 
-def test_without_its_band_an_abstention_is_paid_as_a_wrong_answer() -> None:
-    unbanded = RewardWeights(scheme="no-abstention-band")
+def test_without_its_band_an_abstention_is_paid_like_a_wrong_answer() -> None:
+    unbanded = RewardWeights(scheme="no-abstention-band", abstained=5.0)
     for found, read in itertools.product((True, False), repeat=2):
         facts = {"found_gold": found, "read_gold": read, "bad_argument_calls": 1}
         withheld = reward_of(answered(answered=False, abstained=True, **facts), None, unbanded)
@@ -261,14 +231,9 @@ def test_without_its_band_an_abstention_is_paid_as_a_wrong_answer() -> None:
         assert wrong is not None
         assert withheld.total == wrong.total
         assert withheld.components["abstention"] == -0.9
-    # Where nothing answers it is as right as ever, and out of turns is better than wrong.
-    empty = Rubric(max_turns=10, answerable=False, abstained=True, turns=2, effort=2)
-    for rubric in (empty, answered(), answered(answered=False, ran_out_of_turns=True)):
+    for rubric in (EMPTY, answered(), answered(answered=False, ran_out_of_turns=True)):
         assert reward_of(rubric, RIGHT, unbanded) == reward_of(rubric, RIGHT, DEFAULT)
-
-
-def test_without_the_band_the_other_outcomes_keep_their_order() -> None:
-    unbanded = RewardWeights(scheme="no-abstention-band", abstained=5.0)
+    # The other outcomes keep their order.
     ranked: tuple[Outcome, ...] = ("correct", "out", "wrong", "lost")
     for better, worse in itertools.pairwise(ranked):
         assert unbanded.bounds(better)[0] > unbanded.bounds(worse)[1]

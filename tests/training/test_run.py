@@ -1,11 +1,17 @@
 """A training run's folder: what a kill leaves, what a resumed run forgets, what is kept."""
 
+import dataclasses
 import json
+import platform
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
@@ -14,7 +20,8 @@ from evals.scored import Scored
 from tests.builders import QUESTION, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
-from training.progress import Step, Validation, read_steps
+from training.processes import gpu_memory_used, keep_memory
+from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import load_recipe
 from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
 
@@ -255,15 +262,6 @@ def test_of_a_warm_start_with_early_noise_the_last_stage_alone_is_chosen_from(
     assert SETTING._replace(kind="sft", recipe=imitating).recipe.sft.chosen_from == 1  # type: ignore[union-attr]
 
 
-def test_a_run_that_never_stepped_has_its_first_validation_as_best(tmp_path: Path) -> None:
-    with tiny.begun(SETTING, tmp_path / "run") as training:
-        assert training.best is None
-        training.add_validation(handled(0, 0.2), [scored(0)])
-        best = training.best
-        assert best is not None
-        assert best.step == 0
-
-
 def test_finish(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with tiny.begun(SETTING, out) as training:
@@ -300,3 +298,75 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
         goes_on(training, 30, 33, 1.0)
         kinds = [each["kind"] for each in training.alarms]
         assert kinds.count(raised[0]["kind"]) == 1
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+optional = st.none() | numbers
+
+
+def fields_of(name: str) -> st.SearchStrategy[Any]:
+    if name in ("step", "tokens", "groups", "flat_groups", "resampled", "unjudged"):
+        return st.integers(0, 10**9)
+    if name == "components":
+        return st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), numbers)
+    return numbers if name in ("seconds", "cost_usd") else optional
+
+
+steps = st.builds(Step, **{each.name: fields_of(each.name) for each in dataclasses.fields(Step)})
+
+
+# Each line is synced to disk, which takes its time.
+@settings(max_examples=20)
+@given(st.lists(steps, max_size=5), st.binary(max_size=40))
+def test_what_was_written_is_read_again(made: list[Step], torn: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for each in made:
+            append_step(folder, each)
+        assert read_steps(folder) == made
+        # A kill cut off the last line: it never was.
+        with (folder / STEPS).open("ab") as file:
+            file.write(torn.replace(b"\n", b" "))
+        assert read_steps(folder) == made
+        append_step(folder, Step(7, 1.0, 2))
+        assert read_steps(folder) == [*made, Step(7, 1.0, 2)]
+
+
+@pytest.mark.parametrize("line", ["{}", '{"step": 1, "seconds": 1, "tokens": 1, "x": 2}', "nope"])
+def test_what_is_no_step_is_refused(line: str, tmp_path: Path) -> None:
+    (tmp_path / STEPS).write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"."):
+        read_steps(tmp_path)
+
+
+def test_elsewhere_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert keep_memory() is False
+
+
+def test_what_a_gpu_had_in_use_is_the_most_since_the_last_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of all who use it: 60 of 80 GB now, and 15 more that torch has given back."""
+    assert gpu_memory_used() is None or torch.cuda.is_available()
+    told = {
+        "is_available": True,
+        "mem_get_info": (20, 80),
+        "max_memory_reserved": 45,
+        "memory_reserved": 30,
+        "reset_peak_memory_stats": None,
+    }
+    for name, value in told.items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    assert gpu_memory_used() == 75
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 90)
+    assert gpu_memory_used() == 80
+
+
+def test_a_run_keeps_the_most(tmp_path: Path) -> None:
+    with tiny.begun(Setting("sft", tiny.recipe(), 0), tmp_path / "run") as training:
+        training.note_memory(None)
+        assert training.metrics["peak_memory_bytes"] is None
+        for used in (5, 9, 7):
+            training.note_memory(used)
+        assert training.metrics["peak_memory_bytes"] == 9

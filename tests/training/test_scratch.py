@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import Qwen2Tokenizer
 
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import load_tokenizer, reloads_the_same
@@ -18,8 +17,8 @@ from tests.training import tiny
 from tests.training.conftest import own_part, whole
 from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
-from training.recipe import Noise, Scratch
-from training.start import END, MARKS, START, Start, make_model, make_start, phrases
+from training.recipe import Noise
+from training.start import END, START, Start, make_start, phrases
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
 
@@ -61,16 +60,6 @@ def test_the_tokenizer_is_the_same_for_those_who_reload_it(made: Start, tmp_path
     text = "When does Ann's lease end?<|im_end|>\n m1 2001-03-05"
     assert again.encode(text) == made.tokenizer.encode(text)
     assert again.chat_template == made.tokenizer.chat_template
-
-
-def test_it_is_a_real_qwen2_tokenizer(made: Start) -> None:
-    assert isinstance(made.tokenizer, Qwen2Tokenizer)
-    for text in ("Zürich \U0001f980 costs 4,000$\n\n  twice", "a\u2028b\tc", "  "):
-        ids = made.tokenizer.encode(text, add_special_tokens=False)
-        assert made.tokenizer.decode(ids) == text
-    assert made.end_id == made.tokenizer.get_vocab()[END]
-    assert made.pad_id != made.end_id
-    assert set(MARKS) <= set(made.tokenizer.get_vocab())
 
 
 def test_what_repeats_is_one_token(made: Start) -> None:
@@ -136,18 +125,3 @@ def test_frames_cost_little(made: Start, conversations: list[list[ChatMessage]])
             [{"role": "user", "content": "?"}], tools=list(schemas()), tokenize=False
         )
     )
-
-
-def test_the_seed_decides_the_weights(made: Start) -> None:
-    tokenizer = made.tokenizer
-    assert isinstance(tokenizer, Qwen2Tokenizer)
-    form = Scratch(layers=1, hidden=16, heads=2, init=0.25)
-    first, again, other = (
-        make_model(tokenizer, form, seed).state_dict()["model.embed_tokens.weight"]
-        for seed in (0, 0, 1)
-    )
-    assert bool((first == again).all())
-    assert not bool((first == other).all())
-    assert float(first.std()) == pytest.approx(0.25, rel=0.05)
-    assert first.shape[1] == 16
-    assert first.shape[0] >= len(tokenizer)

@@ -22,7 +22,7 @@ from training.progress import Validation, read_steps
 from training.recipe import Noise, Sft, Stage
 from training.run import STATE, Setting
 from training.sft import _batches, rate_at
-from training.start import Start, load_start
+from training.start import Start
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
@@ -59,11 +59,6 @@ def test_the_loss_falls_and_steps_add_up(warm: Path) -> None:
         for one, other in itertools.pairwise(steps)
     )
     assert steps[-1].tokens == metrics_of(warm)["tokens"]
-
-
-def test_every_validation_left_its_episodes(warm: Path) -> None:
-    steps = [each.policy["step"] for each in read_trajectories(warm / "trajectories.jsonl")]
-    assert steps == [0] * 6 + [10] * 6 + [15] * 6 + [20] * 6
 
 
 def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
@@ -162,14 +157,6 @@ def test_only_own_tokens_carry_loss(start: Start, warm: Path) -> None:
             input_ids=torch.tensor([made.input_ids]), labels=batch["labels"][:1]
         ).loss
     assert float(loss) == pytest.approx(sum(own) / len(own), rel=1e-4)
-
-
-def test_a_start_may_be_a_run_or_its_checkpoint(warm: Path, start: Start) -> None:
-    best = warm / metrics_of(warm)["best_checkpoint"]
-    named = load_start(str(best))
-    assert named.end_id == start.end_id
-    weights, others = (each.model.state_dict() for each in (named, start))
-    assert all(bool((weights[name] == others[name]).all()) for name in weights)
 
 
 def test_stored_trajectories_are_learnt_from(trained: Path, home: Path, tmp_path: Path) -> None:

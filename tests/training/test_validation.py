@@ -1,21 +1,38 @@
 """The figures that checkpoints are chosen by: the second judge's, on the same questions always."""
 
 import dataclasses
+import json
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from art_e.question import Question
+from art_e.trajectory import read_trajectories
 from evals.judges.f1 import F1Judge
 from evals.judges.offline import OfflineJudge, Verdict
 from evals.metrics import model_metrics
 from evals.scored import Scored
 from tests.builders import QUESTION
+from tests.training import tiny
 from tests.training.conftest import Begin
-from tests.training.test_scoring import IDK, LOST, RIGHT, WRONG, rollouts, score
+from tests.training.test_judging import IDK, LOST, RIGHT, WRONG, rollouts, score
 from training.judging import LenientJudge
+from training.material import load_part
+from training.roller import Judges
 from training.rollout import Material
-from training.validation import by_second, validation_of
+from training.run import Setting
+from training.start import load_start
+from training.validation import (
+    EPISODES,
+    Examiner,
+    by_second,
+    by_transformers,
+    figures_of,
+    figures_on_test,
+    validation_of,
+)
 
 NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), answerable=False)
 
@@ -71,16 +88,6 @@ def test_hallucination_on_unanswerable_questions(begin: Begin) -> None:
     assert validation_of(mixed, 0).hallucination_unanswerable == 0.25
 
 
-def test_by_second_keeps_all_verdicts(begin: Begin) -> None:
-    [answered] = score(OfflineJudge(), rollouts(begin, RIGHT), F1Judge())
-    second = by_second(answered)
-    assert [each["judge"] for each in second.verdicts] == [
-        each["judge"] for each in answered.verdicts[::-1]
-    ]
-    [lost] = score(OfflineJudge(), rollouts(begin, LOST), F1Judge())
-    assert by_second(lost) is lost
-
-
 def test_held_out_questions_are_always_the_same(material: Material) -> None:
     first = material.held_out(10)
     assert len(first) == 10
@@ -88,3 +95,41 @@ def test_held_out_questions_are_always_the_same(material: Material) -> None:
     assert material.held_out(20)[:10] == first
     assert first != material.questions[:10]
     assert len(material.held_out(10**6)) == len(material.questions)
+
+
+MORE = ("hallucination_unanswerable", "effort_when_correct", "format_errors")
+
+
+@pytest.fixture
+def metrics(warm: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((warm / "metrics.json").read_text("utf-8"))
+    return told
+
+
+def test_figures_are_estimates_by_the_second_judge(begin: Begin) -> None:
+    scored = score(OfflineJudge(), rollouts(begin, RIGHT, RIGHT, WRONG, IDK, LOST), F1Judge())
+    found = figures_of(scored)
+    assert found["n"] == 5
+    assert found["accuracy"]["value"] == 0.4
+    assert found["hallucination"]["value"] == 0.2
+    assert found["format_errors"]["value"] == 0.6
+    assert found["effort_when_correct"]["value"] == 2.0
+    for name in ("accuracy", "hallucination", "abstention"):
+        # One question five times has no interval over questions.
+        assert set(found[name]) >= {"value", "low", "high"}
+    # There was no unanswerable question to invent an answer to.
+    assert found["hallucination_unanswerable"]["value"] is None
+
+
+def test_it_is_the_best_checkpoint_that_is_tested(
+    warm: Path, home: Path, metrics: dict[str, Any], tmp_path: Path
+) -> None:
+    start = load_start(str(warm / metrics["best_checkpoint"]))
+    judges = Judges(OfflineJudge(), F1Judge())
+    recipe = tiny.recipe()
+    with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
+        examiner = Examiner(training, judges, start.tokens, partial(load_part, recipe.data))
+        again, episodes = figures_on_test(examiner, by_transformers(training, start))
+    assert json.loads(json.dumps(again)) == metrics["test"]
+    stored = [each.messages for each in read_trajectories(warm / EPISODES)]
+    assert [each.trajectory.messages for each in episodes] == stored

@@ -1,9 +1,7 @@
 """What a watcher sees, on a terminal and in a log, and that nothing foreign gets through."""
 
-import dataclasses
 import io
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.training.rows import rise, validation
+from tests.training.rows import validation
 from training import watch as watching
 from training.alarms import TrainingAlarm
-from training.progress import Step, Validation, append_step, read_steps
-from training.watch import ASCII_BLOCKS, BLOCKS, Watch, sparkline
+from training.progress import Step, Validation
+from training.watch import BLOCKS, Watch, sparkline
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -114,16 +112,6 @@ def test_speed_time_and_cost_so_far_and_to_go() -> None:
     assert "500 tokens/s   0:06:40, 0:10:00 to go   $0.40, $0.60 to go" in text
 
 
-def test_the_halves_stand_beside_each_other_where_there_is_room() -> None:
-    screen = terminal(width=80)
-    with Watch(100, "grpo nano", console=screen) as watch:
-        watch.step(step(1))
-        watch.validation(checked(1))
-    lines = said(screen).rpartition("grpo nano")[2].splitlines()
-    assert any(line.startswith("reward") and "accuracy" in line for line in lines)
-    assert all(len(line) <= 80 for line in lines)
-
-
 def test_the_last_validations_are_shown() -> None:
     screen = terminal()
     with Watch(100, "grpo nano", console=screen) as watch:
@@ -146,15 +134,6 @@ def test_an_alarm_is_printed_whole_and_its_kind_stays_in_view() -> None:
     text = " ".join(said(screen).split())
     assert f"ALARM at step 7, entropy gone: {message}" in text
     assert "alarms: entropy gone (step 7)" in text.rpartition("grpo nano")[2]
-
-
-def test_supervised_steps_show_what_they_have() -> None:
-    screen = terminal(width=71)
-    with Watch(10, "grpo nano", console=screen) as watch:
-        watch.step(Step(1, 1.0, 100, loss=2.5, grad_norm=0.75))
-    figures = shown(screen)
-    assert figures["loss"].startswith("2.500") and figures["gradient"].startswith("0.750")
-    assert not {"reward", "accuracy", "entropy"} & figures.keys()
 
 
 def test_a_terminal_is_not_drawn_on_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,31 +177,6 @@ def test_elsewhere_lines_are_printed() -> None:
         " turns 2.75, format 0.06, reward 0.56",
         "ALARM at step 2, no spread: ask harder questions",
     ]
-
-
-def test_lines_come_now_and_then_and_the_last_step_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LINE_EVERY_S", 1e9)
-    console = log()
-    with Watch(100, "grpo nano", console=console) as watch:
-        for number in range(1, 51):
-            watch.step(step(number))
-    assert re.findall(r"step (\d+) of 100", said(console)) == ["1", "50"]
-
-
-def test_it_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with Watch(1, "grpo nano") as watch:
-        watch.step(step(1))
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("step 1 of 1: reward 0.50")
-    assert err.count("\n") == 1
-
-
-def test_a_run_without_steps_says_nothing() -> None:
-    console = log()
-    with Watch(1, "grpo nano", console=console):
-        pass
-    assert said(console) == ""
 
 
 # --- what others wrote -----------------------------------------------------------------------
@@ -274,26 +228,3 @@ def test_a_run_that_diverges_is_shown_too() -> None:
             watch.step(step(1, loss=loss, reward=float("nan")))
     assert shown(screen)["loss"].endswith("▁█")
     assert shown(screen)["reward"].startswith("nan")
-
-
-def test_a_sparkline_follows_its_values() -> None:
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == BLOCKS
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8, ASCII_BLOCKS) == ASCII_BLOCKS
-    assert sparkline([0, 0, 10, 10], 2) == "▁█"
-    # Equal means that differ in their last digit are no rise.
-    assert sparkline([0.1 + 0.2, 0.3, 0.3], 3) == "▁▁▁"
-
-
-def test_steps_read_back_from_a_file_are_shown_alike(tmp_path: Path) -> None:
-    """A resumed run shows the steps that were made before."""
-    steps = [dataclasses.replace(each, components={"correctness": 0.5}) for each in rise(0, 5)]
-    for each in steps:
-        append_step(tmp_path, each)
-    pictures = []
-    for rows in (steps, read_steps(tmp_path)):
-        console = log()
-        with Watch(5, "grpo nano", console=console) as watch:
-            for each in rows:
-                watch.step(each)
-        pictures.append(said(console))
-    assert pictures[0] == pictures[1]
