@@ -84,7 +84,7 @@ def _secret_values() -> set[str]:
 # ---- What keeps mail with its owner: files that nobody else may read, and no proxy on the way to a
 
 # As clients write the loopback interface; what else a model's address says is added when it is
-# known (`art_e.models.choose`).
+# known (`art_e.models.providers`).
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

@@ -20,8 +20,9 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from jinja2 import Environment, StrictUndefined, Template
 
 from art_e.errors import UserError
+from art_e.models.base import LOCAL_PREFIX
 from art_e.models.checkpoint import split_adapter
-from art_e.models.choose import LOCAL_PREFIX
+from art_e.models.model import Model
 from art_e.privacy import load_env, redact
 from art_e.text import cut_line
 
@@ -102,13 +103,13 @@ def public_name(name: str) -> str:
 
 def public_model(name: str) -> str:
     """A model's name, of `--model` or of a judge, without the paths of this machine."""
-    if not name.startswith(LOCAL_PREFIX):
+    model = Model(name)
+    if model.kind != "local":
         return public_name(name) if _PATH.fullmatch(name) else name
-    path = name.removeprefix(LOCAL_PREFIX)
     try:
-        base, adapter = split_adapter(path)
-    except UserError:  # "~nobody", whose home is nowhere
-        base, adapter = path, None
+        base, adapter = split_adapter(model.path)
+    except UserError:  # "~nobody", whose home does not exist
+        base, adapter = model.path, None
     shown = [public_name(each) for each in (base, adapter) if each is not None]
     return LOCAL_PREFIX + "+".join(shown)
 

@@ -23,7 +23,7 @@ from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, print_json, print_line, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.choose import choose_policy
+from art_e.models.model import Model
 from art_e.question import Question
 from art_e.storage import home
 from art_e.text import digest
@@ -46,7 +46,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     world = questions(WorldConfig(size=SIZE, seed=SEED))
     asked = tour_question(world)
     db = _sample_inbox(world)
-    policy = choose_policy("offline")
+    policy = Model("offline").policy()
     note(OFFLINE_NOTE)
     with InboxFile(db) as file:
         opened = file.open_inbox(asked.inbox_address, asked.query_date)

@@ -21,8 +21,8 @@ from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.models.base import REFUSED, Policy
-from art_e.models.prices import price_of
+from art_e.models.base import REFUSED, Policy, Usage
+from art_e.models.prices import expected_cost
 from art_e.question import Question
 from art_e.runs import Run, held, list_runs
 from art_e.storage import AppendLog
@@ -69,15 +69,8 @@ class CostEstimate(NamedTuple):
 def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
     """What `episodes` of the model of that litellm name will cost; `runs` holds earlier runs."""
     tokens = _tokens(model, runs)
-    price = price_of(model)
-    if price is None:
-        return CostEstimate(model, episodes, tokens, None)
-    one = (
-        (tokens.prompt - tokens.cached) * price.prompt
-        + tokens.cached * price.cached_prompt
-        + tokens.completion * price.completion
-    )
-    return CostEstimate(model, episodes, tokens, episodes * one)
+    one = Usage(round(tokens.prompt), round(tokens.cached), round(tokens.completion))
+    return CostEstimate(model, episodes, tokens, expected_cost(model, [one], episodes))
 
 
 def _tokens(model: str, runs: Path) -> Tokens:

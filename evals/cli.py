@@ -26,13 +26,11 @@ from art_e.cli.options import (
     OutOption,
     TemperatureOption,
     ToolCallsOption,
-    choose,
     chosen_db,
     chosen_split,
     default_concurrency,
-    is_self_hosted,
     model_options,
-    shares_a_machine,
+    ready_policy,
 )
 from art_e.cli.output import (
     console,
@@ -47,7 +45,7 @@ from art_e.cli.output import (
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.choose import receiving_host
+from art_e.models.model import Model
 from art_e.models.prices import gpu_entry, prices_file
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
@@ -305,7 +303,7 @@ def priced(
         return {"gpu_usd_per_hour": None, "gpus": None, "self_hosted": None}
     if not math.isfinite(gpu_usd_per_hour):
         raise UserError(f"--gpu-usd-per-hour {gpu_usd_per_hour} is no sum; write USD, such as 2.10")
-    self_hosted = [each for each in models if is_self_hosted(each)]
+    self_hosted = [each for each in models if Model(each).self_hosted]
     if not self_hosted:
         raise UserError(
             "--gpu-usd-per-hour is for a model that you serve yourself, and none of the run's is"
@@ -485,9 +483,9 @@ def run(
         }
         started = find_killed(config, runs_folder(), out) if resume else None
         done = [] if started is None else list(on_disk(started, asked).values())
-        chosen = [
-            choose(
-                name,
+        policies = {
+            name: ready_policy(
+                Model(name),
                 model_options(
                     effort,
                     temperature,
@@ -499,7 +497,7 @@ def run(
                 ),
             )
             for name in names
-        ]
+        }
         if resume:
             note(
                 "nothing to resume: this is a new run"
@@ -508,15 +506,17 @@ def run(
             )
         if len(asked) < len(kept):
             note(f"{len(asked)} of {len(kept)} questions, drawn over inboxes and kinds (seed 0)")
-        for notice in filter(None, [each.notice for each in chosen] + list(map(_notice, judges))):
+        for notice in filter(
+            None, [*(Model(name).notice for name in names), *map(_notice, judges)]
+        ):
             note(notice)
         for name in names:
             left = len(asked) * repeat - sum(each.trajectory.model == name for each in done)
             if name != "offline" and left:
                 note(f"estimate: {estimate_cost(name, left, runs_folder())}")
         entrants = [
-            Entrant(each.policy, at_once[each.name], alone=shares_a_machine(each.name))
-            for each in chosen
+            Entrant(policy, at_once[name], alone=Model(name).shares_machine)
+            for name, policy in policies.items()
         ]
         started = started or start_run("eval", config, runs_folder(), out)
         with live(names, len(asked) * repeat, config["self_hosted"] or ()) as show:
@@ -591,7 +591,7 @@ def _notice(judge: str) -> str | None:
     if not needs_model(judge):
         return None
 
-    return f"answers and the mails they rest on go to {receiving_host(judge)} (judge {judge})"
+    return f"answers and the mails they rest on go to {Model(judge).host} (judge {judge})"
 
 
 # ---- `art-e eval compare`: two models, or two prompts, on the same questions.
@@ -858,7 +858,7 @@ def _receiver(name: str) -> str | None:
     if not needs_model(name):
         return None
 
-    return receiving_host(name)
+    return Model(name).host
 
 
 def note_cost(judge: "Judge") -> None:

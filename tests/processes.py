@@ -20,7 +20,7 @@ _PARENT = """
 import json, os, sys
 import data_pipeline.golden.generate, data_pipeline.golden.verify, evals.judges.llm
 from art_e.cli.main import run
-from art_e.models.litellm_module import load_litellm
+from art_e.models.providers import load_litellm
 
 load_litellm()
 for line in sys.stdin:

@@ -21,11 +21,11 @@ from art_e.cli.options import (
     OutOption,
     TemperatureOption,
     ToolCallsOption,
-    choose,
     chosen_address,
     chosen_db,
     model_options,
     parse_day,
+    ready_policy,
 )
 from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.cli.trace import shown_turn
@@ -36,6 +36,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy
+from art_e.models.model import Model
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.runs import Run, start_run
@@ -174,16 +175,15 @@ def ask(
 
     turn_tokens = form.turn_tokens_of(model)
     options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
-    chosen = choose(model, options)
-    policy = chosen.policy
+    policy = ready_policy(Model(model), options)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
         asked = _own_question(question.strip(), opened.address, today)
         run = begin_run("ask", asked, policy, file.path, form.max_turns, out, recipe)
         if policy.model == "offline":
             note(OFFLINE_NOTE)
-        elif chosen.notice is not None:
-            note(chosen.notice)
+        elif (notice := Model(model).notice) is not None:
+            note(notice)
         answered = answer_question(
             opened,
             asked,

@@ -23,7 +23,7 @@ from art_e.cli.output import console, example, plural, print_json, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.hosted import failure_of
-from art_e.models.litellm_module import load_litellm
+from art_e.models.providers import load_litellm
 from art_e.privacy import load_env
 from art_e.storage import home
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from art_e.cli.options import is_self_hosted
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
+from art_e.models.model import Model
 from art_e.question import Question, Split
 from art_e.tools import WHOLE_VIEW, View
 from training.material import load_material
@@ -42,7 +42,7 @@ class Form(NamedTuple):
     def turn_tokens_of(self, model: str) -> int | None:
         """The bound for a model: hosted ones may think first, and have no such bound."""
 
-        return self.turn_tokens if self.turn_tokens and is_self_hosted(model) else None
+        return self.turn_tokens if self.turn_tokens and Model(model).self_hosted else None
 
 
 def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool = False) -> Form:

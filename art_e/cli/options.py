@@ -6,23 +6,15 @@ Knows nothing of episodes and inboxes. Heavy imports are made inside the functio
 import datetime as dt
 import re
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import typer
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import Policy
-from art_e.models.choose import (
-    LOCAL_PREFIX,
-    ModelOptions,
-    choose_policy,
-    on_this_machine,
-    receiving_host,
-    self_hosted,
-)
-from art_e.models.litellm_module import warm_up
-from art_e.privacy import load_env
+from art_e.models.base import ModelOptions, Policy
+from art_e.models.model import Model
+from art_e.models.providers import warm_up
 from art_e.question import SPLITS, Split
 from art_e.storage import default_db, home
 
@@ -132,29 +124,6 @@ CacheOption = Annotated[
 ]
 
 
-class Chosen(NamedTuple):
-    """A policy that is ready to be asked; `host` receives mail text, None: nothing leaves."""
-
-    name: str
-    policy: "Policy"
-    host: str | None
-
-    @property
-    def notice(self) -> str | None:
-        """One line on where mail text goes; None where it stays in this process."""
-        if self.host is None:
-            return None
-        return mail_notice(self.name, self.host)
-
-
-def mail_notice(model: str, host: str) -> str:
-    """One line on where the mail text that `model` reads goes."""
-
-    if on_this_machine(host):
-        return f"mail text stays on this machine ({host}, {model})"
-    return f"mail text goes to {host} ({model})"
-
-
 def model_options(
     effort: Effort | None,
     temperature: float | None,
@@ -178,45 +147,20 @@ def model_options(
 
 
 def default_concurrency(models: list[str]) -> int:
-    """Several at a time where only hosted models are asked, else 1.
+    """Several at a time if all models but `offline` are hosted elsewhere, else 1.
 
-    A machine of one's own is measured with one question at a time.
+    A user's own machine is measured with one question at a time.
     """
-    hosts = [_host(model) for model in models if model != "offline"]
-    if not hosts or None in hosts:
-        return 1
-
-    elsewhere = all(host is not None and not on_this_machine(host) for host in hosts)
+    called = [model for model in map(Model, models) if model.kind != "offline"]
+    elsewhere = bool(called) and all(model.leaves_machine for model in called)
     return HOSTED_CONCURRENCY if elsewhere else 1
 
 
-def is_self_hosted(model: str) -> bool:
-    """Whether the model runs on hardware of one's own, here or elsewhere."""
-    host = _host(model)
-
-    return self_hosted(model, host)
-
-
-def shares_a_machine(model: str) -> bool:
-    """Whether other models of one's own would make it slower; so does `offline` work here."""
-    return model == "offline" or is_self_hosted(model)
-
-
-def choose(model: str, options: "ModelOptions") -> Chosen:
-    """The policy of `--model`. Raises `UserError` where its key or its address is not set."""
-
-    host = _host(model)
-    chosen = Chosen(model, choose_policy(model, options), host)
+def ready_policy(model: Model, options: ModelOptions) -> Policy:
+    """The model's policy. Raises `UserError` if its key or its address is missing."""
+    host = model.host
+    policy = model.policy(options)
     if host is not None and options.cache is None:
-        # Or it would be part of the first question's time.
+        # Otherwise loading would count as part of the first question's time.
         warm_up()
-    return chosen
-
-
-def _host(model: str) -> str | None:
-
-    if model == "offline" or model.startswith(LOCAL_PREFIX):
-        return None
-
-    load_env()
-    return receiving_host(model)
+    return policy

@@ -1,7 +1,8 @@
 """What an episode asks of a policy: the next message, and what it cost."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from art_e.message import AssistantMessage, ChatMessage
 
@@ -29,10 +30,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class PolicyStep:
-    """The next message. `cost_usd` is None where the price is not known.
+    """The next message. `cost_usd` is None if the price is unknown.
 
-    `seconds` is how long the call that succeeded took, None where there was none (no
-    model, or a response from the cache); `retries` counts the calls that failed before it.
+    `seconds` is how long the successful call took, None if there was none (no model, or a
+    cached response); `retries` counts the calls that failed before it.
     """
 
     message: AssistantMessage
@@ -42,16 +43,16 @@ class PolicyStep:
     retries: int = 0
 
 
-# Kinds of `PolicyError` that every further call would meet: a refused key, a model that is not
-# there, an account without credit.
+# Kinds of `PolicyError` that every further call would meet: a refused key, a missing model, an
+# account without credit.
 REFUSED = frozenset({"auth", "no-model", "no-credit"})
 
 
 class PolicyError(Exception):
-    """The policy can't go on for a reason outside the episode (a provider is down).
+    """The policy failed for a reason outside the episode (a provider is down).
 
     `kind` is a short fixed word, such as "provider"; the message must hold no key.
-    `retries` counts the calls that were tried again before it gave up.
+    `retries` counts the retries before it gave up.
     """
 
     def __init__(self, kind: str, message: str, retries: int = 0) -> None:
@@ -74,5 +75,35 @@ class Policy(Protocol):
         ...
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message. Raises `PolicyError` where an outside failure prevents it."""
+        """The next message. Raises `PolicyError` if an outside failure prevents it."""
         ...
+
+
+# Names of models that transformers runs in this process start so.
+LOCAL_PREFIX = "local:"
+
+# A message is a few calls or a short answer. A cut-off one is a wrong one, so a model that
+# thinks gets room for it.
+MAX_OUTPUT_TOKENS = 4_096
+MAX_REASONING_TOKENS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How a model is called; each kind of policy uses what applies to it.
+
+    `max_output_tokens` limits each message (None: `MAX_REASONING_TOKENS` for a model that thinks,
+    else `MAX_OUTPUT_TOKENS`). `temperature` None is 0, or the model's own default if it accepts
+    no other. With `tool_calls` "text" the model writes its calls as JSON in its text; "auto" does
+    so if litellm knows no other way. `max_cost_usd` limits all calls of the policy together.
+    `cache` is a folder that keeps responses.
+    """
+
+    temperature: float | None = None
+    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    max_output_tokens: int | None = None
+    tool_calls: Literal["auto", "native", "text"] = "auto"
+    concurrency: int = 16
+    timeout_s: float = 120.0
+    max_cost_usd: float | None = None
+    cache: Path | None = None

@@ -20,10 +20,16 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import PolicyError, PolicyStep, Usage
-from art_e.models.choose import ModelOptions, receiving_host
-from art_e.models.litellm_module import close_clients_with_loop, load_litellm, warm_up
-from art_e.models.prices import Budget, Capabilities, capabilities_of, price_of
+from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
+from art_e.models.prices import Budget, price_of
+from art_e.models.providers import (
+    Capabilities,
+    capabilities_of,
+    close_clients_with_loop,
+    load_litellm,
+    receiving_host,
+    warm_up,
+)
 from art_e.models.responses import Response, Responses, request_key
 from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.privacy import redact

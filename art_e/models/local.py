@@ -20,9 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from art_e.message import ChatMessage
-from art_e.models.base import PolicyError, PolicyStep, Usage
+from art_e.models.base import (
+    LOCAL_PREFIX,
+    MAX_OUTPUT_TOKENS,
+    ModelOptions,
+    PolicyError,
+    PolicyStep,
+    Usage,
+)
 from art_e.models.checkpoint import Checkpoint, load_checkpoint, split_adapter
-from art_e.models.choose import LOCAL_PREFIX, MAX_OUTPUT_TOKENS, ModelOptions
 from art_e.models.prices import Budget, price_of
 from art_e.models.tool_formats import as_written, parse_reply
 from art_e.text import digest

@@ -1,9 +1,8 @@
 """What a model's tokens cost, in USD.
 
-Prices of hosted models are read from litellm's own list, which is held locally;
-the cost of a call is worked out here, because litellm's handling of cached
-tokens has been wrong. Models that one serves oneself have no list price: their
-entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
+Prices of hosted models come from litellm's list in the installed package; the cost of a call is
+computed here, because litellm's handling of cached tokens has been wrong. Self-hosted models have
+no list price: their entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
 
     [models."hosted_vllm/Qwen2.5-14B-Instruct"]
     gpu_usd_per_hour = 2.10
@@ -15,127 +14,35 @@ entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
     usd_per_million_cached_prompt = 0.05
     usd_per_million_completion = 0.80
 
-A price that is not known is None, never 0. Knows nothing of policies and limits.
+An unknown price is None, never 0. `Budget` keeps all calls of a policy within a limit.
 """
 
 import json
 import math
-import os
 import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from art_e.errors import UserError
-from art_e.models.base import PolicyError, Usage
-from art_e.models.choose import LOCAL_PREFIX, MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
-from art_e.models.litellm_module import load_litellm
+from art_e.models.base import LOCAL_PREFIX, PolicyError, Usage
+from art_e.models.providers import load_litellm
 from art_e.storage import home
-
-# ---- What a model takes, as litellm knows it without asking anyone.
-
-# litellm drops `tool_choice` for these, because requests that hold it hang.
-_OLLAMA = frozenset({"ollama", "ollama_chat"})
-# Of the hosted ones these document "auto" and no "required".
-_AUTO_ONLY = frozenset({"dashscope"})
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What can be sent to a model.
-
-    `native_tools`: it takes tool schemas. `reasons`: it may think before it answers, and
-    its output holds both. `tool_choice` is the strongest form that it
-    takes; None: none. `max_tokens` is the name of the parameter that bounds its output,
-    `system_role` the role of the system prompt. `endpoint` is the base URL where it is not
-    the provider's own; it may hold credentials.
-    """
-
-    native_tools: bool
-    reasons: bool
-    tool_choice: Literal["required", "auto"] | None
-    temperature: bool
-    reasoning_effort: bool
-    max_tokens: Literal["max_tokens", "max_completion_tokens"]
-    system_role: Literal["system", "developer"]
-    endpoint: str | None
-
-    @property
-    def most_tokens(self) -> int:
-        """The bound of its output where nobody sets another."""
-        return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
-
-
-def capabilities_of(model: str) -> Capabilities:
-    """What `model` takes. Raises `UserError` for a name that litellm can't place.
-
-    Raises it too where the provider's API key is not in the environment.
-    """
-    litellm = load_litellm()
-    try:
-        name, provider, _, base = litellm.get_llm_provider(model)
-    except litellm.BadRequestError:
-        name = provider = ""
-        base = None
-    if not name or name != name.strip():
-        raise UserError(
-            f"unknown model {model!r}; use offline, local:PATH or a litellm name such as openai/o3"
-        )
-    missing = litellm.validate_environment(model)["missing_keys"]
-    # Others than API keys have sources of their own (a cloud's profile, a default address).
-    if missing and all(each.endswith("_API_KEY") for each in missing):
-        raise UserError(f"{model} needs a key: export {' or '.join(missing)}, or put it into .env")
-    taken = litellm.get_supported_openai_params(name, custom_llm_provider=provider) or []
-    entry: dict[str, Any] = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
-    o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)
-    fixed_sampling = o_series or litellm.OpenAIGPT5Config.is_model_gpt_5_model(name)
-    return Capabilities(
-        native_tools="tools" in taken and entry.get("supports_function_calling") is not False,
-        reasons=fixed_sampling or entry.get("supports_reasoning") is True,
-        tool_choice=_tool_choice(provider, taken, entry.get("supports_tool_choice")),
-        temperature="temperature" in taken and not fixed_sampling,
-        # Claude refuses to go on thinking where its thoughts are not sent back with each
-        # tool call, and a conversation of ours holds none.
-        reasoning_effort="reasoning_effort" in taken and "claude" not in name,
-        max_tokens="max_completion_tokens" if fixed_sampling else "max_tokens",
-        # litellm would make a user's message of the system prompt of these.
-        system_role="developer" if o_series and provider == "openai" else "system",
-        endpoint=_endpoint(provider) or base,
-    )
-
-
-def _tool_choice(
-    provider: str, taken: list[str], listed: bool | None
-) -> Literal["required", "auto"] | None:
-    if "tool_choice" not in taken or provider in _OLLAMA or listed is False:
-        return None
-    # A server of one's own may make "required" a grammar that is not the form in which the
-    # model was taught to call.
-    return "required" if listed and provider not in _AUTO_ONLY else "auto"
-
-
-def _endpoint(provider: str) -> str | None:
-    """The address that the environment sets for a provider."""
-    prefix = provider.removesuffix("_chat").upper()
-    return os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE")
-
-
-# ---- What a model's tokens cost, in USD.
 
 _GPU_FIELDS = ("gpu_usd_per_hour", "prompt_tokens_per_second", "completion_tokens_per_second")
 _PLAIN_FIELDS = ("usd_per_million_prompt", "usd_per_million_completion")
 _CACHED_FIELD = "usd_per_million_cached_prompt"
-# Of litellm's list.
+# Fields of litellm's list.
 _TOKEN_FIELDS = (
     "input_cost_per_token",
     "cache_read_input_token_cost",
     "output_cost_per_token",
     "output_cost_per_reasoning_token",
 )
-# As it names the prices of long prompts, such as input_cost_per_token_above_200k_tokens.
+# litellm's suffixes for the prices of long prompts, such as input_cost_per_token_above_200k_tokens.
 _LONG_PROMPTS = tuple(
     (f"_above_{thousands}k_tokens", 1000 * thousands)
     for thousands in (100, 128, 200, 256, 272, 512)
@@ -146,9 +53,8 @@ _LONG_PROMPTS = tuple(
 class Price:
     """USD per token of a prompt, of its cached part, and of a completion.
 
-    `reasoning` is the price of a completion's reasoning tokens where it is another.
-    `above` has, by rising number of prompt tokens, the price of the whole call where its
-    prompt is longer than that.
+    `reasoning` is the price of reasoning tokens if it differs. `above` lists, by rising number of
+    prompt tokens, the price of a whole call whose prompt is longer than that.
     """
 
     prompt: float
@@ -179,22 +85,29 @@ class Price:
 
 
 def prices_file() -> Path:
-    """Where the user's own prices are; the file need not exist."""
+    """The file of the user's own prices; it need not exist."""
     return home() / "prices.toml"
 
 
 def price_of(model: str) -> Price | None:
-    """The price of the model of that litellm name; None where it is not known.
+    """The price of a model by its name; None if it is unknown.
 
-    Raises `UserError` where `prices.toml` is malformed.
+    Raises `UserError` if `prices.toml` is malformed.
     """
     own = _own_entries(prices_file())
     if model in own:
         return _own_price(own[model], f'{prices_file()}: models."{model}"')
+    # A checkpoint in this process has no list price, and needs no litellm.
     if model.startswith(LOCAL_PREFIX):
         return None
     entry = _list_entry(model)
     return None if entry is None else _list_price(entry)
+
+
+def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> float | None:
+    """What calls of these usages, each made `times` times, cost in USD; None: price unknown."""
+    price = price_of(model)
+    return None if price is None else times * sum(map(price.cost, usages))
 
 
 def gpu_entry(
@@ -202,10 +115,10 @@ def gpu_entry(
 ) -> str:
     """The lines of `prices.toml` by which so many tokens cost what those seconds did.
 
-    `gpu_usd_per_hour` is that of all GPUs that were at work. Prompts and completions shared
-    the seconds, and nothing tells how; half are put down to each. So the rates are twice the
-    measured throughput, and calls cost what was measured while tokens keep their proportion.
-    Raises `ValueError` where there are no tokens of a kind, or no seconds.
+    `gpu_usd_per_hour` is that of all GPUs together. Prompts and completions shared the seconds in
+    an unknown ratio, so half count for each: the rates are twice the measured throughput, and
+    calls cost what was measured while tokens keep their proportion. Raises `ValueError` without
+    seconds or without tokens of both kinds.
     """
     if min(seconds, prompt_tokens, completion_tokens) <= 0:
         raise ValueError("no rate without seconds and tokens of both kinds")
@@ -237,7 +150,7 @@ def _own_entries(path: Path) -> Mapping[str, Any]:
 
 
 def _own_price(entry: Any, where: str) -> Price:
-    """The price of an entry of `prices.toml`, which `where` names in errors."""
+    """The price of an entry of `prices.toml`; `where` names it in errors."""
     forms = (_GPU_FIELDS, (*_PLAIN_FIELDS, _CACHED_FIELD))
     both = f"either {', '.join(forms[0])}, or {', '.join(forms[1])}"
     if not isinstance(entry, dict):
@@ -274,9 +187,9 @@ def _own_price(entry: Any, where: str) -> Price:
 
 
 def _list_entry(model: str) -> Mapping[str, Any] | None:
-    """The model's entry in litellm's list, where a name without its provider may stand.
+    """The model's entry in litellm's list, with or without the provider in its name.
 
-    Not by litellm.get_model_info, which asks an Ollama server over the network.
+    litellm.get_model_info would ask an Ollama server over the network.
     """
     prices: Mapping[str, Mapping[str, Any]] = load_litellm().model_cost
     if model in prices:
@@ -314,24 +227,20 @@ def _list_price(entry: Mapping[str, Any]) -> Price | None:
 
 
 def _rates(entry: Mapping[str, Any], ending: str = "") -> Price | None:
-    """The prices of those fields; None where one is missing, or 0, which nobody filled in."""
+    """The prices of those fields; None if one is missing, or 0, which nobody filled in."""
     prompt, cached, completion, reasoning = (
         entry.get(f"{field}{ending}", entry.get(field)) for field in _TOKEN_FIELDS
     )
     if not prompt or not completion:
         return None
-    # Without a price of its own, what is cached is paid like the rest.
+    # Without a price of their own, cached tokens cost what others do.
     return Price(prompt, cached or prompt, completion, reasoning or None)
 
 
-# ---- A limit on what all calls of a policy may cost together.
-
-
 class Budget:
-    """What is spent and reserved of `max_cost_usd`; None: it is counted and not limited.
+    """What is spent and reserved of `max_cost_usd`; with None there is no limit.
 
-    Safe to use from several threads and tasks. Raises `UserError` where there is a limit
-    and no price to keep it by.
+    Safe to use from several threads and tasks. Raises `UserError` for a limit without a price.
     """
 
     def __init__(self, max_cost_usd: float | None, price: Price | None, model: str) -> None:
@@ -354,18 +263,18 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """USD settled so far. Where no price is known, what was settled at no known cost is 0."""
+        """USD settled so far. Calls of unknown cost count as 0 if the price is unknown."""
         return float(self._spent)
 
     @property
     def exhausted(self) -> bool:
-        """Whether a call was refused, for it could have passed the limit."""
+        """Whether a call was refused because it could have passed the limit."""
         return self._refused
 
     def reserve(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Set aside the most that a call of so many tokens can cost; the USD, to settle with.
+        """Reserve the most that a call of so many tokens can cost; returns the USD for `settle`.
 
-        Raises `PolicyError` of the kind "budget" where that could pass the limit.
+        Raises `PolicyError` of the kind "budget" if that could pass the limit.
         """
         most = 0.0 if self._price is None else self._price.most(prompt_tokens, completion_tokens)
         with self._lock:
@@ -385,7 +294,7 @@ class Budget:
         return most
 
     def settle(self, reserved: float, actual: float | None) -> None:
-        """Count a call that has ended at `actual` USD, or what was reserved if that is None."""
+        """Count a finished call at `actual` USD, or at what was reserved if that is unknown."""
         with self._lock:
             self._reserved -= Fraction(reserved)
             self._spent += Fraction(reserved if actual is None else actual)

@@ -17,8 +17,8 @@ from art_e.inbox.mail import Email, format_date
 from art_e.message import observation_json
 from art_e.models.base import Usage
 from art_e.models.hosted import Retries
-from art_e.models.litellm_module import load_litellm
-from art_e.models.prices import capabilities_of, price_of
+from art_e.models.prices import expected_cost, price_of
+from art_e.models.providers import capabilities_of, load_litellm
 from art_e.models.responses import Responses
 from art_e.privacy import load_env
 from art_e.text import digest, encodable
@@ -58,7 +58,6 @@ def estimate(
     the model, which for some is a like one.
     """
     litellm = load_litellm()
-    price = price_of(model)
     frame = litellm.token_counter(model=model, text=json.dumps(form))
     completion = items * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
     prompts = [
@@ -72,9 +71,9 @@ def estimate(
         )
         for each in data
     ]
-    costs = [price.cost(Usage(each, 0, completion)) for each in prompts] if price else None
-    usd = None if costs is None else round(sum(costs), 6)
-    return GenerationCost(len(prompts), sum(prompts), completion * len(prompts), usd)
+    usd = expected_cost(model, [Usage(each, 0, completion) for each in prompts])
+    rounded = None if usd is None else round(usd, 6)
+    return GenerationCost(len(prompts), sum(prompts), completion * len(prompts), rounded)
 
 
 def _thinks(model: str) -> bool:

@@ -17,7 +17,6 @@ from art_e.cli.options import (
     MaxCostOption,
     chosen_db,
     db_argument,
-    mail_notice,
 )
 from art_e.cli.output import (
     console,
@@ -33,7 +32,7 @@ from art_e.cli.output import (
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.choose import LOCAL_PREFIX, receiving_host
+from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.question import SPLITS
 from art_e.text import cut_line
@@ -442,15 +441,13 @@ def _notice(model: str) -> str:
             "questions are written by a model; those of the synthetic world need none:"
             " art-e golden import world.questions.jsonl"
         )
-    if model.startswith(LOCAL_PREFIX):
+    if Model(model).kind == "local":
         raise UserError(
             "a checkpoint can't be asked in this process: art-e serve it,"
             " and name it as --model hosted_vllm/NAME"
         )
 
-    host = receiving_host(model)
-    assert host is not None, f"{model} is neither offline nor local"
-    return mail_notice(model, host)
+    return str(Model(model).notice)
 
 
 def _note_lost(lost: "Sequence[Lost]", batches: int) -> None:
@@ -745,7 +742,7 @@ def _asked(
 ) -> _Asked:
     """Reader and judge, ready to be asked; says first where mail goes and what it will cost."""
 
-    if model.startswith(LOCAL_PREFIX):
+    if Model(model).kind == "local":
         raise UserError(
             "a checkpoint can't read for a set in this process: art-e serve it,"
             " and name it as --model hosted_vllm/NAME"
@@ -754,12 +751,9 @@ def _asked(
         note("offline: words alone can't tell a wrong answer; name a model with --model")
         return _Asked(None, choose_judge("offline"), 0.0)
     refuse_own_rows(golden, model)
-    load_env()
-    host = receiving_host(model)
-    assert host is not None  # only a local checkpoint has none, and can't be asked for a form
-    note(mail_notice(model, host))
+    note(str(Model(model).notice))
     if judge != model and needs_model(judge):
-        note(f"questions and answers go to {receiving_host(judge)} (judge {judge})")
+        note(f"questions and answers go to {Model(judge).host} (judge {judge})")
     expected = estimate(file, golden, model, judge)
     note(f"estimate: {expected}; what is kept from an earlier try is not paid again")
     judged_before = settled_on(folder, "judge", judge) if needs_model(judge) else 0.0

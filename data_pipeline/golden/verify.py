@@ -17,7 +17,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.message import observation_json
 from art_e.models.base import Usage
-from art_e.models.prices import price_of
+from art_e.models.prices import expected_cost
 from art_e.question import Question
 from data_pipeline.golden.asking import Asker
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, checks_of
@@ -94,20 +94,9 @@ def estimate(file: InboxFile, golden: GoldenSet, model: str, judge: str) -> Veri
     ]
     answerable = sum(each.answerable is not False for each in golden.questions)
     verdicts = VERDICTS_PER_ROW * answerable if needs_model(judge) else 0
-    price = price_of(model)
-    reader_usd = (
-        None
-        if price is None
-        else sum(price.cost(Usage(each, 0, COMPLETION_TOKENS, 0)) for each in prompts)
-    )
-    return VerifyCost(len(prompts), sum(prompts), reader_usd, verdicts, _judge_usd(judge, verdicts))
-
-
-def _judge_usd(judge: str, verdicts: int) -> float | None:
-    if verdicts == 0:
-        return 0.0
-    price = price_of(judge)
-    return None if price is None else verdicts * price.cost(JUDGE_USAGE)
+    reader_usd = expected_cost(model, [Usage(each, 0, COMPLETION_TOKENS) for each in prompts])
+    judge_usd = expected_cost(judge, [JUDGE_USAGE], verdicts) if verdicts else 0.0
+    return VerifyCost(len(prompts), sum(prompts), reader_usd, verdicts, judge_usd)
 
 
 def _requests(file: InboxFile, question: Question) -> Iterator[tuple[Prompt, Mapping[str, Any]]]:

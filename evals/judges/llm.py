@@ -24,10 +24,8 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage, observation_json
 from art_e.models.base import PolicyError, Usage
-from art_e.models.choose import receiving_host
 from art_e.models.hosted import Calls, Retries, make
-from art_e.models.litellm_module import load_litellm
-from art_e.models.prices import capabilities_of
+from art_e.models.providers import capabilities_of, load_litellm, receiving_host
 from art_e.models.responses import Response, Responses, request_key
 from art_e.question import Question
 from art_e.text import encodable

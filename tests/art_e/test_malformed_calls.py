@@ -12,7 +12,7 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.message import ToolCall
-from art_e.models.choose import ModelOptions
+from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy
 from art_e.trajectory import Trajectory
 from tests.builders import Start, answer, call

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from art_e.cli.options import shares_a_machine
 from art_e.message import ToolCall
 from art_e.models.base import Usage
+from art_e.models.model import Model
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
 from data_pipeline.synthetic.world import WorldConfig, questions
@@ -225,4 +225,4 @@ def test_models_that_share_a_gpu_are_asked_one_after_the_other(
     """All of `hosted_vllm` have one server, which may be on another machine."""
     monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://gpu.lan:8000/v1")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert shares_a_machine(model) is shares
+    assert Model(model).shares_machine is shares

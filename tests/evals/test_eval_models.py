@@ -100,7 +100,7 @@ def test_a_failed_question_is_unanswered_and_all_is_counted(
 def test_hosted_models_are_asked_several_questions_at_a_time(
     art_e: Run, golden: Path, world_db: Path, key: pytest.MonkeyPatch
 ) -> None:
-    key.setattr("art_e.cli.options.on_this_machine", lambda _: False)
+    key.setattr("art_e.models.model.on_this_machine", lambda _: False)
     # Each answer waits until another question has come, so the provider may not serve one
     # request after the other, as it does to keep a script's order.
     together = threading.Barrier(2)

@@ -13,8 +13,8 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from art_e.models.base import ModelOptions
 from art_e.models.checkpoint import best_checkpoint
-from art_e.models.choose import ModelOptions
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
-from art_e.models.base import PolicyStep
+from art_e.models.base import ModelOptions, PolicyStep
 from art_e.models.checkpoint import (
     base_of,
     best_checkpoint,
@@ -22,7 +22,6 @@ from art_e.models.checkpoint import (
     meant_checkpoint,
     reloads_the_same,
 )
-from art_e.models.choose import ModelOptions
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen

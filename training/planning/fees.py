@@ -8,7 +8,7 @@ GPUs.
 from typing import NamedTuple
 
 from art_e.models.base import Usage
-from art_e.models.prices import price_of
+from art_e.models.prices import expected_cost
 from training.judging import is_paid
 from training.planning.workload import EpisodeTokens, expected
 from training.recipe import Grpo, Recipe
@@ -70,10 +70,7 @@ def fee_of(judge: str, episodes: int, told: EpisodeTokens) -> Fee:
         calls += judged
         prompt += round(judged * (GROUNDED_TOKENS + told.reads * MAIL_TOKENS))
     completion = calls * REPLY_TOKENS
-    price = price_of(judge)
     # By the call: long prompts have prices of their own.
-    usd = None
-    if price is not None:
-        one = Usage(prompt_tokens=prompt // calls, completion_tokens=REPLY_TOKENS)
-        usd = calls * price.cost(one)
+    one = Usage(prompt_tokens=prompt // calls, completion_tokens=REPLY_TOKENS)
+    usd = expected_cost(judge, [one], calls)
     return Fee(judge, episodes, calls, prompt, completion, usd)

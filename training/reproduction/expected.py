@@ -8,7 +8,7 @@ expected to be off by half. Knows nothing of how a plan is printed.
 from typing import NamedTuple
 
 from art_e.models.base import Usage
-from art_e.models.prices import price_of
+from art_e.models.prices import expected_cost
 from art_e.storage import expanded, runs_folder
 from data_pipeline.golden.asking import THINKING_TOKENS, TOKENS_PER_ITEM
 from data_pipeline.golden.verify import COMPLETION_TOKENS, JUDGE_USAGE, VERDICTS_PER_ROW
@@ -184,8 +184,7 @@ def _judges(profile: Profile, episodes: int) -> float | None:
 def _fees(model: str, requests: int, usage: Usage) -> float | None:
     if model == OFFLINE or not requests:
         return 0.0
-    price = price_of(model)
-    return None if price is None else requests * price.cost(usage)
+    return expected_cost(model, [usage], requests)
 
 
 def _sum(fees: list[float | None]) -> float | None:

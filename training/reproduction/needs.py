@@ -6,12 +6,12 @@ Knows nothing of what units do.
 from collections.abc import Iterator, Sequence
 
 from art_e.errors import UserError
-from art_e.models.choose import LOCAL_PREFIX, choose_policy, receiving_host
+from art_e.models.model import Model
 from evals.benchmark import model_name
 from evals.judges import needs_model
 from training.judging import is_paid
 from training.reproduction.expected import plan_of_training
-from training.reproduction.profile import GENERATED, OFFLINE, Profile
+from training.reproduction.profile import GENERATED, Profile
 from training.reproduction.reproduction import Planned
 from training.reproduction.unit import Stage
 
@@ -58,11 +58,12 @@ def _models(profile: Profile) -> Iterator[tuple[Stage, str]]:
 def _why_not(model: str) -> str | None:
     """Why the model can't be asked from here; None where it can."""
 
-    if model == OFFLINE or model.startswith(LOCAL_PREFIX):
+    asked = Model(model)
+    if asked.kind != "hosted":
         return None
     try:
-        receiving_host(model)
-        choose_policy(model)
+        _ = asked.host
+        asked.policy()
     except UserError as error:
         return str(error)
     return None

@@ -55,7 +55,7 @@ DONT_KNOW = ("return_final_answer", {"answer": "I don't know.", "sources": []})
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(*calls: tuple[str, dict[str, Any]], **options: Any) -> None:
         policy = ScriptedPolicy(*calls, **options)
-        monkeypatch.setattr("art_e.cli.options.choose_policy", lambda *_: policy)
+        monkeypatch.setattr("art_e.models.model.Model.policy", lambda *_: policy)
 
     return use
 

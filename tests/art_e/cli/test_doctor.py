@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from art_e.cli.doctor import HOSTED
-from art_e.models.litellm_module import load_litellm
+from art_e.models.providers import load_litellm
 from tests.command_line import Run, json_of
 from tests.provider import Provider, Reply, Request, refuses, says
 

@@ -301,7 +301,7 @@ def test_a_hosted_model_alone_is_said_to_receive_mail(
     with Provider([says(None, call("return_final_answer", answer=None, sources=[]))]) as provider:
         serve(monkeypatch, provider)
         # The host alone decides; what it resolves to is not looked up.
-        monkeypatch.setattr("art_e.cli.options.on_this_machine", lambda _: False)
+        monkeypatch.setattr("art_e.models.model.on_this_machine", lambda _: False)
         result = art_e(*ask(model, db))
         host = provider.base_url.split("/")[2]
     [note] = result.stderr.splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from art_e.models.choose import ModelOptions
+from art_e.models.base import ModelOptions
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests.command_line import Run, json_of, the_error

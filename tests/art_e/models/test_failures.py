@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from art_e.agent import run_episode
-from art_e.models.base import PolicyError
-from art_e.models.choose import ModelOptions
+from art_e.models.base import ModelOptions, PolicyError
 from art_e.models.hosted import LitellmPolicy, Retries
 from art_e.trajectory import Trajectory
 from tests.builders import QUICK, Make, Start, act, answer, call

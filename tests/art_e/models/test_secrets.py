@@ -153,7 +153,7 @@ def test_a_file_that_is_no_text_is_a_line(folder: Path) -> None:
 def test_litellm_reads_no_env_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("SEEN_KEY=x\n", encoding="utf-8")
     script = (
-        "import os\nfrom art_e.models.litellm_module import load_litellm\nload_litellm()\n"
+        "import os\nfrom art_e.models.providers import load_litellm\nload_litellm()\n"
         "print('SEEN_KEY' in os.environ)"
     )
     done = subprocess.run(

@@ -3,7 +3,7 @@
 import pytest
 
 from art_e.errors import UserError
-from art_e.models.prices import Capabilities, capabilities_of
+from art_e.models.providers import Capabilities, capabilities_of
 
 KEYS = ("OPENAI", "GEMINI", "ANTHROPIC", "DEEPSEEK", "DASHSCOPE")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from art_e.models.choose import ModelOptions
+from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy, Retries
 from tests.builders import QUICK, Make
 from tests.provider import Provider

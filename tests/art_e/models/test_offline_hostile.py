@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from art_e.inbox.file import InboxFile
 from art_e.message import ChatMessage
 from art_e.models.offline import OfflinePolicy
-from tests.art_e.policies.test_offline import IMITATION, act, begin, called, run, written
+from tests.art_e.models.test_offline import IMITATION, act, begin, called, run, written
 from tests.builders import make_inbox
 
 

@@ -11,7 +11,7 @@ from art_e.agent import run_episode
 from art_e.errors import UserError
 from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.models.hosted import Retries
-from art_e.models.litellm_module import load_litellm
+from art_e.models.providers import load_litellm
 from art_e.tools import schemas
 from tests.builders import HELLO, LEASE, Make, Start, act, answer
 from tests.builders import read_episodes as read

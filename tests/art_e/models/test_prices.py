@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.models.base import Usage
-from art_e.models.litellm_module import load_litellm
 from art_e.models.prices import Price, gpu_entry, price_of
+from art_e.models.providers import load_litellm
 
 MILLION = 1_000_000
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from art_e.models.litellm_module import load_litellm
+from art_e.models.providers import load_litellm
 from tests.builders import Make, act
 from tests.provider import Provider, says
 
@@ -21,7 +21,7 @@ def refuse(*_):
 
 socket.socket.connect = socket.getaddrinfo = refuse
 sys.path.insert(0, sys.argv[1])
-from art_e.models.litellm_module import load_litellm, warm_up
+from art_e.models.providers import load_litellm, warm_up
 
 litellm = load_litellm()
 warm_up()
@@ -35,9 +35,9 @@ assert "FROM_DOTENV" not in os.environ
 WHOLE = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
-from art_e.models.choose import ModelOptions
+from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy
-from art_e.models.litellm_module import warm_up
+from art_e.models.providers import warm_up
 from art_e.tools import schemas
 
 policy = LitellmPolicy("openai/o3", ModelOptions())

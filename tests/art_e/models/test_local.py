@@ -23,10 +23,10 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.message import ChatMessage, observation_json
-from art_e.models.base import Policy, PolicyError
+from art_e.models.base import ModelOptions, Policy, PolicyError
 from art_e.models.checkpoint import Checkpoint, load_checkpoint
-from art_e.models.choose import ModelOptions, choose_policy
 from art_e.models.local import BatchedGenerator, LocalPolicy
+from art_e.models.model import Model
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
@@ -112,8 +112,8 @@ def test_settings_say_what_an_answer_depends_on(taught: Path, policy: LocalPolic
     assert json.dumps(settings)
 
 
-def test_choose_policy_knows_it(taught: Path) -> None:
-    assert isinstance(choose_policy(f"local:{taught}", SHORT), LocalPolicy)
+def test_its_name_gives_it(taught: Path) -> None:
+    assert isinstance(Model(f"local:{taught}").policy(SHORT), LocalPolicy)
 
 
 def test_a_temperature_makes_it_vary(taught: Path, start: Start) -> None:
@@ -205,7 +205,7 @@ class TestWhatGoesWrong:
 
     def test_a_checkpoint_that_is_none_is_told_before_the_run(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="there is no folder"):
-            choose_policy(f"local:{tmp_path / 'none'}")
+            Model(f"local:{tmp_path / 'none'}").policy()
 
 
 class TestCost:
@@ -389,7 +389,7 @@ class TestServed:
         self, base: str, monkeypatch: pytest.MonkeyPatch
     ) -> Callable[[ModelOptions], Policy]:
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", base)
-        return lambda options: choose_policy("hosted_vllm/taught", options)
+        return lambda options: Model("hosted_vllm/taught").policy(options)
 
     def test_the_same_trajectories(
         self, ask_there: Callable[[ModelOptions], Policy], policy: LocalPolicy, start: Start

@@ -1,0 +1,96 @@
+"""What a `--model` name stands for, and the policy that it gives.
+
+offline                          no model
+local:PATH-or-hub-id[+ADAPTER]   transformers in this process
+anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:14b
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from art_e.models.base import LOCAL_PREFIX, ModelOptions, Policy
+from art_e.models.hosted import LitellmPolicy
+from art_e.models.local import LocalPolicy
+from art_e.models.offline import OfflinePolicy
+from art_e.models.prices import Price, price_of
+from art_e.models.providers import (
+    OLLAMA_HOST,
+    SELF_HOSTED,
+    on_this_machine,
+    receiving_host,
+)
+from art_e.privacy import load_env
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model by its name; every question about its kind is answered here."""
+
+    name: str
+
+    @property
+    def kind(self) -> Literal["offline", "local", "hosted"]:
+        """No model, one in this process, or one behind an API."""
+        if self.name == OfflinePolicy.model:
+            return "offline"
+        return "local" if self.name.startswith(LOCAL_PREFIX) else "hosted"
+
+    @property
+    def path(self) -> str:
+        """PATH-or-hub-id[+ADAPTER] of a local model."""
+        return self.name.removeprefix(LOCAL_PREFIX)
+
+    @property
+    def host(self) -> str | None:
+        """The host that receives mail text; None: nothing leaves this process.
+
+        Raises `UserError` if the provider or its address is unknown.
+        """
+        if self.kind != "hosted":
+            return None
+        load_env()
+        return receiving_host(self.name)
+
+    @property
+    def leaves_machine(self) -> bool:
+        """Whether mail text goes to another machine."""
+        host = self.host
+        return host is not None and not on_this_machine(host)
+
+    @property
+    def notice(self) -> str | None:
+        """One line on where mail text goes; None if it stays in this process."""
+        host = self.host
+        if host is None:
+            return None
+        if on_this_machine(host):
+            return f"mail text stays on this machine ({host}, {self.name})"
+        return f"mail text goes to {host} ({self.name})"
+
+    @property
+    def self_hosted(self) -> bool:
+        """Whether it runs on the user's own hardware, here or elsewhere."""
+        host = self.host
+        if self.kind == "offline" or host == OLLAMA_HOST:
+            return False
+        return not self.leaves_machine or self.name.partition("/")[0] in SELF_HOSTED
+
+    @property
+    def shares_machine(self) -> bool:
+        """Whether other models on the user's hardware would slow it down."""
+        return self.kind == "offline" or self.self_hosted
+
+    @property
+    def price(self) -> Price | None:
+        """What its tokens cost; None if that is unknown."""
+        return price_of(self.name)
+
+    def policy(self, options: ModelOptions | None = None) -> Policy:
+        """The policy, ready to be called. Raises `UserError` for a model that can't be used."""
+        chosen = options or ModelOptions()
+        if self.kind == "offline":
+            return OfflinePolicy()
+        if self.kind == "local":
+            return LocalPolicy(self.path, chosen)
+        load_env()
+        return LitellmPolicy(self.name, chosen)

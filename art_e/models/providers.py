@@ -1,0 +1,285 @@
+"""What litellm knows of a hosted model without calling it: its host and what it accepts.
+
+This is the one place that imports litellm. Its import takes seconds, so nothing loads it before a
+model is named. By default it fetches its price list over HTTP, reads `.env`, prints hints and
+logs requests; here it does none of that.
+"""
+
+import asyncio
+import inspect
+import ipaddress
+import logging
+import os
+import warnings
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from art_e.errors import UserError
+from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
+from art_e.privacy import loopback_directly
+
+# litellm reads these at import: prices and headers come from the installed package, and `.env` is
+# ours to read.
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+
+_closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
+
+
+@cache
+def load_litellm() -> ModuleType:
+    """The module litellm, silent, and offline but for the calls that we make."""
+    os.environ.update(_ENVIRONMENT)
+    loopback_directly()
+    import litellm
+
+    # pydantic warns of litellm's types; users can do nothing about them.
+    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    litellm.disable_hf_tokenizer_download = True
+    # We retry ourselves, and count it.
+    litellm.num_retries = 0
+    # Its logs may hold mail text; what matters comes as an exception.
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return litellm
+
+
+@cache
+def warm_up() -> None:
+    """Load what litellm loads for a first call, so that it does not count as latency.
+
+    litellm makes up the answer; no request is sent.
+    """
+    import openai.resources.chat  # noqa: F401 - its import takes half a second
+
+    load_litellm().completion(
+        model="openai/gpt-4.1",
+        messages=[{"role": "user", "content": ""}],
+        # For a request with tools it loads an MCP server.
+        tools=[{"type": "function", "function": {"name": "none", "parameters": {}}}],
+        # Not "", for which it would ask the provider.
+        mock_response="none",
+    )
+
+
+async def close_clients_with_loop() -> None:
+    """Close litellm's HTTP clients of the running loop when the loop ends.
+
+    litellm keeps a client for each loop and never closes one. asyncio closes a loop's
+    asynchronous generators at its end, so one of them closes the clients.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _closers:
+        _closers[loop] = _close_at_end(loop)
+        await anext(_closers[loop])
+
+
+async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        _closers.pop(loop, None)
+        clients = load_litellm().in_memory_llm_clients_cache
+        # A later loop may get the same id, so a closed client must not stay.
+        for key in [each for each in clients.cache_dict if each.endswith(f"-{id(loop)}")]:
+            client = clients.cache_dict.pop(key)
+            clients.ttl_dict.pop(key, None)
+            closing = client.close()
+            if inspect.isawaitable(closing):
+                await closing
+
+
+# Which host receives what a model is sent.
+
+
+class _Address(NamedTuple):
+    """Environment variables of a provider's address (the first one set wins) and the default."""
+
+    variables: tuple[str, ...]
+    default: str | None = None
+
+
+_OLLAMA = _Address(("OLLAMA_API_BASE",), "http://localhost:11434")
+# Addresses that litellm determines only while it makes the call; it tells the others before.
+_ADDRESSES = {
+    "openai": _Address(("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com"),
+    "anthropic": _Address(
+        ("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"), "https://api.anthropic.com"
+    ),
+    "gemini": _Address(("GEMINI_API_BASE",), "https://generativelanguage.googleapis.com"),
+    "vertex_ai": _Address(("VERTEXAI_API_BASE",), "https://aiplatform.googleapis.com"),
+    "openrouter": _Address(("OPENROUTER_API_BASE",), "https://openrouter.ai"),
+    "cohere_chat": _Address(("COHERE_API_BASE",), "https://api.cohere.com"),
+    "bedrock": _Address((), "https://amazonaws.com"),
+    "azure": _Address(("AZURE_API_BASE",)),
+    "ollama": _OLLAMA,
+    "ollama_chat": _OLLAMA,
+    # Without an address litellm would send these to OpenAI.
+    "hosted_vllm": _Address(("HOSTED_VLLM_API_BASE",)),
+    "lm_studio": _Address(("LM_STUDIO_API_BASE",)),
+    "openai_like": _Address(("OPENAI_LIKE_API_BASE",)),
+    "litellm_proxy": _Address(("LITELLM_PROXY_API_BASE",)),
+}
+# Providers whose models run on the user's own hardware: nobody sells calls by these names.
+SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
+# Ollama passes these on to its makers' servers.
+_OLLAMA_CLOUD = ("-cloud", ":cloud")
+OLLAMA_HOST = "ollama.com"
+
+
+def receiving_host(model: str) -> str:
+    """The host, with its port if one is named, that receives what a hosted model is sent.
+
+    Raises `UserError` if the provider or its address is unknown.
+    """
+    provider, address = _provider(model)
+    known = _ADDRESSES.get(provider)
+    if known is not None:
+        set_ones = (os.environ.get(name) for name in known.variables)
+        address = next(filter(None, set_ones), address or known.default)
+        if not address:
+            raise UserError(
+                f"where is the server of {model}? export {known.variables[0]}=URL,"
+                " such as http://localhost:8000/v1"
+            )
+    if not address:
+        raise UserError(
+            f"can't tell which host would receive the mail that {model} reads;"
+            f" use a provider such as {', '.join(sorted(_ADDRESSES)[:5])}"
+        )
+    host = _host_of(address, model)
+    if provider.startswith("ollama") and on_this_machine(host) and model.endswith(_OLLAMA_CLOUD):
+        return OLLAMA_HOST
+    return host
+
+
+def on_this_machine(host: str) -> bool:
+    """Whether `host`, as `receiving_host` gives it, is a loopback address."""
+    name = urlsplit(f"//{host}").hostname or ""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _provider(model: str) -> tuple[str, str | None]:
+    """The provider's name in litellm, and its address as far as litellm knows it."""
+    litellm = load_litellm()
+    try:
+        _, provider, _, _ = litellm.get_llm_provider(model)
+    except litellm.BadRequestError:
+        raise UserError(
+            f"unknown model {model!r}; use offline, local:PATH or a litellm name such as openai/o3"
+        ) from None
+    return provider, litellm.get_api_base(model, {})
+
+
+def _host_of(address: str, model: str) -> str:
+    """Host and port of a URL, without credentials and path."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        name = None
+    if not name:
+        raise UserError(f"the address set for {model} is no URL; write http://HOST:PORT/v1")
+    shown = f"[{name}]" if ":" in name else name
+    if on_this_machine(shown):
+        loopback_directly(name)
+    return shown if port is None else f"{shown}:{port}"
+
+
+# What a model accepts.
+
+# litellm drops `tool_choice` for these, because requests with it hang.
+_OLLAMA_NAMES = frozenset({"ollama", "ollama_chat"})
+# Hosted providers that document "auto" and no "required".
+_AUTO_ONLY = frozenset({"dashscope"})
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What can be sent to a model.
+
+    `native_tools`: it accepts tool schemas. `reasons`: it may think before it answers, and its
+    output holds both. `tool_choice` is the strongest form that it accepts, `max_tokens` the name
+    of the parameter that limits its output, `system_role` the role of the system prompt,
+    `endpoint` a base URL other than the provider's own (it may hold credentials).
+    """
+
+    native_tools: bool
+    reasons: bool
+    tool_choice: Literal["required", "auto"] | None
+    temperature: bool
+    reasoning_effort: bool
+    max_tokens: Literal["max_tokens", "max_completion_tokens"]
+    system_role: Literal["system", "developer"]
+    endpoint: str | None
+
+    @property
+    def most_tokens(self) -> int:
+        """The limit of its output unless the user sets one."""
+        return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
+
+
+def capabilities_of(model: str) -> Capabilities:
+    """What `model` accepts. Raises `UserError` for an unknown name or a missing API key."""
+    litellm = load_litellm()
+    try:
+        name, provider, _, base = litellm.get_llm_provider(model)
+    except litellm.BadRequestError:
+        name = provider = ""
+        base = None
+    if not name or name != name.strip():
+        raise UserError(
+            f"unknown model {model!r}; use offline, local:PATH or a litellm name such as openai/o3"
+        )
+    missing = litellm.validate_environment(model)["missing_keys"]
+    # What is no API key has other sources (a cloud's profile, a default address).
+    if missing and all(each.endswith("_API_KEY") for each in missing):
+        raise UserError(f"{model} needs a key: export {' or '.join(missing)}, or put it into .env")
+    taken = litellm.get_supported_openai_params(name, custom_llm_provider=provider) or []
+    entry: dict[str, Any] = litellm.model_cost.get(model) or litellm.model_cost.get(name) or {}
+    o_series = litellm.OpenAIOSeriesConfig().is_model_o_series_model(name)
+    fixed_sampling = o_series or litellm.OpenAIGPT5Config.is_model_gpt_5_model(name)
+    return Capabilities(
+        native_tools="tools" in taken and entry.get("supports_function_calling") is not False,
+        reasons=fixed_sampling or entry.get("supports_reasoning") is True,
+        tool_choice=_tool_choice(provider, taken, entry.get("supports_tool_choice")),
+        temperature="temperature" in taken and not fixed_sampling,
+        # Claude refuses to think unless its thoughts are sent back with each tool call, and our
+        # conversations hold none.
+        reasoning_effort="reasoning_effort" in taken and "claude" not in name,
+        max_tokens="max_completion_tokens" if fixed_sampling else "max_tokens",
+        # litellm would turn their system prompt into a user's message.
+        system_role="developer" if o_series and provider == "openai" else "system",
+        endpoint=_endpoint(provider) or base,
+    )
+
+
+def _tool_choice(
+    provider: str, taken: list[str], listed: bool | None
+) -> Literal["required", "auto"] | None:
+    if "tool_choice" not in taken or provider in _OLLAMA_NAMES or listed is False:
+        return None
+    # A self-hosted server may enforce "required" with a grammar that differs from the form in
+    # which the model was trained to call.
+    return "required" if listed and provider not in _AUTO_ONLY else "auto"
+
+
+def _endpoint(provider: str) -> str | None:
+    """The address of a provider that the environment sets."""
+    prefix = provider.removesuffix("_chat").upper()
+    return os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE")

@@ -1,0 +1,172 @@
+"""What a model's name stands for, and the host that its calls go to."""
+
+import contextlib
+
+import openai
+import pytest
+
+from art_e.models.model import Model
+from art_e.models.offline import ABSTAIN_BELOW, OfflinePolicy
+from art_e.models.providers import load_litellm, on_this_machine
+from tests.builders import the_error
+from tests.provider import Provider, says
+
+VARIABLES = (
+    "OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL",
+    "GEMINI_API_BASE", "OLLAMA_API_BASE", "HOSTED_VLLM_API_BASE", "AZURE_API_BASE",
+    "MISTRAL_API_BASE", "OPENROUTER_API_BASE", "LM_STUDIO_API_BASE",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_offline_is_a_policy_without_a_model() -> None:
+    policy = Model("offline").policy()
+    assert isinstance(policy, OfflinePolicy)
+    assert policy.settings == {"abstain_below": ABSTAIN_BELOW}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "host", "self_hosted"),
+    [
+        ("offline", "offline", None, False),
+        ("local:Qwen/Qwen2.5-14B-Instruct", "local", None, True),
+        ("local:./checkpoint+./adapter", "local", None, True),
+        ("openai/o3", "hosted", "api.openai.com", False),
+        ("o4-mini", "hosted", "api.openai.com", False),
+        ("gemini/gemini-2.5-pro", "hosted", "generativelanguage.googleapis.com", False),
+        ("anthropic/claude-sonnet-5-5", "hosted", "api.anthropic.com", False),
+        ("mistral/mistral-large-latest", "hosted", "api.mistral.ai", False),
+        ("groq/llama-3.3-70b-versatile", "hosted", "api.groq.com", False),
+        ("openrouter/qwen/qwen-2.5-72b-instruct", "hosted", "openrouter.ai", False),
+        ("ollama_chat/qwen2.5:14b", "hosted", "localhost:11434", True),
+        ("ollama_chat/gpt-oss:120b-cloud", "hosted", "ollama.com", False),
+    ],
+)
+def test_what_a_name_stands_for(name: str, kind: str, host: str | None, self_hosted: bool) -> None:
+    model = Model(name)
+    assert (model.kind, model.host, model.self_hosted) == (kind, host, self_hosted)
+    assert model.leaves_machine is (host not in (None, "localhost:11434"))
+    assert model.shares_machine is (self_hosted or name == "offline")
+    goes = {None: None, "localhost:11434": "mail text stays on this machine (localhost:11434, "}
+    notice = goes.get(host, f"mail text goes to {host} (")
+    assert model.notice == (None if notice is None else f"{notice}{name})")
+
+
+def test_a_local_model_has_a_path() -> None:
+    assert Model("local:./checkpoint+./adapter").path == "./checkpoint+./adapter"
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "address", "host", "self_hosted"),
+    [
+        ("openai/o3", "OPENAI_BASE_URL", "http://127.0.0.1:4000/v1", "127.0.0.1:4000", True),
+        ("openai/o3", "OPENAI_API_BASE", "https://proxy.example/v1", "proxy.example", False),
+        ("anthropic/claude-sonnet-5-5", "ANTHROPIC_BASE_URL", "https://p.example", "p.example", 0),
+        ("gemini/gemini-2.5-pro", "GEMINI_API_BASE", "https://g.example", "g.example", False),
+        ("ollama_chat/qwen2.5:14b", "OLLAMA_API_BASE", "http://gpu.lan:114", "gpu.lan:114", True),
+        ("ollama_chat/x-cloud", "OLLAMA_API_BASE", "https://ollama.com", "ollama.com", False),
+        ("hosted_vllm/Qwen", "HOSTED_VLLM_API_BASE", "http://[::1]:8000/v1", "[::1]:8000", True),
+        ("hosted_vllm/Qwen", "HOSTED_VLLM_API_BASE", "gpu.lan:8000", "gpu.lan:8000", True),
+        ("azure/gpt-4.1", "AZURE_API_BASE", "https://us.azure.com/", "us.azure.com", False),
+        # No credentials, no path, no query.
+        ("openai/o3", "OPENAI_BASE_URL", "https://me:pw@h.example:9/v1?key=k", "h.example:9", 0),
+    ],
+)
+def test_the_environment_sets_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    variable: str,
+    address: str,
+    host: str,
+    self_hosted: bool,
+) -> None:
+    monkeypatch.setenv(variable, address)
+    assert (Model(name).host, Model(name).self_hosted) == (host, bool(self_hosted))
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "path"),
+    [
+        ("openai/o3", "OPENAI_BASE_URL", "/v1"),
+        ("openai/gpt-4.1", "OPENAI_API_BASE", "/v1"),
+        ("anthropic/claude-sonnet-5-5", "ANTHROPIC_API_BASE", ""),
+        ("anthropic/claude-sonnet-5-5", "ANTHROPIC_BASE_URL", ""),
+        ("gemini/gemini-2.5-pro", "GEMINI_API_BASE", ""),
+        ("ollama_chat/qwen2.5:14b", "OLLAMA_API_BASE", ""),
+        ("hosted_vllm/Qwen", "HOSTED_VLLM_API_BASE", "/v1"),
+        ("lm_studio/qwen", "LM_STUDIO_API_BASE", "/v1"),
+        ("azure/gpt-4.1", "AZURE_API_BASE", ""),
+        ("openrouter/qwen/qwen-2.5-72b-instruct", "OPENROUTER_API_BASE", "/v1"),
+        ("groq/llama-3.3-70b-versatile", "GROQ_API_BASE", "/v1"),
+    ],
+)
+def test_a_request_goes_to_the_host_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, variable: str, path: str
+) -> None:
+    """The request itself, by the real client; how the server answers does not matter."""
+    litellm = load_litellm()
+    for provider_name in ("OPENAI", "ANTHROPIC", "GEMINI", "AZURE", "OPENROUTER", "GROQ"):
+        monkeypatch.setenv(f"{provider_name}_API_KEY", "key-of-the-test")
+    monkeypatch.setenv("AZURE_API_VERSION", "2025-01-01-preview")
+    with Provider(lambda _: says("OK.")) as provider:
+        address = provider.base_url.removesuffix("/v1")
+        monkeypatch.setenv(variable, f"{address}{path}")
+        assert Model(name).host == address.removeprefix("http://")
+        with contextlib.suppress(openai.OpenAIError):
+            litellm.completion(name, [{"role": "user", "content": "Hi."}], max_retries=0, timeout=5)
+        assert provider.requests
+
+
+def test_the_base_url_comes_first_as_in_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_BASE", "https://second.example/v1")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://first.example/v1")
+    assert Model("openai/o3").host == "first.example"
+
+
+# Without the check litellm would send these requests, mail and all, to api.openai.com.
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("hosted_vllm/Qwen2.5-14B-Instruct", "export HOSTED_VLLM_API_BASE=URL"),
+        ("lm_studio/qwen", "export LM_STUDIO_API_BASE=URL"),
+        ("azure/gpt-4.1", "export AZURE_API_BASE=URL"),
+        ("gpt-17", "unknown model 'gpt-17'; use offline"),
+        ("nobody/nothing", "unknown model 'nobody/nothing'; use offline"),
+    ],
+)
+def test_a_model_without_an_address_is_refused(name: str, line: str) -> None:
+    assert line in the_error(lambda: Model(name).host)
+
+
+@pytest.mark.parametrize("name", ["", "Offline", "offline ", "nobody/has-this", "a\nb"])
+def test_an_unknown_model_has_no_policy(name: str) -> None:
+    assert f"unknown model {name!r}; use offline" in the_error(Model(name).policy)
+
+
+@pytest.mark.parametrize("address", ["http://", "http://host:port/v1", "http://[::1/v1"])
+def test_a_malformed_address_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", address)
+    assert "no URL" in the_error(lambda: Model("hosted_vllm/Qwen").host)
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("localhost:11434", True),
+        ("127.0.0.1:8000", True),
+        ("127.1.2.3", True),
+        ("[::1]:8000", True),
+        ("gpu.localhost", True),
+        ("api.openai.com", False),
+        ("10.0.0.7:8000", False),
+        ("localhost.example.com", False),
+        ("127.0.0.1.example.com", False),
+    ],
+)
+def test_loopback(host: str, here: bool) -> None:
+    assert on_this_machine(host) is here
