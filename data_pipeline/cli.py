@@ -32,7 +32,7 @@ _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class RuleChoice(NamedTuple):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SIZE, SEED = 2_000, 0
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(epilog=example("art-e demo", "art-e demo --json"))

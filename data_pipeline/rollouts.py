@@ -438,7 +438,7 @@ def _facts(config: dict[str, Any]) -> dict[str, Any]:
 # ---- `art-e runs export`: a run's episodes as a data set for others, and on the hub if asked.
 
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(

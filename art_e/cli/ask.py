@@ -61,7 +61,7 @@ PASSAGES = 3
 # Failures that the same command would meet again.
 _LASTING = {"auth", "no-model", "no-credit", "budget", "context", "request"}
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class Passage(NamedTuple):

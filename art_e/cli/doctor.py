@@ -281,7 +281,7 @@ LEAST_FREE = 1_000_000_000  # bytes; ingest of 500,000 mails needs about as much
 CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer")
 TRAINING = ("torch", "transformers", "trl", "peft", "accelerate")
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(epilog=example("art-e doctor", "art-e doctor --online"))

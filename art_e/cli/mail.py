@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # A mail to 880 people is not read for their names; --json has them all.
 MAX_RECIPIENTS_SHOWN = 30
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(epilog=example("art-e inboxes", "art-e inboxes --limit 5 --json"))

@@ -200,9 +200,7 @@ class LazyGroup(TyperGroup):
         if cmd_name in self.lazy and cmd_name not in self.commands:
             module = importlib.import_module(self.lazy[cmd_name][0])
             found = typer.main.get_command(module.app)
-            command = getattr(found, "commands", {}).get(cmd_name, found)
-            command.rich_markup_mode = self.rich_markup_mode
-            self.commands[cmd_name] = command
+            self.commands[cmd_name] = getattr(found, "commands", {}).get(cmd_name, found)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

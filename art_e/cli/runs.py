@@ -30,7 +30,9 @@ class Runs(LazyGroup):
 
 
 app = typer.Typer(
-    cls=Runs, help="List the runs that were made, show and share what happened in them."
+    cls=Runs,
+    help="List the runs that were made, show and share what happened in them.",
+    rich_markup_mode=None,
 )
 
 

@@ -303,7 +303,7 @@ LOOPBACK = "127.0.0.1"
 BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of hosted_vllm/NAME
 POLL_S = 0.1
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(

@@ -890,6 +890,15 @@ def stats(folder: SetArgument, json_output: JsonOption = False) -> None:
         note(f"{plural(len(written), 'plot')} in {plots}")
 
 
+app.command(
+    "review",
+    epilog=example(
+        "art-e golden review golden/ --db inbox.duckdb --sample 100 --split test",
+        "art-e golden review golden/ --db inbox.duckdb --apply --json",
+    ),
+)(review_command)
+
+
 # ---- `art-e golden export`: a golden set's folder as others load it, and on the hub if asked.
 
 
@@ -935,18 +944,3 @@ def export(
     if json_output:
         told = {"to": str(to), "questions": parts, "rejected_left_out": left_out}
         print_json({**told, **pushed})
-
-
-# ---- `art-e golden`: make a set of questions whose answers are known to be right.
-
-
-# In the order in which they are used.
-
-
-app.command(
-    "review",
-    epilog=example(
-        "art-e golden review golden/ --db inbox.duckdb --sample 100 --split test",
-        "art-e golden review golden/ --db inbox.duckdb --apply --json",
-    ),
-)(review_command)

@@ -69,7 +69,7 @@ def _size(size: float) -> str:
 
 # ---- `art-e reproduce`: the chain of the talk, from mail to report, in stages that are done once.
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
