@@ -9,10 +9,9 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -25,43 +24,31 @@ from training.run import View
 
 # Seconds between lines, and between drawings on a terminal.
 LINE_EVERY_S, DRAW_EVERY_S = 10.0, 1.0
-# Steps in the means, in the speed and in the time to go.
-RECENT = 10
-# Validations to show.
-LATEST = 5
-
+# Steps in the means, in the speed and in the time to go; validations to show.
+RECENT, LATEST = 10, 5
 # From low to high; the second for terminals without Unicode.
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
-_BAR, _WIDEST, _LINE_WIDTH = 24, 80, 240
-_LABEL, _NUMBER = 14, 8
+_BAR, _WIDEST, _LINE_WIDTH, _LABEL, _NUMBER = 24, 80, 240, 14, 8
 
 Shown = Callable[[float], str]
-
-
-class _Row(NamedTuple):
-    label: str
-    # One per step; None if unknown.
-    values: list[float | None]
-    shown: Shown
+# The values of a figure over the steps, None if unknown, with their format.
+Rows = Mapping[str, tuple[list[float | None], Shown]]
 
 
 class Watch(View):
     """Shows a run of `total_steps`, by default on stderr."""
 
     def __init__(self, total_steps: int, title: str, *, console: Console | None = None) -> None:
+        width = None if sys.stderr.isatty() else _LINE_WIDTH
         self._console = console or Console(
-            stderr=True,
-            width=None if sys.stderr.isatty() else _LINE_WIDTH,
-            markup=False,
-            emoji=False,
-            highlight=False,
+            stderr=True, width=width, markup=False, emoji=False, highlight=False
         )
         self._blocks = BLOCKS if self._console.encoding.startswith("utf") else ASCII_BLOCKS
         self._total = total_steps
         self._title = printable(title)
         self._steps: list[Step] = []
         self._validations: list[Validation] = []
-        self._alarms: list[tuple[int, TrainingAlarm]] = []
+        self._alarms: list[str] = []
         self._drawn = self._printed = float("-inf")
         self._last_printed = 0
         self._live: Live | None = None
@@ -75,12 +62,7 @@ class Watch(View):
             self._draw()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._draw()
             self._live.stop()
@@ -103,30 +85,29 @@ class Watch(View):
         self._validations.append(validation)
         if self._live is None:
             cells = [f"{name} {cell}" for name, cell in _cells(validation).items() if cell]
-            self._print(f"validation after step {validation.step}: " + ", ".join(cells))
+            self._print(f"validation after step {validation.step}: {', '.join(cells)}")
         self._draw()
 
     def alarm(self, alarm: TrainingAlarm) -> None:
         """Print an alarm, which stays above the table, and keep its kind in view."""
-        at = self._steps[-1].step if self._steps else 0
-        self._alarms.append((at, alarm))
-        self._print(f"ALARM at step {at}, {alarm.kind}: {alarm.message}", style="bold red")
+        step = self._steps[-1].step if self._steps else 0
+        self._alarms.append(f"{alarm.kind} (step {step})")
+        self._print(f"ALARM at step {step}, {alarm.kind}: {alarm.message}", style="bold red")
         self._draw()
 
     def _print(self, line: str, style: str = "") -> None:
         self._console.print(Text(printable(line), style=style), soft_wrap=self._live is None)
 
     def _print_step(self) -> None:
-        self._printed = time.monotonic()
-        last = self._steps[-1:]
-        self._last_printed = last[0].step
-        figures = [
-            f"{each.label} {each.shown(value)}"
-            for each in [*_reward_rows(last)[:1], *_figure_rows(last)]
-            if (value := each.values[-1]) is not None
+        self._printed, last = time.monotonic(), self._steps[-1]
+        self._last_printed = last.step
+        rows = _rows([last])
+        shown = [
+            f"{name} {form(value)}"
+            for name, (values, form) in rows.items()
+            if name not in last.components and (value := values[-1]) is not None
         ]
-        place = f"step {self._last_printed} of {self._total}"
-        self._print(f"{place}: " + ", ".join([*figures, *self._pace()]))
+        self._print(f"step {last.step} of {self._total}: {', '.join([*shown, *self._pace()])}")
 
     def _pace(self) -> list[str]:
         """Tokens a second, and time and cost so far and to go."""
@@ -134,18 +115,15 @@ class Watch(View):
             return []
         last, first = self._steps[-1], self._steps[-RECENT - 1 :][0]
         to_go, made = self._total - last.step, last.step - first.step
-        seconds = last.seconds - first.seconds
+        seconds, cost = last.seconds - first.seconds, last.cost_usd - first.cost_usd
         more = to_go / made if made > 0 and to_go > 0 else None
-        pace = []
-        if seconds > 0:
-            pace.append(f"{(last.tokens - first.tokens) / seconds:,.0f} tokens/s")
-        left = "" if more is None else f", {_clock(seconds * more)} to go"
-        pace.append(f"{_clock(last.seconds)}{left}")
-        if last.cost_usd:
-            cost = last.cost_usd - first.cost_usd
-            left = "" if more is None else f", ${cost * more:,.2f} to go"
-            pace.append(f"${last.cost_usd:,.2f}{left}")
-        return pace
+        left = ["", ""] if more is None else [_clock(seconds * more), f"${cost * more:,.2f}"]
+        times, costs = (f", {each} to go" if each else "" for each in left)
+        return [
+            *([f"{(last.tokens - first.tokens) / seconds:,.0f} tokens/s"] if seconds > 0 else []),
+            f"{_clock(last.seconds)}{times}",
+            *([f"${last.cost_usd:,.2f}{costs}"] if last.cost_usd else []),
+        ]
 
     def _draw(self) -> None:
         if self._live is not None:
@@ -154,46 +132,32 @@ class Watch(View):
 
     def _view(self) -> Text:
         """The whole view as lines: rich's tables take ten times as long."""
-        at = self._steps[-1].step if self._steps else 0
-        bar = round(_BAR * min(1.0, at / max(1, self._total)))
+        step = self._steps[-1].step if self._steps else 0
+        bar = round(_BAR * min(1.0, step / max(1, self._total)))
         lines = [
             Text.assemble(
                 (self._title, "bold"),
-                f"  step {at:,} of {self._total:,}  ",
+                f"  step {step:,} of {self._total:,}  ",
                 (self._blocks[-1] * bar, "cyan"),
                 (self._blocks[0] * (_BAR - bar), "dim"),
             ),
             Text("   ".join(self._pace())),
         ]
         if self._alarms:
-            kinds = ", ".join(f"{each.kind} (step {step})" for step, each in self._alarms)
-            lines.append(Text(printable(f"alarms: {kinds}"), style="bold red"))
-        for rows in (_reward_rows(self._steps), _figure_rows(self._steps)):
-            lines += self._block(rows, min(self._console.width, _WIDEST))
-        if self._validations:
-            lines += [Text(), *_validation_lines(self._validations[-LATEST:])]
-        view = Text("\n").join(lines)
+            lines.append(Text(printable(f"alarms: {', '.join(self._alarms)}"), style="bold red"))
+        width = max(4, min(self._console.width, _WIDEST) - _LABEL - 2 * _NUMBER - 2)
+        if rows := _rows(self._steps):
+            mean = f"mean {RECENT}"
+            lines.append(Text(f"{'':{_LABEL}}{'now':>{_NUMBER}}{mean:>{_NUMBER}}", "dim"))
+        for name, (values, form) in rows.items():
+            known = [value for value in values if value is not None]
+            now = "" if values[-1] is None else form(values[-1])
+            recent = form(fmean(known[-RECENT:]))
+            label = f"{printable(name)[:_LABEL]:{_LABEL}}{now:>{_NUMBER}}{recent:>{_NUMBER}}  "
+            lines.append(Text.assemble(label, (sparkline(known, width, self._blocks), "cyan")))
+        view = Text("\n").join([*lines, *_validation_lines(self._validations[-LATEST:])])
         view.no_wrap, view.overflow = True, "ellipsis"
         return view
-
-    def _block(self, rows: Sequence[_Row], width: int) -> list[Text]:
-        """An empty line, a heading and a line for each figure; no lines without figures."""
-        line = max(4, width - _LABEL - 2 * _NUMBER - 2)
-        mean = f"mean {RECENT}"
-        lines = [Text(), Text(f"{'':{_LABEL}}{'now':>{_NUMBER}}{mean:>{_NUMBER}}", "dim")]
-        for row in rows:
-            known = [value for value in row.values if value is not None]
-            last = row.values[-1]
-            now = "" if last is None else row.shown(last)
-            drawn = sparkline(known, line, self._blocks)
-            lines.append(
-                Text.assemble(
-                    f"{row.label[:_LABEL]:{_LABEL}}{now:>{_NUMBER}}",
-                    f"{row.shown(fmean(known[-RECENT:])):>{_NUMBER}}  ",
-                    (f"{drawn:{line}}", "cyan"),
-                )
-            )
-        return lines if rows else []
 
 
 def sparkline(values: Sequence[float], width: int, blocks: str = BLOCKS) -> str:
@@ -211,51 +175,54 @@ def sparkline(values: Sequence[float], width: int, blocks: str = BLOCKS) -> str:
     return "".join(blocks[round((mean - low) / (high - low) * top)] for mean in means)
 
 
-def _reward_rows(steps: Sequence[Step]) -> list[_Row]:
-    """The reward and its components, in the order in which they came up."""
-    rows = [_Row("reward", [each.reward for each in steps], _number)]
+def _rows(steps: Sequence[Step]) -> Rows:
+    """The reward, its components as they came up, and the other figures that are known."""
+    rows: dict[str, tuple[list[float | None], Shown]] = {
+        "reward": ([each.reward for each in steps], _number)
+    }
     for name in dict.fromkeys(name for each in steps for name in each.components):
         # Missing among others means that no episode of the step earned it.
         values = [each.components.get(name, 0.0) if each.components else None for each in steps]
-        rows.append(_Row(printable(name), values, _number))
-    return _known(rows)
-
-
-def _figure_rows(steps: Sequence[Step]) -> list[_Row]:
-    return _known(
-        [
-            _Row(label, [_value(each, name) for each in steps], form)
-            for label, name, form in _FIGURES
-        ]
-    )
+        rows[name] = values, _number
+    rows |= {
+        name: ([_value(each, name) for each in steps], form) for name, form in _FIGURES.items()
+    }
+    return {name: row for name, row in rows.items() if any(each is not None for each in row[0])}
 
 
 def _value(step: Step, name: str) -> float | None:
-    value: float | None = getattr(step, name)
-    if name == "flat_groups" and value is not None:
-        return value / step.groups if step.groups else None
-    return value
-
-
-def _known(rows: Sequence[_Row]) -> list[_Row]:
-    return [each for each in rows if any(value is not None for value in each.values)]
+    value: float | None = getattr(step, _FIELDS.get(name, name.lower().replace(" ", "_")))
+    share = name == "flat groups" and value is not None
+    return value / step.groups if share and value is not None and step.groups else value
 
 
 def _validation_lines(validations: Sequence[Validation]) -> list[Text]:
-    shown = [_cells(each) for each in validations]
-    widths = {name: max(4, len(name)) + 1 for name in shown[0]}
+    shown = {each.step: _cells(each) for each in validations}
+    names = next(iter(shown.values()), {})
+    widths = {name: max(4, len(name)) + 1 for name in names}
     heading = "".join(f"{name:>{width}}" for name, width in widths.items())
-    lines = [Text(f"validation{heading}", style="dim")]
-    for each, cells in zip(validations, shown, strict=True):
+    lines = [Text(f"validation{heading}", style="dim")] if names else []
+    for step, cells in shown.items():
         figures = "".join(f"{cells[name]:>{width}}" for name, width in widths.items())
-        lines.append(Text(f"{f'step {each.step}':10}{figures}"))
+        lines.append(Text(f"{f'step {step}':10}{figures}"))
     return lines
 
 
 def _cells(validation: Validation) -> dict[str, str]:
     """The figures of a validation as text; empty if unknown."""
-    values = [(name, getattr(validation, field), shown) for name, field, shown in _VALIDATION]
-    return {name: "" if value is None else shown(value) for name, value, shown in values}
+    values: dict[str, tuple[Any, Shown]] = {
+        "n": (validation.n, _count),
+        "accuracy": (validation.accuracy, _percent),
+        "wrong": (validation.hallucination, _percent),
+        # Answers to unanswerable questions.
+        "invented": (validation.hallucination_unanswerable, _percent),
+        "abstained": (validation.abstention, _percent),
+        "turns": (validation.turns_when_correct, _number),
+        "effort": (validation.effort_when_correct, _number),
+        "format": (validation.format_errors, _number),
+        "reward": (validation.reward, _number),
+    }
+    return {name: "" if value is None else form(value) for name, (value, form) in values.items()}
 
 
 def _percent(value: float) -> str:
@@ -280,31 +247,13 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}"
 
 
-# The name, the field of `Step`, and the format.
-_FIGURES: tuple[tuple[str, str, Shown], ...] = (
-    ("accuracy", "accuracy", _percent),
-    ("hallucination", "hallucination", _percent),
-    ("abstention", "abstention", _percent),
-    ("turns", "turns", _number),
-    ("effort", "effort", _number),
-    ("format errors", "format_errors", _number),
-    ("entropy", "entropy", _small),
-    ("KL", "kl", _small),
-    ("flat groups", "flat_groups", _percent),
-    ("resampled", "resampled", _count),
-    ("unjudged", "unjudged", _count),
-    ("loss", "loss", _small),
-    ("gradient", "grad_norm", _small),
-)
-# Likewise of `Validation`; "invented" are answers to unanswerable questions.
-_VALIDATION: tuple[tuple[str, str, Shown], ...] = (
-    ("n", "n", _count),
-    ("accuracy", "accuracy", _percent),
-    ("wrong", "hallucination", _percent),
-    ("invented", "hallucination_unanswerable", _percent),
-    ("abstained", "abstention", _percent),
-    ("turns", "turns_when_correct", _number),
-    ("effort", "effort_when_correct", _number),
-    ("format", "format_errors", _number),
-    ("reward", "reward", _number),
-)
+# Their order, formats, and fields of `Step` with another name.
+_FIGURES: Mapping[str, Shown] = {
+    **dict.fromkeys(("accuracy", "hallucination", "abstention"), _percent),
+    **dict.fromkeys(("turns", "effort", "format errors"), _number),
+    **dict.fromkeys(("entropy", "KL"), _small),
+    "flat groups": _percent,
+    **dict.fromkeys(("resampled", "unjudged"), _count),
+    **dict.fromkeys(("loss", "gradient"), _small),
+}
+_FIELDS = {"gradient": "grad_norm"}

@@ -61,9 +61,10 @@ def adapter(training: TrainingRun, step: int = 2) -> dict[str, torch.Tensor]:
     return load_file(training.checkpoints / f"checkpoint-{step}" / "adapter_model.safetensors")
 
 
-def adapter_moved(training: TrainingRun) -> bool:
+def adapter_moved(training: TrainingRun, step: int = 2) -> bool:
     """Whether it does something: B begins at zero."""
-    return any(bool(value.any()) for name, value in adapter(training).items() if "lora_B" in name)
+    weights = adapter(training, step).items()
+    return any(bool(value.any()) for name, value in weights if "lora_B" in name)
 
 
 def test_the_recipes_are_those_of_the_readme_and_are_whole() -> None:
@@ -151,7 +152,8 @@ def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> Non
     model.save_pretrained(base)
     start = load_start(str(base))
     assert start.tokenizer.decode([start.end_id]) == "<|im_end|>"
-    changes = ("grpo.vllm.mode=off", "episode.episode_tokens=4000", "grpo.steps=1")
+    short = ("grpo.steps=1", "grpo.rollouts=2", "judging.questions=1", "judging.test_questions=1")
+    changes = ("grpo.vllm.mode=off", "episode.episode_tokens=4000", *short)
     _, training = trained("talk", base, tmp_path / "run", *changes)
     [step] = read_steps(training.run.folder)
     assert step.loss is not None
@@ -162,23 +164,23 @@ def test_talk_without_sleep_has_one_transfer_a_step_too(
     base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_vllm.install(monkeypatch)
-    _, training = trained("talk", base, tmp_path / "run", "grpo.vllm.sleep=false")
+    trained("talk", base, tmp_path / "run", "grpo.vllm.sleep=false", "grpo.steps=1")
     did = fake_vllm.LLM.made.did
     assert "sleep" not in did
-    # Before any step, and after each; the test has other weights, those of the best checkpoint.
-    assert did.count("transferred") == 4
-    for row in log_of(training):
-        assert row["sampling/sampling_logp_difference/max"] < 1e-4
+    # Before the step, after it, and the test's weights, those of the best checkpoint.
+    assert did.count("transferred") == 3
 
 
 def test_talk_24gb_in_four_bits(base: Path, home: Path, tmp_path: Path) -> None:
     from bitsandbytes.nn.modules import Linear4bit
 
-    _, training = trained("talk-24gb", base, tmp_path / "run", "grpo.generate_batch=3")
-    assert adapter_moved(training)
+    _, training = trained(
+        "talk-24gb", base, tmp_path / "run", "grpo.generate_batch=3", "grpo.steps=1"
+    )
+    assert adapter_moved(training, 1)
     # TRL would have it in bfloat16, which steps of 1.2e-5 do not change.
-    assert {each.dtype for each in adapter(training).values()} == {torch.float32}
-    assert [each.unjudged for each in read_steps(training.run.folder)] == [0, 0]
+    assert {each.dtype for each in adapter(training, 1).values()} == {torch.float32}
+    assert [each.unjudged for each in read_steps(training.run.folder)] == [0]
     start = load_start(str(training.run.folder), training.setting.recipe.model)
     kinds = [type(each) for each in start.model.modules()]
     # Seven matrices in each of two layers; what is made from them stays as it was.
@@ -210,7 +212,12 @@ def test_talk_multi_asks_vllms_server(
 
 def test_mini_trains_all_weights(base: Path, home: Path, tmp_path: Path) -> None:
     _, training = trained(
-        "mini", base, tmp_path / "run", "episode.episode_tokens=4_000", "grpo.generate_batch=4"
+        "mini",
+        base,
+        tmp_path / "run",
+        "episode.episode_tokens=4_000",
+        "grpo.generate_batch=4",
+        "grpo.steps=1",
     )
     start, after = (load_start(str(each)).model for each in (base, training.run.folder))
     assert not training.setting.recipe.model.lora
@@ -306,7 +313,7 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(
     base: Path, home: Path, tmp_path: Path
 ) -> None:
     """It pauses where there is no validation, too."""
-    changes = ("grpo.vllm.mode=off", "grpo.validate_every=2", "grpo.steps=4")
+    changes = ("grpo.vllm.mode=off", "grpo.validate_every=2", "grpo.steps=3")
     whole, _ = trained("talk", base, tmp_path / "whole", *changes)
     paused, training = trained(
         "talk", base, tmp_path / "run", *changes, pause=lambda: "the time is over"
@@ -315,14 +322,9 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(
     assert paused["test"] is None
     assert len(paused["validation"]) == 1
     assert not training.run.complete
-    for _ in range(2):
-        with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
-            newest = max(training.checkpoints.glob("checkpoint-*"))
-            run_grpo(again, newest, pause=lambda: "again")
-            assert again.paused == "again"
     with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
         newest = max(training.checkpoints.glob("checkpoint-*"))
-        assert newest.name == "checkpoint-3"
+        assert newest.name == "checkpoint-1"
         resumed = run_grpo(again, newest)
     assert again.paused is None
     assert resumed["test"] == whole["test"]

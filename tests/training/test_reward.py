@@ -135,7 +135,7 @@ def paid(rubric: Rubric, verdict: Verdict | None = RIGHT, weights: RewardWeights
     assert reward is not None
     assert reward.total == pytest.approx(sum(reward.components.values()))
     assert reward.to_row() == {"total": reward.total, "components": reward.components}
-    return pytest.approx(reward.components)
+    return reward.components
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def paid(rubric: Rubric, verdict: Verdict | None = RIGHT, weights: RewardWeights
 def test_what_each_outcome_is_paid(
     rubric: Rubric, verdict: Verdict | None, components: dict[str, float]
 ) -> None:
-    assert paid(rubric, verdict) == components
+    assert paid(rubric, verdict) == pytest.approx(components)
 
 
 def test_support_counts_only_with_the_gate_and_a_known_lack() -> None:
