@@ -35,8 +35,7 @@ from tests.documented import (
     parse_art_e,
 )
 from tests.formats import write_maildir, write_mbox
-from training.planning.cards import card_of
-from training.planning.plan import plan
+from training.planning import gpu_of, plan
 from training.recipe import load_recipe, recipe_names
 from training.reward import OUTCOMES, RewardWeights
 
@@ -301,11 +300,11 @@ def test_what_is_calculated_is_what_is_planned(page: str, heading: str) -> None:
     assert set(table) == set(recipe_names()) - {"nano"}
     for name, said in table.items():
         card, gpus = PLANNED[name]
-        made = plan(load_recipe(name), card_of(card), gpus=gpus)
+        made = plan(load_recipe(name), gpu_of(card), count=gpus)
         if name == "mini":
             assert said == "minutes, below $1" and made.hours < 1 and made.gpu_usd < 1
         else:
-            figures = (made.hours, made.gpu_usd, sum(each.usd or 0 for each in made.fees))
+            figures = (made.hours, made.gpu_usd, sum(each.usd or 0 for each in made.judges))
             numbers = [float(each) for each in re.findall(r"\d+", said)]
             assert numbers == [round(each) for each in figures], name
 

@@ -14,7 +14,7 @@ from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
-from art_e.runs import Run, find_run
+from art_e.runs import find_run
 from art_e.storage import runs_folder
 from data_pipeline.sharing import (
     DryRunOption,
@@ -31,19 +31,26 @@ from training.export import export as export_model
 from training.export import merge as merge_adapter
 from training.judging import judges_of, judges_within
 from training.material import load_material, load_part, planted_in
-from training.planning.cards import DEFAULT, Card, card_of
-from training.planning.fees import grpo_fees
-from training.planning.footprint import count_of
-from training.planning.reported import measured_in, reported_by
+from training.planning import (
+    DEFAULT_GPU,
+    EpisodeTokens,
+    Gpu,
+    TrainingPlan,
+    check_trained,
+    compared,
+    count_of,
+    gpu_of,
+    judge_fees,
+    measured_episode,
+    remedies,
+)
+from training.planning import plan as make_plan
 from training.processes import LostError, Processes, joined, launched
 from training.recipe import Recipe, load_recipe, named_recipe
 from training.run import Setting, TrainingRun, View, opened
 from training.watch import Watch
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from training.planning.plan import Plan
     from training.validation import Pause
 
 
@@ -52,174 +59,7 @@ app = typer.Typer(
 )
 
 
-# ---- What `art-e train plan` prints for people: memory line by line, tokens, hours, money.
-
-_HOUR, _MINUTE = 3600, 60
-
-
-def print_plan(row: dict[str, Any]) -> None:
-    """Print a plan, as `training.planning.row` gives it."""
-    _line(_title(row))
-    for stage in row["stages"]:
-        for phase in stage["memory"]:
-            _print_phase(stage["stage"], phase, row["memory_bytes"])
-        _line(_room(stage, row))
-        _print_tokens(stage)
-        _print_time(stage)
-    episode = row["episode"]
-    _line(
-        f"an episode: {episode['turns']:.1f} turns, {episode['tokens']:,.0f} tokens,"
-        f" {episode['own_tokens']:,.0f} of them the model's own ({episode['source']})"
-    )
-    for fee in row["judges"]:
-        _line(_fee(fee))
-    _line(_money(row))
-    if row["hours_with_another_search"] is not None:
-        longer = duration(row["hours_with_another_search"] * _HOUR)
-        _line(f"with another search an episode: {longer}")
-    for said in row["assumed"]:
-        _line(said if said.startswith("not counted") else f"assumed: {said}")
-    for warning in row["warnings"]:
-        _line(f"note: {warning}")
-    if row["fits"]:
-        _line("it fits")
-        return
-    for fault in row["faults"]:
-        _line(f"it does not fit: {fault}")
-    for number, each in enumerate(row["remedies"], 1):
-        _line(
-            f"  {number}. {each['options']}: fits, {duration(each['hours'] * _HOUR)},"
-            f" ${each['gpu_usd']:,.2f}"
-        )
-    if not row["remedies"]:
-        _line("no change of one setting or two makes it fit: take a larger card or a smaller model")
-
-
-def print_comparison(row: dict[str, Any]) -> None:
-    """Print what was planned beside what a run reported."""
-    table = _table(f"beside {one_line(row['run'])}", ("", "planned", "by its episodes", "reported"))
-    own = row["by_its_own"] or [{"planned": None}] * len(row["compared"])
-    for first, second in zip(row["compared"], own, strict=True):
-        figures = (first["planned"], second["planned"], first["reported"])
-        table.add_row(text(first["what"]), *(text(_figure(each)) for each in figures))
-    table.caption = "by its episodes: planned with the tokens and turns that the run's episodes had"
-    console().print(table)
-    if not row["compared"]:
-        _line("the recipe has no table for what was run")
-
-
-def _title(row: dict[str, Any]) -> str:
-
-    gpus = row["gpus"]
-    count = f"{gpus['train']} x {row['gpu']}"
-    if gpus["serve"]:
-        count = f"{gpus['train']} + {gpus['serve']} x {row['gpu']} (training + vLLM's server)"
-    adapter = row["lora_parameters"]
-    learns = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
-    return (
-        f"{one_line(row['recipe'])} on {count}: {one_line(row['model'])},"
-        f" {count_of(row['parameters'])} weights, {learns} trained,"
-        f" {row['kv_bytes_per_token']:,} bytes of keys and values a token"
-    )
-
-
-def _print_phase(stage: str, phase: dict[str, Any], memory: int) -> None:
-    table = _table(f"{stage}: {phase['phase']}, each GPU", ("", "GB", "how it is counted"))
-    table.columns[-1].justify = "left"
-    for line in phase["lines"]:
-        table.add_row(text(line["what"]), _gb(line["size"]), text(line["how"]))
-    table.add_section()
-    table.add_row("in all", _gb(phase["bytes"]), text(f"of {_gb(memory)} GB (10^9 bytes)"))
-    left = phase["left"]
-    what = "left" if left >= 0 else "too much"
-    table.add_row(what, _gb(abs(left)), f"{abs(left) / memory:.0%} of the card")
-    console().print(table)
-
-
-def _room(stage: dict[str, Any], row: dict[str, Any]) -> str:
-    room = stage["room"]
-    mean = row["episode"]["tokens"]
-    return (
-        f"{stage['stage']}: keys and values of {room['kv_tokens']:,} tokens have room:"
-        f" {plural(room['whole_episodes'], 'episode')} of full length, about"
-        f" {room['kv_tokens'] / mean:,.0f} of {mean:,.0f} tokens;"
-        f" {room['under_way']:,} are under way at a time"
-    )
-
-
-def _print_tokens(stage: dict[str, Any]) -> None:
-    table = _table(f"{stage['stage']}: tokens", ("", "a step", f"in {stage['steps']:,} steps"))
-    for name, tokens in stage["tokens_per_step"].items():
-        if tokens:
-            total = f"{tokens * stage['steps'] / 1e6:,.1f} million"
-            table.add_row(name.replace("_", " "), f"{tokens:,.0f}", total)
-    console().print(table)
-
-
-def _print_time(stage: dict[str, Any]) -> None:
-    table = _table(f"{stage['stage']}: time", ("", "s a step", "in all"))
-    for name, seconds in stage["seconds_per_step"].items():
-        if seconds:
-            table.add_row(name, f"{seconds:,.2f}", duration(seconds * stage["steps"]))
-    asked = f"{plural(stage['examinations'] - 1, 'validation')}, and the test"
-    table.add_row(asked, "", duration(stage["examining_seconds"]))
-    table.add_section()
-    a_step = sum(stage["seconds_per_step"].values())
-    table.add_row("in all", f"{a_step:,.2f}", duration(stage["hours"] * _HOUR))
-    console().print(table)
-
-
-def _fee(fee: dict[str, Any]) -> str:
-    usd = "price unknown" if fee["usd"] is None else f"${fee['usd']:.2f}"
-    return (
-        f"judge {one_line(fee['judge'])}: {usd} for {fee['calls']:,} calls about"
-        f" {fee['episodes']:,} episodes, {fee['prompt_tokens'] / 1e6:.1f} +"
-        f" {fee['completion_tokens'] / 1e6:.1f} million tokens"
-    )
-
-
-def _money(row: dict[str, Any]) -> str:
-    gpus = row["gpus"]["train"] + row["gpus"]["serve"]
-    judges = "unknown" if row["judge_usd"] is None else f"${row['judge_usd']:,.2f}"
-    most = row["max_cost_usd"]
-    limit = "" if most is None else f", ${most:,.2f} at most"
-    return (
-        f"{duration(row['hours'] * _HOUR)} on {plural(gpus, 'GPU')} at ${row['usd_per_hour']:.2f}"
-        f" an hour: ${row['gpu_usd']:,.2f}; judges {judges}{limit}"
-    )
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes or seconds, whichever says it."""
-    if seconds >= _HOUR:
-        return f"{seconds / _HOUR:,.1f} h"
-    return f"{seconds / _MINUTE:,.1f} min" if seconds >= _MINUTE else f"{seconds:,.1f} s"
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:,.2f}"
-
-
-def _table(title: str, headings: Sequence[str]) -> "Table":
-    from rich.table import Table
-
-    table = Table(title=text(title), title_justify="left")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
-    return table
-
-
-def _line(line: str) -> None:
-    console().print(text(one_line(line)), soft_wrap=True)
-
-
-# ---- `art-e train plan`: what a recipe takes, before it is run, and beside what a run reported.
+# `art-e train plan`.
 
 
 @app.command(
@@ -251,14 +91,12 @@ def plan(
             help="Folder or hub id, in place of the recipe's model.",
         ),
     ] = None,
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="CARD", help="The card [default: h100-80gb].")
-    ] = None,
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="How many.")] = 1,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="Number of GPUs.")] = 1,
     usd_per_hour: Annotated[
         float | None,
         typer.Option(
-            "--usd-per-hour", metavar="USD", min=0, help="Price of one card [default: typical]."
+            "--usd-per-hour", metavar="USD", min=0, help="Price of one GPU [default: typical]."
         ),
     ] = None,
     against: Annotated[
@@ -267,59 +105,176 @@ def plan(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Tell what a recipe takes: memory, tokens, hours, money. Nothing is run."""
-    from training.planning.plan import plan as make_plan
-    from training.planning.remedies import remedies
-    from training.planning.row import compared, row_of
+    """Calculate what a recipe takes: memory, tokens, hours, money. Nothing is run."""
 
-    card = card_of(gpu or DEFAULT)
-    run = None if against is None else find_run(against, runs_folder())
-    reported = None if run is None else reported_by(run)
-    named = recipe or "nano"
-    given = tuple(changes or ())
-
-    def again(further: tuple[str, ...], other: "Card | None") -> "Plan":
-        changed = load_recipe(named, [*given, *further], base_model=base_model)
-        return make_plan(changed, other or card, gpus=gpus, usd_per_hour=usd_per_hour)
-
-    if run is None:
-        chosen = load_recipe(named, given, base_model=base_model)
-        planned = make_plan(chosen, card, gpus=gpus, usd_per_hour=usd_per_hour)
-        row = row_of(planned, remedies(planned, again))
-        if json_output:
-            print_json(row)
+    def again(
+        further: Sequence[str], on: Gpu, episode: EpisodeTokens | None = None
+    ) -> TrainingPlan:
+        if run is not None and recipe is None:
+            chosen = named_recipe(str(run.folder))
         else:
-            print_plan(row)
-        return
-    chosen = _recipe_of(run, recipe, given, base_model)
-    first = make_plan(chosen, card, gpus=gpus, usd_per_hour=usd_per_hour)
-    told = measured_in(run)
-    by_run = make_plan(chosen, card, gpus=gpus, usd_per_hour=usd_per_hour, told=told)
-    assert reported is not None
-    rows = compared(first, reported)
-    by_its_own = [] if told is None else compared(by_run, reported)
-    row = {**row_of(by_run), "run": str(run.folder), "compared": rows, "by_its_own": by_its_own}
+            chosen = load_recipe(recipe or "nano", [*given, *further], base_model=base_model)
+        if run is not None and chosen.name != (own := run.config["recipe"]["name"]):
+            raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
+        return make_plan(chosen, on, count=gpus, usd_per_hour=usd_per_hour, episode=episode)
+
+    run = None if against is None else find_run(against, runs_folder())
+    given = changes or []
+    if run is not None and recipe is None and (given or base_model is not None):
+        raise UserError("--against plans the run's own recipe: name --recipe to change it")
+    row: dict[str, Any] = {}
+    if run is not None:
+        check_trained(run)
+    planned = again((), gpu_of(gpu))
+    if run is None:
+        fitting = remedies(planned, again)
+        row["remedies"] = [
+            {"options": options, "gpu": each.gpu, "hours": each.hours, "gpu_usd": each.gpu_usd}
+            for options, each in fitting.items()
+        ]
+    else:
+        row = {"run": str(run.folder), "compared": compared(planned, run), "by_its_own": []}
+        episode = measured_episode(run)
+        if episode is not None:
+            planned = again((), gpu_of(gpu), episode)
+            row["by_its_own"] = compared(planned, run)
+    row = {**planned.row(), **row}
     if json_output:
         print_json(row)
-        return
-    print_plan(row)
-    print_comparison(row)
+    else:
+        _print_plan(row)
 
 
-def _recipe_of(
-    run: "Run", recipe: str | None, changes: tuple[str, ...], base_model: str | None
-) -> "Recipe":
-    """The recipe that a run is compared by: its own, unless one of that name is given."""
+def _print_plan(row: dict[str, Any]) -> None:
+    gpus, adapter = row["gpus"], row["lora_parameters"]
+    count = f"{gpus['train']} x {row['gpu']}"
+    if gpus["serve"]:
+        count = f"{gpus['train']} + {gpus['serve']} x {row['gpu']} (training + vLLM's server)"
+    learns = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
+    _line(
+        f"{row['recipe']} on {count}: {row['model']}, {count_of(row['parameters'])} weights,"
+        f" {learns} trained, {row['kv_bytes_per_token']:,} bytes of keys and values a token"
+    )
+    for stage in row["stages"]:
+        _print_stage(stage, row)
+    episode = row["episode"]
+    _line(
+        f"an episode: {episode['turns']:.1f} turns, {episode['tokens']:,.0f} tokens,"
+        f" {episode['own_tokens']:,.0f} of them the model's own ({episode['source']})"
+    )
+    for fee in row["judges"]:
+        usd = "price unknown" if fee["usd"] is None else f"${fee['usd']:.2f}"
+        _line(
+            f"judge {fee['judge']}: {usd} for {fee['calls']:,} calls about {fee['episodes']:,}"
+            f" episodes, {fee['prompt_tokens'] / 1e6:.1f} + {fee['completion_tokens'] / 1e6:.1f}"
+            " million tokens"
+        )
+    judges, most = row["judge_usd"], row["max_cost_usd"]
+    limit = "" if most is None else f", ${most:,.2f} at most"
+    _line(
+        f"{duration(row['hours'])} on {plural(gpus['train'] + gpus['serve'], 'GPU')} at"
+        f" ${row['usd_per_hour']:.2f} an hour: ${row['gpu_usd']:,.2f}; judges"
+        f" {'unknown' if judges is None else f'${judges:,.2f}'}{limit}"
+    )
+    if row["hours_with_another_search"] is not None:
+        _line(f"with another search an episode: {duration(row['hours_with_another_search'])}")
+    for line in row["assumed"]:
+        _line(line if line.startswith("not counted") else f"assumed: {line}")
+    if None not in (judges, most) and judges > most:
+        _line(f"note: training pauses at ${most:.2f}: --set judging.max_cost_usd={judges:.0f}")
+    for fault in row["faults"]:
+        _line(f"it does not fit: {fault}")
+    if row["fits"]:
+        _line("it fits")
+    for number, each in enumerate(row.get("remedies", ()), 1):
+        took = f"{duration(each['hours'])}, ${each['gpu_usd']:,.2f}"
+        _line(f"  {number}. {each['options']}: fits, {took}")
+    if not row["fits"] and not row.get("remedies"):
+        _line("no single change makes it fit: take a larger GPU or a smaller model")
+    if "run" in row:
+        own = row["by_its_own"] or [{"planned": None}] * len(row["compared"])
+        _print_table(
+            f"beside {one_line(row['run'])}",
+            ("", "planned", "by its episodes", "reported"),
+            [
+                (
+                    first["what"],
+                    *map(_figure, (first["planned"], second["planned"], first["reported"])),
+                )
+                for first, second in zip(row["compared"], own, strict=True)
+            ],
+        )
 
-    if recipe is None:
-        if changes or base_model is not None:
-            raise UserError("--against plans the run's own recipe: name --recipe to change it")
-        return named_recipe(str(run.folder))
-    own = run.config["recipe"]["name"]
-    chosen = load_recipe(recipe, changes, base_model=base_model)
-    if chosen.name != own:
-        raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
-    return chosen
+
+def _print_stage(stage: dict[str, Any], row: dict[str, Any]) -> None:
+    name, memory, room = stage["stage"], row["memory_bytes"], stage["room"]
+    for phase in stage["memory"]:
+        left = phase["left"]
+        lines = [(each["what"], _gb(each["size"]), each["how"]) for each in phase["lines"]]
+        lines.append(("total", _gb(phase["bytes"]), f"of {_gb(memory)} GB (10^9 bytes)"))
+        what = "left" if left >= 0 else "too much"
+        lines.append((what, _gb(abs(left)), f"{abs(left) / memory:.0%} of the GPU"))
+        _print_table(f"{name}: {phase['phase']}, each GPU", ("", "GB", "how it is counted"), lines)
+    mean = row["episode"]["tokens"]
+    _line(
+        f"{name}: keys and values of {room['kv_tokens']:,} tokens have room:"
+        f" {plural(room['whole_episodes'], 'episode')} of full length, about"
+        f" {room['kv_tokens'] / mean:,.0f} of {mean:,.0f} tokens;"
+        f" {room['under_way']:,} are under way at a time"
+    )
+    steps, seconds = stage["steps"], stage["seconds_per_step"]
+    tokens = [
+        (what.replace("_", " "), f"{each:,.0f}", f"{each * steps / 1e6:,.1f} million")
+        for what, each in stage["tokens_per_step"].items()
+        if each
+    ]
+    _print_table(f"{name}: tokens", ("", "a step", f"in {steps:,} steps"), tokens)
+    times = [
+        (what, f"{each:,.2f}", duration(each * steps / _HOUR))
+        for what, each in seconds.items()
+        if each
+    ]
+    examined = f"{plural(stage['examinations'] - 1, 'validation')}, and the test"
+    times.append((examined, "", duration(stage["examining_seconds"] / _HOUR)))
+    times.append(("total", f"{sum(seconds.values()):,.2f}", duration(stage["hours"])))
+    _print_table(f"{name}: time", ("", "s a step", "all steps"), times)
+
+
+_HOUR, _MINUTE = 3600, 60
+
+
+def duration(hours: float) -> str:
+    """Hours, minutes or seconds, whichever reads best."""
+    seconds = hours * _HOUR
+    if seconds >= _HOUR:
+        return f"{hours:,.1f} h"
+    return f"{seconds / _MINUTE:,.1f} min" if seconds >= _MINUTE else f"{seconds:,.1f} s"
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:,.2f}"
+
+
+def _print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+
+    table = Table(title=text(title), title_justify="left")
+    for heading in headings:
+        words = heading == "" or heading.startswith("how")
+        table.add_column(heading, justify="left" if words else "right")
+    for row in rows:
+        table.add_row(*map(text, row))
+    console().print(table)
+
+
+def _line(line: str) -> None:
+    console().print(text(one_line(line)), soft_wrap=True)
 
 
 # ---- Training, and what becomes of a checkpoint.
@@ -630,7 +585,7 @@ def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
     """Say before any judge is asked what judges may be expected to cost, and their limit."""
     most = recipe.judging.max_cost_usd if max_cost is None else max_cost
     capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
-    for fee in grpo_fees(recipe):
+    for fee in judge_fees(recipe.model_copy(update={"sft": None})):
         cost = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
         note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
 

@@ -33,13 +33,13 @@ def print_plan(row: dict[str, Any]) -> None:
     for each in row["units"]:
         done = each["state"] == "done"
         left = ["", "", ""] if done else [
-            duration(each["seconds"]), _usd(each["usd"]), _size(each["disk_bytes"])
+            duration(each["seconds"] / 3600), _usd(each["usd"]), _size(each["disk_bytes"])
         ]  # fmt: skip
         cells = [each["stage"], each["unit"], each["state"], *left, "" if done else each["basis"]]
         table.add_row(*(text(cell) for cell in cells))
     left = row["left"]
     table.add_section()
-    sums = [duration(left["seconds"]), _usd(left["usd"]), _size(left["disk_bytes"])]
+    sums = [duration(left["seconds"] / 3600), _usd(left["usd"]), _size(left["disk_bytes"])]
     table.add_row("in all", "", "left", *sums, text(f"{_size(row['free_bytes'])} are free there"))
     console().print(table)
     print_line()

@@ -14,11 +14,15 @@ from data_pipeline.golden.asking import THINKING_TOKENS, TOKENS_PER_ITEM
 from data_pipeline.golden.verify import COMPLETION_TOKENS, JUDGE_USAGE, VERDICTS_PER_ROW
 from evals.benchmark import estimate_cost
 from evals.judges import needs_model
-from training.planning.cards import DEFAULT, card_of
-from training.planning.fees import MAIL_TOKENS, fee_of
-from training.planning.plan import Plan
-from training.planning.plan import plan as plan_of
-from training.planning.workload import expected
+from training.planning import (
+    DEFAULT_GPU,
+    MAIL_TOKENS,
+    TrainingPlan,
+    expected_episode,
+    fee_of,
+    gpu_of,
+)
+from training.planning import plan as plan_of
 from training.reproduction.profile import GENERATED, OFFLINE, Profile
 from training.reproduction.unit import STAGES, Stage, Unit
 
@@ -142,9 +146,9 @@ _OF = dict(
 )
 
 
-def plan_of_training(profile: Profile) -> Plan:
+def plan_of_training(profile: Profile) -> TrainingPlan:
     """What `art-e train plan` says of the recipe on the profile's card."""
-    return plan_of(profile.recipe, card_of(profile.training.gpu or DEFAULT))
+    return plan_of(profile.recipe, gpu_of(profile.training.gpu or DEFAULT_GPU))
 
 
 def _asked(profile: Profile, model: str, questions: int) -> Expected:
@@ -160,25 +164,25 @@ def _asked(profile: Profile, model: str, questions: int) -> Expected:
 
 def _trained(profile: Profile, name: Stage) -> Expected:
     planned = plan_of_training(profile)
-    stage = next(each for each in planned.stages if each.name == name)
+    stage = next(each for each in planned.stages if each.stage == name)
     hours = stage.hours
-    fees: list[float | None] = [fee.usd for fee in planned.fees] if name == "grpo" else []
+    fees: list[float | None] = [fee.usd for fee in planned.judges] if name == "grpo" else []
     if profile.training.gpu is not None:
-        fees.append(hours * planned.gpus.all * planned.usd_per_hour)
-    weights = planned.trained.lora_weights or planned.shape.parameters
+        fees.append(hours * sum(planned.gpus.values()) * planned.usd_per_hour)
+    weights = planned.lora_parameters or planned.parameters
     disk = CHECKPOINTS * CHECKPOINT_BYTES_A_WEIGHT * weights
     disk += round(stage.steps * stage.episodes) * EPISODE_BYTES
     base = profile.recipe.model.base
     if base is not None and not expanded(base).exists():
-        disk += planned.shape.weight_bytes(16)
-    basis = f"art-e train plan on {planned.card.name}"
+        disk += 2 * planned.parameters
+    basis = f"art-e train plan on {planned.gpu}"
     return Expected(3600 * hours, _sum(fees), disk, basis)
 
 
 def _judges(profile: Profile, episodes: int) -> float | None:
     """What the profile's judges are paid for their verdicts on so many episodes."""
     paid = [each for each in profile.judges if needs_model(each)]
-    return _sum([fee_of(each, episodes, expected(profile.recipe)).usd for each in paid])
+    return _sum([fee_of(each, episodes, expected_episode(profile.recipe)).usd for each in paid])
 
 
 def _fees(model: str, requests: int, usage: Usage) -> float | None:

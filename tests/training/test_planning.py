@@ -1,0 +1,576 @@
+"""Plans: shapes and memory against the real libraries, hours, and a run beside its plan."""
+
+import dataclasses
+import json
+import shutil
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import DynamicCache, Qwen2ForCausalLM
+
+from art_e.errors import UserError
+from art_e.models.prices import price_of
+from art_e.runs import Run, start_run
+from art_e.trajectory import read_trajectories
+from evals.judges.llm import prompt_text
+from tests.command_line import Run as Command
+from tests.command_line import json_of, the_error
+from tests.training import tiny
+from tests.training.live_memory import config_of, model_of, taken
+from training.planning import (
+    CORRECT_TOKENS,
+    DECODE_SHARE,
+    GPUS,
+    GROUNDED_TOKENS,
+    PROMPT,
+    PUBLISHED,
+    READ,
+    SEARCH,
+    SEARCHES,
+    TRAIN_SHARE,
+    EpisodeTokens,
+    Estimator,
+    Gpu,
+    MemoryPhase,
+    Shape,
+    TrainingPlan,
+    check_trained,
+    compared,
+    expected_episode,
+    fee_of,
+    gpu_of,
+    judge_fees,
+    measured_episode,
+    named_shape,
+    plan,
+    remedies,
+    shape_of,
+    stage_tokens,
+)
+from training.progress import read_steps
+from training.recipe import Vllm, load_recipe, recipe_names
+from training.start import load_start
+
+H100, RTX = "h100-80gb", "rtx4090-24gb"
+EPISODE = EpisodeTokens(5, 700, 200, 4_500, 1.5, "")
+# Vocabularies are small, because TRL scores logits in tiles.
+SMALL = Shape(3, 1_024, 3_072, 8, 2, 512, tied=True)
+WIDE = Shape(2, 1_280, 5_440, 10, 10, 512, tied=False)
+
+
+def estimator(
+    shape: Shape = PUBLISHED["14B"], *changes: str, gpu: str = H100, lora: bool = True
+) -> Estimator:
+    """The estimates of the recipe `talk` for a model of that shape."""
+    recipe = load_recipe("talk", changes)
+    if not lora:
+        model = recipe.model.model_copy(update={"lora": None})
+        recipe = recipe.model_copy(update={"model": model})
+    return Estimator(recipe, shape, gpu_of(gpu), EPISODE)
+
+
+def planned(name: str, *changes: str, gpu: str = H100, count: int = 1) -> TrainingPlan:
+    return plan(load_recipe(name, changes), gpu_of(gpu), count=count)
+
+
+def lines_of(phase: MemoryPhase) -> dict[str, float]:
+    return {line.what: line.size / 1e9 for line in phase.lines}
+
+
+# Shapes.
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    kv_heads = draw(st.integers(1, 4))
+    heads = kv_heads * draw(st.integers(1, 4))
+    return Shape(
+        layers=draw(st.integers(1, 4)),
+        hidden=heads * draw(st.sampled_from([4, 8, 16])),
+        intermediate=draw(st.integers(8, 200)),
+        heads=heads,
+        kv_heads=kv_heads,
+        vocabulary=draw(st.integers(50, 500)),
+        tied=draw(st.booleans()),
+    )
+
+
+def check_counts(shape: Shape) -> None:
+    model = model_of(shape)
+    assert sum(each.numel() for each in model.parameters()) == shape.parameters
+    body = [each for each in model.model.layers.modules() if isinstance(each, torch.nn.Linear)]
+    assert sum(each.weight.numel() for each in body) == shape.linear
+    with warnings.catch_warnings():
+        # peft 0.21 uses an older name of transformers 5.
+        warnings.simplefilter("ignore", FutureWarning)
+        config = LoraConfig(r=3, target_modules="all-linear", task_type="CAUSAL_LM")
+        adapted = get_peft_model(model, config)
+    learns = sum(each.numel() for each in adapted.parameters() if each.requires_grad)
+    assert learns == shape.lora_parameters(3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(shapes())
+def test_any_shape_has_the_weights_of_its_model_and_of_its_adapter(shape: Shape) -> None:
+    check_counts(shape)
+
+
+@pytest.mark.parametrize(
+    # Billions of weights, from the models' cards.
+    ("size", "billions"),
+    [("0.5B", 0.49), ("1.5B", 1.54), ("3B", 3.09), ("7B", 7.61), ("14B", 14.7), ("32B", 32.5)],
+)
+def test_published_shapes_have_the_weights_of_their_models(size: str, billions: float) -> None:
+    check_counts(PUBLISHED[size])
+    assert PUBLISHED[size].parameters / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+@settings(max_examples=5, deadline=None)
+@given(shapes(), st.integers(1, 5), st.integers(1, 9))
+def test_keys_and_values_of_a_real_cache(shape: Shape, episodes: int, tokens: int) -> None:
+    config = config_of(shape)
+    model: Any = Qwen2ForCausalLM(config)
+    cache: Any = DynamicCache(config=config)
+    ids = torch.zeros(episodes, tokens, dtype=torch.long)
+    with torch.inference_mode():
+        model.to(torch.bfloat16)(input_ids=ids, past_key_values=cache, use_cache=True)
+    held = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    assert held == episodes * tokens * shape.kv_bytes
+
+
+def test_four_bits_are_those_of_bitsandbytes() -> None:
+    bnb = pytest.importorskip("bitsandbytes")
+    weights = torch.randn(2_048, 1_024, dtype=torch.bfloat16)
+    packed, state = bnb.functional.quantize_4bit(
+        weights, quant_type="nf4", compress_statistics=True, blocksize=64
+    )
+    held = packed.nbytes + state.absmax.nbytes + state.state2.absmax.nbytes
+    rest = SMALL.parameters - SMALL.linear
+    a_weight = (SMALL.weight_bytes(4) - 2 * rest) / SMALL.linear
+    assert a_weight == pytest.approx(held / weights.numel(), rel=1e-3)
+
+
+def test_shapes_of_runs_and_of_adapters(warm: Path, tmp_path: Path) -> None:
+    weights = sum(each.numel() for each in load_start(str(warm)).model.parameters())
+    assert named_shape(str(warm)).parameters == weights
+    [base] = (warm / "checkpoints").glob("checkpoint-20")
+    (tmp_path / "adapter_config.json").write_text(
+        json.dumps({"base_model_name_or_path": str(base)})
+    )
+    assert named_shape(str(tmp_path)).parameters == weights
+    assert named_shape(f"{base}+{tmp_path}").parameters == weights
+    # A model that is made from nothing has at most the tokens that are planned.
+    recipe = tiny.recipe()
+    most = shape_of(recipe.model, recipe.episode.prompt)
+    made = named_shape(str(warm))
+    assert made.vocabulary <= most.vocabulary
+    assert dataclasses.replace(made, vocabulary=0) == dataclasses.replace(most, vocabulary=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "named"), [({"model_type": "llama"}, "llama"), ({"model_type": "qwen2"}, "again")]
+)
+def test_other_models_are_refused(config: dict[str, str], named: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=named):
+        named_shape(str(tmp_path))
+
+
+# Memory.
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+@pytest.mark.parametrize(
+    # Beside as many heads of keys as of queries, which no published shape has, less is kept.
+    ("shape", "bits", "episodes", "tokens", "off"),
+    [
+        (SMALL, 16, 2, 2_048, 0.12),
+        (SMALL, 4, 2, 2_048, 0.12),
+        (WIDE, 16, 2, 2_048, 0.25),
+        (SMALL, None, 4, 1_024, 0.15),
+        (WIDE, None, 4, 1_024, 0.15),
+        (PUBLISHED["14B"], 16, 1, 8_000, 0.1),
+    ],
+)
+def test_activations_are_what_autograd_keeps(
+    shape: Shape, bits: int | None, episodes: int, tokens: int, off: float, checkpointing: bool
+) -> None:
+    if shape is PUBLISHED["14B"] and not checkpointing:
+        return  # No recipe trains it so.
+    lora = bits is not None
+    changes = [f"model.checkpointing={str(checkpointing).lower()}"]
+    changes += [f"model.bits={bits}"] if bits == 4 else []
+    changes += ["grpo.vllm.mode=off"] if bits == 4 else []
+    own = estimator(shape, *changes, lora=lora)
+    real = taken(shape, episodes, tokens, lora=16 if lora else 0, checkpointing=checkpointing)
+    # The stand-in has no head, and NF4 can't be decoded there.
+    absent = ("logits", "a matrix decoded")
+    lines = own.activations(episodes, tokens)
+    size = sum(each for what, (each, _) in lines.items() if what not in absent)
+    if lora:
+        assert size == pytest.approx(real.most - real.gradients, rel=off)
+    else:
+        # Gradients come one by one as activations go, and are planned apart.
+        assert real.most - real.gradients <= 1.1 * size
+        assert size <= (1 + off) * real.most
+
+
+def test_the_memory_of_the_talk() -> None:
+    talk = estimator()
+    memory = talk.gpu.memory
+    vllm = Vllm(mode="colocate", memory=0.55)
+    phase, room = talk.generating_memory(48, 8_000, vllm)
+    made = lines_of(phase)
+    # Its weights twice, and vLLM has its share and no more.
+    assert made["weights"] == made["vLLM: weights"] == pytest.approx(29.54, abs=0.01)
+    share = sum(size for what, size in made.items() if what.startswith("vLLM"))
+    assert share == pytest.approx(0.55 * memory / 1e9, abs=0.01)
+    assert room.kv_tokens == int(made["vLLM: keys and values"] * 1e9 // 196_608)
+    assert room.whole_episodes == room.kv_tokens // 8_000
+    assert phase.left == memory - phase.bytes
+    asleep = talk.training_memory(1, 8_000, vllm)
+    learnt = lines_of(asleep)
+    adapter = learnt["adapter"] + learnt["gradients"] + learnt["AdamW"]
+    assert adapter == pytest.approx(1.10, abs=0.01)
+    assert asleep.left > 0
+    assert learnt["vLLM asleep"] < 2
+    awake = talk.training_memory(1, 8_000, vllm.model_copy(update={"sleep": False}), 2)
+    assert lines_of(awake)["vLLM awake"] == pytest.approx(0.55 * memory / 1e9)
+    assert lines_of(awake)["gradients to share"] == learnt["gradients"]
+    # A share without room has none, and the least that it needs is listed all the same.
+    phase, room = talk.generating_memory(48, 8_000, Vllm(mode="colocate", memory=0.3))
+    assert (room.kv_tokens, room.whole_episodes, room.under_way) == (0, 0, 48)
+    assert lines_of(phase)["vLLM: weights"] == pytest.approx(29.54, abs=0.01)
+    phase, room = talk.serving_memory(32, 8_000)
+    assert phase.bytes == pytest.approx(0.9 * memory, rel=1e-6)
+    assert room.kv_tokens > 200_000
+
+
+def test_transformers_fits_as_many_episodes_as_it_says() -> None:
+    changes = ("model.bits=4", "grpo.vllm.mode=off", "grpo.generate_batch=1")
+    small = estimator(PUBLISHED["14B"], *changes, gpu=RTX)
+    _, room = small.generating_memory(8, 6_000)
+    fits, _ = small.generating_memory(room.whole_episodes, 6_000)
+    too_many, _ = small.generating_memory(room.whole_episodes + 1, 6_000)
+    assert fits.left >= 0 > too_many.left
+    assert lines_of(fits)["weights"] == pytest.approx(9.93, abs=0.01)
+
+
+def test_all_weights_take_sixteen_bytes_each_to_learn() -> None:
+    learnt = lines_of(estimator(SMALL, lora=False).training_memory(1, 100))
+    states = learnt["weights"] + learnt["gradients"] + learnt["AdamW"]
+    assert states * 1e9 == pytest.approx(16 * SMALL.parameters)
+
+
+def test_gpus_have_about_the_memory_of_their_names() -> None:
+    for name, gpu in GPUS.items():
+        decimal = float(name.rpartition("-")[2].removesuffix("gb"))
+        assert 0.95 * decimal < gpu.memory / 1e9 < 1.08 * decimal, name
+    with pytest.raises(UserError, match=RTX):
+        gpu_of("h100")
+
+
+# Pace.
+
+
+def test_operations_are_those_that_torch_counts() -> None:
+    shape = Shape(4, 512, 1_536, 8, 2, 1_000, tied=False)
+    model, tokens = model_of(shape), 256
+    with FlopCounterMode(display=False) as counter:
+        model(input_ids=torch.zeros(1, tokens, dtype=torch.long, device="meta"))
+    # torch counts all of the attention, and the causal half is needed.
+    attention = shape.layers * 2 * 2 * tokens**2 * shape.hidden
+    counted = counter.get_total_flops() - attention / 2
+    assert shape.forward_flops(tokens, tokens) == pytest.approx(counted, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    # Forward and backward; what is frozen needs no gradients; recomputing is one more pass.
+    ("lora", "checkpointing", "passes"),
+    [(False, "false", 3), (False, "true", 4), (True, "true", 3), (True, "false", 2)],
+)
+def test_learning_takes_the_operations_at_the_assumed_rate(
+    lora: bool, checkpointing: str, passes: int
+) -> None:
+    own = estimator(PUBLISHED["14B"], f"model.checkpointing={checkpointing}", lora=lora)
+    one = own.shape.forward_flops(4_500, 4_500) / (989e12 * TRAIN_SHARE)
+    assert own.training_seconds(48, 4_500, 1) == pytest.approx(48 * passes * one)
+    assert own.training_seconds(48, 4_500, 1, 1) == pytest.approx(48 * (passes + 1) * one)
+
+
+def test_a_tiny_model_waits_for_launches() -> None:
+    small = estimator(Shape(3, 128, 384, 2, 2, 4_000, tied=True), lora=False)
+    slow, fast = (small.training_seconds(128, 165, batch) for batch in (1, 128))
+    assert slow == pytest.approx(128 * fast, rel=0.01)
+
+
+def test_generating_reads_weights_and_keys_for_each_token() -> None:
+    talk, vllm = estimator(), Vllm(mode="server")
+    read = talk.shape.forward_flops(4_500, 4_500) / (989e12 * 0.45)
+    held = 0.5 * (700 + 4_500) / 2 * 196_608
+    token = 0.005 + (29.54e9 + held) / (3.35e12 * DECODE_SHARE)
+    # One episode has ten rounds at most, half of them its own, of 40 tokens each.
+    took = talk.generating_seconds(1, 1, vllm, None, 10_000_000)
+    assert took == pytest.approx(read + 10 * 40 * token, rel=0.01)
+    by_room = [talk.generating_seconds(48, 1, vllm, None, 10_000 * n) for n in (100, 4, 1)]
+    assert by_room[0] < by_room[1] < by_room[2]
+    two = talk.generating_seconds(48, 2, vllm, None, 1_000_000)
+    assert two < by_room[0] < talk.generating_seconds(48, 1, None, None, 1_000_000)
+    by_batch = [talk.generating_seconds(48, 1, None, batch, 0) for batch in (24, 6, 1)]
+    assert by_batch[0] < by_batch[1] < by_batch[2]
+
+
+def test_weights_on_their_way() -> None:
+    talk = estimator()
+    assert talk.transfer_seconds(None) == 0
+    asleep, awake = (
+        talk.transfer_seconds(Vllm(mode="colocate", sleep=sleep)) for sleep in (True, False)
+    )
+    assert asleep - awake == pytest.approx(2)
+    assert talk.transfer_seconds(Vllm(mode="server")) == pytest.approx(29.54e9 / 5e9, rel=0.01)
+
+
+# Tokens and fees.
+
+
+def test_an_episode_on_real_mail() -> None:
+    recipe = load_recipe("talk")
+    expected, more = expected_episode(recipe), expected_episode(recipe, SEARCHES + 1)
+    assert more.turns == expected.turns + 1
+    assert SEARCH < more.tokens - expected.tokens < SEARCH + 100
+    assert expected.tokens > PROMPT + SEARCHES * SEARCH + READ
+    fewer = expected_episode(load_recipe("talk", ["episode.hits=5"]))
+    assert expected.tokens - fewer.tokens == pytest.approx(SEARCHES * SEARCH / 2)
+    limits = ["episode.episode_tokens=3_000", "episode.max_turns=3"]
+    short = expected_episode(load_recipe("talk", limits))
+    assert (short.tokens, short.turns) == (3_000, 3)
+    assert short.own_tokens < expected.own_tokens
+    nano, mini = (expected_episode(load_recipe(name)) for name in ("nano", "mini"))
+    assert nano.tokens < mini.tokens < expected.tokens
+    assert stage_tokens(load_recipe("mini"), "whole") == (543, 1_221)
+    assert stage_tokens(load_recipe("nano", ["episode.episode_tokens=100"]), "whole") == (100, 100)
+
+
+@given(st.integers(1, 10), st.integers(1, 2_000), st.integers(1, 60), st.integers(0, 1_500))
+def test_the_prompts_of_all_turns_are_their_sum(
+    turns: int, prompt: int, own: int, shown: int
+) -> None:
+    """Every turn's prompt is the one before with what the model wrote and the tool showed."""
+    prompts = [prompt + turn * (own + shown) for turn in range(turns)]
+    episode = EpisodeTokens(turns, prompt, turns * own, prompts[-1] + own, 1, "")
+    assert episode.all_prompts == pytest.approx(sum(prompts))
+
+
+def test_judges_are_paid_by_the_call() -> None:
+    judge = "gemini/gemini-2.5-flash-lite"
+    [fee] = judge_fees(load_recipe("talk"))
+    assert (fee.judge, fee.episodes) == (judge, 667 * 48 + 24 * 100 + 2 * 400)
+    assert planned("talk").judges == (fee,)
+    fee, price = fee_of(judge, 52_000, EPISODE), price_of(judge)
+    assert fee.calls == 2 * 39_000
+    assert price is not None
+    expected = fee.prompt_tokens * price.prompt + fee.completion_tokens * price.completion
+    assert fee.usd == pytest.approx(expected, rel=0.01)
+    # Without mails read there is no question about them.
+    assert fee_of(judge, 1_000, EpisodeTokens(1, 700, 40, 740, 0, "")).calls == 750
+    other = judge_fees(load_recipe("talk", ["judging.validation='hosted_vllm/own'"]))
+    assert [each.usd is None for each in other] == [False, True]
+    assert other[1].episodes == 24 * 100 + 2 * 400
+    assert judge_fees(load_recipe("nano")) == []
+
+
+def test_prompts_have_the_length_that_was_measured() -> None:
+    """Whoever changes a prompt measures again: 4.3 and 4.4 characters a token."""
+    assert len(prompt_text("judge")) / 4.34 == pytest.approx(CORRECT_TOKENS - 82 - 85, rel=0.1)
+    assert len(prompt_text("grounded")) / 4.43 == pytest.approx(GROUNDED_TOKENS - 82 - 62, rel=0.1)
+
+
+# Plans.
+
+
+def test_a_step_of_the_talk() -> None:
+    made = planned("talk")
+    [stage] = made.stages
+    assert stage.episodes == 48
+    assert stage.tokens_per_step["trained_on"] == pytest.approx(48 * made.episode.tokens)
+    # vLLM's tokens are scored again, so that three passes become four.
+    without = planned("talk", "grpo.vllm.mode=off", "grpo.generate_batch=1").stages[0]
+    seconds, slower = stage.seconds_per_step, without.seconds_per_step
+    assert seconds["training"] == pytest.approx(slower["training"] * 4 / 3)
+    assert slower["weights to vLLM"] == 0
+    # Before the first step, every 30, and at the last.
+    assert stage.examinations - 1 == 1 + 22 + 1
+    assert made.hours_with_another_search is not None
+    assert made.hours_with_another_search > made.hours
+
+
+def test_more_gpus_share_the_work() -> None:
+    one, two = (planned("talk", count=count) for count in (1, 2))
+    assert two.hours < 0.65 * one.hours
+    assert two.stages[0].room.under_way == one.stages[0].room.under_way / 2
+    multi = planned("talk-multi", count=4)
+    # Sixteen questions can't be divided among three processes.
+    assert multi.gpus["train"] in (1, 2)
+    assert multi.gpus["train"] + multi.gpus["serve"] == 4
+    assert not multi.faults
+    assert multi.hours < planned("talk-multi", count=2).hours
+    with pytest.raises(UserError, match="--gpus 2"):
+        planned("talk-multi")
+    with pytest.raises(UserError, match=r"grpo\.questions"):
+        planned("talk", count=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "gpu"),
+    [
+        ("talk", ("grpo.vllm.memory=0.3",), H100),  # no room for one episode
+        ("talk", ("grpo.vllm.memory=0.8",), H100),
+        ("talk", ("grpo.vllm.sleep=false", "grpo.micro_batch=4"), H100),
+        ("talk", ("model.checkpointing=false",), H100),
+        ("talk", ("grpo.micro_batch=16",), H100),
+        ("talk", (), RTX),
+        ("talk-24gb", ("grpo.generate_batch=24",), RTX),
+    ],
+)
+def test_what_is_proposed_fits(name: str, changes: tuple[str, ...], gpu: str) -> None:
+    made = planned(name, *changes, gpu=gpu)
+    assert made.faults
+
+    def again(further: Sequence[str], on: Gpu) -> TrainingPlan:
+        return plan(load_recipe(name, [*changes, *further]), on)
+
+    found = remedies(made, again)
+    assert found
+    for options, fitting in found.items():
+        words = options.replace("--set ", "").split()
+        gpu_name = words[1] if words[0] == "--gpu" else gpu
+        own = [] if words[0] == "--gpu" else words
+        fits = planned(name, *changes, *own, gpu=gpu_name)
+        assert not fits.faults, options
+        assert fits.hours == pytest.approx(fitting.hours)
+
+
+# A run beside its plan.
+
+
+def test_a_run_stands_beside_its_plan(trained: Path, warm: Path, tmp_path: Path) -> None:
+    made, run = planned("nano"), Run(trained)
+    last = read_steps(trained)[-1]
+    rows = {row["what"]: row["reported"] for row in compared(made, run)}
+    assert rows == {
+        "steps": last.step,
+        "tokens a step, generated": last.tokens / last.step,
+        "seconds a step, with validations": last.seconds / last.step,
+        "most memory in use, GB": None,
+        "judges a step, USD": 0,
+    }
+    last = read_steps(warm)[-1]
+    rows = {row["what"]: row["reported"] for row in compared(made, Run(warm))}
+    assert rows["tokens a step, trained on"] == last.tokens / last.step
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps({**metrics, "peak_memory_bytes": 12e9}))
+    assert compared(made, Run(folder))[3]["reported"] == 12
+    with pytest.raises(UserError, match="not a training run"):
+        check_trained(start_run("ask", {"model": "offline"}, tmp_path))
+
+
+def test_episodes_have_the_tokens_of_the_run(trained: Path, warm: Path) -> None:
+    facts = [
+        each.rubric
+        for each in read_trajectories(trained / "trajectories.jsonl")
+        if "group" in each.policy and each.rubric["turns"]
+    ]
+    episode = measured_episode(Run(trained))
+    assert episode is not None
+    assert episode.turns == pytest.approx(fmean(each["turns"] for each in facts))
+    assert episode.own_tokens == pytest.approx(fmean(each["completion_tokens"] for each in facts))
+    # The prompts of its mean episode are about the mean of theirs.
+    prompts = fmean(each["prompt_tokens"] for each in facts)
+    assert episode.all_prompts == pytest.approx(prompts, rel=0.35)
+    assert episode.prompt_tokens + episode.own_tokens <= episode.tokens + 1e-6
+    # A warm start has episodes of validations alone.
+    assert measured_episode(Run(warm)) is None
+
+
+# The command.
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_each_recipe_is_planned_line_by_line(art_e: Command, recipe: str) -> None:
+    words = ("train", "plan", "--recipe", recipe, "--gpus", "4" if recipe == "talk-multi" else "1")
+    shown = art_e(*words)
+    assert shown.exit_code == 0, shown.output
+    for part in ("weights", "AdamW", "keys and values", "trained on", "an hour", "assumed", "fit"):
+        assert part in shown.stdout
+    row = json_of(art_e(*words, "--json"))
+    assert row["recipe"] == recipe
+    hours = 0.0
+    for stage in row["stages"]:
+        for phase in stage["memory"]:
+            size = sum(line["size"] for line in phase["lines"])
+            assert size == phase["bytes"] == row["memory_bytes"] - phase["left"]
+        hours += stage["steps"] * sum(stage["seconds_per_step"].values()) / 3600
+        hours += stage["examining_seconds"] / 3600
+    assert row["hours"] == pytest.approx(hours)
+    assert row["gpu_usd"] == pytest.approx(hours * sum(row["gpus"].values()) * row["usd_per_hour"])
+
+
+def test_options_change_the_plan(art_e: Command) -> None:
+    words = ("train", "plan", "--recipe", "talk")
+    dear = json_of(art_e(*words, "--json", "--usd-per-hour", "6"))
+    assert dear["gpu_usd"] == pytest.approx(6 * dear["hours"])
+    small = json_of(art_e(*words, "--json", "--base-model", "Qwen/Qwen2.5-7B-Instruct"))
+    assert small["parameters"] == pytest.approx(7.61e9, rel=0.01)
+    tight = art_e(*words, "--set", "grpo.vllm.memory=0.3", "--set", "judging.max_cost_usd=1")
+    # The plan is the answer, whether it fits or not.
+    assert tight.exit_code == 0
+    for part in ("one whole episode", "1. --set grpo.vllm.memory=", "judging.max_cost_usd=6"):
+        assert part in tight.stdout
+
+
+def test_a_run_is_printed_beside_its_plan(
+    art_e: Command, trained: Path, warm: Path, tmp_path: Path
+) -> None:
+    row = json_of(art_e("train", "plan", "--against", trained, "--json"))
+    assert row["recipe"] == "nano"
+    assert row["compared"][0] == {"what": "steps", "planned": 3, "reported": 3}
+    # At most one replacement of each group is planned.
+    made, expected = row["compared"][1]["reported"], row["by_its_own"][1]["planned"]
+    assert 0.45 < made / expected <= 1.01
+    assert "by its episodes" in art_e("train", "plan", "--against", trained).stdout
+    begun = tmp_path / "begun"
+    shutil.copytree(trained, begun)
+    for name in ("COMPLETE", "metrics.json", "steps.jsonl", "trajectories.jsonl"):
+        (begun / name).unlink()
+    row = json_of(art_e("train", "plan", "--against", begun, "--json"))
+    assert (row["compared"][0]["reported"], row["by_its_own"]) == (0, [])
+    assert art_e("train", "plan", "--against", begun).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--gpu", "tpu"), "h100-80gb"),
+        (("--recipe", "none"), "talk-multi"),
+        (("--recipe", "talk-multi"), "--gpus 2"),
+        (("--against", "none"), "no run"),
+        (("--recipe", "talk", "--against", "TRAINED"), "nano"),
+        (("--set", "grpo.steps=1", "--against", "TRAINED"), "--recipe"),
+    ],
+)
+def test_what_can_not_be_planned_is_one_line(
+    art_e: Command, trained: Path, options: tuple[str, ...], named: str
+) -> None:
+    words = [str(trained) if each == "TRAINED" else each for each in options]
+    assert named in the_error(art_e("train", "plan", *words))

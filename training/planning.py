@@ -1,0 +1,959 @@
+"""What a recipe takes before it is run: memory, tokens, hours, money.
+
+    art-e train plan --recipe talk --gpu h100-80gb
+
+Weights, gradients, optimizer states, keys and values, and operations are counted. What autograd
+keeps was measured once. How fast a GPU works, how many turns an episode has, and what CUDA and
+vLLM keep for themselves is assumed, and printed as such. Planning needs no GPU, and for Qwen2.5
+neither torch nor a network.
+"""
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from statistics import fmean, linear_regression
+from typing import Any, Literal, NamedTuple
+
+from art_e.errors import UserError
+from art_e.models.base import Usage
+from art_e.models.checkpoint import (
+    CONFIG,
+    base_of,
+    json_object,
+    meant_checkpoint,
+    require_train_extra,
+    split_adapter,
+)
+from art_e.models.prices import expected_cost
+from art_e.runs import Run
+from art_e.tools import MAX_RESULTS
+from evals.scored import load_run
+from training.engine import AT_ONCE, BATCH
+from training.judging import is_paid
+from training.progress import read_steps
+from training.recipe import Grpo, ModelTable, Part, Recipe, Sft, Vllm
+from training.start import END, END_OF_TEXT, MARKS, START, phrases
+
+# Tokens of real mail, measured on the 73 questions of the public ART-E set and its Enron mail with
+# the offline policy (2026-11), by cl100k_base on text cut as Qwen2 cuts it. Means:
+PROMPT = 729  # system prompt 147, schemas 486, question 13, the rest Qwen2.5's chat template
+SEARCH, READ, FRAME = 1_090, 585, 11  # ten hits, a mail that is read, what stands around each
+SEARCH_CALL, READ_CALL, ANSWER_CALL = 42, 26, 43  # as Qwen writes them, with the end mark
+# Assumed: searches and reads of an episode.
+SEARCHES, READS = 2.5, 1.5
+# A judge's prompt, form of the reply, and question with answers: 434 + 82 + 85; for groundedness
+# 267 + 82 + 62 and every mail that was read. Assumed: its reply, and the share of episodes that
+# give an answer (abstentions are settled by rule).
+CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 601, 411, 622, 45, 0.75
+
+# TRL never gives its vLLM more tokens at once, and scores logits in bfloat16 tiles (its
+# kernels/chunked_logprob.py and trainer/utils.py).
+VLLM_BATCH_TOKENS, TILE_TOKENS, TILE_VOCABULARY = 4_096, 4_096, 32_768
+# Assumed: the CUDA context and what the allocator holds unused; vLLM's CUDA graphs and buffers,
+# which are inside its share and stay while it sleeps.
+CONTEXT_BYTES, VLLM_OWN_BYTES = 1_000_000_000, 1_000_000_000
+SERVER_SHARE = 0.9  # of a GPU, by vLLM's own default
+
+# Assumed, because no GPU was at hand (2026-11): shares of what a GPU could do.
+TRAIN_SHARE, TRAIN_SHARE_4BIT, READ_SHARE, DECODE_SHARE = 0.40, 0.30, 0.45, 0.70
+# Seconds a token and a layer that transformers' generation needs for Python and launches, and for
+# an adapter; the same of a forward and backward pass. Seconds a token of vLLM.
+LAYER_S, ADAPTER_S, PASS_LAYER_S, PASS_ADAPTER_S, VLLM_STEP_S = 0.0006, 0.0006, 0.002, 0.002, 0.005
+# New weights to vLLM in the process, where it also wakes and sleeps, and to a server.
+WAKE_S, IN_PROCESS_RATE, TO_SERVER_RATE = 2.0, 10e9, 5e9
+JUDGE_S = 6.0  # a judge that is a model sees all episodes of a step at the same time
+TOOLS_S = 0.0007  # an episode's own time a turn, measured on the real archive
+LONGEST = 2.0  # turns of the longest of many episodes, as a multiple of the mean
+
+ASSUMED = (
+    f"CUDA and the allocator take {CONTEXT_BYTES / 1e9:g} GB",
+    f"training runs at {TRAIN_SHARE:.0%} of the GPU's bfloat16 rate, with weights of 4 bits at"
+    f" {TRAIN_SHARE_4BIT:.0%}",
+    f"prompts are read at {READ_SHARE:.0%} of it; vLLM reads a token once as far as keys and values"
+    " have room, transformers at every turn",
+    f"tokens are generated at {DECODE_SHARE:.0%} of the GPU's bandwidth: weights, keys and values"
+    " are read once for each",
+    f"a token takes transformers at least {LAYER_S * 1e3:g} ms a layer, {ADAPTER_S * 1e3:g} ms more"
+    f" with an adapter, and vLLM {VLLM_STEP_S * 1e3:g} ms",
+    f"the longest episode of a step takes {LONGEST:g} times the mean's turns, and all wait for it",
+    f"a judge that is a model takes {JUDGE_S:g} s a step: it sees all episodes at the same time",
+    f"weights go to vLLM at {IN_PROCESS_RATE / 1e9:g} GB/s and {WAKE_S:g} s in the process, at"
+    f" {TO_SERVER_RATE / 1e9:g} GB/s to a server",
+    "not counted: loading weights, making worlds and examples, checkpoints",
+)
+
+# Bytes a token that autograd keeps in each layer, as multiples of the width, the MLP's width and
+# the keys' width; the same of what is in work once (a layer recomputed); and bytes of an attention
+# mask and its copies for each pair of tokens. By what is trained (an adapter in float32, or all
+# weights in float32 under autocast) and whether activations are recomputed. Measured as the live
+# storages of passes through transformers' Qwen2 on fake tensors, over 36 shapes (torch 2.13,
+# transformers 5.23, peft 0.21); a test repeats it.
+_AUTOGRAD = {
+    ("adapter", True): ((2, 0, 0), (36, 14.5, 4), 3.5),
+    ("adapter", False): ((32, 8.2, 4), (6, 4, 0), 6),
+    ("whole", True): ((4, 0, 0), (38, 13, 1), 3.5),
+    ("whole", False): ((38.5, 8.7, 1), (14, 0, 0), 6),
+}
+# NF4 of bitsandbytes with double quantisation: half a byte a weight, for each 64 weights a scale of
+# one byte, and for each 256 scales one of four bytes.
+_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU: memory in GiB, 10^12 operations a second of dense bfloat16 matrices, bandwidth in
+    10^9 bytes a second, and the price to rent one."""
+
+    name: str
+    gib: float
+    tflops: float
+    gb_per_second: float
+    usd_per_hour: float
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory."""
+        return round(self.gib * 2**30)
+
+
+# Memory as CUDA reports it, speed from the maker's data sheet, and a typical on-demand price of
+# 2026 at providers that rent GPUs (large clouds ask more).
+GPUS = {
+    gpu.name: gpu
+    for gpu in (
+        Gpu("h100-80gb", 79.19, 989, 3350, 3.00),
+        Gpu("h200-141gb", 139.8, 989, 4800, 3.80),
+        Gpu("a100-80gb", 79.15, 312, 2039, 1.40),
+        Gpu("a100-40gb", 39.5, 312, 1555, 1.10),
+        Gpu("l40s-48gb", 44.4, 362, 864, 0.90),
+        Gpu("rtx4090-24gb", 23.6, 165, 1008, 0.40),
+        Gpu("a10g-24gb", 22.06, 70, 600, 1.00),
+        Gpu("l4-24gb", 22.03, 121, 300, 0.70),
+    )
+}
+DEFAULT_GPU = "h100-80gb"
+
+
+def gpu_of(name: str) -> Gpu:
+    """The GPU of that name. Raises `UserError`, with the list, for an unknown name."""
+    if name not in GPUS:
+        raise UserError(f"no GPU {name!r} is known; there are {', '.join(GPUS)}")
+    return GPUS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A Qwen2: `hidden` is the width, `heads` are those of queries, `kv_heads` those of keys and
+    values. With `tied` the embeddings are the output weights as well."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    tied: bool
+
+    @property
+    def kv_width(self) -> int:
+        """The width of a token's keys in one layer, and of its values."""
+        return self.hidden // self.heads * self.kv_heads
+
+    @property
+    def linear(self) -> int:
+        """Weights of all linear layers: q and o, k and v, gate, up and down."""
+        attention = 2 * self.hidden * (self.hidden + self.kv_width)
+        return self.layers * (attention + 3 * self.hidden * self.intermediate)
+
+    @property
+    def parameters(self) -> int:
+        """All weights: matrices, embeddings, biases of q, k and v, and norms."""
+        embeddings = (1 if self.tied else 2) * self.vocabulary * self.hidden
+        small = self.layers * (3 * self.hidden + 2 * self.kv_width) + self.hidden
+        return self.linear + embeddings + small
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of a token's keys and values in all layers, in bfloat16."""
+        return self.layers * 2 * self.kv_width * 2
+
+    def weight_bytes(self, bits: Literal[4, 16, 32]) -> int:
+        """All weights in float32 or bfloat16. With 4 bits the linear layers are in NF4, and the
+        rest, which bitsandbytes leaves alone, in bfloat16."""
+        if bits == 4:
+            return round(self.linear * _NF4_BYTES) + 2 * (self.parameters - self.linear)
+        return self.parameters * bits // 8
+
+    def lora_parameters(self, rank: int) -> int:
+        """Weights of an adapter on all linear layers (peft's "all-linear", without the output)."""
+        attention = 6 * self.hidden + 2 * self.kv_width
+        return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
+
+    def forward_flops(self, tokens: float, length: float) -> float:
+        """Operations of a forward pass over `tokens` tokens of episodes of `length` each: two a
+        weight, and attention to half of the episode on average."""
+        multiplied = self.linear + self.vocabulary * self.hidden
+        return tokens * (2 * multiplied + 2 * self.layers * self.hidden * length)
+
+
+# From the models' config.json; the instruct version has the same shape.
+PUBLISHED = {
+    "0.5B": Shape(24, 896, 4_864, 14, 2, 151_936, tied=True),
+    "1.5B": Shape(28, 1_536, 8_960, 12, 2, 151_936, tied=True),
+    "3B": Shape(36, 2_048, 11_008, 16, 2, 151_936, tied=True),
+    "7B": Shape(28, 3_584, 18_944, 28, 4, 152_064, tied=False),
+    "14B": Shape(48, 5_120, 13_824, 40, 8, 152_064, tied=False),
+    "32B": Shape(64, 5_120, 27_648, 40, 8, 152_064, tied=False),
+}
+
+
+def shape_of(model: ModelTable, prompt: str | None = None) -> Shape:
+    """The shape of a recipe's model; `prompt` is its system prompt. Raises `UserError` if the
+    shape can't be found, or the model is not a Qwen2."""
+    form = model.scratch
+    if form is None:
+        assert model.base is not None
+        return named_shape(model.base)
+    # As many tokens as the tokenizer of `training.start` may have; a world's mail spans two years.
+    own = {END, END_OF_TEXT, START, *MARKS, *phrases(prompt or "", (2_000, 2_001))}
+    inner, vocabulary = 3 * form.hidden, form.vocabulary + len(own)
+    return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
+
+
+def named_shape(name: str) -> Shape:
+    """The shape of a checkpoint: a folder, a training run's folder, or a hub id. The hub is asked
+    only for ids that are not in `PUBLISHED`. Raises `UserError`."""
+    name, _ = split_adapter(name)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        folder = meant_checkpoint(folder)
+        base = base_of(folder)
+        if base is not None:
+            return named_shape(base)
+        config = json_object(folder / CONFIG)
+    else:
+        published = re.fullmatch(r"Qwen/Qwen2\.5-(\d+(?:\.\d+)?B)(?:-Instruct)?", name)
+        if published is not None and published[1] in PUBLISHED:
+            return PUBLISHED[published[1]]
+        require_train_extra()
+        from transformers import AutoConfig
+
+        try:
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False).to_dict()
+        except (OSError, ValueError, KeyError):
+            raise UserError(
+                f"can't find the shape of {name}: there is no such folder, and the hub does not"
+                " have it; name a checkpoint's folder, or one of"
+                f" {', '.join(f'Qwen/Qwen2.5-{size}' for size in PUBLISHED)}"
+            ) from None
+    if config.get("model_type") != "qwen2":
+        raise UserError(f"{name} is a {config.get('model_type')} model; plans are for qwen2 only")
+    try:
+        return Shape(
+            layers=int(config["num_hidden_layers"]),
+            hidden=int(config["hidden_size"]),
+            intermediate=int(config["intermediate_size"]),
+            heads=int(config["num_attention_heads"]),
+            kv_heads=int(config["num_key_value_heads"]),
+            vocabulary=int(config["vocab_size"]),
+            tied=bool(config.get("tie_word_embeddings", False)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"can't read the {CONFIG} of {name}: {error}; save it again") from None
+
+
+class WorldTokens(NamedTuple):
+    """Tokens of a made-up company's conversations by the scripted expert: mean and largest number
+    of each part that a stage imitates; of whole episodes the prompt, the model's own, the turns."""
+
+    parts: dict[Part, tuple[float, int]]
+    prompt: float
+    own: float
+    turns: float
+
+
+# By the tokenizers of nano (715 conversations of ten worlds) and of mini (695 of three).
+SHORT_WORLD = WorldTokens(
+    {"first": (18, 27), "answer": (62, 88), "read": (61, 88), "whole": (165, 400)}, 11, 20, 3.2
+)
+LONG_WORLD = WorldTokens(
+    {"first": (19, 27), "answer": (82, 121), "read": (80, 119), "whole": (543, 1_221)}, 11, 20, 3.4
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTokens:
+    """A mean episode: its `turns`, the tokens of its first prompt and of the whole, how many of
+    these the model wrote, and how many mails it read. `source` says where from."""
+
+    turns: float
+    prompt_tokens: float
+    own_tokens: float
+    tokens: float
+    reads: float
+    source: str
+
+    @property
+    def all_prompts(self) -> float:
+        """Tokens of the prompts of all turns together, which grow evenly."""
+        return self.turns * (self.prompt_tokens + self.tokens - self.own_tokens / self.turns) / 2
+
+    def within(self, recipe: Recipe) -> "EpisodeTokens":
+        """The same, cut to the limits of the recipe."""
+        form = recipe.episode
+        turns, tokens = min(self.turns, form.max_turns), min(self.tokens, form.episode_tokens)
+        own = min(self.own_tokens * turns / self.turns, turns * form.turn_tokens, tokens)
+        prompt = min(self.prompt_tokens, form.episode_tokens)
+        return EpisodeTokens(turns, prompt, own, tokens, self.reads, self.source)
+
+
+def expected_episode(recipe: Recipe, searches: float = SEARCHES) -> EpisodeTokens:
+    """The mean episode that is expected of the recipe, with so many searches on real mail."""
+    world = _world_tokens(recipe)
+    if world is not None:
+        _, prompt, own, turns = world
+        source = "measured on the scripted expert's episodes"
+        length, reads = world.parts["whole"][0], turns / 3
+    else:
+        turns, prompt, reads = searches + READS + 1, PROMPT, READS
+        own = searches * SEARCH_CALL + READS * READ_CALL + ANSWER_CALL
+        hits = SEARCH * recipe.episode.hits / MAX_RESULTS
+        length = PROMPT + own + searches * (hits + FRAME) + READS * (READ + FRAME)
+        source = f"measured on Enron mail; {SEARCHES:g} searches and {READS:g} reads are assumed"
+    return EpisodeTokens(turns, prompt, own, length, reads, source).within(recipe)
+
+
+def stage_tokens(recipe: Recipe, part: Part) -> tuple[float, int]:
+    """Tokens of a conversation that a stage of the warm start imitates: mean and largest."""
+    limit, world = recipe.episode.episode_tokens, _world_tokens(recipe)
+    # A part of a conversation on real mail is shorter than the whole by an unknown number.
+    mean, most = (expected_episode(recipe).tokens, limit) if world is None else world.parts[part]
+    return min(mean, limit), min(most, limit)
+
+
+def _world_tokens(recipe: Recipe) -> WorldTokens | None:
+    worlds = recipe.data.worlds
+    if recipe.model.scratch is None or worlds is None:
+        return None
+    return SHORT_WORLD if worlds.short else LONG_WORLD
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFee:
+    """What one judge is expected to be paid for its verdicts on `episodes`; `usd` is None if the
+    price is unknown."""
+
+    judge: str
+    episodes: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float | None
+
+
+def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
+    """What a judge that is a model is paid for its verdicts on so many episodes."""
+    answers = round(episodes * ANSWERED)
+    calls, prompt = answers, answers * CORRECT_TOKENS
+    if episode.reads:
+        calls += answers
+        prompt += round(answers * (GROUNDED_TOKENS + episode.reads * MAIL_TOKENS))
+    # By the call, because long prompts may have prices of their own.
+    one = Usage(prompt_tokens=prompt // calls, completion_tokens=REPLY_TOKENS)
+    usd = expected_cost(judge, [one], calls)
+    return JudgeFee(judge, episodes, calls, prompt, calls * REPLY_TOKENS, usd)
+
+
+def judge_fees(recipe: Recipe, episode: EpisodeTokens | None = None) -> list[JudgeFee]:
+    """What judges will be paid: both for validations and for the test, which is asked twice, and
+    the reward's judge for all episodes of GRPO."""
+    sft, grpo, judging, trained, validations = recipe.sft, recipe.grpo, recipe.judging, 0, 0
+    if sft is not None:
+        validations += _sft_validations(sft)
+    if grpo is not None:
+        validations += _grpo_validations(grpo)
+        trained = grpo.questions * grpo.rollouts * grpo.steps // grpo.iterations
+        trained *= 1 + grpo.resample
+    tests = 2 * judging.test_questions * sum(each is not None for each in (sft, grpo))
+    held_out = validations * judging.questions + tests
+    return [
+        fee_of(judge, episodes, episode or expected_episode(recipe))
+        for judge, episodes in (
+            (judging.reward, trained + held_out),
+            (judging.validation, held_out),
+        )
+        if is_paid(judge)
+    ]
+
+
+def _sft_validations(sft: Sft) -> int:
+    """One before the first step, and one at the end of each stage."""
+    ends = set(accumulate(stage.steps for stage in sft.stages))
+    return 1 + len(ends | set(range(sft.validate_every, sft.steps + 1, sft.validate_every)))
+
+
+def _grpo_validations(grpo: Grpo) -> int:
+    """One before the first step, and one after the last."""
+    return 1 + -(-grpo.steps // grpo.validate_every)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLine:
+    """A part of a GPU's memory in bytes, and in words how it was counted."""
+
+    what: str
+    size: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPhase:
+    """What is in the memory of one GPU at a time; with `left` below 0 it does not fit."""
+
+    phase: str
+    lines: tuple[MemoryLine, ...]
+    bytes: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvRoom:
+    """Room for keys and values: in tokens, and in whole episodes, of which so many are under way
+    at a time."""
+
+    kv_tokens: int
+    whole_episodes: int
+    under_way: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """The warm start ("sft") or GRPO ("grpo"). `examinations` are validations and the test, and
+    `examining_seconds` the time of all of them."""
+
+    stage: str
+    steps: int
+    episodes: float
+    tokens_per_step: dict[str, float]
+    seconds_per_step: dict[str, float]
+    examinations: int
+    examining_seconds: float
+    hours: float
+    memory: tuple[MemoryPhase, ...]
+    room: KvRoom
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """Memory and pace of a recipe's model on a kind of GPU, for the episodes expected of it."""
+
+    recipe: Recipe
+    shape: Shape
+    gpu: Gpu
+    episode: EpisodeTokens
+
+    @property
+    def lora_weights(self) -> int:
+        """Weights of the adapter; 0 without one."""
+        lora = self.recipe.model.lora
+        return 0 if lora is None else self.shape.lora_parameters(lora.rank)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the model that is trained: in float32 without an adapter."""
+        model = self.recipe.model
+        return self.shape.weight_bytes(32 if model.lora is None else model.bits)
+
+    def activations(self, episodes: int, tokens: int) -> dict[str, tuple[int, str]]:
+        """What autograd keeps of one pass over so many episodes of so many tokens each."""
+        shape, model = self.shape, self.recipe.model
+        trained = "whole" if model.lora is None else "adapter"
+        kept, work, mask = _AUTOGRAD[trained, model.checkpointing]
+        widths = (shape.hidden, shape.intermediate, shape.kv_width)
+        layer, once = (
+            sum(times * width for times, width in zip(factors, widths, strict=True))
+            for factors in (kept, work)
+        )
+        total = episodes * tokens
+        whole = "inputs of the layers" if model.checkpointing else "activations"
+        at_work = "a layer computed anew" if model.checkpointing else "on the way back"
+        how = f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB"
+        tile = min(total, TILE_TOKENS) * min(shape.vocabulary, TILE_VOCABULARY) * 2
+        lines = {
+            whole: (round(total * shape.layers * layer), how),
+            at_work: (
+                round(total * once + episodes * tokens**2 * mask),
+                f"{once / 1e3:.0f} kB a token",
+            ),
+            # The gradient of what goes into the logits is in float32.
+            "logits": (tile + total * shape.hidden * 4, "a tile, and gradients behind it"),
+        }
+        if model.lora is None:
+            lines["weights in bfloat16"] = (2 * shape.linear, "copies that autocast multiplies by")
+        if model.bits == 4:
+            decoded = 2 * shape.hidden * shape.intermediate
+            lines["a matrix decoded"] = (decoded, "the largest, from NF4 to bfloat16")
+        return lines
+
+    def training_memory(
+        self, episodes: int, tokens: int, vllm: Vllm | None = None, processes: int = 1
+    ) -> MemoryPhase:
+        """While weights are trained, with `episodes` of `tokens` tokens in a pass."""
+        gradients = 4 * (self.lora_weights or self.shape.parameters)
+        lines = self._own() | {"gradients": (gradients, "4 bytes a trained weight")}
+        if processes > 1:
+            lines["gradients to share"] = (gradients, "buckets of DDP")
+        lines |= self.activations(episodes, tokens)
+        if vllm is not None and vllm.mode == "colocate" and vllm.sleep:
+            lines["vLLM asleep"] = (VLLM_OWN_BYTES, "its graphs and buffers (assumed)")
+        elif vllm is not None and vllm.mode == "colocate":
+            share = round(vllm.memory * self.gpu.memory)
+            lines["vLLM awake"] = (share, f"{vllm.memory:g} of the GPU: sleep is off")
+        return self._phase("while weights are trained", lines)
+
+    def generating_memory(
+        self, at_once: int, tokens: int, vllm: Vllm | None = None
+    ) -> tuple[MemoryPhase, KvRoom]:
+        """While rollouts are generated on a GPU that trains too, `at_once` episodes of `tokens`
+        tokens at a time: by transformers, or by vLLM beside the weights that are trained."""
+        name, shape = "while rollouts are generated", self.shape
+        if vllm is not None:
+            lines, room = self._vllm_share(vllm.memory, at_once, tokens)
+            return self._phase(name, self._own() | lines), room
+        keys = tokens * shape.kv_bytes
+        # The longest prompt is the last of an episode; an adapter's input is in float32.
+        prefill = 2 * (4 * shape.hidden + 3 * shape.intermediate)
+        prefill += 4 * shape.intermediate if self.recipe.model.lora is not None else 0
+        how = f"{at_once} episodes of {tokens:,} tokens, {shape.kv_bytes:,} bytes each"
+        lines = self._own() | {
+            "keys and values": (
+                at_once * keys + at_once * keys // shape.layers,
+                f"{how}; one layer twice",
+            ),
+            "reading prompts": (at_once * tokens * prefill, "a layer, without gradients"),
+        }
+        phase = self._phase(name, lines)
+        an_episode = keys + keys // shape.layers + tokens * prefill
+        fit = max(0, (phase.left + at_once * an_episode) // an_episode)
+        return phase, KvRoom(fit * tokens, fit, at_once)
+
+    def serving_memory(self, at_once: int, tokens: int) -> tuple[MemoryPhase, KvRoom]:
+        """A GPU that vLLM's server has for itself."""
+        lines, room = self._vllm_share(SERVER_SHARE, at_once, tokens)
+        return self._phase("vLLM's server", lines), room
+
+    def _own(self) -> dict[str, tuple[int, str]]:
+        """What a GPU that trains always holds."""
+        shape, model = self.shape, self.recipe.model
+        trained, how = self.lora_weights or shape.parameters, count_of(shape.parameters)
+        if model.lora is None:
+            how += ", 4 bytes each: all of them are trained, in float32"
+        elif model.bits == 4:
+            rest = count_of(shape.parameters - shape.linear)
+            how = f"{count_of(shape.linear)} in NF4, {rest} in bfloat16"
+        else:
+            how += ", 2 bytes each"
+        lines = {"weights": (self.weight_bytes, how)}
+        if model.lora is not None:
+            how = f"{count_of(trained)} of rank {model.lora.rank}, 4 bytes each"
+            lines["adapter"] = (4 * trained, how)
+        lines["AdamW"] = (8 * trained, "two moments, 8 bytes a trained weight")
+        return lines | {"CUDA and the allocator": (CONTEXT_BYTES, "assumed")}
+
+    def _phase(self, name: str, lines: Mapping[str, tuple[int, str]]) -> MemoryPhase:
+        size = sum(each for each, _ in lines.values())
+        listed = tuple(MemoryLine(what, *line) for what, line in lines.items())
+        return MemoryPhase(name, listed, size, self.gpu.memory - size)
+
+    def _vllm_share(
+        self, share: float, at_once: int, tokens: int
+    ) -> tuple[dict[str, tuple[int, str]], KvRoom]:
+        """vLLM takes its whole share: keys and values get what weights and work leave."""
+        shape, weights = self.shape, self.shape.weight_bytes(16)
+        work = VLLM_BATCH_TOKENS * 2 * (4 * shape.hidden + 3 * shape.intermediate)
+        work += at_once * shape.vocabulary * 4 * 2
+        left = max(0, round(share * self.gpu.memory) - weights - work - VLLM_OWN_BYTES)
+        kv_tokens = left // shape.kv_bytes
+        rest = f"the rest of its share, {share:g} of the GPU; {shape.kv_bytes:,} bytes a token"
+        lines = {
+            "vLLM: weights": (weights, f"{count_of(shape.parameters)}, 2 bytes each"),
+            "vLLM: work": (
+                work,
+                f"{VLLM_BATCH_TOKENS:,} tokens at once, {at_once} rows of logits",
+            ),
+            "vLLM: its own": (VLLM_OWN_BYTES, "graphs and buffers (assumed)"),
+            "vLLM: keys and values": (left, rest),
+        }
+        return lines, KvRoom(kv_tokens, kv_tokens // tokens, at_once)
+
+    def training_seconds(
+        self, episodes: float, length: float, batch: int, scorings: int = 0
+    ) -> float:
+        """Seconds to learn from so many episodes of a mean `length` on one GPU, `batch` in a pass;
+        `scorings` more forward passes only score them."""
+        model, shape = self.recipe.model, self.shape
+        share = TRAIN_SHARE_4BIT if model.bits == 4 else TRAIN_SHARE
+        compute = shape.forward_flops(episodes * length, length) / (self.gpu.tflops * 1e12 * share)
+        layer = PASS_LAYER_S + (PASS_ADAPTER_S if model.lora is not None else 0)
+        # A forward pass alone waits a third of what one with its backward pass waits.
+        launches = shape.layers * layer * math.ceil(episodes / batch) / 3
+        # The backward pass costs one more with an adapter, else two; recomputing costs one more.
+        passes = 1 + (1 if model.lora is not None else 2) + model.checkpointing
+        return (passes + scorings) * max(compute, launches)
+
+    def generating_seconds(
+        self, episodes: float, gpus: int, vllm: Vllm | None, batch: int | None, kv_tokens: int
+    ) -> float:
+        """Seconds until all episodes have ended, on `gpus` GPUs: by vLLM, or by transformers
+        `batch` episodes at a time (None: all)."""
+        shape, gpu, episode = self.shape, self.gpu, self.episode
+        mine = episodes / gpus
+        rounds = min(self.recipe.episode.max_turns, LONGEST * episode.turns)
+        going = mine * episode.turns / rounds
+        held = going * (episode.prompt_tokens + episode.tokens) / 2
+        rate, bandwidth = gpu.tflops * 1e12 * READ_SHARE, gpu.gb_per_second * 1e9 * DECODE_SHARE
+        if vllm is not None:
+            # What has no room waits for it, and is read again at the next turn.
+            waves = max(1.0, held / max(kv_tokens, 1))
+            again = max(0.0, (episode.all_prompts - episode.tokens) * (1 - 1 / waves))
+            read = shape.forward_flops(mine * (episode.tokens + again), episode.tokens) / rate
+            carried = shape.weight_bytes(16) + held / waves * shape.kv_bytes
+            turn = self._longest(going / waves) + (waves - 1) * episode.own_tokens / episode.turns
+            return read + rounds * turn * (VLLM_STEP_S + carried / bandwidth)
+        # Without vLLM every turn reads the whole episode again, and every token waits for Python.
+        read = shape.forward_flops(mine * episode.all_prompts, episode.tokens) / rate
+        at_once = min(mine, batch or mine)
+        waves = max(1.0, going / at_once)
+        adapter = 0 if self.recipe.model.lora is None else ADAPTER_S
+        carried = self.weight_bytes + held / waves * shape.kv_bytes
+        token = max(shape.layers * (LAYER_S + adapter), carried / bandwidth)
+        return read + rounds * waves * self._longest(min(going, at_once)) * token
+
+    def _longest(self, turns: float) -> float:
+        """Tokens of the longest of so many turns that are generated together."""
+        mean = self.episode.own_tokens / self.episode.turns
+        longest = mean * (1 + 0.5 * math.log(max(1.0, turns)))
+        return min(float(self.recipe.episode.turn_tokens), longest)
+
+    def transfer_seconds(self, vllm: Vllm | None) -> float:
+        """Seconds for all weights on their way to vLLM, once a step."""
+        if vllm is None:
+            return 0.0
+        sent = self.shape.weight_bytes(16)
+        if vllm.mode == "server":
+            return sent / TO_SERVER_RATE
+        return (WAKE_S if vllm.sleep else 0.0) + sent / IN_PROCESS_RATE
+
+    def _examining_seconds(
+        self, validations: int, gpus: int, vllm: Vllm | None, batch: int | None, kv_tokens: int
+    ) -> float:
+        """Seconds of all validations, and of the test, which is asked twice."""
+        judging = self.recipe.judging
+        one, test = (
+            self.generating_seconds(questions, gpus, vllm, batch, kv_tokens)
+            + questions * self.episode.turns * TOOLS_S
+            for questions in (judging.questions, judging.test_questions)
+        )
+        beside = self.transfer_seconds(vllm)
+        if is_paid(judging.reward) or is_paid(judging.validation):
+            beside += JUDGE_S
+        return validations * (one + beside) + 2 * (test + beside)
+
+    def sft_plan(self, sft: Sft) -> StagePlan:
+        """The warm start on one GPU; transformers generates its validations."""
+        recipe = self.recipe
+        stages = [(stage, *stage_tokens(recipe, stage.part)) for stage in sft.stages]
+        tokens = sum(stage.steps * stage.batch * mean for stage, mean, _ in stages)
+        training = sum(
+            stage.steps * self.training_seconds(stage.batch, mean, stage.batch)
+            for stage, mean, _ in stages
+        )
+        # The pass that takes the most memory.
+        largest, _, longest = max(stages, key=lambda each: each[0].batch * each[2])
+        batch = (recipe.grpo.generate_batch if recipe.grpo else None) or BATCH
+        at_once = min(batch, recipe.judging.questions)
+        generating, room = self.generating_memory(at_once, recipe.episode.episode_tokens)
+        validations = _sft_validations(sft)
+        examining = self._examining_seconds(validations, 1, None, batch, room.kv_tokens)
+        return StagePlan(
+            stage="sft",
+            steps=sft.steps,
+            episodes=sum(stage.steps * stage.batch for stage in sft.stages) / sft.steps,
+            tokens_per_step={"generated": 0.0, "read": 0.0, "trained_on": tokens / sft.steps},
+            seconds_per_step={"training": training / sft.steps},
+            examinations=validations + 1,
+            examining_seconds=examining,
+            hours=(training + examining) / 3600,
+            memory=(generating, self.training_memory(largest.batch, longest)),
+            room=room,
+        )
+
+    def grpo_plan(self, grpo: Grpo, train: int, serve: int) -> StagePlan:
+        """GRPO on `train` GPUs, with `serve` more for vLLM's server."""
+        recipe, episode, vllm = self.recipe, self.episode, grpo.vllm
+        episodes, tokens = grpo.questions * grpo.rollouts, recipe.episode.episode_tokens
+        if vllm is not None and serve:
+            generating, room = self.serving_memory(-(-episodes // serve), tokens)
+        else:
+            at_once = episodes // train
+            if vllm is None:
+                # A validation asks its questions at the same time as well.
+                at_once = max(at_once, min(AT_ONCE, recipe.judging.questions))
+                at_once = min(grpo.generate_batch or at_once, at_once)
+            generating, room = self.generating_memory(at_once, tokens, vllm)
+        by = (serve or train, vllm, grpo.generate_batch, room.kv_tokens)
+        # Groups without spread are replaced; episodes serve several optimizer steps.
+        times = (1 + grpo.resample) / grpo.iterations
+        # TRL scores vLLM's tokens again, and those of further steps on the same episodes; a KL term
+        # takes the same of the model as it began.
+        scorings = (vllm is not None or grpo.iterations > 1) + (grpo.beta > 0)
+        mine = episodes / train
+        seconds = {
+            "generating": self.generating_seconds(episodes, *by) * times,
+            "training": self.training_seconds(mine, episode.tokens, grpo.micro_batch, scorings),
+            "weights to vLLM": self.transfer_seconds(vllm) / grpo.iterations,
+            "tools": mine * episode.turns * TOOLS_S * times,
+            "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
+        }
+        reads = episode.all_prompts if vllm is None else episode.tokens - episode.own_tokens
+        validations = _grpo_validations(grpo)
+        examining = self._examining_seconds(validations, *by)
+        return StagePlan(
+            stage="grpo",
+            steps=grpo.steps,
+            episodes=float(episodes),
+            tokens_per_step={
+                "generated": episodes * times * episode.own_tokens,
+                "read": episodes * times * reads,
+                "trained_on": episodes * episode.tokens,
+            },
+            seconds_per_step=seconds,
+            examinations=validations + 1,
+            examining_seconds=examining,
+            hours=(grpo.steps * sum(seconds.values()) + examining) / 3600,
+            memory=(generating, self.training_memory(grpo.micro_batch, tokens, vllm, train)),
+            room=room,
+        )
+
+    def stages(self, train: int, serve: int) -> tuple[StagePlan, ...]:
+        """The recipe's stages on so many GPUs."""
+        sft, grpo = self.recipe.sft, self.recipe.grpo
+        first = () if sft is None else (self.sft_plan(sft),)
+        return first if grpo is None else (*first, self.grpo_plan(grpo, train, serve))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """What a recipe takes, as `--json` prints it: sizes in bytes, times in seconds or hours. It
+    fits if there are no `faults`; `judge_usd` is None if a price is unknown."""
+
+    recipe: str
+    model: str
+    parameters: int
+    kv_bytes_per_token: int
+    lora_parameters: int
+    gpu: str
+    gpus: dict[str, int]
+    memory_bytes: int
+    usd_per_hour: float
+    episode: EpisodeTokens
+    stages: tuple[StagePlan, ...]
+    hours: float
+    gpu_usd: float
+    hours_with_another_search: float | None
+    judges: tuple[JudgeFee, ...]
+    judge_usd: float | None
+    max_cost_usd: float | None
+    faults: list[str]
+    assumed: tuple[str, ...] = ASSUMED
+
+    def row(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {**asdict(self), "fits": not self.faults}
+
+
+def plan(
+    recipe: Recipe,
+    gpu: Gpu,
+    *,
+    count: int = 1,
+    usd_per_hour: float | None = None,
+    episode: EpisodeTokens | None = None,
+) -> TrainingPlan:
+    """The plan of a recipe on `count` GPUs; `episode` is what a run's episodes had.
+
+    GPUs are divided between training and vLLM's server in the fastest way that fits. Raises
+    `UserError` if the work can't be divided among them.
+    """
+    shape = shape_of(recipe.model, recipe.episode.prompt)
+    estimator = Estimator(recipe, shape, gpu, episode or expected_episode(recipe))
+    usd = gpu.usd_per_hour if usd_per_hour is None else usd_per_hour
+    plans = [_planned(estimator, train, count - train, usd) for train in _ways(recipe.grpo, count)]
+    return min(plans, key=lambda each: (bool(each.faults), each.hours))
+
+
+def _ways(grpo: Grpo | None, count: int) -> list[int]:
+    """How many of the GPUs may train."""
+    served = grpo is not None and grpo.vllm is not None and grpo.vllm.mode == "server"
+    if served and count < 2:
+        raise UserError("vLLM's server needs GPUs beside those that train: --gpus 2 or more")
+    ways = []
+    for train in range(1, count) if served else [count]:
+        with contextlib.suppress(ValueError):
+            if grpo is not None:
+                grpo.passes(train)
+            ways.append(train)
+    if grpo is not None and not ways:
+        raise UserError(
+            f"{grpo.questions} questions of {grpo.rollouts} episodes, {grpo.micro_batch} in a"
+            f" pass, can't be divided among {count} GPUs: set grpo.questions or grpo.micro_batch"
+        )
+    return ways
+
+
+def _planned(estimator: Estimator, train: int, serve: int, usd_per_hour: float) -> TrainingPlan:
+    recipe, shape, gpu = estimator.recipe, estimator.shape, estimator.gpu
+    stages = estimator.stages(train, serve)
+    hours = sum(stage.hours for stage in stages)
+    longer = None
+    if recipe.model.scratch is None:
+        episode = expected_episode(recipe, SEARCHES + 1)
+        more = replace(estimator, episode=episode).stages(train, serve)
+        longer = sum(stage.hours for stage in more)
+    fees = tuple(judge_fees(recipe, estimator.episode))
+    paid = [fee.usd for fee in fees if fee.usd is not None]
+    return TrainingPlan(
+        recipe=recipe.name,
+        model=recipe.model.base or "made from nothing",
+        parameters=shape.parameters,
+        kv_bytes_per_token=shape.kv_bytes,
+        lora_parameters=estimator.lora_weights,
+        gpu=gpu.name,
+        gpus={"train": train, "serve": serve},
+        memory_bytes=gpu.memory,
+        usd_per_hour=usd_per_hour,
+        episode=estimator.episode,
+        stages=stages,
+        hours=hours,
+        gpu_usd=hours * (train + serve) * usd_per_hour,
+        hours_with_another_search=longer,
+        judges=fees,
+        judge_usd=sum(paid) if len(paid) == len(fees) else None,
+        max_cost_usd=recipe.judging.max_cost_usd,
+        faults=list(_faults(stages, recipe.episode.episode_tokens)),
+    )
+
+
+def _faults(stages: tuple[StagePlan, ...], tokens: int) -> Iterator[str]:
+    """Why it does not fit."""
+    for stage in stages:
+        for phase in stage.memory:
+            if phase.left < 0:
+                yield f"{stage.stage}, {phase.phase}: {-phase.left / 1e9:.1f} GB too much"
+        if stage.room.whole_episodes < 1:
+            yield f"{stage.stage}: one whole episode of {tokens:,} tokens has no room"
+
+
+def count_of(number: int) -> str:
+    """A large number in words: 14.77 billion, 68.8 million."""
+    return f"{number / 1e9:.2f} billion" if number >= 1e9 else f"{number / 1e6:.1f} million"
+
+
+# What to change, the smallest change first; of those of one line the first that fits is proposed.
+_CHANGES = (
+    ("model.checkpointing=true",),
+    ("grpo.vllm.sleep=true",),
+    tuple(f"grpo.vllm.memory={share}" for share in (0.6, 0.5, 0.4, 0.7)),
+    tuple(f"grpo.generate_batch={batch}" for batch in (32, 16, 8, 4, 1)),
+    tuple(f"grpo.micro_batch={batch}" for batch in (8, 4, 2, 1)),
+    tuple(f"episode.episode_tokens={tokens}" for tokens in (6_000, 4_000, 2_000)),
+    tuple(f"model.bits=4 grpo.vllm.mode=off grpo.generate_batch={n}" for n in (8, 4, 2, 1)),
+)
+
+
+def remedies(
+    planned: TrainingPlan, again: Callable[[list[str], Gpu], TrainingPlan]
+) -> dict[str, TrainingPlan]:
+    """Options with which a plan fits that does not, and the plans with these; the last is the
+    cheapest larger GPU. `again` plans the recipe with changes; it may raise `UserError`."""
+    if not planned.faults:
+        return {}
+    gpu, found = gpu_of(planned.gpu), {}
+    larger = [each for each in GPUS.values() if each.memory > gpu.memory]
+    larger.sort(key=lambda each: each.usd_per_hour)
+    kinds = [[(change.split(), gpu) for change in kind] for kind in _CHANGES]
+    for kind in [*kinds, [(list[str](), each) for each in larger]]:
+        for changes, on in kind:
+            with contextlib.suppress(UserError):
+                fitting = again(changes, on)
+                if not fitting.faults:
+                    options = [f"--set {change}" for change in changes] or [f"--gpu {on.name}"]
+                    found[" ".join(options)] = fitting
+                    break
+    return found
+
+
+def check_trained(run: Run) -> None:
+    """Raise `UserError` if the run is not a training run."""
+    if run.config.get("kind") not in {"sft", "grpo"}:
+        raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
+
+
+def compared(planned: TrainingPlan, run: Run) -> list[dict[str, Any]]:
+    """What is planned beside what a training run reported, line by line; None if it is unknown."""
+    kind = run.config["kind"]
+    stage = next((each for each in planned.stages if each.stage == kind), None)
+    if stage is None:
+        return []
+    name = "generated" if kind == "grpo" else "trained_on"
+    largest = max(phase.bytes for phase in stage.memory)
+    # A run's seconds have its validations among them, and not yet its test.
+    seconds = sum(stage.seconds_per_step.values()) + stage.examining_seconds / stage.steps
+    usd = None if planned.judge_usd is None else planned.judge_usd / stage.steps
+    made, means = 0, list[float | None]([None] * 3)
+    if steps := read_steps(run.folder):
+        made, last = steps[-1].step, steps[-1]
+        means = [each / made for each in (last.tokens, last.seconds, last.cost_usd)]
+    peak = run.metrics.get("peak_memory_bytes") if run.complete else None
+    rows = (
+        ("steps", stage.steps, made),
+        (f"tokens a step, {name.replace('_', ' ')}", stage.tokens_per_step[name], means[0]),
+        ("seconds a step, with validations", seconds, means[1]),
+        ("most memory in use, GB", largest / 1e9, None if peak is None else peak / 1e9),
+        ("judges a step, USD", usd, means[2]),
+    )
+    return [{"what": what, "planned": mine, "reported": its} for what, mine, its in rows]
+
+
+def measured_episode(run: Run) -> EpisodeTokens | None:
+    """The mean training episode of a run; None if it has no episodes yet.
+
+    Lengths are not on record, but prompts of an episode grow about evenly from turn to turn: by how
+    much follows from longer and shorter episodes.
+    """
+    if not run.trajectories.is_file() or not run.trajectories.stat().st_size:
+        return None
+    # Episodes of validations are in no group.
+    trained = [
+        each.trajectory
+        for each in load_run(run)
+        if "group" in each.trajectory.policy and each.trajectory.rubric["turns"]
+    ]
+    if not trained:
+        return None
+    facts = [each.rubric for each in trained]
+    turns = fmean(each["turns"] for each in facts)
+    own = fmean(each["completion_tokens"] for each in facts)
+    before = [(each["turns"] - 1) / 2 for each in facts]
+    prompts = [each["prompt_tokens"] / each["turns"] for each in facts]
+    slope = 0.0 if len(set(before)) == 1 else linear_regression(before, prompts).slope
+    # At least by what the model wrote itself.
+    grows = max(own / turns, slope)
+    prompt = max(1.0, fmean(prompts) - grows * fmean(before))
+    length = prompt + grows * (turns - 1) + own / turns
+    reads = fmean(len(each.mails_read) for each in trained)
+    return EpisodeTokens(turns, prompt, own, length, reads, f"{len(facts)} episodes of the run")
