@@ -125,8 +125,9 @@ def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None)
     best = metrics.get("best_checkpoint")
     has_best = isinstance(best, str) and _PLAIN.fullmatch(best) is not None
     own = load_recipe(recipe.name) if recipe.name in recipe_names() else None
-    base = recipe.model.base if copy is None or copy.adapter_to is None else copy.adapter_to
-    is_adapter = recipe.model.lora is not None if copy is None else copy.adapter_to is not None
+    adapter_to = None if copy is None else copy.adapter_to
+    base = adapter_to or recipe.model.base
+    is_adapter = adapter_to is not None or (copy is None and recipe.model.lora is not None)
     usual = EpisodeForm()
     text = template("training", "card.md.j2").render(
         front_matter=Own(_front_matter(setting.kind, base, is_adapter=is_adapter)),
@@ -140,7 +141,7 @@ def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None)
         changed=own is not None and own != recipe,
         has_best=has_best,
         copy=copy,
-        adapter_to=None if copy is None or copy.adapter_to is None else Own(copy.adapter_to),
+        adapter_to=adapter_to and Own(adapter_to),
         recipe_file=Own("config.json" if copy is None else "recipe.json"),
         checkpoint=Own(f"RUN/{best if has_best else 'checkpoints/CHECKPOINT'}"),
         validation=_validation(metrics),

@@ -10,9 +10,12 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState
+from transformers import TrainerControl as Control
+from transformers import TrainingArguments as Args
 
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
@@ -41,6 +44,8 @@ FIGURES = (
 
 # Gives the questions of a split, or of "strangers", where there may be none.
 Load = Callable[[str], Material | None]
+# Entered around the generation of many turns.
+Awake = Callable[[], AbstractContextManager[None]]
 # Makes a step of what the trainer logged at it.
 ToStep = Callable[[int, Mapping[str, float]], Step]
 # Asked after each step: why the run should pause there, or None.
@@ -151,6 +156,7 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 # ---- During training: validations, checkpoints, pauses.
 
 
+@dataclass(eq=False)
 class RunCallback(TrainerCallback):
     """Records a trainer's steps, and validates and saves checkpoints as the recipe says.
 
@@ -160,92 +166,72 @@ class RunCallback(TrainerCallback):
     reason. `awake` is entered around a validation. `state` gives more for a checkpoint to keep.
     """
 
-    def __init__(
-        self,
-        examiner: Examiner,
-        generate: Generate,
-        to_step: ToStep,
-        *,
-        validate_every: int,
-        also_at: Sequence[int] = (),
-        patience: int | None = None,
-        pause: Pause = never,
-        awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
-        state: Callable[[], dict[str, Any]] = dict,
-    ) -> None:
-        self._examiner = examiner
-        self._training = examiner.training
-        self._generate = generate
-        self._to_step = to_step
-        self._every = validate_every
-        self._also_at = also_at
-        self._patience = patience
-        self._pause = pause
-        self._awake = awake
-        self._state = state
+    examiner: Examiner
+    generate: Generate
+    to_step: ToStep
+    validate_every: int
+    also_at: Sequence[int] = ()
+    patience: int | None = None
+    pause: Pause = never
+    awake: Awake = contextlib.nullcontext
+    state: Callable[[], dict[str, Any]] = dict
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Validate the model before any step."""
         if state.global_step == 0:
             self._validate(0)
 
     def on_log(
         self,
-        args: TrainingArguments,
+        args: Args,
         state: TrainerState,
-        control: TrainerControl,
+        control: Control,
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
         """Record the step; the trainer's last log is not one."""
         if logs and "loss" in logs:
-            self._training.add_step(self._to_step(state.global_step, logs))
+            self.examiner.training.add_step(self.to_step(state.global_step, logs))
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Validate, and ask for a checkpoint."""
-        step, training = state.global_step, self._training
+        step, training = state.global_step, self.examiner.training
         training.note_memory(gpu_memory_used())
         # A checkpoint that transformers saves by itself has no validation.
         control.should_save = False
         if step < state.max_steps:
             # A reason of one process pauses all: their clocks and fees differ.
-            reasons = training.processes.gather([self._pause()])
+            reasons = training.processes.gather([self.pause()])
             training.paused = next((each for each in reasons if each is not None), None)
-        if not step % self._every or step in self._also_at or step == state.max_steps:
+        if not step % self.validate_every or step in self.also_at or step == state.max_steps:
             self._validate(step)
         elif training.paused is None:
             return
         control.should_save = True
         # The loss is logged as a mean since the last log, which no checkpoint remembers.
         control.should_log = True
-        worse = self._patience is not None and self._stale() >= self._patience
+        worse = self.patience is not None and self._stale() >= self.patience
         control.should_training_stop = worse or training.paused is not None
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_save(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Make the checkpoint count."""
-        stopped = control.should_training_stop and self._training.paused is None
+        stopped = control.should_training_stop and self.examiner.training.paused is None
         over = stopped or state.global_step >= state.max_steps
-        self._training.checkpoint_saved(state.global_step, over=over, **self._state())
+        self.examiner.training.checkpoint_saved(state.global_step, over=over, **self.state())
 
     def _validate(self, step: int) -> None:
-        setting = self._training.setting
+        setting = self.examiner.training.setting
         settings = {"step": step, "seed": setting.seed, "sampled": True}
         number = setting.recipe.judging.questions
-        with self._awake():
-            scored = self._examiner.examine("validation", number, self._generate, settings)
-        self._training.add_validation(validation_of(scored, step), scored)
+        with self.awake():
+            scored = self.examiner.examine("validation", number, self.generate, settings)
+        self.examiner.training.add_validation(validation_of(scored, step), scored)
 
     def _stale(self) -> int:
         """The number of validations since the best one."""
-        best = self._training.best
+        best = self.examiner.training.best
         assert best is not None
-        return sum(each.step > best.step for each in self._training.validations)
+        return sum(each.step > best.step for each in self.examiner.training.validations)
 
 
 # ---- After training: the test.
@@ -271,7 +257,7 @@ def finished(
     examiner: Examiner,
     trainer: Any,
     generate_at: GenerateAt,
-    awake: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    awake: Awake = contextlib.nullcontext,
 ) -> dict[str, Any]:
     """End the run with the test figures of its best checkpoint; the run's metrics.
 
