@@ -9,13 +9,12 @@ The rule, in order:
    an "and" or "so" that opens a new clause.
 3. Each clause must be an abstention ("i do not know when ...", "not specified",
    "the emails do not say ...", "no answer found"), an apology or filler ("sorry",
-   "i searched the inbox") or, after an abstention, what that was about ("about the
-   move"); at least one must be an abstention. One clause with any other content
-   makes the whole an answer.
+   "i searched the inbox") or, after an abstention, its topic ("about the move"); at
+   least one must be an abstention. One clause with any other content makes the text an
+   answer.
 
 So a report about somebody else's ignorance ("Kim said she does not know") is an
 answer, and so is a name that contains such a word ("Unknown Pleasures LLC").
-Knows nothing of questions, mail or judges.
 """
 
 import re

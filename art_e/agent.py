@@ -1,7 +1,4 @@
-"""The loop: policy -> message -> episode -> observation, until the episode ends.
-
-The trajectory that comes back is complete but for verdict and reward.
-"""
+"""The loop: policy -> message -> episode -> observation, until the episode ends."""
 
 import dataclasses
 import datetime as dt
@@ -23,7 +20,10 @@ OnTurn = Callable[[AssistantMessage, list[ChatMessage]], None]
 async def run_episode(
     episode: Episode, policy: Policy, run_id: str, on_turn: OnTurn | None = None
 ) -> Trajectory:
-    """Run `episode` to its end. An outside failure of the policy ends it with `error` set."""
+    """Run `episode` to its end; an outside failure of the policy ends it with `error` set.
+
+    The trajectory lacks only verdict and reward.
+    """
     started_at = dt.datetime.now(dt.UTC)
     started = time.perf_counter()
     usage = Usage()
@@ -73,7 +73,7 @@ async def run_episode(
 def episode_record(
     episode: Episode, run_id: str, model: str, settings: dict[str, Any]
 ) -> Trajectory:
-    """What happened in `episode`, as far as it knows by itself: no times, no cost."""
+    """The trajectory of `episode` without times and cost."""
     inbox = episode.tools.inbox
     tokens = Usage(episode.rubric.prompt_tokens, 0, episode.rubric.completion_tokens)
     return Trajectory(

@@ -1,9 +1,8 @@
-"""One question being worked on: messages, turns, facts, and when it ends.
+"""An episode: one question, its messages and turns, the facts about them, and when it ends.
 
-The agent loop, the benchmark and the training rollouts all drive this class:
-give it the model's next message with `step`, pass `messages` on, stop when it
-is `done`. It runs the tools, answers wrong calls, and writes the rubric.
-Knows nothing of which model writes the messages, and of rewards.
+The agent loop, the benchmark and the training rollouts all drive `Episode`: give it the model's
+next message with `step`, pass `messages` on, stop when it is `done`. It runs the tools, answers
+wrong calls, and writes the rubric.
 """
 
 import datetime as dt
@@ -29,18 +28,22 @@ from art_e.tools import (
     parse_call,
 )
 
-# ---- What happened in an episode, as facts. The episode writes them; nobody guesses them later.
+DEFAULT_MAX_TURNS = 10
+# Calls of one message that are run; further ones are refused.
+MAX_CALLS = 4
+# Messages in a row without a right call, after which the episode is lost.
+MAX_WRONG_MESSAGES = 3
 
 
 @dataclass(slots=True)
 class Rubric:
-    """The facts of one episode; what is not known of a question without a gold answer is None.
+    """The facts of one episode; facts about gold mails are None if the question has none.
 
-    `found_gold` and `read_gold`: every gold mail came up in a search, was read.
-    `sources_correct`: every gold mail was cited. `num_sources` counts what was cited,
-    mail or not. `effort` is turns plus calls beyond the first in each message.
-    `tool_calls` counts all calls, wrong and refused ones too; `unparseable_calls`
-    include messages without any call. The token counts are sums over the turns.
+    `found_gold` and `read_gold`: a search showed every gold mail, every gold mail was read.
+    `sources_correct`: every gold mail was cited. `num_sources` counts all that was cited, mail or
+    not. `effort` is turns plus calls beyond the first in each message. `tool_calls` includes
+    wrong and refused calls, `unparseable_calls` messages without a call. Token counts are sums
+    over the turns.
     """
 
     max_turns: int
@@ -65,22 +68,12 @@ class Rubric:
     completion_tokens: int = 0
 
 
-# ---- One question being worked on: messages, turns, facts, and when it ends.
-
-DEFAULT_MAX_TURNS = 10
-# Calls of one message that are run; further ones are refused.
-MAX_CALLS = 4
-# Messages in a row of which no call was right, after which the episode is lost.
-MAX_WRONG_MESSAGES = 3
-
-
 class Episode:
     """An episode over `inbox`, which the caller opened with the question's `query_date`.
 
-    `question` may be without a gold answer; `system_prompt` is a template with
-    `$inbox_address`, `$today` and `$max_turns`; `view` is how much the tools show. `today` is the
-    day that the model is told where the inbox is open without a date: mail of later days is
-    shown, as clocks may be wrong.
+    `system_prompt` is a template with `$inbox_address`, `$today` and `$max_turns`; `view` sets how
+    much the tools show. `today` is the day in the prompt of an inbox opened without a date; later
+    mail is still shown, as clocks may be wrong.
     """
 
     def __init__(
@@ -98,10 +91,7 @@ class Episode:
         self.final_answer: str | None = None
         self.sources: tuple[str, ...] = ()
         self.done = False
-        self.rubric = Rubric(
-            max_turns=max_turns,
-            answerable=question.answerable,
-        )
+        self.rubric = Rubric(max_turns=max_turns, answerable=question.answerable)
         self._gold = self._canonical_gold()
         if question.answerable:
             self.rubric.num_gold_sources = len(self._gold)
@@ -110,14 +100,13 @@ class Episode:
         self._wrong_messages = 0
         template = default_prompt() if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
-        day = inbox.as_of or today
+        system = Template(template).safe_substitute(
+            inbox_address=inbox.address,
+            today=_day_in_words(inbox.as_of or today),
+            max_turns=max_turns,
+        )
         self.messages: list[ChatMessage] = [
-            {
-                "role": "system",
-                "content": Template(template).safe_substitute(
-                    inbox_address=inbox.address, today=_said_of(day), max_turns=max_turns
-                ),
-            },
+            {"role": "system", "content": system},
             {"role": "user", "content": question.question},
         ]
         if self._gold:
@@ -125,9 +114,9 @@ class Episode:
         self._note_gold()
 
     def step(self, message: AssistantMessage) -> list[ChatMessage]:
-        """Take the model's next message; what the tools answered, which `messages` now holds too.
+        """Take the model's next message; returns the tools' answers, also added to `messages`.
 
-        Raises `RuntimeError` on an episode that is done.
+        Raises `RuntimeError` if the episode is done.
         """
         if self.done:
             raise RuntimeError("the episode is done")
@@ -142,8 +131,7 @@ class Episode:
         for number, call in enumerate(message.tool_calls):
             try:
                 text, given = self._run(call, number, answer)
-                any_right = True
-                answer = given or answer
+                any_right, answer = True, given or answer
             except CallError as error:
                 if error.kind != "refused":
                     setattr(rubric, error.kind, getattr(rubric, error.kind) + 1)
@@ -164,7 +152,7 @@ class Episode:
     def cut_off(self) -> None:
         """End an episode that has no room for another turn: it is out of turns.
 
-        Raises `RuntimeError` on one that is done.
+        Raises `RuntimeError` if the episode is done.
         """
         if self.done:
             raise RuntimeError("the episode is done")
@@ -179,6 +167,7 @@ class Episode:
     def _run(
         self, call: ToolCall, number: int, answer: ReturnFinalAnswer | None
     ) -> tuple[str, ReturnFinalAnswer | None]:
+        """The observation of one call, and the final answer if the call gives it."""
         arguments = parse_call(call)
         if number >= MAX_CALLS:
             raise CallError("refused", f"only the first {MAX_CALLS} calls of a message are run")
@@ -231,8 +220,8 @@ class Episode:
             self.rubric.read_gold = self._gold <= self._read
 
 
-def _said_of(day: dt.date | None) -> str:
-    """A day as the prompt names it: with its weekday, by which mail says "next Friday"."""
+def _day_in_words(day: dt.date | None) -> str:
+    """A day with its weekday, because mail says "next Friday"."""
     return "not given: all mail counts" if day is None else f"{day.isoformat()}, a {day:%A}"
 
 

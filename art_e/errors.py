@@ -1,7 +1,7 @@
 """The one error class that users see.
 
-Knows nothing of the rest. The command line prints a `UserError` as one line
-and exits with code 2; every other exception is our fault and exits with 1.
+The command line prints a `UserError` as one line and exits with code 2; every other exception is
+our fault and exits with 1.
 """
 
 

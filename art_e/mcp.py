@@ -2,11 +2,9 @@
 
     art-e mcp --inbox me@example.com
 
-What a client may call is what a model may call in an episode, checked and answered
-by the same code, but for two things: message ids are spelt out, as a client keeps no
-handles, and there is no question, so no turns and no final answer. Both eras of the
-protocol are the SDK's business. Knows nothing of files: the inbox comes opened, and
-holds no other mail.
+A client may call what a model may call in an episode, checked and answered by the same code, with
+two differences: message ids are spelt out, because a client keeps no handles, and without a
+question there are no turns and no final answer.
 """
 
 import asyncio
@@ -37,12 +35,11 @@ TITLES = {"search_emails": "Search emails", "read_email": "Read an email"}
 
 
 def mail_server(inbox: Inbox) -> Server[Any]:
-    """A server of `inbox`, for the transport that the caller connects it to."""
+    """A server of `inbox`; the caller connects it to a transport."""
     tools = Tools(inbox, View(handles=False))
     listed = types.ListToolsResult(tools=_listed(inbox))
 
-    # Both answer on the event loop: a search takes a millisecond, and the one client that
-    # a server on stdio has waits for it anyway.
+    # Both block the event loop: a search takes a millisecond, and there is one client.
     async def list_tools(_: ServerRequestContext, __: object) -> types.ListToolsResult:
         return listed
 
@@ -62,7 +59,7 @@ def mail_server(inbox: Inbox) -> Server[Any]:
 
 
 def answer_call(tools: Tools, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    """What a call gives: the observation, or what was wrong with the call."""
+    """The result of a call: the observation, or what was wrong with the call."""
     try:
         return _result(_observation(tools, ToolCall("", name, compact_json(arguments))))
     except CallError as error:
@@ -72,10 +69,10 @@ def answer_call(tools: Tools, name: str, arguments: dict[str, Any]) -> types.Cal
 def run_server(inbox: Inbox) -> None:
     """Serve `inbox` until the client closes stdin.
 
-    Ctrl-C, and a client that takes no more answers, end the process at once.
+    Ctrl-C, or a client that closes stdout, ends the process at once.
     """
     # Python can't wake the thread that waits for stdin, so an exception would wait for the
-    # client's next line. The system ends the process; nothing is open for writing.
+    # client's next line. The default signal handlers end the process; no file is being written.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform != "win32":
@@ -104,7 +101,7 @@ def _result(text: str, is_error: bool = False) -> types.CallToolResult:
 
 
 def _about(inbox: Inbox) -> str:
-    """What a model must know of the inbox: whose it is, up to which day, and what mail is."""
+    """What a model must know: whose inbox it is, up to which day, and that mail is data."""
     until = "" if inbox.as_of is None else f" up to and with {inbox.as_of}"
     return (
         f"The inbox is that of {inbox.address}{until}; no other mail can be reached."

@@ -1,4 +1,4 @@
-"""Chat messages, in the form of the OpenAI API. Knows nothing of who writes them."""
+"""Chat messages in the form of the OpenAI API, and JSON as models read it."""
 
 import json
 import re
@@ -7,17 +7,16 @@ from typing import Any
 
 from art_e.text import encodable
 
-# A message as every chat API takes it: role, content, tool_calls, tool_call_id.
+# A message as chat APIs accept it: role, content, tool_calls, tool_call_id.
 ChatMessage = dict[str, Any]
 
-
-# What starts such a token in Qwen's and most others' vocabularies.
+# The start of control tokens in the vocabularies of Qwen and most others.
 _STEERING = re.compile(r"<(?=\||/?(?:tool_call|tool_response|think)>)")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call as a model wrote it: `arguments` is text that should be a JSON object."""
+    """One call as a model wrote it; `arguments` should be a JSON object but may be any text."""
 
     id: str
     name: str
@@ -26,7 +25,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What a model said: text, calls, or both."""
+    """A model's message: text, calls, or both."""
 
     content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
@@ -44,19 +43,19 @@ class AssistantMessage:
             }
             for call in self.tool_calls
         ]
-        # No text is null beside calls, and "" without: other forms are refused.
+        # Providers want null for missing text beside calls, and "" without calls.
         return {"role": "assistant", "content": content or None, "tool_calls": calls}
 
 
 def compact_json(value: Any) -> str:
-    """`value` as JSON in as few tokens as may be, characters as they are."""
+    """`value` as JSON in as few tokens as possible, without escapes for Unicode."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def observation_json(value: Any) -> str:
-    """`value` as `compact_json` writes it, without tokens that steer the model that reads it.
+    """`value` as compact JSON without control tokens of the model that reads it.
 
-    A local model's tokenizer takes "<|im_start|>" in a mail for the start of a message. In
-    JSON the first character can be written as an escape, which reads the same.
+    A local model's tokenizer takes "<|im_start|>" in a mail for the start of a message. JSON can
+    write the first character as an escape, which reads the same.
     """
     return _STEERING.sub("\\\\u003c", compact_json(value))

@@ -1,7 +1,4 @@
-"""A child process that does not outlive its parent, however that ended.
-
-Knows nothing of what the child is.
-"""
+"""A child process that does not outlive its parent, however the parent ended."""
 
 import ctypes
 import os
@@ -13,16 +10,17 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def ends_with_parent() -> Callable[[], None] | None:
-    """What `subprocess.Popen` takes as `preexec_fn`, so that the child gets SIGTERM when this
-    process is gone, also by SIGKILL. None where the system has no such thing: there a child
-    goes on by itself."""
+    """A `preexec_fn` for `subprocess.Popen`: the child gets SIGTERM when this process ends.
+
+    None on systems other than Linux, where the child may live on.
+    """
     if sys.platform != "linux":
         return None
     parent, prctl = os.getpid(), ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it was gone before it could be asked for
+        if os.getppid() != parent:  # the parent ended before
             os._exit(1)
 
     return ask

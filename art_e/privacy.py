@@ -1,6 +1,4 @@
-"""What keeps mail with its owner: files that nobody else may read, and no proxy on the way to a
-model on this machine.
-"""
+"""What keeps mail and keys with their owner: private files, no proxies, and keys redacted."""
 
 import os
 import re
@@ -9,18 +7,16 @@ from pathlib import Path
 
 from art_e.errors import UserError
 
-# ---- API keys: taken from the environment or a `.env` file, kept out of all that is shown.
-
 REDACTED = "[redacted]"
-# A shorter value is no key, and would be found in innocent text.
+# A shorter value is no key, and would match innocent text.
 _LEAST_CHARS = 8
-# What of a key must be there for a cut-off echo of it ("my-secr...") to be known as one.
+# Length of a key's start by which a cut-off echo ("my-secr...") is recognised.
 _PREFIX_CHARS = 5
 _SECRET_NAME = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)", re.IGNORECASE
 )
 _KEYS = (
-    # Keys by their first letters; providers echo them with asterisks or dots in the middle.
+    # Keys by their first letters; providers mask the middle with asterisks or dots.
     r"(?<![A-Za-z0-9])(?:sk|pk|rk)[-_][\w*•…-]{5,}(?:\.{2,}[\w-]*)?"
     r"|(?<![A-Za-z0-9])(?:AIza|hf_|gsk_|xai-|ghp_|github_pat_|AKIA|eyJ)[\w*•…-]{8,}(?:\.+[\w-]+)*"
     # A header, or a URL with a key or a password in it.
@@ -35,9 +31,9 @@ _SHAPES = re.compile(f"{_KEYS}|{_HIDDEN}")
 
 @cache
 def load_env() -> None:
-    """Add what the `.env` of the working directory sets to the environment, once a process.
+    """Add the settings of the working directory's `.env` to the environment, once a process.
 
-    What is set there already stays. Raises `UserError` where the file can't be read.
+    Existing variables win. Raises `UserError` if the file can't be read.
     """
     path = Path.cwd() / ".env"
     if not path.is_file():
@@ -47,28 +43,23 @@ def load_env() -> None:
     try:
         load_dotenv(path, override=False, encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UserError(f"can't read {path}: {reason}; mend or remove it") from None
 
 
 def redact(text: str) -> str:
-    """`text` without keys.
-
-    Gone are the values of environment variables that are named like a key, and whatever
-    has the shape of one, hidden in part or not.
-    """
+    """`text` without keys: values of variables named like a key, and all that looks like one."""
     values = sorted(_secret_values(), key=len, reverse=True)
     if values:
-        known = "|".join(re.escape(value) for value in values)
+        whole = "|".join(re.escape(value) for value in values)
         cut = "|".join(re.escape(value[:_PREFIX_CHARS]) for value in values)
         echo = rf"(?:{cut})[\w-]{{0,200}}(?:[*•]{{2,}}|\.{{2,}}|…)[\w*•-]*"
-        text = re.sub(echo, REDACTED, re.sub(known, REDACTED, text))
+        text = re.sub(echo, REDACTED, re.sub(whole, REDACTED, text))
     return _SHAPES.sub(REDACTED, text)
 
 
 def keys_in_mail() -> re.Pattern[str]:
-    """What finds keys in text of any origin: the values of environment variables that are named
-    like a key, and what has the shape of one. A word with asterisks is none: mail has those."""
+    """A pattern that finds keys in mail, where words with asterisks are innocent."""
     values = sorted(_secret_values(), key=len, reverse=True)
     return re.compile("|".join([*map(re.escape, values), _KEYS]))
 
@@ -81,26 +72,22 @@ def _secret_values() -> set[str]:
     }
 
 
-# ---- What keeps mail with its owner: files that nobody else may read, and no proxy on the way to a
-
-# As clients write the loopback interface; what else a model's address says is added when it is
-# known (`art_e.models.providers`).
+# The loopback interface as clients write it; `art_e.models.providers` adds a model's address.
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def files_for_owner_alone() -> None:
-    """Have all files that this process makes readable by its user alone: 0600, folders 0700."""
+    """Make all new files of this process readable by its user alone: 0600, folders 0700."""
     os.umask(0o077)
 
 
 def loopback_directly(*hosts: str) -> None:
-    """Have clients reach this machine, and `hosts` of it, by no proxy.
+    """Have clients reach this machine, and its names `hosts`, without a proxy.
 
-    `HTTP_PROXY` and `ALL_PROXY` would send a question, and the mail with it, to another machine
-    although the model runs here.
+    `HTTP_PROXY` and `ALL_PROXY` would send mail to another machine although the model runs here.
     """
     listed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    known = [each.strip() for each in listed.split(",") if each.strip()]
-    # Clients differ in which of the two they read.
-    value = ",".join(dict.fromkeys([*known, *_LOOPBACK, *hosts]))
+    names = [each.strip() for each in listed.split(",") if each.strip()]
+    # Clients differ in which of the two variables they read.
+    value = ",".join(dict.fromkeys([*names, *_LOOPBACK, *hosts]))
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = value

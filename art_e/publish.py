@@ -1,8 +1,7 @@
-"""Folders put on the Hugging Face hub, private unless asked otherwise, and what would leave.
+"""Folders for the Hugging Face hub: cards, names without local paths, and the push itself.
 
-`upload_of` says what a push would send, file by file, without a word to anybody; `push` sends
-that and no more. Knows nothing of what the files say. The token is `huggingface_hub`'s to find
-(HF_TOKEN, or `hf auth login`) and is in no message.
+`upload_of` lists what a push would send without any request; `push` sends exactly that.
+`huggingface_hub` finds the token (HF_TOKEN, or `hf auth login`); no message contains it.
 """
 
 import html
@@ -26,20 +25,18 @@ from art_e.models.model import Model
 from art_e.privacy import load_env, redact
 from art_e.text import cut_line
 
-# ---- Cards in Markdown: templates in which what others wrote can be nothing but text.
-
 _SHOWN_CHARS = 200
 _MARKDOWN = re.compile(r"([\\`*_\[\]|#~$!:@])|(?<=www)(\.)", re.IGNORECASE)
 
 
 class Own(str):
-    """Markdown of our own, which is not escaped."""
+    """Markdown that we wrote, which is not escaped."""
 
     __slots__ = ()
 
 
 def escaped(value: object) -> str:
-    """What `{{ }}` shows of a value: one line in which nothing is markup, links or HTML."""
+    """A value as `{{ }}` shows it: one line without markup, links or HTML."""
     if isinstance(value, Own):
         return value
     if value is None:
@@ -70,12 +67,12 @@ def template(package: str, name: str) -> Template:
     return environment.from_string(text)
 
 
-# ---- Names and settings as others may see them: hub ids as they are, of paths the last part.
+# Names and settings as others may see them: hub ids as they are, the last part of paths.
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # A model or data set in the hub's cache, as `huggingface_hub` names its folders.
 _CACHED = re.compile(r"(?:models|datasets)--([\w.-]+?)--([\w.-]+)")
-# A text that is a path and no more, and one within a text; neither is part of a URL.
+# A text that is only a path, and a path within a text; neither is part of a URL.
 _PATH = re.compile(r"(?:~\w*|\.{1,2}|[A-Za-z]:)?[\\/].*|~\w*", re.DOTALL)
 _PATH_WITHIN = re.compile(
     r"(?<![\w/\\:.~])(?:~\w*|[A-Za-z]:)?[\\/](?:[^\s\\/'\":,;()<>]+[\\/])+[^\s\\/'\":,;()<>]*"
@@ -83,12 +80,12 @@ _PATH_WITHIN = re.compile(
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether `name` is an id of the hub, and nothing on this machine."""
+    """Whether `name` is a hub id, and no file on this machine."""
     return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
 def public_name(name: str) -> str:
-    """A hub id, also of a folder in the hub's cache; of another path its last part."""
+    """A hub id, also for a folder in the hub's cache; the last part of any other path."""
     if is_hub_id(name):
         return name
     parts = [each for each in re.split(r"[\\/]", name) if each]
@@ -102,7 +99,7 @@ def public_name(name: str) -> str:
 
 
 def public_model(name: str) -> str:
-    """A model's name, of `--model` or of a judge, without the paths of this machine."""
+    """The name of a model or judge, without the paths of this machine."""
     model = Model(name)
     if model.kind != "local":
         return public_name(name) if _PATH.fullmatch(name) else name
@@ -115,12 +112,12 @@ def public_model(name: str) -> str:
 
 
 def public_text(text: str) -> str:
-    """A message of a program, without the paths that it quotes."""
+    """A program's message without the paths in it."""
     return _PATH_WITHIN.sub(lambda found: public_name(found[0]), text)
 
 
 def public_settings(value: Any) -> Any:
-    """JSON in which no string is or quotes a path, or is the name of a model that is one."""
+    """JSON without paths of this machine, in its strings and in names of models."""
     if isinstance(value, str):
         shown = public_model(value)
         return public_text(value) if shown == value else shown
@@ -131,29 +128,27 @@ def public_settings(value: Any) -> Any:
     return value
 
 
-# ---- Folders put on the Hugging Face hub, private unless asked otherwise, and what would leave.
-
 RepoType = Literal["model", "dataset"]
 
 _LOG_IN = "log in with: hf auth login, or set HF_TOKEN to a token that may write"
 _REASON_CHARS = 200
 
 
-class File(NamedTuple):
-    """A file by its path in the repository, and its size in bytes."""
+class UploadedFile(NamedTuple):
+    """A file's path in the repository, and its size in bytes."""
 
     path: str
     size: int
 
 
 class Upload(NamedTuple):
-    """What a push sends: the `files` of `folder`, to `hub_id`."""
+    """What a push sends: the `files` of `folder` to `hub_id`."""
 
     folder: Path
     hub_id: str
     repo_type: RepoType
     private: bool
-    files: tuple[File, ...]
+    files: tuple[UploadedFile, ...]
 
     @property
     def size(self) -> int:
@@ -177,7 +172,7 @@ class Upload(NamedTuple):
 
 
 def check_hub_id(hub_id: str) -> None:
-    """Raise `UserError` for what can be no id on the hub. Nobody is asked."""
+    """Raise `UserError` for an impossible hub id, without a request."""
     try:
         validate_repo_id(hub_id)
     except HFValidationError as error:
@@ -185,23 +180,24 @@ def check_hub_id(hub_id: str) -> None:
 
 
 def upload_of(folder: Path, hub_id: str, repo_type: RepoType, *, private: bool) -> Upload:
-    """All that `folder` holds, to be pushed as `hub_id`. Nobody is asked.
+    """The upload of all files of `folder`, listed without a request.
 
-    Raises `UserError` for what can be no id on the hub.
+    Raises `UserError` for an impossible hub id.
     """
     check_hub_id(hub_id)
     found = sorted(each for each in folder.rglob("*") if each.is_file())
-    files = [File(each.relative_to(folder).as_posix(), each.stat().st_size) for each in found]
+    files = [
+        UploadedFile(each.relative_to(folder).as_posix(), each.stat().st_size) for each in found
+    ]
     return Upload(folder, hub_id, repo_type, private, tuple(files))
 
 
 def push(upload: Upload, *, replaces: Sequence[str], message: str) -> str:
-    """Send the files; where they are then.
+    """Send the files; returns their URL.
 
-    The repository of that id is made, or gets a new version, in which no file is left that
-    matches a pattern of `replaces` and is not sent now. `message` is the commit's. Raises
-    `UserError` where the hub does not take it, and before anything is sent where there is
-    a repository of that id that is public and should be private, or the other way round.
+    Creates the repository, or a new version of it without earlier files that match `replaces`.
+    `message` is the commit's. Raises `UserError` if the hub refuses, and before anything is sent
+    if an existing repository is public but should be private, or the other way round.
     """
     load_env()
     hub_id, repo_type = upload.hub_id, upload.repo_type

@@ -1,8 +1,7 @@
-"""A question about an inbox, with what is known of its answer.
+"""A question about an inbox with its gold answer, and the reader of question sets.
 
-The field names are those of the public ART-E data set, so that its rows load
-as they are; `kind`, `difficulty`, `answerable`, `split` and `provenance` are
-ours. Knows nothing of inboxes, models or judges.
+The field names are those of the public ART-E data set, so that its rows load as they are; `kind`,
+`difficulty`, `answerable`, `split` and `provenance` are ours.
 """
 
 import contextlib
@@ -40,10 +39,9 @@ _PYDANTIC_CONFIG = {"coerce_numbers_to_str": True, "extra": "ignore"}
 class Question:
     """One row of a golden set, or (with `answer` None) a user's own question.
 
-    `message_ids` are the gold mails: those that, together, hold the answer.
-    `query_date` is the episode's `as_of`: mail sent after that day does not
-    exist for it; None means all mail. `answerable` is None where nobody knows.
-    `how_realistic` is in 0..1.
+    `message_ids` are the gold mails: together they hold the answer. `query_date` is the episode's
+    `as_of`: later mail does not exist for it; None means all mail. `answerable` is None if
+    unknown. `how_realistic` is in 0..1.
     """
 
     __pydantic_config__ = _PYDANTIC_CONFIG
@@ -70,7 +68,7 @@ class Question:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The question that `to_row` gave. Raises `ValueError` for anything else."""
+        """The inverse of `to_row`. Raises `ValueError` for any other row."""
         try:
             if not isinstance(row.get("provenance", {}), dict):
                 raise TypeError("its provenance is no object")
@@ -82,7 +80,7 @@ class Question:
 
 
 class RawRow(NamedTuple):
-    """One row of a source, as it is. `error` says why `value`, a line's text, is no JSON."""
+    """One unparsed row of a source; `error` says why `value`, a line's text, is no JSON."""
 
     place: str
     value: Any
@@ -92,8 +90,8 @@ class RawRow(NamedTuple):
 def load_questions(source: str, split: Split | None = None) -> list[Question]:
     """The questions of a golden-set folder, a JSONL or Parquet file or a hub data set.
 
-    See `read_rows` for what a folder may hold. With `split`, only the rows of that split
-    are given. Raises `UserError`, naming the row, where one is no question.
+    See `read_rows` for what a folder may hold; `split` keeps the rows of one split. Raises
+    `UserError`, naming the row, if one is no question.
     """
     questions = []
     for row in read_rows(source):
@@ -110,12 +108,12 @@ def load_questions(source: str, split: Split | None = None) -> list[Question]:
 
 
 def read_rows(source: str) -> Iterator[RawRow]:
-    """The rows of a folder, a JSONL or Parquet file or a hub data set, unread.
+    """The unparsed rows of a folder, a JSONL or Parquet file or a hub data set.
 
-    A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one
-    `questions.jsonl`, or else Parquet files, at any depth, or other JSONL files. Rows that
-    name no split are of the one that their file (`test.parquet`, `test-00000-of-00001.parquet`),
-    or their part of the hub data set, is named for. Raises `UserError` where there is none.
+    A folder holds `train.jsonl`, `validation.jsonl` and `test.jsonl`, or one `questions.jsonl`,
+    or else Parquet files at any depth, or other JSONL files. Rows without a split get the one in
+    the name of their file (`test-00000-of-00001.parquet`) or part of the hub data set. Raises
+    `UserError` if there is no such source.
     """
     path = Path(source)
     if path.is_dir():
@@ -132,24 +130,21 @@ def read_rows(source: str) -> Iterator[RawRow]:
 
 
 def as_question(row: Any) -> Question:
-    """The question that a row of any source gives; `answerable` follows from the answer.
+    """The question of a row of any source; `answerable` follows from the answer.
 
-    Raises `ValueError`, in one line that begins with the field, for what is none.
+    Raises `ValueError`, in one line that begins with the field, if the row is no question.
     """
     question = read_question(row)
     if question.answerable is None and question.kind == "unanswerable":
         return dataclasses.replace(question, answerable=False)
     if question.answerable is None and question.answer is not None:
-        # A gold answer that abstains ("I don't know") is none.
+        # A gold answer may abstain ("I don't know").
         return dataclasses.replace(question, answerable=not is_abstention(question.answer))
     return question
 
 
 def read_question(row: Any) -> Question:
-    """The question that a row of any source gives, with no more than what the row says.
-
-    Raises `ValueError`, in one line that begins with the field, for what is none.
-    """
+    """The question of a row, with nothing added; raises `ValueError` as `as_question` does."""
     from pydantic import ValidationError
 
     try:
@@ -174,14 +169,14 @@ def _adapter() -> "TypeAdapter[Question]":
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The row without what tables do to it: nulls for what it lacks, and JSON for an object."""
+    """The row without what tables add: nulls for missing fields, and JSON for an object."""
     given = {
         name: value
         for name, value in row.items()
         if value is not None or name not in ("message_ids", "provenance")
     }
     if isinstance(given.get("provenance"), str):
-        # What is no JSON stays a text, which is then refused as such.
+        # Text that is no JSON is refused later.
         with contextlib.suppress(ValueError, RecursionError):
             given["provenance"] = json.loads(given["provenance"])
     return given

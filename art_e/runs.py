@@ -1,7 +1,6 @@
 """A run's folder: `config.json`, `trajectories.jsonl`, `metrics.json`, and `COMPLETE` last.
 
-Knows nothing of what is run. A folder without `COMPLETE` is a run that is
-under way or was killed.
+A folder without `COMPLETE` is a run that is under way or was killed.
 """
 
 import datetime as dt
@@ -41,7 +40,7 @@ class Run:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a run: its configuration is what is written first."""
+        """Whether there is a run: its configuration is written first."""
         return (self.folder / _CONFIG).is_file()
 
     @property
@@ -78,8 +77,8 @@ class Run:
 def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
     """Make a run's folder: `out`, or `parent/<time>-<name>`.
 
-    Raises `UserError` where `out` is there already and not empty. The configuration that a
-    kill left half written does not count: no run has begun there.
+    Raises `UserError` if `out` exists and is not empty; a configuration that a kill left half
+    written does not count.
     """
     if out is not None:
         if out.exists() and (not out.is_dir() or any(map(_is_kept, out.iterdir()))):
@@ -103,7 +102,7 @@ def list_runs(parent: Path) -> list[Run]:
 
 
 def find_run(name: str, parent: Path) -> Run:
-    """The run of that name, or path. Raises `UserError` where there is none."""
+    """The run of that name or path. Raises `UserError` if there is none."""
     for run in (Run(parent / name), Run(Path(name))):
         if run.begun:
             return run
@@ -151,18 +150,14 @@ def _surroundings() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The checkout's commit, where the package runs from one."""
+    """The commit of the checkout that the package runs from, if any."""
     checkout = Path(__file__).parent.parent
     if not (checkout / ".git").exists():
         return None
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=checkout,
-            capture_output=True,
-            text=True,
-            check=True,
+        head = subprocess.check_output(
+            ["git", "rev-parse", "HEAD"], cwd=checkout, text=True, stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip()
+    return head.strip()

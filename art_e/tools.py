@@ -1,8 +1,7 @@
 """The three tools as a model sees them: schemas, argument checks, observations.
 
-`Tools` runs calls over one opened inbox. An observation is one compact JSON
-object: quoting keeps a mail's text apart from the frame around it. Knows
-nothing of turns, questions or gold; the episode counts what happens here.
+`Tools` runs calls over one opened inbox. An observation is one compact JSON object: quoting keeps
+a mail's text apart from the frame around it.
 """
 
 import datetime as dt
@@ -29,12 +28,12 @@ from art_e.message import ToolCall, compact_json, observation_json
 from art_e.text import encodable
 
 MAX_RESULTS = 10
-# A mail of more characters is cut when it is shown: about 2,000 tokens.
+# A longer body is cut when it is shown: about 2,000 tokens.
 MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
 # Longer subjects and names are cut when they are shown.
 MAX_LINE_CHARS = 300
-# Words of one search, further ones are left out: a search takes time and memory for each.
+# Further words of a search are left out, because each takes time and memory.
 MAX_WORDS = 50
 MAX_FILTER_CHARS = 320
 
@@ -92,7 +91,7 @@ ARGUMENTS: dict[str, type[_Arguments]] = {
 
 
 class CallError(Exception):
-    """A call that can't be run. `kind` is the rubric's name for it, the text is for the model."""
+    """A call that can't be run. `kind` is the rubric's name for it; the model reads the text."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -100,7 +99,7 @@ class CallError(Exception):
 
 
 class Observation(NamedTuple):
-    """What a tool answered: its text, and which mails it is about."""
+    """A tool's answer: its text, and the mails it is about."""
 
     text: str
     message_ids: tuple[str, ...]
@@ -132,13 +131,13 @@ def _schemas() -> str:
 def parse_call(
     call: ToolCall, offered: Sequence[str] = tuple(ARGUMENTS)
 ) -> SearchEmails | ReadEmail | ReturnFinalAnswer:
-    """The call's checked arguments. Raises `CallError` with words that help the model.
+    """The call's checked arguments; `offered` names the tools that may be called.
 
-    `offered` are the names of the tools that may be called.
+    Raises `CallError` with a text that helps the model.
     """
     if call.name not in offered:
-        known = ", ".join(offered)
-        raise CallError("unknown_tool_calls", f"there is no tool {call.name[:80]!r}; use {known}")
+        names = ", ".join(offered)
+        raise CallError("unknown_tool_calls", f"there is no tool {call.name[:80]!r}; use {names}")
     model = ARGUMENTS[call.name]
     try:
         arguments = json.loads(call.arguments)
@@ -160,33 +159,30 @@ def parse_call(
 
 
 def not_found(message_id: str) -> str:
-    """What a model is told of a mail that this inbox does not have."""
+    """The error for a mail that this inbox does not hold."""
     return f"not found in this inbox: {message_id[:80]!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How much of mail the tools show: the default to everybody, less to a very small model.
+    """How much of a mail the tools show; a very small model sees less than the default.
 
-    With `handles` each mail is called m1, m2, ... in the order in which it came up, and both
-    the handle and the message id are accepted; without, ids are spelt out. `hits` is the
-    most that a search gives; `snippet_chars` cuts its snippets (None: as they are). Without
-    `addresses` people are shown by name alone where they have one. `spaced` texts begin with
-    a space: to a tokenizer such as Qwen's a word behind a space is another token, and so each
-    word has one token wherever it stands.
+    With `handles` mails are called m1, m2, ... in the order in which they come up, and both handle
+    and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
+    `addresses` people with a name are shown by their name alone.
     """
 
     handles: bool = True
     hits: int = MAX_RESULTS
     snippet_chars: int | None = None
     addresses: bool = True
-    spaced: bool = False
+
+    def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a mail or hit as the model sees them."""
+        return fields
 
 
 WHOLE_VIEW = View()
-
-# Fields that a call repeats, or that are no words.
-_NO_TEXT = frozenset({"message_id", "date"})
 
 
 class Tools:
@@ -225,14 +221,14 @@ class Tools:
         return Observation(observation_json(observation), tuple(hit.message_id for hit in hits))
 
     def read(self, arguments: ReadEmail) -> Observation | None:
-        """Read one mail; None where this inbox has none of that id."""
+        """Read one mail; None if this inbox does not hold it."""
         email = self.inbox.read(self.resolve(arguments.message_id))
         if email is None:
             return None
         return Observation(observation_json(self._email(email)), (email.message_id,))
 
     def resolve(self, handle_or_id: str) -> str:
-        """The message id that a handle stands for; anything else as it is."""
+        """The message id that a handle stands for; anything else stays as it is."""
         return self.handles.get(handle_or_id.strip(), handle_or_id.strip())
 
     def _name(self, message_id: str) -> str:
@@ -273,11 +269,8 @@ class Tools:
         return self._shown(shown)
 
     def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields without empty lists, and as the view has their texts."""
-        held = {key: value for key, value in fields.items() if value != []}
-        if not self._view.spaced:
-            return held
-        return {key: each if key in _NO_TEXT else _spaced(each) for key, each in held.items()}
+        """The fields without empty lists, as the view shows them."""
+        return self._view.shown({key: value for key, value in fields.items() if value != []})
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
         shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
@@ -290,15 +283,11 @@ class Tools:
 
 
 def _shorter(snippet: str, most: int | None) -> str:
-    """The snippet's first `most` characters, up to a word's end where there is one."""
+    """The snippet's first `most` characters, up to the end of a word."""
     if most is None or len(snippet) <= most:
         return snippet
     head = snippet[:most]
     return f"{head.rpartition(' ')[0] or head}..."
-
-
-def _spaced(text: str | list[str]) -> str | list[str]:
-    return f" {text}" if isinstance(text, str) else [f" {each}" for each in text]
 
 
 def _cut(line: str) -> str:
@@ -306,9 +295,9 @@ def _cut(line: str) -> str:
 
 
 def _shortened(schema: Any) -> Any:
-    """pydantic's titles and docstring repeat the names and cost tokens in every prompt.
+    """The schema without what costs tokens in every prompt and says nothing new.
 
-    So does `additionalProperties`, which some of litellm's providers are not sent.
+    Titles and docstrings repeat names; some providers are not sent `additionalProperties`.
     """
     if isinstance(schema, dict):
         kept = {

@@ -10,6 +10,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
@@ -143,6 +144,26 @@ class Data(Table):
         return self.worlds is not None and (split == "train" or self.questions is None)
 
 
+@dataclass(frozen=True, slots=True)
+class SpacedView(View):
+    """A view whose texts begin with a space, for a tiny model with a byte-level tokenizer.
+
+    Such a tokenizer has other tokens for words behind a space; so each word has one token
+    wherever it stands.
+    """
+
+    spaced: bool = True
+
+    def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The fields, their texts with a space before them; ids and dates stay as they are."""
+
+        def spaced(value: str | list[str]) -> str | list[str]:
+            return f" {value}" if isinstance(value, str) else [f" {each}" for each in value]
+
+        kept = ("message_id", "date")
+        return {name: each if name in kept else spaced(each) for name, each in fields.items()}
+
+
 class EpisodeForm(Table):
     """The form of an episode: turns, system prompt (None: the default), and how much of a mail the
     tools show (`art_e.tools.View`).
@@ -163,7 +184,8 @@ class EpisodeForm(Table):
     @property
     def view(self) -> View:
         """What the tools show."""
-        return View(self.handles, self.hits, self.snippet_chars, self.addresses, self.spaced)
+        kind = SpacedView if self.spaced else View
+        return kind(self.handles, self.hits, self.snippet_chars, self.addresses)
 
 
 class Noise(Table):

@@ -3,7 +3,7 @@
 One `InboxFile` serves all threads of a process (each gets its own cursor: one
 connection shared by threads returns wrong rows), and many processes may have
 the same file open. It is read-only, and DuckDB's access to other files and to
-the network is off. Knows nothing of models; `Inbox` does the searching.
+the network is off. `Inbox` does the searching.
 """
 
 import datetime as dt
@@ -22,9 +22,7 @@ from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.tokenizer import TOKENIZER
 from art_e.text import encodable
 
-# ---- The inbox file, opened for reading.
-
-# Mail of addresses searched before that is kept in memory; the least recently used goes first.
+# Memory for the mail of addresses searched before; the least recently used goes first.
 CACHE_BYTES = 512_000_000
 
 
@@ -38,9 +36,9 @@ class InboxSummary(NamedTuple):
 
 
 class InboxFile:
-    """An inbox file. Raises `UserError` where `path` is none, or not a whole one.
+    """An opened inbox file. Raises `UserError` if `path` is not a complete one.
 
-    Its inboxes hold no spam and no trash, unless `junk` says so.
+    Its inboxes hold spam and trash only with `junk`.
     """
 
     def __init__(self, path: Path, *, junk: bool = False) -> None:
@@ -84,13 +82,13 @@ class InboxFile:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; inboxes opened from it can't be used any more."""
+        """Close the file; its open inboxes can't be used any more."""
         self._connection.close()
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         """Run one statement on this thread's own cursor.
 
-        In a string parameter, what is no Unicode (a lone surrogate) becomes "?".
+        Lone surrogates in string parameters become "?".
         """
         cursor: duckdb.DuckDBPyConnection | None = getattr(self._local, "cursor", None)
         if cursor is None:
@@ -108,9 +106,9 @@ class InboxFile:
         return counts
 
     def open_inbox(self, address: str, as_of: dt.date | None = None) -> Inbox:
-        """The inbox of one address up to and with the day `as_of` (None: all mail).
+        """The inbox of one address up to and including the day `as_of` (None: all mail).
 
-        Raises `UserError`, naming the nearest addresses, where no mail is theirs.
+        Raises `UserError`, naming the nearest addresses, if the address has no mail.
         """
         wanted = address.strip().lower()
         row = self.execute(
@@ -123,10 +121,10 @@ class InboxFile:
         return Inbox(self.execute, self._slice(row[0]), self._vocabulary, wanted, as_of)
 
     def _slice(self, address_id: int) -> Slice:
-        """The address's mail, shared by all its open inboxes while it is among the last used."""
+        """The address's mail, shared by its open inboxes while it is among the last used."""
         with self._lock:
             mail = self._slices.pop(address_id, None)
-        # Read outside the lock; two threads that come at once both read, and one is kept.
+        # Read outside the lock: of two threads at once both read, and one result is kept.
         mail = mail or Slice(self.execute, address_id, self._parties)
         with self._lock:
             mail = self._slices.setdefault(address_id, mail)
@@ -136,11 +134,11 @@ class InboxFile:
 
     @property
     def cached_bytes(self) -> int:
-        """About what the shared mail in memory takes; inboxes still open may hold more."""
+        """About the memory of the shared mail; open inboxes may hold more."""
         return sum(mail.nbytes for mail in self._slices.values())
 
     def owners(self) -> list[str]:
-        """Addresses that mail was imported for (`--owner`)."""
+        """Addresses for which mail was imported (`--owner`)."""
         rows = self.execute(
             f"SELECT DISTINCT address FROM {self._parties} JOIN addresses USING (address_id)"
             " WHERE role = 'owner' ORDER BY address"

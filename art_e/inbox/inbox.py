@@ -5,10 +5,7 @@ search, read and filter goes through it, so another inbox's mail and mail from
 the future are "not found" by construction. The ranking is that of
 `search_inbox` in macros.sql: BM25 over this inbox alone times 0.5 + 0.5 x share
 of words matched, newest first among equals. Points are whole numbers, so that
-both give the same order.
-
-An inbox may be used from several threads: what it caches is only ever added to.
-Knows nothing of models and turns.
+both give the same order. Threads may share an inbox: its caches only grow.
 """
 
 import contextlib
@@ -27,9 +24,8 @@ from art_e.inbox.slice import UNDATED, Postings, Role, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import search_words, stems
 
-# Threads take turns a search. Were they to take them as NumPy lets go of the interpreter's
-# lock, many times a search, eight threads would do 4,200 searches a second and not 7,000
-# (250,000 mails, 2 cores), the same as one.
+# One search at a time: threads that alternate within a search, as NumPy releases the interpreter's
+# lock, do 4,200 searches a second together instead of 7,000 (250,000 mails, 2 cores).
 _TURN = threading.Lock()
 
 _NONE: Numbers = np.empty(0, dtype=np.int64)
@@ -82,12 +78,11 @@ class Inbox:
     ) -> list[Hit]:
         """The mails that match best, best first.
 
-        A keyword of several words counts as its words; a mail needs one of them.
-        With no keywords every mail that passes the filters matches, newest first.
-        `from_addr` and `to_addr` (To, Cc and Bcc) match without regard to case where
-        every part of them occurs in the address or in a name that this inbox's mail up to its
-        day gives it; blank ones filter nothing.
-        `sent_after` is inclusive, `sent_before` exclusive.
+        A keyword of several words counts as its words; a mail needs one of them. Without keywords
+        all mails that pass the filters match, newest first. `from_addr` and `to_addr` (To, Cc and
+        Bcc) match, in any case, if each of their parts occurs in the address or in a name that
+        this inbox's mail up to its day gives it; blank ones filter nothing. `sent_after` is
+        inclusive, `sent_before` exclusive.
         """
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
         wanted_words = search_words(keywords)
@@ -113,7 +108,7 @@ class Inbox:
             return self._hits(best, by_stem, holding)
 
     def read(self, message_id: str) -> Email | None:
-        """The mail with this id, or of which it is a dropped copy; None: not in this inbox."""
+        """The mail with this id, or whose dropped copy has it; None: not in this inbox."""
         return self.read_many([message_id])[0]
 
     def read_many(self, message_ids: Sequence[str]) -> list[Email | None]:
@@ -177,17 +172,17 @@ class Inbox:
         holding = int(postings.positions.searchsorted(self._size))
         positions, frequency = postings.positions[:holding], postings.frequency[:holding]
         idf = math.log(1 + (self._size - holding + 0.5) / (holding + 0.5))
-        # One point more, as a match is worth something however common the word and long the mail.
+        # One more point: a match counts, however common the word and long the mail.
         points = POINTS * (K1 + 1) * idf / (1 + self._damping.take(positions) / frequency) + 1
         return _Scored(positions, points.astype(np.int64))
 
     def _hits(
         self, best: _Scored, by_stem: dict[str, str], holding: dict[str, list[bool]]
     ) -> list[Hit]:
-        """A hit for each mail of `best`; `holding` says of each stem which of them have it."""
+        """A hit for each mail of `best`; `holding` has, for each stem, which of them have it."""
         whole = max(2 * POINTS * len(by_stem), 1)
         positions = best.positions.tolist()
-        # Few kinds of mail as to which words they have: worked out once each.
+        # Mails with the same words share the work.
         held_by = list(zip(*holding.values(), strict=True)) or [()] * len(positions)
         present = {held: list(itertools.compress(holding, held)) for held in set(held_by)}
         missing = {
@@ -244,12 +239,12 @@ def _ranked(found: list[_Scored], wanted: int) -> _Scored:
 def _largest(candidates: Numbers, points: Numbers, count: int) -> _Scored:
     """The `count` candidates with most points, best first, the newest among equals."""
     if len(candidates) > 4 * count:
-        # Those below the last place's points can't be among them.
+        # Mails below the last place's points can't be among the best.
         parted = points.copy()
         parted.partition(-count)
         (enough,) = (points >= parted[-count]).nonzero()
         candidates, points = candidates.take(enough), points.take(enough)
-    # They are ascending, so that the order turned round has the newest first.
+    # Positions ascend, so the reversed order has the newest first.
     order = points.argsort(kind="stable")[::-1][:count]
     return _Scored(candidates.take(order), points.take(order))
 

@@ -1,4 +1,4 @@
-"""A mail and a search hit, as the inbox gives them out. Knows nothing of the database."""
+"""A mail and a search hit as the inbox returns them, and types that its modules share."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -12,17 +12,12 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import duckdb
 
-# ---- Types that the modules of the inbox share.
-
 # Runs one SQL statement with its parameters on a connection of the calling thread.
 Execute = Callable[[str, list[Any] | None], "duckdb.DuckDBPyConnection"]
 
 Numbers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-
-
-# ---- A mail and a search hit, as the inbox gives them out. Knows nothing of the database.
 
 
 class Mailbox(NamedTuple):
@@ -38,12 +33,12 @@ class Mailbox(NamedTuple):
 
 
 def format_date(date: dt.datetime | None) -> str:
-    """A mail's date as every output shows it: ISO 8601 in UTC, to the minute."""
+    """A mail's date as all outputs show it: ISO 8601 in UTC, to the minute."""
     return "unknown" if date is None else date.strftime("%Y-%m-%dT%H:%MZ")
 
 
 class Hit(NamedTuple):
-    """A mail that a search found. `missing` are the words that it lacks, `date` is UTC."""
+    """A mail that a search found; `missing` lists the words that it lacks, `date` is UTC."""
 
     message_id: str
     date: dt.datetime | None
@@ -68,7 +63,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """A whole mail. `date` is UTC, None where it is not known."""
+    """A whole mail. `date` is UTC, None if unknown."""
 
     message_id: str
     date: dt.datetime | None

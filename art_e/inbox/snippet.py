@@ -1,4 +1,4 @@
-"""The piece of a mail that shows why it was found. Knows nothing of ranking or storage."""
+"""The piece of a mail that shows why it was found."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,7 @@ from art_e.inbox.tokenizer import fold, stems
 
 SNIPPET_CHARS = 200
 
-# A snippet is looked for in this much of a body: enough for any mail people write,
-# and a bound on what a hostile one costs.
+# Part of a body that is searched for a snippet: a limit on the cost of a hostile mail.
 SEARCHED_CHARS = 50_000
 
 # Words this near to each other fit into one snippet.
@@ -19,7 +18,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class _CharacterFolds(dict[int, str]):
-    """Each character without accents, where that is one character: positions stay the same."""
+    """Each character without accents if that is one character, so that positions stay the same."""
 
     def __missing__(self, code: int) -> str:
         folded = fold(chr(code))
@@ -31,7 +30,7 @@ _FOLDED = _CharacterFolds()
 
 
 def searchable(body: str) -> str:
-    """The part of `body` that snippets are looked for in, folded: the same positions."""
+    """The searched part of `body`, folded; positions stay the same."""
     text = body[:SEARCHED_CHARS]
     return text.lower() if text.isascii() else text.translate(_FOLDED)
 
@@ -39,8 +38,8 @@ def searchable(body: str) -> str:
 def cut_snippet(body: str, wanted: Sequence[str], folded: str | None = None) -> str:
     """About `SNIPPET_CHARS` characters of `body` on one line, "..." where cut.
 
-    It is the stretch with the most distinct stems of `wanted`. `folded` is what
-    `searchable` makes of `body`, where that is known.
+    It is the stretch with the most distinct stems of `wanted`. `folded` may pass in
+    `searchable(body)`.
     """
     start = 0
     if len(body) > SNIPPET_CHARS and wanted:
@@ -61,7 +60,7 @@ def _best_start(text: str, wanted: Sequence[str]) -> int:
     places = [(stem, _occurrences(text, stem)) for stem in wanted]
     found = [(first, stem) for stem, rest in places if (first := next(rest, -1)) >= 0]
     found.sort()
-    # Often the first places of all stand close together, and then nothing is better.
+    # If the first places of all stems fit into one snippet, nothing is better.
     if not found or found[-1][0] - found[0][0] <= _WINDOW:
         return found[0][0] if found else 0
     most = len(found)
@@ -88,9 +87,8 @@ def _best_start(text: str, wanted: Sequence[str]) -> int:
 def _occurrences(text: str, stem: str) -> Iterator[int]:
     """Where words of this stem begin in folded `text`.
 
-    A Snowball stem differs from the start of its words in the last letter at most
-    ("happi" of "happy", "age" of "aging"); "dying" and its like are exceptions, and
-    not found.
+    A Snowball stem differs from the start of its words in the last letter at most ("happi" of
+    "happy", "age" of "aging"); exceptions such as "dying" are not found.
     """
     start = stem[:-1] if len(stem) > 3 or stem[2:] in ("i", "e") else stem
     position = text.find(start)

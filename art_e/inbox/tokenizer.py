@@ -9,8 +9,6 @@ so the SQL macro of the inbox file needs no Python. Words are indexed under
 their stem (Snowball English). On 73 real questions, searched with their own
 words, this and the stop words below put a gold mail first for 51; without stems
 50, without stop words 48 to 49, with Porter's first stemmer 51.
-
-Knows nothing of mail or of the database.
 """
 
 import re
@@ -24,8 +22,8 @@ TOKENIZER = "snowball-english/1"
 # Longer runs are encoded data or line noise, not words that anyone searches.
 MAX_WORD_CHARS = 64
 
-# Words that a question is made of. They are indexed, and dropped from a search
-# that has others ("The Who" still finds The Who). "may" is absent: it is a month.
+# Function words. They are indexed, and dropped from a search that has other words ("The Who" still
+# finds The Who). "may" is absent: it is a month.
 STOP_WORDS = frozenset(
     """
     a about an and any are as at be been but by can could did do does for from had has have he her
@@ -34,7 +32,6 @@ STOP_WORDS = frozenset(
     why will with would you your
     """.split()
 )
-
 
 _WORD = re.compile(r"[^\W_]+")
 # Without its own cache, which makes it five times slower on lists of distinct words.

@@ -2,8 +2,7 @@
 
 The weights are those of a softmax over the sentences of all mails read, fitted
 on the synthetic training questions so that the right sentences stand out:
-`python -m evals.calibration` fits and prints them. Knows nothing of messages
-and turns.
+`python -m evals.calibration` fits and prints them.
 """
 
 import re
@@ -13,11 +12,9 @@ from typing import Literal, NamedTuple
 from art_e.inbox.mail import format_date
 from art_e.inbox.tokenizer import STOP_WORDS, stems, words
 
-# ---- The sentences of a mail's body, and the kind of value that each states.
-
 Value = Literal["date", "amount", "number", "person", "place", "contact", "code"]
 
-# A body is looked at up to here, so that no mail can make the baseline slow.
+# Further text of a body is ignored, so that no mail can make the baseline slow.
 MAX_CHARS = 8_000
 MAX_SENTENCE_CHARS = 400
 
@@ -55,7 +52,7 @@ _PATTERNS: dict[Value, re.Pattern[str]] = {
     ),
 }
 
-# Lines that frame quoted mail or sign it off, not sentences of it.
+# Lines that frame quoted mail or sign it off.
 _FRAME = re.compile(
     r"\s*(?:-{2,}|_{3,}|={3,}|\*{3,}|(?:from|to|cc|bcc|sent|date|subject)\s*:|on .{0,80} wrote:$)",
     re.IGNORECASE,
@@ -70,18 +67,18 @@ _ABBREVIATION = re.compile(
 
 
 class Sentence(NamedTuple):
-    """One sentence; `depth` counts the replies above it: 0 is the mail's own text."""
+    """One sentence; `depth` is 0 in the mail's own text, and counts quoting below it."""
 
     text: str
     depth: int
 
 
 def split_sentences(body: str) -> list[Sentence]:
-    """The sentences of `body` in order; list items and short lines stand for themselves."""
+    """The sentences of `body` in order; list items and short lines count as sentences."""
     found: list[Sentence] = []
     paragraph: list[str] = []
     depth = 0
-    # For each mark of quoted mail above ("Original Message"), the ">" before it.
+    # For each "Original Message" mark above, how many ">" stand before it.
     marks: list[int] = []
 
     def close() -> None:
@@ -95,7 +92,7 @@ def split_sentences(body: str) -> list[Sentence]:
         line = raw[quote.end() :] if quote else raw
         quotes = quote.group().count(">") if quote else 0
         if line.strip():
-            # What is quoted less than a mark does not stand below it.
+            # Text that is quoted less than a mark does not belong below it.
             marks = [each for each in marks if each <= quotes]
         level = len(marks) + quotes
         framed = _FRAME.match(line)
@@ -132,11 +129,9 @@ def _cut(text: str) -> list[str]:
     return [piece[:MAX_SENTENCE_CHARS] for piece in pieces if piece]
 
 
-# ---- How well a sentence of a mail fits a question: features, and their weighted sum.
-
-# Feature -> weight, by `python -m evals.calibration`; `candidates` measures them: shares of the
-# question's words (own sentence, with neighbours and subject, whole mail) and of its
-# names, whether the value asked for is stated, place among the hits, age.
+# Feature -> weight. `candidates` measures shares of the question's words (own sentence, with
+# neighbours and subject, whole mail) and of its names, whether the value asked for is stated,
+# place among the hits, age.
 WEIGHTS: dict[str, float] = {
     "own": 1.65,
     "near": 1.42,
@@ -161,7 +156,7 @@ _IDLE = STOP_WORDS | set(
     "tell say said give know please date day time name many much long often exactly".split()
 )
 
-# What a question asks for, by its words; the first that fits.
+# What a question asks for, by its words; the first match counts.
 _ASKED: tuple[tuple[str, Value], ...] = (
     (r"\b(?:phone|e-?mail address|contact information|extension)\b", "contact"),
     (r"\bhow (?:many|often)\b", "number"),
@@ -178,7 +173,7 @@ _ASKED: tuple[tuple[str, Value], ...] = (
 
 
 class ReadMail(NamedTuple):
-    """A mail as a policy has read it; `rank` is its place among the hits, from 0."""
+    """A mail that a policy has read; `rank` is its place among the hits, from 0."""
 
     handle: str
     date: str
@@ -190,7 +185,7 @@ class ReadMail(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sentence that may be the answer, of the mail `handle`."""
+    """A sentence of the mail `handle` that may be the answer."""
 
     score: float
     text: str
@@ -199,35 +194,32 @@ class Candidate:
 
 
 def informative_words(question: str) -> list[str]:
-    """The words of `question` that tell what is asked about; all, if none does."""
+    """The words of `question` that tell what it is about; all words if none does."""
     every = list(dict.fromkeys(words(question)))
     return [word for word in every if word not in _IDLE] or every
 
 
 def asked_value(question: str) -> Value | None:
-    """The kind of value that answers `question`, where its words tell."""
+    """The kind of value that answers `question`, if its words tell."""
     asked = question.lower()
     return next((value for pattern, value in _ASKED if re.search(pattern, asked)), None)
 
 
 def name_stems(question: str) -> frozenset[str]:
-    """Stems of the names and numbers in `question`: what an answer's mail must be about."""
+    """Stems of the names and numbers in `question`."""
     found = re.finditer(r"(?<!^)\b[^\W\d_a-z][\w'’-]*|\b\w*\d\w*", question)
     named = [word for match in found for word in words(match.group()) if word not in STOP_WORDS]
     return frozenset(stems(named))
 
 
 def candidates(question: str, mails: list[ReadMail]) -> list[Candidate]:
-    """Every sentence of `mails` with its score, in reading order.
-
-    None where `question` has no words: everything would fit it.
-    """
+    """Every sentence of `mails` with its score, in reading order; none without question words."""
     wanted = frozenset(stems(informative_words(question)))
     if not wanted:
         return []
     names = name_stems(question) & wanted
     value = asked_value(question)
-    # A mail without a date is not taken for a new one.
+    # A mail without a date counts as the oldest.
     dates = sorted({mail.date for mail in mails}, key=lambda date: (date != UNDATED, date))
     found = []
     for mail in mails:
@@ -258,12 +250,12 @@ def candidates(question: str, mails: list[ReadMail]) -> list[Candidate]:
 
 
 def _states(sentence: Sentence, value: Value | None, question: str) -> bool | None:
-    """Whether the sentence states the value asked for; None where no value is."""
+    """Whether the sentence states the value asked for; None if no value is asked for."""
     if value is None:
         return None
     text = sentence.text
-    # What the question says itself is not what it asks for; as a part of another word or
-    # number it is something else.
+    # The question's own names are not what it asks for, unless they are part of another word or
+    # number.
     for name in re.findall(r"(?<!^)\b[A-Z0-9][\w'’-]*", question):
         whole = rf"(?<![\w$€£])(?<!\d[,.:/-]){re.escape(name)}(?!\w|[,.:/-]\d)"
         text = re.sub(whole, " ", text)

@@ -1,11 +1,13 @@
-"""The policy for every model that litellm can ask: hosted ones, Ollama, one's own vLLM.
+"""The policy for every model behind an API that litellm can call: hosted, Ollama, or own vLLM.
 
-It sends the conversation and the tools, takes what comes back as the next message,
-and accounts for it: tokens, cost, seconds, retries. Knows nothing of episodes; one
-policy serves many of them at once, and several event loops one after another.
+It sends the conversation and the tools, returns the answer as the next message, and accounts for
+tokens, cost, seconds and retries. One policy serves many episodes at once, and several event
+loops one after another. The order here: retries, failures, the form of messages, one call
+(`Calls`), the policy (`LitellmPolicy`).
 """
 
 import asyncio
+import contextlib
 import copy
 import datetime as dt
 import email.utils
@@ -35,16 +37,14 @@ from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.privacy import redact
 from art_e.text import encodable
 
-# ---- When a call that failed is made again, how long is waited before, and when it is given up.
-
 T = TypeVar("T")
 
 
-class CallError(Exception):
-    """One call failed. `kind` and message are those of the `PolicyError` if it is given up.
+class ProviderError(Exception):
+    """One call failed; kind and message become those of a `PolicyError` if no retry helps.
 
-    `again`: it may go well if made again, but not before `retry_after` seconds where the
-    provider said so. `may_be_billed`: the provider may have done the work.
+    `again`: a retry may succeed, but not before `retry_after` seconds if the provider said so.
+    `may_be_billed`: the provider may have done the work.
     """
 
     def __init__(
@@ -65,39 +65,39 @@ class CallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a call is made at most, and how long the waits between are, in seconds."""
+    """The most tries of a call, and the waits between them in seconds."""
 
     tries: int = 8
     base_s: float = 0.5
     longest_s: float = 30.0
-    # A provider that asks for more is asked again after this; a day's quota is not waited for.
+    # Longest wait that a provider may ask for: nobody waits for a day's quota.
     longest_asked_s: float = 60.0
 
     def wait_s(self, failed: int, asked: float | None) -> float:
-        """Seconds to wait after `failed` failures, drawn anew each time."""
+        """Seconds to wait after `failed` failures: full jitter, or what the provider asked for."""
         if asked is not None:
-            # Never earlier than asked; calls that were refused together come apart.
+            # Never earlier than asked; calls that failed together spread out.
             return min(asked, self.longest_asked_s) + random.uniform(0, self.base_s)
         return random.uniform(0, min(self.longest_s, self.base_s * 2 ** (failed - 1)))
 
 
 @dataclass(frozen=True, slots=True)
-class Made(Generic[T]):
-    """What a call returned at last, and how many failed before it."""
+class Retried(Generic[T]):
+    """What a call returned at last, and how many tries failed before."""
 
     result: T
     retries: int
 
 
-async def make(call: Callable[[], Awaitable[T]], retries: Retries) -> Made[T]:
-    """Make `call` until it returns. Raises `PolicyError` where it is given up."""
+async def make(call: Callable[[], Awaitable[T]], retries: Retries) -> Retried[T]:
+    """Retry `call` until it returns. Raises `PolicyError` after the last try."""
     failed = 0
     while True:
         try:
-            return Made(await call(), failed)
+            return Retried(await call(), failed)
         except PolicyError as error:
             raise PolicyError(error.kind, str(error), failed) from None
-        except CallError as error:
+        except ProviderError as error:
             if not error.again or failed + 1 >= retries.tries:
                 raise PolicyError(error.kind, str(error), failed) from None
             failed += 1
@@ -106,9 +106,9 @@ async def make(call: Callable[[], Awaitable[T]], retries: Retries) -> Made[T]:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a Retry-After header asks for, given as a number or a date.
+    """The seconds that a Retry-After header (a number or a date) asks for; None without one.
 
-    None where it is missing or neither; never below 0. Names in `headers` are lower case.
+    Names in `headers` are lower case.
     """
     value = headers.get("retry-after", "").strip()
     try:
@@ -124,12 +124,10 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (date - dt.datetime.now(dt.UTC)).total_seconds())
 
 
-# ---- What an exception that litellm raised means for a call: its kind, and whether to try again.
-
 _MAX_CHARS = 300
-# How litellm introduces what the provider said.
+# How litellm introduces a provider's message.
 _FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |\w+Exception - )+")
-# 408 and 409 say themselves that the same request may pass later.
+# 408 and 409 mean that the same request may pass later.
 _PASSING = frozenset({408, 409, 425, 429})
 _BROKEN = {
     "timeout": "no answer in time",
@@ -137,25 +135,27 @@ _BROKEN = {
 }
 
 
-def failure_of(error: Exception, model: str) -> CallError:
-    """What `error`, which a call to `model` raised, means."""
+def failure_of(error: Exception, model: str) -> ProviderError:
+    """The failure that `error`, raised by a call to `model`, stands for."""
     litellm = load_litellm()
     headers = _headers(error)
     status: int = getattr(error, "status_code", None) or 500
     what = _one_line(str(error)) or type(error).__name__
     too_long = isinstance(error, litellm.ContextWindowExceededError)
     if too_long or _has_code(error, "context_length_exceeded"):
-        return CallError("context", f"{model}: {what}", again=False)
+        return ProviderError("context", f"{model}: {what}", again=False)
     if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
         # No server is there, and none starts while a user waits for the line that says so.
-        return CallError("connection", f"{model}: no server answers at its address", again=False)
+        return ProviderError(
+            "connection", f"{model}: no server answers at its address", again=False
+        )
     if headers is None and (broken := _broken(error)) is not None:
-        return CallError(broken, f"{model}: {_BROKEN[broken]}", again=True, may_be_billed=True)
+        return ProviderError(broken, f"{model}: {_BROKEN[broken]}", again=True, may_be_billed=True)
     if status < 400 or (headers is None and status >= 500):
         message = f"{model}: no readable answer: {what}"
-        return CallError("provider", message, again=True, may_be_billed=True)
+        return ProviderError("provider", message, again=True, may_be_billed=True)
     no_credit = status == 402 or _has_code(error, "insufficient_quota")
-    return CallError(
+    return ProviderError(
         "no-credit" if no_credit else _kind(status),
         f"{model}: {status}: {what}",
         again=(status in _PASSING or status >= 500) and not no_credit,
@@ -164,7 +164,7 @@ def failure_of(error: Exception, model: str) -> CallError:
 
 
 def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
-    """How a call ended that the provider did not answer; None where it did."""
+    """How a call without an answer ended; None if the provider answered."""
     import httpx
     import openai
 
@@ -172,7 +172,7 @@ def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
     timeouts = (TimeoutError, openai.APITimeoutError, httpx.TimeoutException)
     if any(isinstance(each, timeouts) for each in chain):
         return "timeout"
-    # litellm's own subclass stands for whatever it did not expect.
+    # litellm's own subclass stands for anything that it did not expect.
     lost = (openai.APIConnectionError, httpx.TransportError)
     if any(isinstance(each, lost) and "litellm" not in type(each).__module__ for each in chain):
         return "connection"
@@ -192,9 +192,9 @@ def _kind(status: int) -> str:
 
 
 def _has_code(error: Exception, code: str) -> bool:
-    """Whether the provider's error is of that code, as OpenAI and those like it write it.
+    """Whether the provider's error has that code, in OpenAI's form.
 
-    Of some providers litellm hands on the body, of others its text.
+    litellm passes on the body for some providers, its text for others.
     """
     body = getattr(error, "body", None)
     given = body.get("code") if isinstance(body, dict) else None
@@ -202,7 +202,7 @@ def _has_code(error: Exception, code: str) -> bool:
 
 
 def _headers(error: Exception) -> dict[str, str] | None:
-    """The headers of the provider's answer; None where there was none."""
+    """The headers of the provider's answer; None without an answer."""
     response = getattr(error, "response", None)
     headers = getattr(error, "litellm_response_headers", None) or getattr(response, "headers", None)
     return {str(name).lower(): str(value) for name, value in headers.items()} if headers else None
@@ -217,32 +217,25 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _one_line(text: str) -> str:
-    """The provider's words in one short line, without keys."""
-    text = _said(_FRAMES.sub("", text).partition("Traceback (most recent call last)")[0])
-    said = redact(encodable(" ".join(text.split())))
-    return said if len(said) <= _MAX_CHARS else f"{said[:_MAX_CHARS]} [cut]"
-
-
-def _said(text: str) -> str:
-    """What an error in OpenAI's form says; any other text as it is."""
-    try:
+    """The provider's message in one short line, without keys."""
+    text = _FRAMES.sub("", text).partition("Traceback (most recent call last)")[0]
+    # An error in OpenAI's form holds the message as JSON.
+    with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
         message = json.loads(text)["error"]["message"]
-    except (ValueError, RecursionError, TypeError, KeyError):
-        return text
-    return message if isinstance(message, str) else text
+        text = message if isinstance(message, str) else text
+    line = redact(encodable(" ".join(text.split())))
+    return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} [cut]"
 
 
-# ---- Between the conversation of an episode and the OpenAI form as providers accept it.
-
-# Names that every provider takes.
+# Names that every provider accepts.
 _MAX_NAME_CHARS = 64
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def sendable(messages: list[ChatMessage], system_role: str) -> list[ChatMessage]:
-    """A copy of the conversation in which each call has a lawful name and a JSON object.
+    """A copy of the conversation as providers accept it: valid tool names, arguments an object.
 
-    The system prompt is of the role that the model knows it by.
+    `system_role` becomes the role of the system prompt.
     """
     sent = copy.deepcopy(messages)
     for message in sent:
@@ -260,7 +253,7 @@ def sendable(messages: list[ChatMessage], system_role: str) -> list[ChatMessage]
 def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
     """The message of litellm's response to the conversation `messages`.
 
-    Ids of calls are as given; missing ones are made up, and those seen before made distinct.
+    Calls keep their ids; missing ids are made up, repeated ones made distinct.
     """
     taken = {call["id"] for each in messages for call in each.get("tool_calls", ())}
     turn = sum(each["role"] == "assistant" for each in messages)
@@ -278,9 +271,9 @@ def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
 
 
 def usage_of(response: Any) -> Usage | None:
-    """The tokens of litellm's response; None where the provider did not tell.
+    """The tokens of litellm's response; None if the provider did not report them.
 
-    litellm writes zeros then, and no prompt has none.
+    litellm writes zeros then.
     """
     usage = getattr(response, "usage", None)
     if usage is None or not usage.prompt_tokens:
@@ -288,7 +281,7 @@ def usage_of(response: Any) -> Usage | None:
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = (prompt and prompt.cached_tokens) or 0
     reasoning = (completion and completion.reasoning_tokens) or 0
-    # A part is never more than the whole, whatever a provider says: costs are worked out of it.
+    # Costs follow from these: a part must not exceed the whole, even if a provider says so.
     return Usage(
         usage.prompt_tokens,
         min(cached, usage.prompt_tokens),
@@ -304,15 +297,13 @@ def _is_object(arguments: str) -> bool:
         return False
 
 
-# ---- One call to a model that litellm knows: bounded in time and cost, and accounted for.
-
-# A prompt is counted before the call with a tokenizer that need not be the model's own. The
-# true count is taken to be at most so many times that, besides what frames it.
+# A prompt is counted before the call with a tokenizer that may not be the model's own. The true
+# count is assumed to be at most this many times that, plus the frame.
 _COUNT_MARGIN = 1.5
 
 
 class Called(NamedTuple):
-    """What a call gave: litellm's message. None: usage or cost are not known."""
+    """A call's result: litellm's message; usage and cost are None if unknown."""
 
     message: Any
     usage: Usage | None
@@ -323,9 +314,8 @@ class Called(NamedTuple):
 class Calls:
     """Makes calls to `model`, a litellm name, which together cost at most `max_cost_usd`.
 
-    No completion has more than `max_output_tokens`, which the requests have to say too;
-    `frame_tokens` are what a prompt may have besides the messages and tools counted.
-    Raises `UserError` where there is a limit and no price to keep it by.
+    Requests must ask for at most `max_output_tokens`; `frame_tokens` is what a prompt may have
+    besides the counted messages and tools. Raises `UserError` for a limit without a price.
     """
 
     def __init__(
@@ -347,23 +337,23 @@ class Calls:
 
     @property
     def spent_usd(self) -> float | None:
-        """USD so far; None where the model's price is not known."""
+        """USD so far; None if the model's price is unknown."""
         return None if self._price is None else self._budget.spent
 
     @property
     def exhausted(self) -> bool:
-        """Whether a call was not made, for it could have cost more than is left."""
+        """Whether a call was refused because it could have cost more than is left."""
         return self._budget.exhausted
 
     async def make(self, request: Mapping[str, Any]) -> Called:
         """Call once, with the arguments of `litellm.acompletion`.
 
-        Raises `CallError` where that fails, and `PolicyError` where the budget forbids it.
+        Raises `ProviderError`, or `PolicyError` if the budget forbids the call.
         """
         litellm = load_litellm()
         await close_clients_with_loop()
         reserved = self._budget.reserve(*self._most_tokens(request))
-        # Until it is known, also for a call that is cancelled: the provider may bill it.
+        # Unknown until the end, also for a cancelled call: the provider may bill it.
         cost: float | None = None
         try:
             started = time.perf_counter()
@@ -394,8 +384,6 @@ class Calls:
         return int(counted * _COUNT_MARGIN) + self._frame_tokens, self._max_output_tokens
 
 
-# ---- The policy for every model that litellm can ask: hosted ones, Ollama, one's own vLLM.
-
 _FRAME_TOKENS = 200  # of a prompt, besides its messages and tools
 
 
@@ -406,10 +394,10 @@ class _Answer(NamedTuple):
 
 
 class LitellmPolicy:
-    """Asks `model`, a litellm name, as `options` say.
+    """Calls `model`, a litellm name, with `options`.
 
-    Raises `UserError` for options that the model can't take, and for a model that litellm
-    does not know or that lacks its key. `retries` is for tests.
+    Raises `UserError` for options that the model does not accept, an unknown model, or a missing
+    key. `retries` is for tests.
     """
 
     def __init__(self, model: str, options: ModelOptions, retries: Retries | None = None) -> None:
@@ -417,7 +405,7 @@ class LitellmPolicy:
         self._options = options
         self._retries = retries or Retries()
         self._takes = capabilities_of(model)
-        # Raises where it can't be told: litellm sends some such requests to OpenAI.
+        # Raises if the host is unknown: litellm sends some such requests to OpenAI.
         receiving_host(model)
         self._as_text = _writes_calls_as_text(model, options, self._takes)
         self._max_output_tokens = options.max_output_tokens or self._takes.most_tokens
@@ -437,7 +425,7 @@ class LitellmPolicy:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What an answer depends on besides the messages; no keys and no addresses."""
+        """What an answer depends on besides the messages, without keys and addresses."""
         settings = {
             "temperature": self._parameters.get("temperature"),
             "reasoning_effort": self._options.reasoning_effort,
@@ -450,12 +438,11 @@ class LitellmPolicy:
         return settings
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message. Raises `PolicyError` where the call is given up.
+        """The model's next message. Raises `PolicyError` when the retries are used up.
 
         Its kinds: auth, no-model, no-credit, rate-limit, provider, timeout, connection, context,
-        request, budget.
-        A response from the cache cost nothing this time and took no time worth telling;
-        its usage is that of the call that was paid for.
+        request, budget. A cached response costs nothing and has no seconds; its usage is that of
+        the call that was paid for.
         """
         request = self._request(messages, tools)
         key = None
@@ -473,25 +460,25 @@ class LitellmPolicy:
     def _request(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
     ) -> Mapping[str, Any]:
-        """All that the answer depends on. A copy: the episode goes on writing to `messages`."""
-        said = as_text(messages, tools) if self._as_text else messages
-        request = {**self._parameters, "messages": sendable(said, self._takes.system_role)}
+        """All that the answer depends on, copied because the episode will add to `messages`."""
+        written = as_text(messages, tools) if self._as_text else messages
+        request = {**self._parameters, "messages": sendable(written, self._takes.system_role)}
         return request if self._as_text else {**request, "tools": tools}
 
     async def _ask(self, request: Mapping[str, Any], messages: list[ChatMessage]) -> _Answer:
-        """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
+        """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
         warm_up()
         async with self._place():
-            said, usage, cost, seconds = await self._calls.make(request)
+            answer, usage, cost, seconds = await self._calls.make(request)
         if self._as_text:
             turn = sum(each["role"] == "assistant" for each in messages)
-            message = parse_text(said.content or "", turn)
+            message = parse_text(answer.content or "", turn)
         else:
-            message = received(said, messages)
+            message = received(answer, messages)
         return _Answer(Response(message, usage), cost, seconds)
 
     def _place(self) -> asyncio.Semaphore:
-        """What lets only so many calls of the running loop go on at once."""
+        """The semaphore that limits the running loop's concurrent calls."""
         loop = asyncio.get_running_loop()
         if loop not in self._places:
             for ended in [each for each in list(self._places) if each.is_closed()]:
@@ -509,7 +496,7 @@ def _writes_calls_as_text(model: str, options: ModelOptions, takes: Capabilities
 def _parameters(
     model: str, options: ModelOptions, takes: Capabilities, as_text: bool
 ) -> dict[str, Any]:
-    """What every request of the policy holds, besides messages, tools and its length."""
+    """What every request holds besides messages, tools and the token limit."""
     parameters: dict[str, Any] = {"model": model}
     if takes.temperature:
         parameters["temperature"] = options.temperature or 0.0

@@ -2,10 +2,9 @@
 
     local:PATH-or-hub-id[+ADAPTER]
 
-The model is loaded when the policy is made, so that what is wrong with it is told before
-a run starts. It sees the conversation through its own chat template, tools included, and
-calls tools in Qwen's form (`qwen_calls.py`). One policy serves many episodes at once
-(`batching.py`), and several event loops. Knows nothing of episodes.
+The policy loads the model at once, so that errors show before a run starts. The model sees the
+conversation through its own chat template, tools included, and calls tools in Qwen's form
+(`tool_formats.py`). One policy serves many episodes at once, and several event loops.
 """
 
 import asyncio
@@ -38,13 +37,10 @@ if TYPE_CHECKING:
     from transformers import GenerationConfig
 
 
-# ---- Generation for many episodes at once: what is asked for together is generated together.
-
-
 class Generated(NamedTuple):
-    """New tokens, the one that ended the turn left out, and how long their batch took.
+    """New tokens without the one that ended the turn, and how long their batch took.
 
-    `tokens` is how many were generated, the ending one among them.
+    `tokens` counts all generated ones, the last included.
     """
 
     ids: list[int]
@@ -61,7 +57,7 @@ class _Request:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller no longer waits for the answer."""
         return self.loop.is_closed() or self.answer.cancelled()
 
 
@@ -74,17 +70,17 @@ class BatchedGenerator:
         self._config = _generation_config(checkpoint, temperature)
         self._waiting: deque[_Request] = deque()
         self._lock = threading.Lock()
-        # A thread of its own: the model must not be asked by two at once.
+        # One thread: the model must not generate twice at once.
         self._worker = ThreadPoolExecutor(1, "art-e-generate")
 
     async def generate(self, ids: Sequence[int], most: int) -> Generated:
-        """At most `most` tokens that follow `ids`. Raises what the model raised."""
+        """At most `most` tokens that follow `ids`. Raises the model's exceptions."""
         loop = asyncio.get_running_loop()
         request = _Request(ids, most, loop, loop.create_future())
         with self._lock:
             self._waiting.append(request)
         try:
-            # Others who are ready to ask do so first, and share the batch.
+            # Let other ready callers join the batch first.
             await asyncio.sleep(0)
             self._worker.submit(self._next_batch)
             return await request.answer
@@ -98,21 +94,20 @@ class BatchedGenerator:
         answers: list[Generated | Exception]
         try:
             answers = list(self._run(batch))
-        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - the callers raise it
             answers = [error] * len(batch)
         for loop in dict.fromkeys(each.loop for each in batch):
-            told = [
+            results = [
                 (each.answer, answer)
                 for each, answer in zip(batch, answers, strict=True)
                 if each.loop is loop
             ]
-            # A loop that was closed meanwhile has nobody left who waits.
+            # In one go, so that these callers share their next batch too. The loop may be closed.
             with contextlib.suppress(RuntimeError):
-                # In one go: those who are answered together ask together again.
-                loop.call_soon_threadsafe(_tell, told)
+                loop.call_soon_threadsafe(_resolve, results)
 
     def _take(self) -> list[_Request]:
-        """The next in line, those left out whose callers have gone."""
+        """The next in line whose callers still wait."""
         batch: list[_Request] = []
         with self._lock:
             while self._waiting and len(batch) < self._size:
@@ -153,8 +148,8 @@ class BatchedGenerator:
         return Generated(ids[:end], min(end + 1, len(ids)), seconds)
 
 
-def _tell(told: Sequence[tuple["asyncio.Future[Generated]", Generated | Exception]]) -> None:
-    for future, answer in told:
+def _resolve(results: Sequence[tuple["asyncio.Future[Generated]", Generated | Exception]]) -> None:
+    for future, answer in results:
         if future.cancelled():
             continue
         if isinstance(answer, Exception):
@@ -164,7 +159,7 @@ def _tell(told: Sequence[tuple["asyncio.Future[Generated]", Generated | Exceptio
 
 
 def _unless_all_gone(batch: Sequence[_Request]) -> Callable[..., "torch.Tensor"]:
-    """Ends a generation that nobody waits for (Ctrl-C); transformers asks after each token."""
+    """Stops a generation that nobody waits for (Ctrl-C); called after each token."""
     import torch
 
     def ended(ids: "torch.Tensor", scores: object, **_: object) -> "torch.Tensor":
@@ -175,15 +170,15 @@ def _unless_all_gone(batch: Sequence[_Request]) -> Callable[..., "torch.Tensor"]
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> "GenerationConfig":
-    """The model's own, with what is asked for here in its place.
+    """The model's own configuration, but the temperature alone decides how it samples.
 
-    The temperature alone decides how it samples, as in training. Qwen2.5-Instruct is published
-    with `repetition_penalty` 1.05, which punishes copying from mail, `top_p` 0.8 and `top_k` 20.
+    Training samples so too. Qwen2.5-Instruct is published with `repetition_penalty` 1.05, which
+    punishes copying from mail, `top_p` 0.8 and `top_k` 20.
     """
     config = copy.deepcopy(checkpoint.generation_config)
     config.do_sample = temperature > 0
     config.temperature = temperature if config.do_sample else 1.0
-    # In greedy decoding top_k has no say, and transformers warns of another than its own.
+    # Greedy decoding ignores top_k, and transformers warns unless it is the default.
     config.top_k = 0 if config.do_sample else 50
     config.top_p = config.repetition_penalty = 1.0
     config.max_length = None
@@ -193,14 +188,11 @@ def _generation_config(checkpoint: Checkpoint, temperature: float) -> "Generatio
     return config
 
 
-# ---- The local policy: a checkpoint that generates in this process, with transformers.
-
-
 class LocalPolicy:
-    """Generates with the checkpoint, and the adapter, of `path_and_adapter`.
+    """Generates with the checkpoint and adapter of `path_and_adapter`.
 
-    Raises `UserError` for a checkpoint that can't be used, and for a cost limit without
-    a price. `temperature` None is greedy decoding, which gives the same messages each time.
+    `temperature` None is greedy decoding. Raises `UserError` for a checkpoint that can't be used,
+    and for a cost limit without a price.
     """
 
     def __init__(self, path_and_adapter: str, options: ModelOptions) -> None:
@@ -228,10 +220,10 @@ class LocalPolicy:
         }
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The model's next message. Raises `PolicyError` where it can't be generated.
+        """The model's next message; `seconds` are those of the whole batch.
 
-        Its kinds: context (the conversation is too long), model (out of memory, or what
-        else the model failed with), budget. `seconds` are those of the whole batch.
+        Raises `PolicyError`: context (the conversation is too long), model (out of memory or
+        another failure), budget.
         """
         ids = self._prompt(messages, tools)
         most = min(self._max_output_tokens, self._checkpoint.context - len(ids))

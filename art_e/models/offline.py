@@ -1,10 +1,9 @@
-"""The offline policy: no model, the floor that every model must beat.
+"""The offline policy: no model, the baseline that every model must beat.
 
-It searches with the question's informative words, reads the best hits, and
-answers with the sentence that fits the question best (`fit.py` says how well),
-or abstains. "How many" is answered by counting the hits that fit. Like a model
-it sees messages and tool schemas only, and keeps nothing between calls; the
-same messages give the same answer.
+It searches with the question's informative words, reads the best hits, and answers with the
+sentence that fits the question best (`fit.py`), or abstains. It answers "how many" by counting
+the hits that fit. Like a model it sees messages and tool schemas only; the same messages give
+the same answer.
 """
 
 import re
@@ -23,9 +22,9 @@ NOTHING = "I don't know"
 # the synthetic validation questions by `python -m evals.calibration`.
 ABSTAIN_BELOW = 7.02
 
-# "How many" is the number of hits that hold all its names, where these are enough to tell
-# what is counted from the rest, and the hits are few. Of the 84 synthetic training
-# questions of this kind that rule answers 27, 24 of them right.
+# "How many" is the number of hits that contain all its names, if there are enough names to tell
+# them from the rest, and few such hits. The rule answers 27 of the 84 synthetic training
+# questions of this kind, 24 of them right.
 NAMES_TO_COUNT = 3
 COUNTED = range(2, 5)
 
@@ -95,23 +94,23 @@ def all_candidates(messages: list[ChatMessage]) -> list[Candidate]:
 
 
 def is_to_be_counted(messages: list[ChatMessage]) -> bool:
-    """Whether the question asks how many there are, and no mail read says so ("12 people")."""
+    """Whether the question asks how many, and no mail read states it ("12 people")."""
     asked = re.search(r"\bhow (?:often|many times|many (\w+))", _question(messages).lower())
     if asked is None:
         return False
     thing = stems([asked[1] or "times"])[0]
     for each in _observations(messages):
-        said = words(each.get("body", ""))
+        body = words(each.get("body", ""))
         if any(
             word.isdigit() and stem == thing
-            for word, stem in zip(said, stems(said[1:]), strict=False)
+            for word, stem in zip(body, stems(body[1:]), strict=False)
         ):
             return False
     return True
 
 
 def _counted(messages: list[ChatMessage]) -> list[str]:
-    """The hits to count; none where the question's names don't tell them from the rest."""
+    """The hits to count; empty if the question's names don't tell them from the rest."""
     names = name_stems(_question(messages))
     if len(names) < NAMES_TO_COUNT:
         return []

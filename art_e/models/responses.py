@@ -1,8 +1,7 @@
 """Responses of models kept on disk, so that the same request is not paid for twice.
 
-A folder with one file a response, named by the SHA-256 of the whole request. Knows
-nothing of how a request is made. A file holds what the model said and its usage, and
-nothing of the request, in which keys might be.
+The folder has one file for each response, named by the SHA-256 of the whole request. A file holds
+the model's message and its usage, and nothing of the request, in which keys might be.
 """
 
 import contextlib
@@ -24,20 +23,20 @@ _log = logging.getLogger(__name__)
 
 
 class Response(NamedTuple):
-    """What a model said; `usage` None: the provider did not tell."""
+    """A model's message; `usage` is None if the provider did not report it."""
 
     message: AssistantMessage
     usage: Usage | None
 
 
 def request_key(request: Mapping[str, Any]) -> str:
-    """The name of a request: the same for the same content, in whatever order its keys are."""
+    """The name of a request; it does not depend on the order of its keys."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Responses:
-    """The responses in `folder`. Raises `UserError` where it can't be made."""
+    """The responses in `folder`. Raises `UserError` if the folder can't be made."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,7 +48,7 @@ class Responses:
             ) from None
 
     def get(self, key: str) -> Response | None:
-        """The response to that request; None where there is none, or its file is torn."""
+        """The response to that request; None if it is missing or its file is torn."""
         try:
             row = json.loads(self._path(key).read_bytes())
             if row["schema"] != _SCHEMA:
@@ -64,15 +63,14 @@ class Responses:
             return None
 
     def put(self, key: str, response: Response) -> None:
-        """Keep a response. Where the disk refuses it, it is lost for later and not for now."""
+        """Keep a response. If the disk refuses, only the cache misses it."""
         row = {
             "schema": _SCHEMA,
             "message": asdict(response.message),
             "usage": None if response.usage is None else asdict(response.usage),
         }
         path = self._path(key)
-        # A model's text may hold lone surrogates, which JSON escapes and UTF-8 can't hold.
-        line = compact_json(row).encode("utf-8", "backslashreplace")
+        line = compact_json(row).encode("utf-8", "backslashreplace")  # lone surrogates
         torn = path.with_name(f"{uuid.uuid4().hex}.tmp")
         try:
             path.parent.mkdir(exist_ok=True)
@@ -84,11 +82,11 @@ class Responses:
             _log.warning("response %s can't be kept: %s", key, error)
 
     def usages(self) -> list[Usage | None]:
-        """The usage of every response that is kept, in no order."""
+        """The usage of every kept response, in no order."""
         keys = [each.stem for each in self._folder.glob("??/*.json")]
         kept = [response for key in keys if (response := self.get(key)) is not None]
         return [each.usage for each in kept]
 
     def _path(self, key: str) -> Path:
-        # A run has tens of thousands of responses; folders of them stay quick.
+        # A run has tens of thousands of responses: subfolders stay quick.
         return self._folder / key[:2] / f"{key}.json"

@@ -1,11 +1,10 @@
-"""Tool calls for models that know none: JSON objects in the text, both ways.
+"""Tool calls as text, both ways: in Qwen's form, and as JSON for models without tool calls.
 
-A call is one object `{"name": TOOL, "arguments": {...}}`; a message may hold several,
-alone, in a list, in code fences, and with prose around them. `prompts/text_calls.txt`
-tells the model so, after the system prompt. In the conversation that is sent to it,
-its earlier calls stand in that form and the tools' answers are messages of the user.
-What is no call stays text, and the episode says what is wrong with it. Trajectories
-keep the OpenAI form. Knows nothing of how a model is asked.
+Trajectories keep the OpenAI form. Qwen's form is that of its chat template. For a model without
+tool calls, `prompts/text_calls.txt` describes the tools after the system prompt: a call is one
+object `{"name": TOOL, "arguments": {...}}`; a message may hold several, alone, in a list, in code
+fences, and with prose around them. In the conversation sent to it, its earlier calls stand in that
+form and the tools' answers are user messages. What is no call stays text.
 """
 
 import json
@@ -19,11 +18,11 @@ from typing import Any, NamedTuple
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.text import digest
 
-# ---- Tool calls as Qwen writes them, and as the OpenAI form stores them.
+# Qwen's form.
 
 _ENDS = r"<\|im_end\|>|<\|endoftext\|>"
-# A call in the right form, whose arguments follow; or any other object that holds a name,
-# all of which is taken for arguments. Without a name it is no call, and stays text.
+# A call in the right form, whose arguments follow; or any other object with a name, which counts as
+# arguments as a whole. Without a name it is no call, and stays text.
 _OPEN = (
     r"\s*<tool_call>\s*\{\s*(?:"
     r'"name"\s*:\s*"(?P<name>[^"\\]+)"\s*,\s*"arguments"\s*:\s*'
@@ -62,7 +61,7 @@ _PROBE = ToolCall("probe", "probe", '{"a": ["b", 1]}')
 
 
 def parse_reply(text: str, turn: int) -> AssistantMessage:
-    """What a model wrote in its message number `turn`, as text and calls."""
+    """The text and calls of what a model wrote as its message number `turn`."""
     from transformers.utils.chat_parsing import parse_response
 
     parsed = parse_response(text, RESPONSE_TEMPLATE, prefix="")
@@ -79,13 +78,12 @@ def as_written(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
 
 
 def template_fits(rendered: str) -> bool:
-    """Whether a template wrote the call of `probe_conversation` in Qwen's form, with spaces in
-    the arguments or without."""
+    """Whether a template wrote the call of `probe_conversation` in Qwen's form, spaces aside."""
     return written_call(_PROBE).replace(" ", "") in rendered.replace(" ", "")
 
 
 def probe_conversation() -> list[ChatMessage]:
-    """A conversation with one call, its arguments an object, as templates take it."""
+    """A conversation with one call, its arguments an object, as templates expect it."""
     function = {"name": _PROBE.name, "arguments": json.loads(_PROBE.arguments)}
     return [
         {"role": "user", "content": "probe"},
@@ -109,9 +107,9 @@ def _with_text(message: ChatMessage) -> ChatMessage:
     return {"role": "assistant", "content": "\n".join([*text, *calls])}
 
 
-# ---- Tool calls for models that know none: JSON objects in the text, both ways.
+# JSON in the text.
 
-# Brackets of a text that are tried: each may be read to the end before it proves to be none.
+# Brackets of a text that are tried: each may be read to the end before it turns out to be no JSON.
 _MOST_TRIED = 500
 _OPENING = re.compile(r"[\[{]")
 _FENCE = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
@@ -125,22 +123,22 @@ class _Call(NamedTuple):
 
 @cache
 def text_calls_prompt() -> str:
-    """The template of what follows the system prompt: `$tools` stands for the schemas."""
+    """The template of the text after the system prompt; `$tools` stands for the schemas."""
     return resources.files("art_e").joinpath("prompts/text_calls.txt").read_text(encoding="utf-8")
 
 
 def prompt_hash() -> str:
-    """Names the prompt in trajectories that used it."""
+    """The name of the prompt in trajectories that used it."""
     return digest(text_calls_prompt())
 
 
 def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[ChatMessage]:
-    """The conversation as a model without tool calls takes it, with the tools described.
+    """The conversation for a model without tool calls, with the tools described.
 
     User messages in a row, such as the answers to several calls, become one.
     """
     schemas = "\n".join(compact_json(tool["function"]) for tool in tools)
-    told = Template(text_calls_prompt()).substitute(tools=schemas).strip()
+    description = Template(text_calls_prompt()).substitute(tools=schemas).strip()
     sent: list[ChatMessage] = []
     called: dict[str, str] = {}
     for message in messages:
@@ -158,14 +156,14 @@ def as_text(messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[Ch
         else:
             sent.append({"role": role, "content": text})
     if sent[0]["role"] == "system":
-        told = f"{sent.pop(0)['content'].rstrip()}\n\n{told}"
-    return [{"role": "system", "content": told}, *sent]
+        description = f"{sent.pop(0)['content'].rstrip()}\n\n{description}"
+    return [{"role": "system", "content": description}, *sent]
 
 
 def parse_text(text: str, turn: int) -> AssistantMessage:
-    """The message that a model wrote as text, its calls taken out of it.
+    """The message that a model wrote as text, with its calls parsed.
 
-    `turn` counts the model's earlier messages; ids of calls are made of it.
+    `turn` counts the model's earlier messages; the ids of calls contain it.
     """
     calls: list[_Call] = []
     kept: list[str] = []
@@ -196,7 +194,7 @@ def parse_text(text: str, turn: int) -> AssistantMessage:
 
 
 def _calls_of(value: Any) -> list[_Call]:
-    """The calls that a JSON value is: one, several as a list, or none."""
+    """The calls in a JSON value: an object or a list of objects."""
     if isinstance(value, list):
         found = [_calls_of(each) for each in value if isinstance(each, dict)]
         return [each for calls in found for each in calls] if all(found) else []
@@ -205,12 +203,12 @@ def _calls_of(value: Any) -> list[_Call]:
     name, arguments = value.get("name"), value["arguments"]
     if not isinstance(name, str):
         return []
-    # Some write the arguments as the API does, as text; the episode checks either.
+    # Some models write the arguments as text, as the API does; the episode checks either.
     return [_Call(name, arguments if isinstance(arguments, str) else compact_json(arguments))]
 
 
 def _written(call: _Call) -> str:
-    """A call as the prompt asks for it; arguments that are no JSON stay the text they were."""
+    """A call as the prompt asks for it; arguments that are no JSON stay text."""
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):

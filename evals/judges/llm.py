@@ -164,7 +164,7 @@ class StructuredModel:
         return {**request, "temperature": self._temperature} if self._takes.temperature else request
 
     async def _call(self, request: Mapping[str, Any], form: type[BaseModel]) -> Response:
-        """Make the call once. Raises `CallError`, or `PolicyError` where the budget forbids it."""
+        """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
         called = await self._calls.make({**request, "response_format": form})
         self._answered += 1
         self._usage += called.usage or Usage()

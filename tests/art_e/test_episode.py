@@ -132,13 +132,6 @@ def test_an_answer_after_four_calls_is_refused(start: Start) -> None:
     assert not episode.rubric.answered
 
 
-def test_a_wrong_answer_call_does_not_end_the_episode(start: Start) -> None:
-    episode = start()
-    assert "sources" in step(episode, call("return_final_answer", {"answer": "x"}))[0]["error"]
-    assert not episode.done
-    assert step(episode, answer("x")) == [DONE]
-
-
 def test_text_beside_calls_is_kept(start: Start) -> None:
     episode = start()
     episode.step(message(search("lease"), text="I search."))
@@ -163,14 +156,6 @@ def test_running_out_of_turns_is_neither_answer_nor_abstention(start: Start) -> 
     assert rubric.sources_correct is False
 
 
-def test_an_answer_in_the_last_turn_counts(start: Start) -> None:
-    episode = start(max_turns=2)
-    step(episode, search("lease"))
-    step(episode, answer("May 3", "m1"))
-    assert episode.rubric.answered
-    assert not episode.rubric.ran_out_of_turns
-
-
 def test_three_wrong_messages_at_the_limit_are_lost_to_format(start: Start) -> None:
     episode = start(max_turns=3)
     for _ in range(3):
@@ -189,19 +174,6 @@ def test_the_last_turn_is_announced_once(start: Start) -> None:
     last = episode.messages[-1]["content"].split("\n")
     assert [next(iter(json.loads(line))) for line in last] == ["message_id", "note"]
     assert not any("one turn left" in each["content"] for each in episode.step(TALK))
-
-
-@pytest.mark.parametrize(
-    "spelling",
-    [None, "", "I don't know", "i dont know.", "I DO NOT KNOW", "I don\u2019t know!", " Unknown "],
-)
-def test_abstention_in_any_spelling(start: Start, spelling: str | None) -> None:
-    episode = start()
-    step(episode, search("lease"))
-    step(episode, answer(spelling))
-    assert episode.rubric.abstained
-    assert not episode.rubric.answered
-    assert episode.rubric.sources_correct is False
 
 
 def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> None:

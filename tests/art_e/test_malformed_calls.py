@@ -16,7 +16,6 @@ from art_e.models.base import ModelOptions
 from art_e.models.hosted import LitellmPolicy
 from art_e.trajectory import Trajectory
 from tests.builders import Start, answer, call
-from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, says
 
 
@@ -60,7 +59,6 @@ KINDS = {
     ),
     "text": Kind(None, "unparseable_calls", "no tool was called; every message calls a tool"),
 }
-FACTS = ("unknown_tool_calls", "unparseable_calls", "bad_argument_calls")
 
 
 def wrong(kind: Kind) -> Reply:
@@ -71,52 +69,6 @@ def run(provider: Provider, monkeypatch: pytest.MonkeyPatch, start: Start) -> Tr
     provider.stand_in_for_openai(monkeypatch)
     policy = LitellmPolicy("openai/gpt-4.1", ModelOptions())
     return asyncio.run(run_episode(start(), policy, "r"))
-
-
-def facts(trajectory: Trajectory) -> dict[str, int]:
-    return {name: trajectory.rubric[name] for name in FACTS}
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_model_is_told_what_was_wrong_and_may_go_on(
-    kind: Kind, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = says(None, search("lease"))
-    script = [wrong(kind), wrong(kind), right, wrong(kind), says(None, answer("On May 3.", "m1"))]
-    with Provider(script) as provider:
-        trajectory = run(provider, monkeypatch, start)
-        told = [each.messages[-1] for each in provider.requests[1:]]
-    assert facts(trajectory) == {**dict.fromkeys(FACTS, 0), kind.fact: 3}
-    assert [kind.told in each["content"] for each in told] == [True, True, False, True]
-    assert trajectory.rubric["turns"] == 5
-    assert not trajectory.rubric["lost_to_format"]
-    assert (trajectory.final_answer, trajectory.error) == ("On May 3.", None)
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_third_wrong_message_in_a_row_ends_the_episode(
-    kind: Kind, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Provider([wrong(kind)] * 4) as provider:
-        trajectory = run(provider, monkeypatch, start)
-        assert len(provider.requests) == 3
-    assert facts(trajectory) == {**dict.fromkeys(FACTS, 0), kind.fact: 3}
-    assert trajectory.rubric["lost_to_format"]
-    assert trajectory.rubric["turns"] == 3
-    assert (trajectory.final_answer, trajectory.error) == (None, None)
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_a_wrong_call_does_not_spoil_the_right_one_beside_it(
-    kind: Kind, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = [each for each in (kind.call, search("lease")) if each is not None]
-    script = [says("Hm.", *calls)] * 3 + [says(None, answer("On May 3.", "m1"))]
-    with Provider(script) as provider:
-        trajectory = run(provider, monkeypatch, start)
-    assert trajectory.rubric["answered"]
-    assert trajectory.rubric["found_gold"]
-    assert facts(trajectory)[kind.fact] == (0 if kind.call is None else 3)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

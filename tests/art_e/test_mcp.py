@@ -185,44 +185,6 @@ def test_wrong_calls_are_explained_and_the_session_goes_on(mcp_db: Path) -> None
     asyncio.run(session())
 
 
-def test_two_clients_at_once_read_one_file(mcp_db: Path, expected: Tools) -> None:
-    made = [
-        search("crane"),
-        read(PRICE),
-        search("harbor", "office", "lease"),
-        read(episodes.LONG),
-    ]
-    # `expected` has the file open as well.
-    answers = [observation(expected, each) for each in made]
-
-    async def session() -> None:
-        async with (
-            connected(mcp_db, "--as-of", AS_OF) as one,
-            connected(mcp_db, "--as-of", AS_OF, mode="legacy") as other,
-        ):
-            results = await asyncio.gather(
-                *(ask(client, each) for _ in range(10) for client in (one, other) for each in made)
-            )
-            assert [said(each) for each in results] == answers * 20
-
-    asyncio.run(session())
-
-
-def test_the_server_ends_when_its_client_closes(mcp_db: Path, tmp_path: Path) -> None:
-    log = tmp_path / "stderr"
-
-    async def session() -> float:
-        with log.open("w") as stderr:
-            async with connected(mcp_db, stderr=stderr) as client:
-                await ask(client, search("crane"))
-                closing = asyncio.get_running_loop().time()
-            return asyncio.get_running_loop().time() - closing
-
-    # The SDK kills a server that takes two seconds.
-    assert asyncio.run(session()) < 2
-    assert log.read_text() == f"serving {BOB}, 8 mails; waiting for an MCP client on stdin\n"
-
-
 class Wire:
     """A server process and its two ends of plain text, to say what no client says."""
 
@@ -304,27 +266,12 @@ def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire])
     assert note.startswith(b"serving ")
 
 
-def test_nothing_is_served_before_the_handshake(wire: Callable[..., Wire]) -> None:
-    spoken = wire()
-    spoken.say({"id": 1, "method": "tools/list"})
-    assert spoken.hear()["error"]["code"] == types.INVALID_PARAMS
-    assert "result" in spoken.shake_hands()
-
-
 def test_ctrl_c_ends_it_at_once_and_quietly(wire: Callable[..., Wire]) -> None:
     spoken = wire()
     spoken.shake_hands()
     spoken.process.send_signal(signal.SIGINT)
     assert spoken.process.wait(SECONDS) == -signal.SIGINT
     assert len(spoken.stderr.read().splitlines()) == 1
-
-
-def test_a_background_job_goes_on_ignoring_ctrl_c(wire: Callable[..., Wire]) -> None:
-    spoken = wire(ignoring=True)
-    spoken.shake_hands()
-    spoken.process.send_signal(signal.SIGINT)
-    spoken.say({"id": 1, "method": "tools/list"})
-    assert len(spoken.hear()["result"]["tools"]) == 2
 
 
 def test_a_client_that_takes_no_more_answers_ends_it(wire: Callable[..., Wire]) -> None:

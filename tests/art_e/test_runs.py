@@ -10,7 +10,6 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.runs import Run, find_run, list_runs, start_run
-from art_e.storage import default_db, home, runs_folder
 from art_e.trajectory import read_trajectories
 from tests.builders import trajectory
 
@@ -19,15 +18,6 @@ CONFIG = {"model": "offline", "max_turns": 10, "questions": "Zürich.jsonl"}
 
 def _killed(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_a_run_is_named_for_its_time_and_kind(tmp_path: Path) -> None:
-    run = start_run("ask", CONFIG, tmp_path / "new" / "runs")
-    assert re.fullmatch(r"20\d{6}-\d{6}-ask", run.id)
-    assert run.folder == tmp_path / "new" / "runs" / run.id
-    assert not run.complete
-    run.finish()
-    assert run.complete
 
 
 def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
@@ -156,20 +146,3 @@ def test_a_value_that_is_no_json_leaves_the_file_as_it_was(tmp_path: Path) -> No
     with pytest.raises(TypeError):
         run.write_json("metrics.json", {"n": {1, 2}})
     assert json.loads((tmp_path / "metrics.json").read_text("utf-8")) == {"n": 1}
-
-
-def test_home_is_where_the_environment_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ART_E_HOME", str(tmp_path / "home"))
-    assert home() == tmp_path / "home"
-    assert default_db() == tmp_path / "home" / "inbox.duckdb"
-    assert runs_folder() == tmp_path / "home" / "runs"
-    assert not home().exists()
-    for unset in ("", None):
-        if unset is None:
-            monkeypatch.delenv("ART_E_HOME")
-        else:
-            monkeypatch.setenv("ART_E_HOME", unset)
-        assert home().is_absolute()
-        assert home().name == "art-e"

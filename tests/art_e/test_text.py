@@ -1,9 +1,12 @@
-"""Text made fit to keep."""
+"""Text is one line, encodable, and holds no token that steers a model."""
+
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.message import compact_json, observation_json
 from art_e.text import cut_line
 
 
@@ -21,3 +24,21 @@ def test_whatever_the_text_it_is_one_line_that_can_be_written(text: str, most: i
     assert len(line) <= most + len("...")
     assert len(line.splitlines()) <= 1
     line.encode()
+
+
+STEERING = ("<|", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>")
+FRAGMENTS = st.lists(
+    st.sampled_from([*STEERING, "im_start|>", "<", "|", "\\", '"', "\\u003c", "x"]), max_size=12
+)
+
+
+@given(FRAGMENTS.map("".join))
+def test_no_token_that_steers_is_left_and_the_text_reads_the_same(said: str) -> None:
+    written = observation_json({"body": said})
+    assert not any(each in written for each in STEERING)
+    assert json.loads(written) == {"body": said}
+
+
+@pytest.mark.parametrize("said", ["<m1@test.example>", "a < b", "<html>", "<toolbox>", "Zürich"])
+def test_other_text_is_as_it_was(said: str) -> None:
+    assert observation_json({"body": said}) == compact_json({"body": said})

@@ -18,7 +18,8 @@ from art_e.tools import (
     schemas,
 )
 from tests import builders as episodes
-from tests.builders import CREW, LEASE, LEASE_COPY, PRICE, read, run, search
+from tests.builders import LEASE, LEASE_COPY, read, run, search
+from training.recipe import SpacedView
 
 
 @pytest.fixture
@@ -89,20 +90,6 @@ def test_handles_and_ids_are_both_accepted(tools: Tools) -> None:
     assert cited["sources"] == [LEASE, LEASE, "m99", LEASE]
 
 
-def test_reading_first_gives_a_handle(tools: Tools) -> None:
-    assert read(tools, PRICE)["message_id"] == "m1"
-    assert read(tools, CREW)["message_id"] == "m2"
-    assert set(handles_of(search(tools, "crane", from_addr="carl"))) == {"m2"}
-
-
-def test_without_handles_ids_are_spelt_out(inbox_file: InboxFile) -> None:
-    plain = Tools(inbox_file.open_inbox(episodes.BOB), View(handles=False))
-    assert handles_of(search(plain, "lease", max_results=1)) == [LEASE]
-    assert read(plain, LEASE_COPY)["message_id"] == LEASE
-    assert read(plain, "m1") == {}
-    assert plain.handles == {}
-
-
 def test_a_hit_says_what_it_lacks(tools: Tools) -> None:
     hit = search(tools, "price", "crane", "zeppelin", from_addr="Ann")["hits"][0]
     assert hit["date"] == "2020-01-08"
@@ -151,11 +138,6 @@ def test_other_dates_are_refused(written: Any) -> None:
         assert caught.value.kind == "bad_argument_calls"
 
 
-def test_null_is_no_filter(tools: Tools) -> None:
-    nothing = dict.fromkeys(("from_addr", "to_addr", "sent_after", "sent_before"))
-    assert search(tools, "crane", **nothing) == search(tools, "crane")
-
-
 # What is shown of mails
 
 
@@ -191,11 +173,6 @@ def test_a_mail_that_imitates_a_frame_stays_text(tools: Tools) -> None:
     assert set(hits[0]) <= {"message_id", "date", "from", "subject", "snippet", "missing"}
 
 
-def test_nothing_of_others_is_shown(tools: Tools) -> None:
-    assert read(tools, episodes.FOREIGN) == {}
-    assert search(tools, episodes.SECRET)["hits"] == []
-
-
 # What a small model is shown
 
 
@@ -224,7 +201,7 @@ def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(
     inbox_file: InboxFile,
 ) -> None:
     inbox = inbox_file.open_inbox(episodes.BOB)
-    plain, spaced = Tools(inbox), Tools(inbox, View(spaced=True))
+    plain, spaced = Tools(inbox), Tools(inbox, SpacedView())
     hit, spaced_hit = (
         search(each, keywords=["lease zebra"])["hits"][0] for each in (plain, spaced)
     )

@@ -175,41 +175,6 @@ def test_many_are_read_as_each_is_read(leaky: Leaky, data: st.DataObject) -> Non
         assert inbox.read_many(wanted) == one_by_one
 
 
-@settings(max_examples=25, deadline=None)
-@given(data=st.data())
-def test_a_foreign_mails_own_words_do_not_find_it(leaky: Leaky, data: st.DataObject) -> None:
-    address = data.draw(st.sampled_from(leaky.made_of.addresses))
-    foreign = [mail for mail in leaky.mails if address not in mail.parties]
-    mail = data.draw(st.sampled_from(foreign))
-    holder = leaky.file.open_inbox(sorted(mail.parties)[0]).read(min(mail.ids))
-    assert holder is not None
-    inbox = leaky.file.open_inbox(address)
-    query = Query([holder.subject, holder.body], max_results=NO_LIMIT)
-    sender, recipient = holder.sender.address, holder.to[0].address
-    for each in (query, query._replace(from_addr=sender, to_addr=recipient)):
-        assert mail.ids.isdisjoint(message_ids(run(inbox, each)))
-
-
-def test_ranking_does_not_depend_on_what_is_not_visible(leaky: Leaky, tmp_path: Path) -> None:
-    # The same inbox from a file that holds nothing else: same hits, snippets and scores.
-    address, as_of = leaky.made_of.addresses[1], leaky.made_of.days[12]
-    own = [mail.ids for mail in leaky.mails if is_visible(mail, address, as_of)]
-    assert 5 < len(own) < len(leaky.mails) / 2
-    chosen = [
-        message
-        for message in islice(messages(WorldConfig(size=1000, seed=5)), MAILS)
-        if isinstance(mail := parse_message(message), ParsedEmail)
-        and any(mail.message_id in ids for ids in own)
-    ]
-    make_inbox(tmp_path / "own.duckdb", chosen, Rules(any_id=True))
-    with InboxFile(tmp_path / "own.duckdb") as alone:
-        words = material(alone).words
-        for start in range(0, 60, 3):
-            keywords = words[start : start + 3]
-            expected = alone.open_inbox(address).search(keywords)
-            assert leaky.file.open_inbox(address, as_of).search(keywords) == expected
-
-
 @pytest.mark.parametrize(
     "statement",
     [

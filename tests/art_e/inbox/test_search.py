@@ -1,7 +1,6 @@
 """Search as a user sees it: what is found, in which order, and how it is shown."""
 
 import datetime as dt
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -86,10 +85,6 @@ def test_subjects_count_more_than_bodies(tmp_path_factory: pytest.TempPathFactor
         assert message_ids(file.open_inbox(BOB).search(["lease"])) == ["<s@t>", "<b@t>"]
 
 
-def test_senders_names_are_found(inbox: Inbox) -> None:
-    assert message_ids(inbox.search(["Cleo"])) == ["<move@t>"]
-
-
 def test_newest_first_among_equals(inbox: Inbox) -> None:
     hits = inbox.search(["lunch", "then"])
     assert message_ids(hits)[:2] == ["<again2@t>", "<again@t>"]
@@ -121,11 +116,6 @@ def test_unknown_words_are_missing_and_alone_find_nothing(inbox: Inbox) -> None:
     assert inbox.search(["xylophone"]) == []
 
 
-def test_numbers_are_words(inbox: Inbox) -> None:
-    assert message_ids(inbox.search(["4,200"])) == ["<budget@t>"]
-    assert message_ids(inbox.search(["Q3"])) == ["<budget@t>"]
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -148,10 +138,6 @@ def test_a_filter_that_fits_nobody_finds_nothing(inbox: Inbox, wanted: str) -> N
     assert inbox.search([], from_addr=wanted) == inbox.search([], to_addr=wanted) == []
 
 
-def test_a_blank_filter_filters_nothing(inbox: Inbox) -> None:
-    assert inbox.search([], from_addr="", to_addr="  ") == inbox.search([])
-
-
 def test_dates_from_inclusive_to_exclusive(inbox: Inbox) -> None:
     between = inbox.search([], sent_after=day(9), sent_before=day(10))
     assert message_ids(between) == ["<cafe@t>"]
@@ -159,11 +145,6 @@ def test_dates_from_inclusive_to_exclusive(inbox: Inbox) -> None:
     assert message_ids(inbox.search([], sent_before=day(7))) == ["<move@t>"]
     assert len(inbox.search([], sent_after=dt.date.min, sent_before=dt.date.max)) == 7
     assert inbox.search([], sent_after=day(9), sent_before=day(9)) == []
-
-
-def test_filters_and_keywords_together(inbox: Inbox) -> None:
-    hits = inbox.search(["portland"], from_addr="cleo", sent_before=day(7))
-    assert message_ids(hits) == ["<move@t>"]
 
 
 def test_max_results_keeps_the_best(inbox: Inbox) -> None:
@@ -235,12 +216,3 @@ def test_snippets_are_short_lines_of_the_body(body: str, wanted: str) -> None:
     assert snippet.removeprefix("...").removesuffix("...") in line
     if len(body) <= SNIPPET_CHARS:
         assert snippet == line
-
-
-@pytest.mark.parametrize("unit", ["x ", "x", "pay x due ", ".", "e\u0301", "\n", "é x "])
-def test_a_huge_hostile_body_is_quick(unit: str) -> None:
-    body = unit * (4_000_000 // len(unit))
-    started = time.perf_counter()
-    snippet = cut_snippet(body, ["x", "pay", "due"])
-    assert time.perf_counter() - started < 1
-    assert len(snippet) <= 2 * SNIPPET_CHARS + 6

@@ -185,15 +185,6 @@ class TestAdapter:
         assert f"the adapter {misfit} does not fit" in line
         assert why in line
 
-    def test_one_with_fewer_layers_does_not_pass_for_a_whole_one(
-        self, saved: Path, tmp_path: Path
-    ) -> None:
-        tokenizer = tiny_qwen.make_tokenizer(WORDS)
-        model = tiny_qwen.make_model(tokenizer, hidden=16, layers=1)
-        other = tiny_qwen.save(model, tokenizer, tmp_path / "other")
-        misfit = make_adapter(other, tmp_path / "misfit")
-        assert "have no counterpart" in the_error(lambda: load_checkpoint(str(saved), str(misfit)))
-
     def test_weights_that_are_cut_off(self, saved: Path, adapter: Path, tmp_path: Path) -> None:
         torn = Path(shutil.copytree(adapter, tmp_path / "torn"))
         weights = torn / "adapter_model.safetensors"
@@ -206,63 +197,56 @@ class TestAdapter:
         assert "adapter_config.json" in line
 
 
-class TestWhatIsWrong:
-    def test_no_folder(self, tmp_path: Path) -> None:
-        line = the_error(lambda: load_checkpoint(str(tmp_path / "nowhere")))
-        assert f"there is no folder {tmp_path / 'nowhere'}" in line
+def test_a_path_without_a_model_is_told(saved: Path, tmp_path: Path) -> None:
+    for path, line in (
+        (tmp_path / "nowhere", f"there is no folder {tmp_path / 'nowhere'}"),
+        (saved / "config.json", "is a file; name the folder"),
+        (tmp_path, "is no model"),
+    ):
+        assert line in the_error(lambda path=path: load_checkpoint(str(path)))  # type: ignore[misc]
 
-    def test_a_file(self, saved: Path) -> None:
-        line = the_error(lambda: load_checkpoint(str(saved / "config.json")))
-        assert "is a file; name the folder" in line
 
-    def test_a_folder_of_other_things(self, tmp_path: Path) -> None:
-        assert "is no model" in the_error(lambda: load_checkpoint(str(tmp_path)))
+def test_a_hub_id_without_a_network_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    line = the_error(lambda: load_checkpoint("Qwen/Qwen2.5-14B-Instruct"))
+    assert "hf download Qwen/Qwen2.5-14B-Instruct" in line
 
-    def test_a_hub_id_without_a_network(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-        line = the_error(lambda: load_checkpoint("Qwen/Qwen2.5-14B-Instruct"))
-        assert "hf download Qwen/Qwen2.5-14B-Instruct" in line
 
-    def test_weights_that_are_cut_off(self, copied: Path) -> None:
-        weights = copied / "model.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-1000])
-        assert "save or download it again" in the_error(lambda: load_checkpoint(str(copied)))
+OTHER_FORM = "{% for each in messages %}{{ each.content }}{% endfor %}"
 
-    @pytest.mark.parametrize("content", ["{", '{"model_type": "no-such-model"}', "[]"])
-    def test_a_config_that_is_none(self, copied: Path, content: str) -> None:
-        (copied / "config.json").write_text(content)
-        assert "can't be loaded" in the_error(lambda: load_checkpoint(str(copied)))
 
-    def test_no_tokenizer(self, copied: Path) -> None:
-        (copied / "tokenizer.json").unlink()
-        assert "has no tokenizer.json" in the_error(lambda: load_checkpoint(str(copied)))
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("config.json", "{", "can't be loaded"),
+        ("config.json", '{"model_type": "no-such-model"}', "can't be loaded"),
+        ("config.json", "[]", "can't be loaded"),
+        ("tokenizer.json", None, "has no tokenizer.json"),
+        ("tokenizer.json", "{}", "tokenizer"),
+        ("chat_template.jinja", None, "has no chat template"),
+        ("chat_template.jinja", OTHER_FORM, "does not call tools in Qwen's form"),
+        ("chat_template.jinja", "{% for", "chat template"),
+        ("model.safetensors", "cut off", "save or download it again"),
+    ],
+)
+def test_a_spoilt_file_is_told(copied: Path, name: str, content: str | None, line: str) -> None:
+    file = copied / name
+    if content is None:
+        file.unlink()
+    elif content == "cut off":
+        file.write_bytes(file.read_bytes()[:-1000])
+    else:
+        file.write_text(content)
+    assert line in the_error(lambda: load_checkpoint(str(copied)))
 
-    def test_a_tokenizer_that_is_none(self, copied: Path) -> None:
-        (copied / "tokenizer.json").write_text("{}")
-        assert "tokenizer" in the_error(lambda: load_checkpoint(str(copied)))
 
-    def test_no_chat_template(self, copied: Path) -> None:
-        (copied / "chat_template.jinja").unlink()
-        assert "has no chat template" in the_error(lambda: load_checkpoint(str(copied)))
-
-    def test_a_template_that_calls_tools_in_another_form(self, copied: Path) -> None:
-        other = "{% for each in messages %}{{ each.content }}{% endfor %}"
-        (copied / "chat_template.jinja").write_text(other)
-        line = the_error(lambda: load_checkpoint(str(copied)))
-        assert "Qwen's form" in line
-        assert "hosted_vllm" in line
-
-    def test_a_template_that_is_none(self, copied: Path) -> None:
-        (copied / "chat_template.jinja").write_text("{% for")
-        assert "chat template" in the_error(lambda: load_checkpoint(str(copied)))
-
-    def test_the_extra_is_not_installed(self, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "peft", None)
-        line = the_error(lambda: load_checkpoint(str(saved)))
-        assert "pip install 'art-e[train]'" in line
+def test_a_missing_extra_is_told(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    line = the_error(lambda: load_checkpoint(str(saved)))
+    assert "pip install 'art-e[train]'" in line
 
 
 def test_a_turn_ends_where_the_template_says_whatever_the_order_of_ends(saved: Path) -> None:

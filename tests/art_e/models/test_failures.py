@@ -1,7 +1,6 @@
 """What fails on the way to a model: the kind it is given, and that nothing is lost by it."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -77,18 +76,6 @@ def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
         assert frame not in message
     assert "\n" not in message
     assert len(message) < 400
-
-
-@pytest.mark.parametrize("model", ["openai/o3", "hosted_vllm/qwen"])
-def test_the_wait_that_a_provider_asks_for_is_kept(
-    make: Make, monkeypatch: pytest.MonkeyPatch, model: str
-) -> None:
-    with Provider([rate_limited("0.2"), says("x")]) as provider:
-        monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
-        started = time.perf_counter()
-        step = act(make(provider, model, retries=Retries(base_s=0.001)))
-        assert time.perf_counter() - started >= 0.2
-    assert (step.message.content, step.retries) == ("x", 1)
 
 
 def test_a_server_that_is_not_there_is_not_asked_again(make: Make) -> None:

@@ -1,6 +1,8 @@
-"""The policy that asks models over HTTP: what is sent, what is accounted for, what it keeps to."""
+"""The policy for hosted models: what is sent, what is accounted for, what it keeps to."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,10 @@ import pytest
 
 from art_e.agent import run_episode
 from art_e.errors import UserError
-from art_e.models.base import PolicyError, PolicyStep, Usage
-from art_e.models.hosted import Retries
+from art_e.models.base import PolicyStep, Usage
 from art_e.models.providers import load_litellm
 from art_e.tools import schemas
-from tests.builders import HELLO, LEASE, Make, Start, act, answer
+from tests.builders import HELLO, LEASE, Make, Start, act, answer, call
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.provider import (
@@ -100,14 +101,6 @@ def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
     }
 
 
-def test_a_model_that_thinks_gets_room_for_it(make: Make) -> None:
-    with Provider([says("x")] * 2) as provider:
-        for model in ("openai/o3", "openai/gpt-4.1"):
-            act(make(provider, model))
-        o3, gpt = (each.body for each in provider.requests)
-    assert (o3["max_completion_tokens"], gpt["max_tokens"]) == (16_384, 4_096)
-
-
 @pytest.mark.parametrize(
     ("model", "options", "fix"),
     [
@@ -137,25 +130,6 @@ def test_a_call_without_usage_is_not_free(make: Make) -> None:
     with Provider([says("x", usage=None)]) as provider:
         step = act(make(provider))
     assert (step.usage, step.cost_usd) == (Usage(), None)
-
-
-def test_seconds_are_those_of_the_call_that_succeeded(make: Make) -> None:
-    """Neither waiting for a place nor for another try is the model's latency."""
-    script = [rate_limited("0.3"), *[says("x", delay_s=0.1)] * 3]
-    with Provider(script) as provider:
-        policy = make(provider, retries=Retries(base_s=0.001), concurrency=1)
-
-        async def three() -> list[PolicyStep]:
-            return await asyncio.gather(*(policy.act(HELLO, []) for _ in range(3)))
-
-        started = time.perf_counter()
-        steps = asyncio.run(three())
-        passed = time.perf_counter() - started
-    seconds = [each.seconds or 0 for each in steps]
-    assert min(seconds) >= 0.1
-    assert sum(seconds) <= passed - 0.05
-    assert passed >= 0.3 + 0.1
-    assert sum(each.retries for each in steps) == 1
 
 
 def test_only_so_many_calls_go_on_at_once(make: Make) -> None:
@@ -200,30 +174,6 @@ def test_the_budget_ends_the_episode_before_it_is_passed(make: Make, start: Star
     assert 3 <= asked <= 5
 
 
-def test_a_prompt_is_counted_whatever_it_says(make: Make) -> None:
-    """Mail may hold what a tokenizer takes for a command, or can't read."""
-    text = "<|endoftext|><|im_start|>system \ud83e " + "\u5b57" * 500
-    with Provider([says("x")] * 2) as provider:
-        policy = make(provider, max_cost_usd=0.02, max_output_tokens=10)
-        assert act(policy, [{"role": "user", "content": text.encode("utf-8", "replace").decode()}])
-        with pytest.raises(PolicyError, match="limit of"):
-            act(policy, [{"role": "user", "content": "word " * 10_000}])
-        assert len(provider.requests) == 1
-
-
-def test_a_call_whose_end_is_unknown_counts_against_the_budget(make: Make) -> None:
-    """A provider may have done the work of an answer that did not come."""
-    most = 1_000 * 8e-6 + 500 * 2e-6
-    with Provider([cut(), broken(), says("x")]) as provider:
-        tight = make(provider, max_cost_usd=1.9 * most, max_output_tokens=1_000)
-        with pytest.raises(PolicyError) as error:
-            act(tight)
-        assert (error.value.kind, error.value.retries) == ("budget", 1)
-        # One that was refused is not billed.
-        roomy = make(provider, max_cost_usd=1.9 * most, max_output_tokens=1_000)
-        assert act(roomy).retries == 1
-
-
 def test_a_response_from_the_cache_is_not_paid_for_again(
     make: Make, start: Start, tmp_path: Path
 ) -> None:
@@ -241,3 +191,92 @@ def test_a_response_from_the_cache_is_not_paid_for_again(
     assert kept.call_seconds == [None] * 3
     assert kept.cost_usd == 0.0
     assert paid.cost_usd == pytest.approx(3 * (100 * 2e-6 + 10 * 8e-6))
+
+
+def test_ids_are_kept_and_made_distinct(make: Make) -> None:
+    messages = [
+        *HELLO,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "x", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "no"},
+    ]
+    given = [call("read_email", {}, each) for each in ("b", "a", "b", "", "c")]
+    with Provider([says(None, *given)]) as provider:
+        ids = [each.id for each in act(make(provider), messages).message.tool_calls]
+    assert (ids[0], ids[4]) == ("b", "c")
+    assert len({*ids, "a"}) == 6
+    assert all(ids)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(None, None), ("", None), ("Hm.", "Hm.")],
+)
+def test_the_text_of_a_message_may_be_missing(make: Make, content: Any, text: str | None) -> None:
+    with Provider([says(None, search("lease"), content=content)]) as provider:
+        message = act(make(provider)).message
+    assert message.content == text
+    assert [each.name for each in message.tool_calls] == ["search_emails"]
+
+
+ROOT = Path(__file__).parents[3]
+
+OFFLINE = """
+import os, socket, sys
+
+def refuse(*_):
+    raise SystemExit("the network was used")
+
+socket.socket.connect = socket.getaddrinfo = refuse
+sys.path.insert(0, sys.argv[1])
+from art_e.models.providers import load_litellm, warm_up
+
+litellm = load_litellm()
+warm_up()
+messages = [{"role": "user", "content": "When does the lease end?"}]
+for model in ("o3", "ollama_chat/qwen2.5:14b", "hosted_vllm/meta-llama/Llama-3-8B"):
+    assert litellm.token_counter(model=model, messages=messages) > 5
+assert litellm.model_cost["o3"]["input_cost_per_token"] > 0
+assert "FROM_DOTENV" not in os.environ
+"""
+
+WHOLE = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from art_e.models.base import ModelOptions
+from art_e.models.hosted import LitellmPolicy
+from art_e.models.providers import warm_up
+from art_e.tools import schemas
+
+policy = LitellmPolicy("openai/o3", ModelOptions())
+warm_up()
+before = set(sys.modules)
+asyncio.run(policy.act([{"role": "user", "content": "When?"}], schemas()))
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_loading_it_asks_nobody_says_nothing_and_reads_no_env_file(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("FROM_DOTENV=1\n")
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE, ROOT], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_first_call_loads_next_to_nothing_that_would_count_as_latency(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Provider([says("x")]) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        done = subprocess.run(
+            [sys.executable, "-c", WHOLE, ROOT], capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    # Without warming up they are 700, and take most of a second.
+    assert len(done.stdout.split()) < 10

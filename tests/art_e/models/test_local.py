@@ -77,14 +77,6 @@ def test_it_searches_reads_and_answers(policy: LocalPolicy, start: Start) -> Non
         assert all(each is not None and each > 0 for each in trajectory.call_seconds)
 
 
-def test_one_at_a_time_gives_the_same_as_all_at_once(policy: LocalPolicy, start: Start) -> None:
-    together = asyncio.run(ask_all(policy, start, QUESTIONS * 2))
-    alone = [asyncio.run(ask_all(policy, start, [each]))[0] for each in QUESTIONS]
-    for one, other in zip([*alone, *alone], together, strict=True):
-        assert one.messages == other.messages
-        assert one.usage == other.usage
-
-
 def test_tokens_are_those_of_prompt_and_reply(
     taught: Path, policy: LocalPolicy, start: Start
 ) -> None:
@@ -110,10 +102,6 @@ def test_settings_say_what_an_answer_depends_on(taught: Path, policy: LocalPolic
     assert {"device", "dtype"} <= set(settings)
     assert re.fullmatch("[0-9a-f]{16}", settings["chat_template_hash"])
     assert json.dumps(settings)
-
-
-def test_its_name_gives_it(taught: Path) -> None:
-    assert isinstance(Model(f"local:{taught}").policy(SHORT), LocalPolicy)
 
 
 def test_a_temperature_makes_it_vary(taught: Path, start: Start) -> None:
@@ -203,10 +191,6 @@ class TestWhatGoesWrong:
         with pytest.raises(UserError, match="price of local:"):
             LocalPolicy(str(taught), ModelOptions(max_cost_usd=1.0))
 
-    def test_a_checkpoint_that_is_none_is_told_before_the_run(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="there is no folder"):
-            Model(f"local:{tmp_path / 'none'}").policy()
-
 
 class TestCost:
     @pytest.fixture
@@ -266,19 +250,6 @@ class TestBatches:
         assert sizes == [3, 3, 2]
         assert len(together) == 8
 
-    def test_stay_whole_turn_after_turn(self, checkpoint: Checkpoint, sizes: list[int]) -> None:
-        generator = BatchedGenerator(checkpoint, 16, 0.0)
-
-        async def turns(first: int) -> None:
-            for turn in range(5):
-                await generator.generate([first, 5 + turn], 3)
-
-        async def all_turns() -> None:
-            await asyncio.gather(*(turns(6 + each) for each in range(6)))
-
-        asyncio.run(all_turns())
-        assert sizes == [6] * 5
-
     def test_each_request_has_its_own_limit(self, checkpoint: Checkpoint) -> None:
         generator = BatchedGenerator(checkpoint, 4, 0.0)
 
@@ -305,27 +276,6 @@ class TestBatches:
             each.join()
         run(3)
         assert [answers[each] for each in range(4)] == [[final for *_, final, _ in LESSONS]] * 4
-
-    def test_the_loop_stays_free(self, checkpoint: Checkpoint) -> None:
-        generator = BatchedGenerator(checkpoint, 1, 0.0)
-        model: Any = checkpoint.model
-        generate, may_go_on = model.generate, threading.Event()
-
-        def held_up(**arguments: Any) -> Any:
-            assert may_go_on.wait(30)
-            return generate(**arguments)
-
-        model.generate = held_up
-
-        async def ask() -> int:
-            asked = asyncio.create_task(generator.generate([5, 6], 2))
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert not asked.done()
-            may_go_on.set()
-            return (await asked).tokens
-
-        assert asyncio.run(ask()) > 0
 
     def test_nobody_is_held_up_by_one_who_has_gone(
         self, checkpoint: Checkpoint, sizes: list[int]
@@ -403,15 +353,3 @@ class TestServed:
             assert local.sources == remote.sources == lesson[3]
             assert local.rubric == remote.rubric
             assert local.usage == remote.usage
-
-    def test_the_same_wrong_call_where_a_reply_is_cut_off(
-        self, taught: Path, ask_there: Callable[[ModelOptions], Policy], start: Start
-    ) -> None:
-        options = ModelOptions(max_output_tokens=12)
-        policies = [LocalPolicy(str(taught), options), ask_there(options)]
-        local, remote = (asyncio.run(ask_all(each, start, QUESTIONS[:1]))[0] for each in policies)
-        assert remote.error is None
-        assert malformed_calls(remote.rubric) == 3
-        assert remote.rubric["unparseable_calls"] >= 1
-        # The first turn: what follows is mended on its way to a server.
-        assert without_ids(local.messages[:4]) == without_ids(remote.messages[:4])

@@ -1,7 +1,6 @@
 """The offline policy over a small inbox whose mails are invented here."""
 
 import asyncio
-import copy
 import dataclasses
 import datetime as dt
 import json
@@ -9,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from art_e.agent import run_episode
 from art_e.episode import Episode
@@ -144,14 +145,6 @@ def test_it_reads_four_mails_a_turn_in_two_turns_at_most(inbox_file: InboxFile) 
     assert read == [hit["message_id"] for hit in observed[0]["hits"]][:8]
 
 
-def test_fewer_hits_take_fewer_turns(inbox_file: InboxFile) -> None:
-    assert called(run(begin(inbox_file, "What is with the zeppelin?"))) == [
-        ["search_emails"],
-        ["read_email"],
-        ANSWER,
-    ]
-
-
 @pytest.mark.parametrize("max_turns", [2, 3, 4])
 def test_it_answers_in_the_last_turn_that_it_has(inbox_file: InboxFile, max_turns: int) -> None:
     done = run(begin(inbox_file, "What is the ketch refit?", max_turns=max_turns))
@@ -171,12 +164,6 @@ def test_it_answers_in_the_last_turn_that_it_has(inbox_file: InboxFile, max_turn
 def test_it_abstains_where_nothing_is_found(inbox_file: InboxFile, question: str) -> None:
     done = run(begin(inbox_file, question))
     assert (done.final_answer, done.sources) == (NOTHING, [])
-
-
-def test_it_abstains_over_an_empty_inbox(inbox_file: InboxFile) -> None:
-    done = run(begin(inbox_file, QUESTION.question, dt.date(2019, 1, 1)))
-    assert called(done) == [["search_emails"], ANSWER]
-    assert done.rubric["abstained"]
 
 
 def test_it_abstains_where_nothing_fits_well_enough(inbox_file: InboxFile) -> None:
@@ -267,18 +254,6 @@ def test_it_keeps_nothing_between_turns(inbox_file: InboxFile, question: str) ->
     assert run(begin(inbox_file, question), used).messages == done.messages
 
 
-def test_the_same_messages_give_the_same_step_and_are_left_alone(inbox_file: InboxFile) -> None:
-    done = run(begin(inbox_file, QUESTION.question))
-    policy = OfflinePolicy()
-    for number, each in enumerate(done.messages):
-        if each["role"] == "assistant":
-            before = done.messages[:number]
-            kept = copy.deepcopy(before)
-            assert act(before, policy) == act(before, policy)
-            assert act(before).to_chat() == each
-            assert before == kept
-
-
 def test_it_costs_nothing_and_says_what_it_depends_on(inbox_file: InboxFile) -> None:
     done = run(begin(inbox_file, QUESTION.question), OfflinePolicy(abstain_below=1.5))
     assert (done.cost_usd, done.model) == (0.0, "offline")
@@ -305,15 +280,6 @@ def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> 
     )
 
 
-def test_a_failed_search_is_no_answer(inbox_file: InboxFile) -> None:
-    episode = begin(inbox_file, QUESTION.question)
-    message = act(episode.messages)
-    failed = {"role": "tool", "tool_call_id": "call_0_0", "content": '{"error":"no keywords"}'}
-    [call] = act([*episode.messages, message.to_chat(), failed]).tool_calls
-    assert call.name == "return_final_answer"
-    assert json.loads(call.arguments) == {"answer": NOTHING, "sources": []}
-
-
 def test_a_failed_read_costs_that_mail_only(inbox_file: InboxFile) -> None:
     episode = begin(inbox_file, QUESTION.question)
     episode.step(act(episode.messages))
@@ -324,3 +290,22 @@ def test_a_failed_read_costs_that_mail_only(inbox_file: InboxFile) -> None:
             episode.messages[number] = {**each, **errors}
     episode.step(act(episode.messages))
     assert episode.final_answer == "End of April is what they aim at now."
+
+
+@given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))
+def test_no_body_crashes_it(body: str) -> None:
+    """Nor makes it read what is not a hit, or cite another mail."""
+    hits = [{"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}]
+    mail = {"message_id": "m1", "date": "2031-01-01T00:00Z", "from": body, "subject": body}
+    messages: list[ChatMessage] = [{"role": "user", "content": "When does the zeppelin fly?"}]
+    for expected, observation in (
+        ("search_emails", {"hits": hits}),
+        ("read_email", {**mail, "body": body}),
+    ):
+        message = act(messages)
+        assert [call.name for call in message.tool_calls] == [expected]
+        content = json.dumps(observation, ensure_ascii=False)
+        messages += [message.to_chat(), {"role": "tool", "tool_call_id": "x", "content": content}]
+    [call] = act(messages, OfflinePolicy(abstain_below=float("-inf"))).tool_calls
+    assert call.name == "return_final_answer"
+    assert json.loads(call.arguments)["sources"] in ([], ["m1"])

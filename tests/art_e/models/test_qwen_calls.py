@@ -62,17 +62,6 @@ def test_several_calls_and_the_text_around_them() -> None:
     assert "tool_call" not in message.content
 
 
-def test_text_alone_is_no_call() -> None:
-    assert parse_reply("The lease ends on May 3.", 0) == AssistantMessage(
-        "The lease ends on May 3."
-    )
-    assert parse_reply("", 0) == AssistantMessage(None)
-
-
-def test_thoughts_are_no_text() -> None:
-    assert parse_reply(f"<think>\nHm.\n</think>\n\n{READ}", 0).content is None
-
-
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [
@@ -103,15 +92,6 @@ def test_a_malformed_call_is_kept_as_it_was_written(text: str, arguments: str) -
     ((name, raw),) = calls(text)
     assert name in ("search_emails", "read_email")
     assert raw == arguments
-
-
-@pytest.mark.parametrize("text", [BROKEN, CUT, SEARCH.replace("arguments", "parameters")])
-def test_an_episode_counts_it_and_answers(start: Start, text: str) -> None:
-    episode = start()
-    (observation,) = episode.step(parse_reply(text, 0))
-    assert "are not JSON" in observation["content"]
-    assert episode.rubric.unparseable_calls == 1
-    assert not episode.done
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,6 @@ def test_a_key_is_that_of_the_whole_request() -> None:
     assert len({KEY, *map(request_key, others)}) == 7
 
 
-def test_nothing_is_found_for_another_request(tmp_path: Path) -> None:
-    responses = Responses(tmp_path)
-    responses.put(KEY, RESPONSE)
-    assert responses.get(request_key({**REQUEST, "temperature": 1.0})) is None
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -113,9 +107,3 @@ def test_what_is_kept_holds_nothing_of_the_request(make: Make, tmp_path: Path) -
     (file,) = tmp_path.rglob("*.json")
     assert set(json.loads(file.read_text())) == {"schema", "message", "usage"}
     assert not any(str(each["content"]) in file.read_text() for each in HELLO)
-
-
-def test_another_server_is_another_request(make: Make, tmp_path: Path) -> None:
-    for said in ("One.", "Two."):
-        with Provider([says(said)]) as provider:
-            assert act(make(provider, cache=tmp_path)).message.content == said

@@ -3,12 +3,11 @@
 import asyncio
 import datetime as dt
 import email.utils
-import time
 
 import pytest
 
 from art_e.models.base import PolicyError
-from art_e.models.hosted import CallError, Retries, make, retry_after_s
+from art_e.models.hosted import ProviderError, Retries, make, retry_after_s
 
 QUICK = Retries(tries=4, base_s=0.001)
 
@@ -27,8 +26,20 @@ class Call:
         return "done"
 
 
-def passing(kind: str = "provider", retry_after: float | None = None) -> CallError:
-    return CallError(kind, f"{kind} failed", again=True, retry_after=retry_after)
+def passing(kind: str = "provider", retry_after: float | None = None) -> ProviderError:
+    return ProviderError(kind, f"{kind} failed", again=True, retry_after=retry_after)
+
+
+def test_the_wait_that_is_asked_for_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    async def record(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("art_e.models.hosted.asyncio.sleep", record)
+    asyncio.run(make(Call(passing(retry_after=7.0), passing()), QUICK))
+    assert 7.0 <= waits[0] <= 7.0 + QUICK.base_s
+    assert waits[1] <= 2 * QUICK.base_s
 
 
 @pytest.mark.parametrize("failures", range(4))
@@ -48,7 +59,7 @@ def test_after_the_last_try_it_is_given_up_with_its_last_failure() -> None:
 
 
 def test_what_can_not_pass_is_not_tried_again() -> None:
-    call = Call(passing(), CallError("auth", "no key", again=False))
+    call = Call(passing(), ProviderError("auth", "no key", again=False))
     with pytest.raises(PolicyError) as error:
         asyncio.run(make(call, QUICK))
     assert (error.value.kind, error.value.retries, call.made) == ("auth", 1, 2)
@@ -58,26 +69,6 @@ def test_a_policy_error_ends_it_and_tells_the_retries_before() -> None:
     with pytest.raises(PolicyError) as error:
         asyncio.run(make(Call(passing(), PolicyError("budget", "passed")), QUICK))
     assert (error.value.kind, error.value.retries) == ("budget", 1)
-
-
-def test_a_fault_of_ours_is_not_retried() -> None:
-    call = Call(ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
-        asyncio.run(make(call, QUICK))
-    assert call.made == 1
-
-
-def test_a_wait_can_be_cancelled() -> None:
-    async def cancelled() -> None:
-        waiting = asyncio.create_task(make(Call(passing(retry_after=30)), Retries()))
-        await asyncio.sleep(0.01)
-        waiting.cancel()
-        await waiting
-
-    started = time.perf_counter()
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancelled())
-    assert time.perf_counter() - started < 5
 
 
 def test_waits_double_with_full_jitter_up_to_the_longest() -> None:
@@ -97,12 +88,6 @@ def test_a_wait_is_never_shorter_than_asked_nor_much_longer() -> None:
     assert 7.0 <= min(waits) < 7.1
     assert 7.4 < max(waits) <= 7.5
     assert 60.0 <= retries.wait_s(1, 86_400.0) <= 60.5
-
-
-def test_the_wait_that_is_asked_for_is_kept() -> None:
-    started = time.perf_counter()
-    asyncio.run(make(Call(passing(retry_after=0.15)), QUICK))
-    assert time.perf_counter() - started >= 0.15
 
 
 @pytest.mark.parametrize(
@@ -130,7 +115,3 @@ def test_retry_after_a_date(zone: str) -> None:
     shown = at.astimezone(dt.timezone(dt.timedelta(hours=1))) if zone == "+0100" else at
     value = email.utils.format_datetime(shown).rsplit(" ", 1)[0] + f" {zone}"
     assert 85 < (retry_after_s({"retry-after": value}) or 0) <= 90
-
-
-def test_no_retry_after() -> None:
-    assert retry_after_s({"date": "Sat, 21 Nov 2026 00:00:00 GMT"}) is None

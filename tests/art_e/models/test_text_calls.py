@@ -13,8 +13,7 @@ from art_e.message import AssistantMessage, ToolCall, compact_json
 from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.tools import schemas
 from tests.builders import LEASE, Make, Start
-from tests.builders import search_episodes as search
-from tests.provider import Provider, Reply, says
+from tests.provider import Provider, says
 
 SEARCH = {"name": "search_emails", "arguments": {"keywords": ["lease"]}}
 READ = {"name": "read_email", "arguments": {"message_id": "m1"}}
@@ -86,11 +85,6 @@ def test_the_words_around_calls_are_kept() -> None:
     text = f"I look.\n```json\n{json.dumps(SEARCH)}\n```\nThen I read.\n"
     assert parse_text(text, 0).content == "I look.\n\nThen I read."
     assert parse_text(json.dumps(SEARCH), 0).content is None
-
-
-def test_arguments_of_any_kind_are_for_the_episode_to_judge() -> None:
-    (call,) = parse_text('{"name": "rm", "arguments": ["-rf"]}', 0).tool_calls
-    assert (call.name, call.arguments) == ("rm", '["-rf"]')
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
@@ -169,14 +163,3 @@ def test_an_episode_with_calls_as_text(make: Make, start: Start) -> None:
     assert trajectory.policy["tool_calls"] == "text"
     assert trajectory.policy["tool_choice"] is None
     assert trajectory.policy["text_calls_hash"] == prompt_hash()
-
-
-def test_native_calls_of_a_model_that_is_asked_for_text_are_no_calls(
-    make: Make, start: Start
-) -> None:
-    script: list[Reply] = [says("", search("lease"))] * 3
-    with Provider(script) as provider:
-        policy = make(provider, "openai/gpt-4.1", tool_calls="text")
-        trajectory = asyncio.run(run_episode(start(), policy, "r"))
-    assert trajectory.rubric["lost_to_format"]
-    assert trajectory.rubric["unparseable_calls"] == 3
