@@ -21,10 +21,8 @@ from tests import tiny_qwen
 from tests.builders import files_of, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
-from training.cli import run_grpo
 from training.export import FILES, Exported, export, find_checkpoint, merge, public_recipe
 from training.recipe import Recipe, named_recipe
-from training.run import Setting
 
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -52,6 +50,12 @@ def says(name: str, begin: Begin) -> Any:
 
 def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), "utf-8")
+
+
+def front_matter(folder: Path) -> dict[str, Any]:
+    text = (folder / "README.md").read_text("utf-8")
+    found: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -96,54 +100,22 @@ def test_a_trained_run_is_shared_and_answers_the_same(
     trained: Path, begin: Begin, tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "shared"
-    source = find_checkpoint(trained)
-    found = export(source, out)
     checkpoint = best_checkpoint(trained)
-    assert source == Exported(checkpoint, trained, None)
+    assert find_checkpoint(trained) == Exported(checkpoint, trained, None)
+    found = export(find_checkpoint(trained), out)
     had, has = files_of(checkpoint), files_of(out)
     assert set(has) == {
         "README.md", "recipe.json", "config.json", "generation_config.json", "model.safetensors",
-        "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+        *TOKENIZER,
     }  # fmt: skip
-    for name in ("model.safetensors", "tokenizer.json", "chat_template.jinja"):
-        assert has[name] == had[name]
-    assert json.loads(has["config.json"]) == json.loads(had["config.json"])
+    for name in ("model.safetensors", "tokenizer.json", "chat_template.jinja", "config.json"):
+        assert has[name].split() == had[name].split()
     assert says(f"{out}", begin) == says(f"{checkpoint}", begin)
-    # The folder says by which recipe it is asked.
+    # The folder contains the recipe by which it is asked.
     assert named_recipe(str(out)) == named_recipe(str(trained))
     assert (found.questions, found.mails, found.addresses) == (0, 0, 0)
     assert f"whole weights, of {checkpoint.name}" in found.notes
     assert "they have learnt from made-up mail" in found.notes
-
-
-def test_an_adapter_of_a_real_run_is_shared(
-    warm: Path, begin: Begin, training_home: Path, tmp_path: Path
-) -> None:
-    recipe = tiny.recipe(
-        "model.lora.rank=2", "grpo.logit_scale_rate=0", "grpo.steps=1", "judging.questions=2",
-        "judging.test_questions=2",
-    )  # fmt: skip
-    folder, out = tmp_path / "run", tmp_path / "shared"
-    with (
-        tiny.at(training_home),
-        tiny.begun(Setting("grpo", recipe, 0, str(warm)), folder) as training,
-    ):
-        run_grpo(training, None)
-    line = the_error(lambda: find_checkpoint(folder))
-    assert "--base-id OWNER/NAME" in line
-    assert f"art-e train merge {folder}" in line
-    export(find_checkpoint(folder, base_id=HUB_ID), out)
-    start = best_checkpoint(warm)
-    assert says(f"{start}+{out}", begin) == says(f"{start}+{best_checkpoint(folder)}", begin)
-    assert "adapter_model.safetensors" in files_of(out)
-    assert "model.safetensors" not in files_of(out)
-    assert_nothing_of(out, str(tmp_path), str(training_home))
-
-
-def assert_nothing_of(folder: Path, *words: str) -> None:
-    for name, data in files_of(folder).items():
-        for word in words:
-            assert word.encode() not in data, (name, word)
 
 
 def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path: Path) -> None:
@@ -153,27 +125,25 @@ def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path
         "README.md", "recipe.json", "adapter_config.json", "adapter_model.safetensors",
         *TOKENIZER,
     }  # fmt: skip
-    told = json.loads((out / "adapter_config.json").read_text("utf-8"))
-    assert told["base_model_name_or_path"] == HUB_ID
-    assert (told["r"], set(told["target_modules"])) == (4, {"q_proj", "v_proj"})
+    assert all(any(Path(name).match(each) for each in FILES) for name in files_of(out))
+    config = json.loads((out / "adapter_config.json").read_text("utf-8"))
+    assert config["base_model_name_or_path"] == HUB_ID
+    assert (config["r"], set(config["target_modules"])) == (4, {"q_proj", "v_proj"})
     # The prompt is part of the model's form, and stays.
     assert named_recipe(str(out)).episode.prompt == PROMPT
     prompt = json.dumps(PROMPT).encode()
     (out / "recipe.json").write_bytes((out / "recipe.json").read_bytes().replace(prompt, b'""'))
-    assert_nothing_of(out, "annsecret", str(base), str(tmp_path), '"secret"')
-    for said in (
+    for name, data in files_of(out).items():
+        for word in ("annsecret", str(base), str(tmp_path), '"secret"'):
+            assert word.encode() not in data, (name, word)
+    assert found.notes[:2] == (
         f"the weights of an adapter to {HUB_ID}, of checkpoint-12",
         "they have learnt from the mail of the golden set golden and may have kept some of it",
-    ):
-        assert said in found.notes
-
-
-def test_the_card_of_a_shared_adapter(run: Path, tmp_path: Path) -> None:
-    export(find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared")
-    text = (tmp_path / "shared" / "README.md").read_text("utf-8")
-    front: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+    )
+    text = (out / "README.md").read_text("utf-8")
+    front = front_matter(out)
     assert (front["base_model"], front["library_name"]) == (HUB_ID, "peft")
-    for told in (
+    for words in (
         "- Model: me/base, on which this adapter stands.",
         "- Here: checkpoint-12 of the run, the best on validation.",
         "hf download OWNER/NAME --local-dir FOLDER",
@@ -182,10 +152,14 @@ def test_the_card_of_a_shared_adapter(run: Path, tmp_path: Path) -> None:
         "which `recipe.json` has as it was run",
         "local\\:x",
     ):
-        assert told in text
-    assert "checkpoints/" not in text
-    assert "config.json" not in text
-    assert "art-e train merge" not in text
+        assert words in text
+    assert not any(each in text for each in ("checkpoints/", "config.json", "art-e train merge"))
+    # A new export takes the old one's place, and nothing else's.
+    export(find_checkpoint(run, base_id=HUB_ID), out)
+    (out / "thesis.tex").write_text("years of work")
+    for folder in (out, run):
+        line = the_error(lambda folder=folder: export(find_checkpoint(run, base_id=HUB_ID), folder))  # type: ignore[misc]
+        assert "something else" in line
 
 
 @pytest.mark.parametrize(
@@ -195,15 +169,10 @@ def test_the_card_of_a_shared_adapter(run: Path, tmp_path: Path) -> None:
         "/home/annsecret/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a",
     ],
 )
-def test_a_base_from_the_hub_is_known_by_its_id(run: Path, tmp_path: Path, named: str) -> None:
+def test_a_base_from_the_hub_is_known_by_its_id(run: Path, named: str) -> None:
     config = run / "checkpoints" / "checkpoint-12" / "adapter_config.json"
     write(config, {**json.loads(config.read_text()), "base_model_name_or_path": named})
-    source = find_checkpoint(run)
-    assert source.adapter_to == "Qwen/Qwen2.5-14B-Instruct"
-    export(source, tmp_path / "shared")
-    assert json.loads((tmp_path / "shared" / "adapter_config.json").read_text())[
-        "base_model_name_or_path"
-    ] == ("Qwen/Qwen2.5-14B-Instruct")
+    assert find_checkpoint(run).adapter_to == "Qwen/Qwen2.5-14B-Instruct"
 
 
 def test_what_was_merged_is_shared_with_its_runs_card(
@@ -211,101 +180,80 @@ def test_what_was_merged_is_shared_with_its_runs_card(
 ) -> None:
     merged, out = tmp_path / "merged", tmp_path / "shared"
     merge(run, merged)
-    assert "--run DIR" in the_error(lambda: find_checkpoint(merged))
-    assert "is no training run" in the_error(lambda: find_checkpoint(merged, run=base))
-    assert "leave out --base-id" in the_error(
-        lambda: find_checkpoint(merged, run=run, base_id=HUB_ID)
-    )
     export(find_checkpoint(merged, run=run), out)
     assert says(str(out), begin) == says(f"{base}+{run}/checkpoints/checkpoint-12", begin)
+    assert front_matter(out)["library_name"] == "transformers"
     text = (out / "README.md").read_text("utf-8")
-    front: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
-    assert front["library_name"] == "transformers"
     assert "of rank 4, which is folded in here." in text
     assert "- Here: merged of the run." in text
     assert "--model local:FOLDER --recipe FOLDER" in text
 
 
-def test_a_checkpoint_that_was_not_the_best_is_told_as_such(run: Path, tmp_path: Path) -> None:
-    other = run / "checkpoints" / "checkpoint-6"
+def test_a_checkpoint_that_was_not_the_best_and_alarms(run: Path, tmp_path: Path) -> None:
+    other, out = run / "checkpoints" / "checkpoint-6", tmp_path / "shared"
     shutil.copytree(run / "checkpoints" / "checkpoint-12", other)
-    export(find_checkpoint(other, base_id=HUB_ID), tmp_path / "shared")
-    text = (tmp_path / "shared" / "README.md").read_text("utf-8")
-    assert "- Here: checkpoint-6 of the run." in text
     metrics = json.loads((run / "metrics.json").read_text())
     alarm = {"step": 3, "kind": "hacking", "message": "'May' to 9 questions of ann@harbor.example"}
     write(run / "metrics.json", {**metrics, "alarms": [alarm]})
-    found = export(find_checkpoint(other, base_id=HUB_ID), tmp_path / "shared")
+    found = export(find_checkpoint(other, base_id=HUB_ID), out)
+    assert "- Here: checkpoint-6 of the run." in (out / "README.md").read_text("utf-8")
     assert found.addresses == 1
     assert "the card tells the alarms of training, which may quote an answer" in found.notes
-    # A run that has no figures yet has a card too.
+    # A run without figures has a card too.
     (run / "metrics.json").unlink()
-    export(find_checkpoint(other, base_id=HUB_ID), tmp_path / "shared")
-    assert "Validation: not measured." in (tmp_path / "shared" / "README.md").read_text("utf-8")
+    export(find_checkpoint(other, base_id=HUB_ID), out)
+    assert "Validation: not measured." in (out / "README.md").read_text("utf-8")
 
 
-class TestPathsOfThisMachine:
-    def test_where_a_model_was_loaded_from_is_left_out(self, run: Path, tmp_path: Path) -> None:
-        checkpoint = run / "checkpoints" / "checkpoint-12"
-        write(checkpoint / "tokenizer_config.json", {"name_or_path": "/home/annsecret/x", "a": 1})
-        export(find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared")
-        told = json.loads((tmp_path / "shared" / "tokenizer_config.json").read_text())
-        assert told == {"a": 1}
-
-    def test_one_that_is_left_in_a_file_is_an_error(
-        self, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("HOME", "/home/annsecret")
-        checkpoint, out = run / "checkpoints" / "checkpoint-12", tmp_path / "shared"
-        weights = checkpoint / "adapter_model.safetensors"
-        tensors = load_file(weights)
-        for path in ("/home/annsecret/base", f"{run.resolve()}/x"):
-            (checkpoint / "chat_template.jinja").write_text("{# of " + path + " #}")
-            line = the_error(lambda: export(find_checkpoint(run, base_id=HUB_ID), out))
-            assert line.startswith("chat_template.jinja of ")
-            (checkpoint / "chat_template.jinja").unlink()
-            save_file(tensors, weights, {"made_from": path})
-            line = the_error(lambda: export(find_checkpoint(run, base_id=HUB_ID), out))
-            assert line.startswith("adapter_model.safetensors of ")
-            save_file(tensors, weights, {"format": "pt"})
-        assert not out.exists()
-        export(find_checkpoint(run, base_id=HUB_ID), out)
-
-    def test_the_recipe_is_read_like_the_first(self) -> None:
-        recipe = public_recipe(Recipe.model_validate(GOLDEN))
-        assert recipe.model.base == "base"
-        assert (recipe.data.questions, recipe.data.db) == ("golden", "mail.duckdb")
-        assert recipe.judging.reward == "local:judge"
-        assert recipe.sft is not None and recipe.sft.trajectories == ("a", "b")
-        assert recipe.grpo is not None and recipe.grpo.vllm is not None
-        assert recipe.grpo.vllm.server == "http://127.0.0.1:8000"
-        assert recipe.episode.prompt == PROMPT
-        # What has nothing to hide is as it was.
-        assert public_recipe(tiny.recipe()) == tiny.recipe()
+def test_a_path_of_this_machine_does_not_leave(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/annsecret")
+    checkpoint, out = run / "checkpoints" / "checkpoint-12", tmp_path / "shared"
+    write(checkpoint / "tokenizer_config.json", {"name_or_path": "/home/annsecret/x", "a": 1})
+    weights, template = (checkpoint / each for each in ("adapter_model.safetensors", TOKENIZER[2]))
+    tensors = load_file(weights)
+    for path in ("/home/annsecret/base", f"{run.resolve()}/x"):
+        template.write_text("{# of " + path + " #}")
+        line = the_error(lambda: export(find_checkpoint(run, base_id=HUB_ID), out))
+        assert line.startswith("chat_template.jinja of ")
+        template.unlink()
+        save_file(tensors, weights, {"made_from": path})
+        line = the_error(lambda: export(find_checkpoint(run, base_id=HUB_ID), out))
+        assert line.startswith("adapter_model.safetensors of ")
+        save_file(tensors, weights, {"format": "pt"})
+    assert not out.exists()
+    export(find_checkpoint(run, base_id=HUB_ID), out)
+    # Where a model was loaded from is left out.
+    assert json.loads((out / "tokenizer_config.json").read_text()) == {"a": 1}
 
 
-class TestRefused:
-    def test_what_is_no_checkpoint(self, tmp_path: Path) -> None:
-        assert "is no checkpoint" in the_error(lambda: find_checkpoint(tmp_path))
-
-    def test_a_base_id_that_is_none(self, run: Path) -> None:
-        for name in ("base", "/home/annsecret/base", "a/b/c"):
-            line = the_error(lambda name=name: find_checkpoint(run, base_id=name))  # type: ignore[misc]
-            assert "write it as OWNER/NAME" in line
-
-    def test_a_folder_of_something_else(self, run: Path, tmp_path: Path) -> None:
-        source, out = find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared"
-        export(source, out)
-        export(source, out)
-        (out / "thesis.tex").write_text("years of work")
-        assert "something else" in the_error(lambda: export(source, out))
-        # A run is no export, though it has files of the same names.
-        assert "something else" in the_error(lambda: export(source, run))
+def test_a_public_recipe_is_a_recipe() -> None:
+    recipe = public_recipe(Recipe.model_validate(GOLDEN))
+    assert recipe.model.base == "base"
+    assert (recipe.data.questions, recipe.data.db) == ("golden", "mail.duckdb")
+    assert recipe.judging.reward == "local:judge"
+    assert recipe.sft is not None and recipe.sft.trajectories == ("a", "b")
+    assert recipe.grpo is not None and recipe.grpo.vllm is not None
+    assert recipe.grpo.vllm.server == "http://127.0.0.1:8000"
+    assert recipe.episode.prompt == PROMPT
+    # What has nothing to hide is as it was.
+    assert public_recipe(tiny.recipe()) == tiny.recipe()
 
 
-def test_all_that_leaves_is_on_the_list(run: Path, tmp_path: Path) -> None:
-    export(find_checkpoint(run, base_id=HUB_ID), tmp_path / "shared")
-    for name in files_of(tmp_path / "shared"):
-        assert any(Path(name).match(pattern) for pattern in FILES)
-    for name in ("optimizer.pt", "run.json", "trainer_state.json", "trajectories.jsonl"):
-        assert not any(Path(name).match(pattern) for pattern in FILES)
+def test_what_can_not_be_exported(run: Path, base: Path, tmp_path: Path) -> None:
+    merged = tmp_path / "merged"
+    merge(run, merged)
+    for arguments, words in (
+        ((tmp_path,), "is no checkpoint"),
+        ((run,), f"art-e train merge {run}"),
+        ((run, None, "base"), "write it as OWNER/NAME"),
+        ((run, None, "a/b/c"), "write it as OWNER/NAME"),
+        ((merged,), "--run DIR"),
+        ((merged, base), "is no training run"),
+        ((merged, run, HUB_ID), "leave out --base-id"),
+    ):
+        assert words in the_error(lambda a=arguments: find_checkpoint(*a))  # type: ignore[misc]
+    (run / "checkpoints" / "checkpoint-12" / "adapter_model.safetensors").unlink()
+    chosen = find_checkpoint(run, base_id=HUB_ID)
+    assert "no adapter_model.safetensors" in the_error(lambda: export(chosen, tmp_path / "shared"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qwen2ForCausalLM
+from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 from trl.trainer.grpo_config import GRPOConfig
 
 from art_e.errors import UserError
@@ -25,7 +25,7 @@ from training import grpo
 from training.cli import run_grpo
 from training.processes import quiet, sharded
 from training.progress import read_steps
-from training.recipe import load_recipe, recipe_names
+from training.recipe import load_recipe
 from training.run import Setting, TrainingRun
 from training.start import load_start
 
@@ -65,32 +65,6 @@ def adapter_moved(training: TrainingRun, step: int = 2) -> bool:
     """Whether it does something: B begins at zero."""
     weights = adapter(training, step).items()
     return any(bool(value.any()) for name, value in weights if "lora_B" in name)
-
-
-def test_the_recipes_are_those_of_the_readme_and_are_whole() -> None:
-    assert set(FULL) < set(recipe_names())
-    talk = load_recipe("talk")
-    assert talk.model.base == BASE
-    assert talk.model.lora is not None
-    assert talk.model.checkpointing
-    assert talk.grpo is not None
-    assert (talk.grpo.questions, talk.grpo.rollouts, talk.grpo.rate) == (12, 4, 1.2e-5)
-    assert talk.grpo.steps * talk.grpo.questions >= 2 * (talk.data.train_questions or 0)
-    assert talk.episode.max_turns == 10
-    assert talk.reward.grounded_gate
-    assert talk.judging.max_cost_usd is not None
-    assert talk.grpo.vllm is not None
-    assert talk.grpo.vllm.mode == "colocate"
-    small = load_recipe("talk-24gb")
-    assert small.model.bits == 4
-    assert small.grpo is not None
-    assert small.grpo.vllm is None
-    assert small.grpo.questions * small.grpo.rollouts < 48
-    multi = load_recipe("talk-multi")
-    assert multi.grpo is not None
-    assert multi.grpo.vllm is not None
-    assert multi.grpo.vllm.mode == "server"
-    assert all(multi.grpo.questions % processes == 0 for processes in (2, 4, 8))
 
 
 def test_talk_with_vllm_in_the_process(
@@ -272,24 +246,6 @@ def test_sharded_weights_generate_by_the_server_alone(
     assert sharded()
     with pytest.raises(UserError, match=r"grpo\.vllm\.mode=server, or train with ddp"):
         trained("talk-multi", tmp_path / "none", tmp_path / "run", *changes)
-
-
-def test_sharded_weights_wait_on_the_cpu(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where they would not fit on one GPU they are not put there first."""
-    asked = []
-    load = AutoModelForCausalLM.from_pretrained
-
-    def spying(*args: Any, **options: Any) -> Any:
-        asked.append(options.get("device_map"))
-        return load(*args, **options)
-
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", spying)
-    load_start(str(base))
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    load_start(str(base))
-    assert asked == ["cpu", None]
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
-    assert not sharded()
 
 
 def test_a_server_that_is_not_there_is_a_line(

@@ -242,14 +242,3 @@ def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> 
     assert (own.rdzv_endpoint, own.rdzv_id) == ("gpu2:29500", "17")
     assert training["changes"] == ["grpo.vllm.server=http://gpu1:8000"]
     assert load_recipe(training["recipe"], training["changes"]).grpo is not None
-
-
-def test_slurm_is_asked_to_queue_it_again() -> None:
-    lines = (LAUNCH / "slurm.sbatch").read_text("utf-8").splitlines()
-    asked = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
-    # Slurm reads them only before the first command.
-    assert lines.index(f"#SBATCH {asked[-1]}") < lines.index("set -euo pipefail")
-    assert {"--requeue", "--open-mode=append", "--ntasks-per-node=1"} <= set(asked)
-    [ahead] = [each for each in asked if each.startswith("--signal=")]
-    assert ahead.startswith("--signal=B:USR1@")
-    assert "trap 'scontrol requeue \"$SLURM_JOB_ID\"' USR1" in lines

@@ -57,12 +57,6 @@ def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
     assert strangers.inbox_file.path != db
 
 
-def test_training_may_be_asked_of_other_kinds(data: Data) -> None:
-    narrow = data.model_copy(update={"train_kinds": ("lookup",)})
-    assert {each.kind for each in load_material(narrow, "train").questions} == {"lookup"}
-    assert {each.kind for each in load_material(narrow, "validation").questions} == set(data.kinds)
-
-
 @pytest.mark.parametrize("share", [0.1, 0.34, 0.9])
 def test_no_greater_share_is_unanswerable(data: Data, share: float) -> None:
     every = load_material(data.model_copy(update={"unanswerable": None}), "train").questions

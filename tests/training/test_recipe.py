@@ -9,7 +9,6 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.tools import View
-from tests.training import tiny
 from training.recipe import EpisodeForm, Recipe, load_recipe, named_recipe, recipe_names
 
 NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
@@ -24,18 +23,6 @@ def test_by_name_and_by_file(tmp_path: Path) -> None:
     by_file = load_recipe(str(mine))
     assert by_file.name == "mine"
     assert by_file.model_copy(update={"name": "nano"}) == by_name
-
-
-def test_nano_says_what_its_lines_are_for() -> None:
-    """Each line has a comment, or stands in a table that has one."""
-    tables: list[list[str]] = []
-    for line in NANO.read_text("utf-8").splitlines():
-        if line.startswith("["):
-            tables.append([])
-        if tables and line.strip():
-            tables[-1].append(line)
-    assert len(tables) > 8
-    assert [table[0] for table in tables if "#" not in "".join(table)] == []
 
 
 def test_changes_win_over_the_file() -> None:
@@ -58,11 +45,6 @@ def test_changes_win_over_the_file() -> None:
     # What is no TOML is plain text, and may hold a "=".
     assert recipe.episode.prompt == "Say so = or not."
     assert recipe.model.lora.rank == 4
-
-
-def test_a_recipe_survives_its_own_row() -> None:
-    recipe = tiny.recipe()
-    assert type(recipe).model_validate(recipe.to_row()) == recipe
 
 
 @pytest.mark.parametrize(

@@ -179,12 +179,3 @@ def test_stored_trajectories_are_learnt_from(trained: Path, home: Path, tmp_path
         ) as training,
     ):
         run_sft(training, None)
-
-
-def test_a_recipe_without_the_table_is_refused(home: Path, tmp_path: Path) -> None:
-    bare = tiny.recipe().model_copy(update={"sft": None})
-    with (
-        pytest.raises(UserError, match=r"no table \[sft\]"),
-        tiny.begun(Setting("sft", bare, 0), tmp_path / "none") as training,
-    ):
-        run_sft(training, None)

@@ -146,15 +146,6 @@ def test_a_terminal_is_not_drawn_on_at_every_step(monkeypatch: pytest.MonkeyPatc
     assert re.findall(r"step (\d+) of 100", said(screen)) == ["0", "99", "99"]
 
 
-def test_who_can_not_write_blocks_gets_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Console, "encoding", "ascii")
-    screen = terminal()
-    with Watch(100, "grpo nano", console=screen) as watch:
-        watch.step(step(1))
-        watch.step(step(2, reward=0.9))
-    assert said(screen).isascii()
-
-
 # --- in a log --------------------------------------------------------------------------------
 
 

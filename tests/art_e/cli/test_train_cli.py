@@ -137,15 +137,3 @@ def test_errors(art_e: Run, args: list[str], said: str, tmp_path: Path) -> None:
 def test_errors_of_grpo(art_e: Run, args: list[str], said: str, tmp_path: Path) -> None:
     result = art_e("train", "grpo", *changes(), *args, "--out", tmp_path / "run")
     assert said in the_last_line(result)
-
-
-@pytest.mark.parametrize("command", ["sft", "grpo", "merge"])
-def test_help_has_an_example(art_e: Run, command: str) -> None:
-    result = art_e("train", command, "--help")
-    assert result.exit_code == 0
-    assert f"art-e train {command} " in result.stdout
-
-
-def test_the_help_names_all(art_e: Run) -> None:
-    result = art_e("train", "--help")
-    assert all(each in result.stdout for each in ("sft", "grpo", "merge"))
