@@ -177,7 +177,7 @@ def tables(db: Path) -> dict[str, str]:
 
 def weights(run: Path) -> str:
     """A hash of the weights of a run's last checkpoint."""
-    last = max(run.glob("checkpoints/*"), key=lambda each: int(each.name.rpartition("-")[2]))
+    last = max(run.glob("checkpoints/*-*"), key=lambda each: int(each.name.rpartition("-")[2]))
     tensors = sorted(load_file(last / "model.safetensors").items())
     data = b"".join(name.encode() + each.numpy().tobytes() for name, each in tensors)
     return hashlib.sha256(data).hexdigest()

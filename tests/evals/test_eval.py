@@ -66,7 +66,7 @@ def test_the_run_folder_holds_everything(
     out = tmp_path / "mine"
     shown = json_of(art_e(*command(golden, world_db, "--limit", LIMIT, "--out", out, "--json")))
     assert shown["run"] == str(out)
-    names = {each.name for each in out.iterdir()}
+    names = {each.name for each in out.iterdir()} - {".lock"}
     assert names == {"config.json", "trajectories.jsonl", "metrics.json", "COMPLETE"}
     metrics = json.loads((out / "metrics.json").read_text("utf-8"))
     assert {**metrics, "run": str(out)} == shown

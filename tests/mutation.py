@@ -1,0 +1,255 @@
+"""How many faults the tests find: seeded mutants of the code whose errors would be silent.
+
+    python -m tests.mutation                         # all areas, 26 mutants each, an hour or two
+    python -m tests.mutation reward tools --number 5 --out mutants.jsonl
+
+A mutant is the working tree with one small change: another comparison, operator, constant or
+returned value, a condition turned round; in SQL another function, direction or number. Mutants are
+drawn with a seed from the files of an area, and the area's tests run on a copy of the tree until
+the first failure. A mutant is killed if a test fails or if the tests take ten times as long as
+without it. Mutants are written to `--out` as they are judged; the same command continues there.
+"""
+
+import argparse
+import ast
+import concurrent.futures
+import copy
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from art_e.storage import append_line, whole_lines
+
+ROOT = Path(__file__).parent.parent
+SEED = 7
+SLOWEST = 10.0
+_LOG = threading.Lock()
+
+
+class Area(NamedTuple):
+    """Source files, and the tests that are to find a fault in them; the quickest tests first."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+_EVALS = ("tests/evals",)
+_INGEST = ("tests/data_pipeline", "--ignore=tests/data_pipeline/golden")
+AREAS = {
+    "episode": Area(("art_e/episode.py",), ("tests/art_e", "--ignore=tests/art_e/cli")),
+    "tools": Area(("art_e/tools.py",), ("tests/art_e", "--ignore=tests/art_e/cli")),
+    "reward": Area(("training/reward.py",), ("tests/training/test_reward.py",)),
+    "copies": Area(
+        ("data_pipeline/ingest/*.sql", "data_pipeline/ingest/b[ua]*.py"),
+        (*_INGEST, "tests/art_e/inbox"),
+    ),
+    "parser": Area(
+        tuple(f"data_pipeline/ingest/{name}.py" for name in ("parse", "headers", "body", "text")),
+        _INGEST,
+    ),
+    "ranking": Area(
+        tuple(f"art_e/inbox/{name}.py" for name in ("slice", "inbox", "snippet")),
+        ("tests/art_e/inbox", "tests/art_e", "--ignore=tests/art_e/cli"),
+    ),
+    "metrics": Area(("evals/metrics.py", "evals/scored.py"), _EVALS),
+    "intervals": Area(("evals/statistics.py", "evals/paired.py"), _EVALS),
+}
+
+_OTHER: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+_SQL = (
+    (r"\bmin\(", "max("), (r"\bmax\(", "min("), (r"\bAND\b", "OR"), (r"<>", "="), (r" = ", " <> "),
+    (r" < ", " <= "), (r"\bDISTINCT\b", ""), (r"\bUNION ALL\b", "EXCEPT"), (r" - 1\b", ""),
+    (r"\bNOT\b", ""), (r"\bSEMI\b", "ANTI"), (r"\bANTI\b", "SEMI"), (r"\barg_min\(", "arg_max("),
+    (r"\bDESC\b", "ASC"), (r"\bLEFT JOIN\b", "JOIN"),
+)  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """A file's new text, and what was changed where."""
+
+    file: str
+    line: int
+    change: str
+    text: str
+
+
+def mutants(area: Area) -> list[Mutant]:
+    """All mutants of an area's files, in order."""
+    found = []
+    for pattern in area.files:
+        for path in sorted(ROOT.glob(pattern)):
+            kind = _of_sql if path.suffix == ".sql" else _of_python
+            found += list(kind(str(path.relative_to(ROOT)), path.read_text("utf-8")))
+    return found
+
+
+def _of_sql(file: str, text: str) -> Iterator[Mutant]:
+    for pattern, instead in _SQL:
+        for match in re.finditer(pattern, text):
+            start, end = match.span()
+            if "--" in text[text.rfind("\n", 0, start) + 1 : start]:
+                continue
+            line = text.count("\n", 0, start) + 1
+            change = f"{match[0].strip()} -> {instead.strip()}"
+            yield Mutant(file, line, change, text[:start] + instead + text[end:])
+
+
+def _of_python(file: str, text: str) -> Iterator[Mutant]:
+    tree = ast.parse(text)
+    lines = text.encode().split(b"\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    # A dataclass that is not frozen, or without slots, is no fault.
+    decorators = {
+        id(part)
+        for node in ast.walk(tree)
+        for decorator in getattr(node, "decorator_list", ())
+        for part in ast.walk(decorator)
+    }
+    for node in ast.walk(tree):
+        if id(node) in decorators:
+            continue
+        for changed in _changes(node):
+            before, after = ast.unparse(node), ast.unparse(changed)
+            if before == after or not isinstance(node, ast.expr | ast.stmt):
+                continue
+            assert node.end_lineno is not None and node.end_col_offset is not None
+            start = starts[node.lineno - 1] + node.col_offset
+            end = starts[node.end_lineno - 1] + node.end_col_offset
+            # Parentheses keep an expression one, also where it spans several lines.
+            new = f"({after})" if isinstance(node, ast.expr) else after
+            source = text.encode()
+            whole = (source[:start] + new.encode() + source[end:]).decode()
+            yield Mutant(file, node.lineno, f"{before} -> {after}"[:160], whole)
+
+
+def _changes(node: ast.AST) -> Iterator[ast.AST]:
+    """The node with one thing changed."""
+    match node:
+        case ast.Compare(ops=ops):
+            for place, op in enumerate(ops):
+                if type(op) in _OTHER:
+                    yield _with(node, ops=[*ops[:place], _OTHER[type(op)](), *ops[place + 1 :]])
+        case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in _OTHER:
+            yield _with(node, op=_OTHER[type(op)]())
+        case ast.UnaryOp(op=ast.Not()):
+            yield node.operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            yield ast.Constant(value + 1)
+        case ast.IfExp():
+            yield _with(node, test=ast.UnaryOp(ast.Not(), node.test))
+        case ast.Return(value=value) if value is not None:
+            yield ast.Return(ast.Constant(None))
+
+
+def _with(node: ast.AST, **fields: Any) -> ast.AST:
+    changed = copy.copy(node)
+    for name, value in fields.items():
+        setattr(changed, name, value)
+    return changed
+
+
+def judge(mutant: Mutant, tests: tuple[str, ...], limit: float, tree: Path) -> bool:
+    """Whether the tests fail on a copy of the tree with this mutant; restores the copy."""
+    target = tree / mutant.file
+    whole = target.read_text("utf-8")
+    target.write_text(mutant.text, encoding="utf-8")
+    try:
+        return run(tests, tree, limit) != 0
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        target.write_text(whole, encoding="utf-8")
+
+
+def run(tests: tuple[str, ...], tree: Path, limit: float | None = None) -> int:
+    """The exit code of pytest in the tree."""
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not learning"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *tests],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        timeout=limit,
+        check=False,
+    ).returncode
+
+
+def copy_of_tree(folder: Path) -> Path:
+    """A copy of the tracked files."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, folder / name)
+    return folder
+
+
+def measure(name: str, number: int, out: Path, tree: Path) -> None:
+    """Judge the drawn mutants of an area that `out` does not hold yet."""
+    area = AREAS[name]
+    every = mutants(area)
+    drawn = random.Random(f"{SEED} {name}").sample(every, min(number, len(every)))
+    done = {(row["file"], row["line"], row["change"]) for row in map(json.loads, whole_lines(out))}
+    rest = [each for each in drawn if (each.file, each.line, each.change) not in done]
+    if not rest:
+        return
+    started = time.monotonic()
+    if code := run(area.tests, tree):
+        raise SystemExit(f"the tests of {name} fail without a mutant (exit code {code})")
+    limit = SLOWEST * (time.monotonic() - started)
+    for mutant in rest:
+        killed = judge(mutant, area.tests, limit, tree)
+        row = {"area": name, **mutant._asdict(), "killed": killed}
+        del row["text"]
+        with _LOG:
+            append_line(out, json.dumps(row))
+        print("killed  " if killed else "SURVIVED", f"{mutant.file}:{mutant.line} {mutant.change}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Judge mutants and print the share killed by area."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("areas", nargs="*", help=f"of {', '.join(AREAS)}; all by default")
+    parser.add_argument("--number", type=int, default=26, help="mutants of an area")
+    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="log of mutants")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="areas at the same time")
+    chosen = parser.parse_args(arguments)
+    names = chosen.areas or list(AREAS)
+    if unknown := set(names) - AREAS.keys():
+        parser.error(f"no area {', '.join(sorted(unknown))}; there are {', '.join(AREAS)}")
+
+    def one(name: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(name, chosen.number, chosen.out, copy_of_tree(Path(folder)))
+
+    with concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
+        list(pool.map(one, names))
+    rows = [json.loads(each) for each in whole_lines(chosen.out)]
+    for name in (*names, None):
+        of_area = [each["killed"] for each in rows if name in {each["area"], None}]
+        print(f"{name or 'all':10} {sum(of_area):4} of {len(of_area)} killed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
