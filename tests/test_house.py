@@ -5,12 +5,17 @@ is not checked again here.
 """
 
 import ast
+import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from art_e.cli.main import COMMANDS
 
@@ -141,3 +146,36 @@ def test_every_module_says_what_it_is() -> None:
 def test_every_module_is_used() -> None:
     used = {each.module for name in files() for each in imports(name)}
     assert [name for name in files() if name not in used and not is_entry_point(name)] == []
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    declared = {
+        canonicalize_name(Requirement(each).name)
+        for each in (*project["dependencies"], *extras["train"], *extras["gpu"], *extras["dev"])
+    }
+    own = {*PACKAGES, "tests", "notebooks"}
+    sources = [
+        *files().values(),
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "notebooks").glob("*.py"),
+    ]
+    modules = {
+        module.partition(".")[0]
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for module in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    } - {*sys.stdlib_module_names, *own}
+    found = packages_distributions()
+    assert {
+        module
+        for module in modules
+        if not declared & {canonicalize_name(each) for each in found.get(module, [module])}
+    } == set()
