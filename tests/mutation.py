@@ -43,11 +43,17 @@ class Area(NamedTuple):
     tests: tuple[str, ...]
 
 
-_EVALS = ("tests/evals",)
+# Without the tests of commands and of models, which are slow and look at other things.
+_ART_E = (
+    "tests/art_e",
+    *(f"--ignore=tests/art_e/{name}" for name in ("cli", "inbox", "models")),
+    *(f"--ignore-glob=*/test_{name}*" for name in ("privacy", "mcp", "publish", "storage")),
+)
+_EVALS = ("tests/evals", "--ignore=tests/evals/report", "--ignore-glob=*/test_eval*")
 _INGEST = ("tests/data_pipeline", "--ignore=tests/data_pipeline/golden")
 AREAS = {
-    "episode": Area(("art_e/episode.py",), ("tests/art_e", "--ignore=tests/art_e/cli")),
-    "tools": Area(("art_e/tools.py",), ("tests/art_e", "--ignore=tests/art_e/cli")),
+    "episode": Area(("art_e/episode.py",), _ART_E),
+    "tools": Area(("art_e/tools.py",), _ART_E),
     "reward": Area(("training/reward.py",), ("tests/training/test_reward.py",)),
     "copies": Area(
         ("data_pipeline/ingest/*.sql", "data_pipeline/ingest/b[ua]*.py"),
@@ -59,7 +65,7 @@ AREAS = {
     ),
     "ranking": Area(
         tuple(f"art_e/inbox/{name}.py" for name in ("slice", "inbox", "snippet")),
-        ("tests/art_e/inbox", "tests/art_e", "--ignore=tests/art_e/cli"),
+        ("tests/art_e/inbox",),
     ),
     "metrics": Area(("evals/metrics.py", "evals/scored.py"), _EVALS),
     "intervals": Area(("evals/statistics.py", "evals/paired.py"), _EVALS),

@@ -5,6 +5,7 @@ is not checked again here.
 """
 
 import ast
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -146,6 +147,18 @@ def test_every_module_says_what_it_is() -> None:
 def test_every_module_is_used() -> None:
     used = {each.module for name in files() for each in imports(name)}
     assert [name for name in files() if name not in used and not is_entry_point(name)] == []
+
+
+def test_the_architecture_page_names_what_is_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    core, walks = page.partition("## Start here")[2].split("## Three walks")
+    listed = re.findall(r"`((?:art_e|evals|data_pipeline|training)/[\w/.]+\.py)`", core)
+    assert sum(len((ROOT / each).read_text("utf-8").splitlines()) for each in listed) <= 4000
+    for walk in walks.split("**")[2::2]:
+        steps = re.findall(r"^\d\. `([\w/.]+)`", walk, re.MULTILINE)
+        assert 5 <= len(steps) <= 8
+        assert [each for each in steps if not (ROOT / each).is_file()] == []
+    assert len(walks.split("**")[2::2]) == 3
 
 
 def test_every_library_that_is_imported_is_declared() -> None:
