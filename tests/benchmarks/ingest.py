@@ -1,7 +1,5 @@
 """Ingest end to end from an archive, against the reference design in the same run.
 
-    python -m tests.benchmarks.ingest [--archive PATH] [--size 5000]...
-
 Both are whole processes that read the same archive (`art-e ingest` and
 `tests.benchmarks.reference`), in turn, twice each. Then ours stage by stage in
 this process, on one core but for DuckDB, in CPU seconds ("index" writes the file,
@@ -32,9 +30,6 @@ from data_pipeline.ingest.detect import open_source
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from tests.benchmarks.measure import ProcessCost, run_process
-from tests.benchmarks.options import Options, parse_options
-from tests.benchmarks.report import print_ingest
-from tests.benchmarks.worlds import synthetic_archive
 
 # The stages hold their messages in memory, so that each can be timed alone.
 MOST_STAGED = 60_000
@@ -43,7 +38,7 @@ T = TypeVar("T")
 
 
 def benchmark(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
-    """Ours and the reference on one archive; the result is what `print_ingest` shows."""
+    """Ours and the reference on one archive; the result as JSON."""
     ours: list[ProcessCost] = []
     theirs: list[ProcessCost] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -55,12 +50,14 @@ def benchmark(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
             ours.append(run_process(ours_command))
             theirs.append(run_process(reference))
         sizes = {"ours": db.stat().st_size, "reference": sqlite.stat().st_size}
-    report, told = json.loads(ours[0].stdout), json.loads(theirs[0].stdout)
-    if report["read"] != told["read"]:
-        raise AssertionError(f"ours read {report['read']} messages, the reference {told['read']}")
+    report, theirs_report = json.loads(ours[0].stdout), json.loads(theirs[0].stdout)
+    if report["read"] != theirs_report["read"]:
+        raise AssertionError(
+            f"ours read {report['read']} messages, the reference {theirs_report['read']}"
+        )
     sides = {
         "ours": _side(ours, report, sizes["ours"]),
-        "reference": _side(theirs, told, sizes["reference"]),
+        "reference": _side(theirs, theirs_report, sizes["reference"]),
     }
     return {
         "benchmark": "ingest",
@@ -69,7 +66,7 @@ def benchmark(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
         "ratios": {
             key: sides["reference"][key] / sides["ours"][key] for key in ("seconds", "cpu_seconds")
         },
-        "stages": {"ours": stages(archive), "reference": told["stages"]},
+        "stages": {"ours": stages(archive), "reference": theirs_report["stages"]},
     }
 
 
@@ -96,14 +93,6 @@ def stages(archive: Path) -> dict[str, Any]:
     return {"messages": len(raw), "cpu_seconds": clock.cpu, "seconds": clock.wall}
 
 
-def archives_of(options: Options, most: int | None = None) -> Iterator[tuple[str, Path]]:
-    """Name and path of every archive asked for; no synthetic ones of more than `most` mails."""
-    if options.archive is not None:
-        yield "real-archive", options.archive
-    for size in sorted(size for size in options.sizes if most is None or size <= most):
-        yield f"synthetic-{size}", synthetic_archive(size, options.cache)
-
-
 class _Clock:
     """CPU seconds of this process (all its threads) and wall seconds, by stage."""
 
@@ -128,26 +117,15 @@ def _chunks(mails: list[StoredMail]) -> Iterator[list[StoredMail]]:
     return (mails[at : at + BATCH_MESSAGES] for at in range(0, len(mails), BATCH_MESSAGES))
 
 
-def _side(costs: list[ProcessCost], told: dict[str, Any], size: int) -> dict[str, Any]:
+def _side(costs: list[ProcessCost], theirs_report: dict[str, Any], size: int) -> dict[str, Any]:
     seconds = statistics.median(cost.wall_seconds for cost in costs)
     return {
         "runs": len(costs),
-        "read": told["read"],
-        "stored": told["stored"],
+        "read": theirs_report["read"],
+        "stored": theirs_report["stored"],
         "seconds": seconds,
-        "per_second": told["read"] / seconds,
+        "per_second": theirs_report["read"] / seconds,
         "cpu_seconds": statistics.median(cost.cpu_seconds for cost in costs),
         "peak_mb": max(cost.peak_mb for cost in costs),
         "file_mb": size / 1024 / 1024,
     }
-
-
-def main() -> None:
-    """Run for every archive and size asked for, print."""
-    options = parse_options(__doc__)
-    for name, archive in archives_of(options):
-        print_ingest(benchmark(name, archive))
-
-
-if __name__ == "__main__":
-    main()

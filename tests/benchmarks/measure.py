@@ -1,7 +1,4 @@
-"""What every benchmark measures with: summaries of times, whole processes, machine facts.
-
-Knows nothing of what is measured.
-"""
+"""What every benchmark measures with: summaries of times, whole processes, machine facts."""
 
 import os
 import platform
@@ -76,8 +73,8 @@ def run_process(command: list[str], environment: dict[str, str] | None = None) -
         out.seek(0)
         err.seek(0)
         if process.returncode:
-            told = err.read().decode("utf-8", "replace")
-            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {told}")
+            printed = err.read().decode("utf-8", "replace")
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {printed}")
         return ProcessCost(
             wall,
             usage.ru_utime + usage.ru_stime,
@@ -112,7 +109,7 @@ def machine_facts() -> dict[str, Any]:
 def _commit() -> str:
     """The checkout's commit, with a mark where files differ from it; "" where there is no git."""
     try:
-        told = subprocess.run(
+        printed = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
             cwd=Path(__file__).parent,
             capture_output=True,
@@ -121,7 +118,7 @@ def _commit() -> str:
         )
     except OSError:
         return ""
-    return told.stdout.strip()
+    return printed.stdout.strip()
 
 
 class _MemoryWatch(threading.Thread):

@@ -3,7 +3,7 @@
 One to four words of middling frequency in the whole file; since they stand in one
 mail, the reference's AND finds at least that. Half the queries have a date filter
 that this mail passes, every fifth a sender or a recipient of it. Inboxes are of
-unequal size. Knows nothing of how a query is run.
+unequal size.
 """
 
 import datetime as dt

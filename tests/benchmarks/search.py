@@ -1,29 +1,30 @@
 """Search in an open inbox against the reference design, interleaved in one process.
 
-    python -m tests.benchmarks.search [--size 5000]... [--archive PATH] [--queries 200]
-
-Both hold the same mails and get the same seeded queries. Results are compared
-before anything is timed: `Inbox.search` with the file's SQL macro (same ids in
-the same order), and both with the reference (same set of mails for a word that
-has one form only; every mail of an AND query). Times are medians over rounds,
-each with an inbox opened anew and queries of its own, so that no word is searched
-for twice; memory is that of processes of their own.
+Both hold the same mails and get the same seeded queries. Results are compared before anything is
+timed: `Inbox.search` with the file's SQL macro (same ids in the same order), and both with the
+reference (same set of mails for a word of one form; every mail of an AND query). Times are medians
+over rounds, each with an inbox opened anew and its own queries, so that no word is searched for
+twice. Memory is measured in processes that do nothing else (`python -m tests.benchmarks.search`).
 """
 
+import json
 import random
 import statistics
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from tests.benchmarks.measure import median_of, summary
-from tests.benchmarks.memory import measure_memory
-from tests.benchmarks.options import parse_options, worlds_of
+from tests.benchmarks.measure import median_of, rss_mb, run_process, summary
 from tests.benchmarks.queries import (
     MEDIUM,
     InboxQuery,
@@ -35,7 +36,7 @@ from tests.benchmarks.queries import (
     unequal_inboxes,
 )
 from tests.benchmarks.reference import ReferenceHit, ReferenceInbox
-from tests.benchmarks.report import print_search
+from tests.benchmarks.report import SIDES
 from tests.benchmarks.worlds import World
 from tests.builders import Query
 from tests.builders import run_queries as run
@@ -47,8 +48,6 @@ TURN = 20
 OPENINGS = 5
 # More than any inbox holds: both give every mail that matches.
 ALL = 1_000_000
-
-SIDES = ("ours", "reference")
 
 Search = Callable[[InboxQuery], object]
 
@@ -71,7 +70,7 @@ class Round(NamedTuple):
 def benchmark(
     world: World, queries: int = 200, rounds: int = 3, compared: int = 100
 ) -> dict[str, Any]:
-    """Compare, then time; the result is what `print_search` shows."""
+    """Compare, then time; the result as JSON."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
         chosen = unequal_inboxes(inbox_file)
         addresses = [inbox.address for inbox in chosen]
@@ -293,11 +292,73 @@ def _summarised(rounds: Sequence[Round], inboxes: Sequence[InboxSize]) -> dict[s
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryWork:
+    """What one process does: open these inboxes of a file, run the queries that are for them."""
+
+    side: str
+    file: Path
+    addresses: list[str]
+    queries: list[InboxQuery]
+
+
+def measure_memory(
+    world: World, queries: list[InboxQuery], few: Sequence[str], many: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """MB of both sides with `few` inboxes and with `many`."""
+    return {
+        f"{side}, {len(addresses)} inboxes": _in_process(
+            MemoryWork(side, file, list(addresses), [q for q in queries if q.address in addresses])
+        )
+        for side, file in (("ours", world.db), ("reference", world.sqlite))
+        for addresses in (few, many)
+    }
+
+
+def _in_process(work: MemoryWork) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        order = Path(folder) / "work.json"
+        order.write_bytes(TypeAdapter(MemoryWork).dump_json(work))
+        cost = run_process([sys.executable, "-m", "tests.benchmarks.search", str(order)])
+    found: dict[str, Any] = json.loads(cost.stdout)
+    return found
+
+
+def perform(work: MemoryWork) -> dict[str, Any]:
+    """Do the work in this process; resident MB as it goes."""
+    start = rss_mb()
+    if work.side == "ours":
+        with InboxFile(work.file) as inbox_file:
+            inboxes = {address: inbox_file.open_inbox(address) for address in work.addresses}
+            opened = rss_mb()
+            for asked in work.queries:
+                run(inboxes[asked.address], asked.query)
+            searched = rss_mb()
+            mails = sum(map(len, inboxes.values()))
+    else:
+        with ReferenceInbox(work.file) as reference:
+            reference.mails_with([])
+            opened = rss_mb()
+            for address, query in work.queries:
+                filters = query._asdict()
+                reference.search(address, filters.pop("keywords"), **filters)
+            searched = rss_mb()
+            mails = 0
+    return {
+        "inboxes": len(work.addresses),
+        "mails_open": mails,
+        "queries": len(work.queries),
+        "start_mb": start,
+        "opened_mb": opened,
+        "searched_mb": searched,
+        "growth_mb": searched - start,
+    }
+
+
 def main() -> None:
-    """Run for every size and archive asked for, print."""
-    options = parse_options(__doc__)
-    for world in worlds_of(options):
-        print_search(benchmark(world, options.queries, options.rounds, options.compared))
+    """Measure the memory of the work in the file named on the command line."""
+    work = TypeAdapter(MemoryWork).validate_json(Path(sys.argv[1]).read_bytes())
+    print(json.dumps(perform(work)))
 
 
 if __name__ == "__main__":

@@ -7,21 +7,13 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.benchmarks import episode, search, startup
 from tests.benchmarks import ingest as ingest_benchmark
+from tests.benchmarks import overhead, search
+from tests.benchmarks.__main__ import parse_options
 from tests.benchmarks.measure import machine_facts, run_process, summary
 from tests.benchmarks.queries import draw_queries, largest_inboxes, plain_words, unequal_inboxes
 from tests.benchmarks.reference import Filtered, ReferenceInbox, ReferenceMail, build
-from tests.benchmarks.report import (
-    Result,
-    print_episode,
-    print_ingest,
-    print_search,
-    print_startup,
-    print_targets,
-    targets,
-    write_report,
-)
+from tests.benchmarks.report import Result, show, show_targets, targets, write_report
 from tests.benchmarks.worlds import World, stored_mails, synthetic_archive
 from tests.builders import Query, raw
 from tests.conftest import RealInbox
@@ -58,7 +50,7 @@ def test_search_benchmark_compares_and_times(tiny: World, tmp_path: Path) -> Non
     )
     ours = [result["memory"][f"ours, {number} inboxes"]["mails_open"] for number in (1, 20)]
     assert 0 < ours[0] < ours[1]
-    print_search(result)
+    show(result)
     written = write_report(tmp_path / "now.json", [result], machine_facts())
     assert written[1].read_bytes().startswith(b"\x89PNG")
     assert json.loads(written[0].read_text(encoding="utf-8"))["results"][0]["mails"] == tiny.mails
@@ -113,20 +105,20 @@ def test_ingest_benchmark_reads_the_same_mail_twice(tmp_path: Path) -> None:
         "deduplicate",
         "index",
     }
-    print_ingest(result)
+    show(result)
 
 
 def test_episode_and_startup_benchmarks(tiny: World) -> None:
-    turns = episode.benchmark(tiny, episodes=5)
-    assert turns["policies"]["search and read"]["turns"] == 5 * (2 * episode.SEARCHES + 1)
+    turns = overhead.episode(tiny, episodes=5)
+    assert turns["policies"]["search and read"]["turns"] == 5 * (2 * overhead.SEARCHES + 1)
     assert turns["policies"]["answer at once"]["turns"] == 5
-    print_episode(turns)
-    processes = startup.benchmark(tiny, runs=1)
+    show(turns)
+    processes = overhead.startup(tiny, runs=1)
     assert all(each["seconds"] > 0 for each in processes["commands"].values())
-    print_startup(processes)
+    show(processes)
     judged = targets([turns, processes])
     assert {each.unit for each in judged} == {"ms", "s"}
-    print_targets(judged)
+    show_targets([turns, processes])
 
 
 @pytest.mark.parametrize(("ratio", "peak_mb"), [(3.9, 4000.0), (4.1, 4200.0)])
@@ -189,3 +181,12 @@ def test_all_agree_on_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:
         counts = search.compare(inbox_file, opened, addresses, 60)
     assert counts["macro"] == counts["contains"] == 60
     assert counts["same_set"] >= 40
+
+
+def test_the_command_line_names_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = parse_options(["search", "--size", "50", "--size", "20", "--no-archive"])
+    assert (chosen.names, chosen.sizes, chosen.archive) == (["search"], [20, 50], None)
+    for wrong in (["sorting"], ["--archive", "nowhere.tar"]):
+        with pytest.raises(SystemExit):
+            parse_options(wrong)
+        assert wrong[-1] in capsys.readouterr().err

@@ -116,8 +116,8 @@ def _world(name: str, source: list[str], stamp: str, cache: Path) -> World:
             },
         }
         record.write_text(json.dumps(facts), encoding="utf-8")
-    known = json.loads(record.read_text(encoding="utf-8"))
-    return World(name, db, sqlite, known["mails"], known["ingest"], known["reference"])
+    made = json.loads(record.read_text(encoding="utf-8"))
+    return World(name, db, sqlite, made["mails"], made["ingest"], made["reference"])
 
 
 def stored_mails(inbox_file: InboxFile) -> Iterator[ReferenceMail]:

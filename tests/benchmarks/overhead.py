@@ -1,17 +1,19 @@
-"""What an episode costs besides its model: milliseconds a turn with a scripted policy.
+"""What ART-E costs besides the model: milliseconds a turn of an episode, seconds of a process.
 
-    python -m tests.benchmarks.episode [--size 5000] [--archive PATH]
-
-One policy answers in its first message; one searches and reads in turn before
-it does. The time spent in the inbox is shown apart, so that the rest is the
-episode's own: checks, observations, rubric, trajectory. Also what a rollout pays
-before its first turn: opening the largest inbox up to a date.
+Two scripted policies play episodes: one answers in its first message, one searches and reads
+before it does. Time in the inbox is measured apart; the rest is the episode's own. Opening the
+largest inbox up to a date is what a rollout pays before its first turn. Processes are medians of
+seven, beside an interpreter that does nothing.
 """
 
 import asyncio
 import datetime as dt
+import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from art_e.agent import run_episode
@@ -21,11 +23,9 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from tests.benchmarks.measure import summary
-from tests.benchmarks.options import parse_options, worlds_of
+from tests.benchmarks.measure import run_process, summary
 from tests.benchmarks.queries import draw_queries, largest_inboxes
 from tests.benchmarks.reference import ReferenceInbox
-from tests.benchmarks.report import print_episode
 from tests.benchmarks.worlds import World
 from tests.builders import Query, ScriptedPolicy, answer, message
 from tests.builders import read_episodes as read
@@ -33,6 +33,7 @@ from tests.builders import search_episodes as search
 
 EPISODES = 200
 SEARCHES = 4
+RUNS = 7
 ANSWER = message(answer("on Monday"))
 
 T = TypeVar("T")
@@ -63,8 +64,8 @@ class _TimedInbox:
             self.seconds += time.perf_counter() - started
 
 
-def benchmark(world: World, episodes: int = EPISODES) -> dict[str, Any]:
-    """Both policies in the largest inbox; the result is what `print_episode` shows."""
+def episode(world: World, episodes: int = EPISODES) -> dict[str, Any]:
+    """Milliseconds a turn of both policies in the largest inbox."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
         largest = largest_inboxes(inbox_file, 1)[0]
         drawn = draw_queries(inbox_file, reference, [largest.address], episodes * SEARCHES)
@@ -102,10 +103,10 @@ async def _run_all(
         timed = _TimedInbox(inbox)
         question = Question(f"{name}-{number}", "What is this about?", inbox.address)
         started = time.perf_counter()
-        episode = Episode(cast(Inbox, timed), question)
-        trajectory = await run_episode(episode, ScriptedPolicy(script), "benchmark")
+        played = Episode(cast(Inbox, timed), question)
+        trajectory = await run_episode(played, ScriptedPolicy(script), "benchmark")
         elapsed = time.perf_counter() - started
-        if trajectory.error is not None or episode.rubric.turns != len(script):
+        if trajectory.error is not None or played.rubric.turns != len(script):
             raise AssertionError(f"the episode went astray: {trajectory.rubric}")
         turns += len(script)
         totals.append(1000 * elapsed / len(script))
@@ -127,10 +128,7 @@ def _search_and_read(queries: Sequence[Query]) -> list[AssistantMessage]:
 
 
 def _days(query: Query) -> dict[str, str]:
-    days: dict[str, dt.date | None] = {
-        "sent_after": query.sent_after,
-        "sent_before": query.sent_before,
-    }
+    days = {"sent_after": query.sent_after, "sent_before": query.sent_before}
     return {name: day.isoformat() for name, day in days.items() if day is not None}
 
 
@@ -140,11 +138,40 @@ def _opening_ms(inbox_file: InboxFile, address: str, as_of: dt.date) -> float:
     return 1000 * (time.perf_counter() - started)
 
 
-def main() -> None:
-    """Run for every world asked for, print."""
-    for world in worlds_of(parse_options(__doc__)):
-        print_episode(benchmark(world))
+def startup(world: World, runs: int = RUNS) -> dict[str, Any]:
+    """CPU and wall seconds of whole `art-e` processes over the world's file."""
+    with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
+        largest = largest_inboxes(inbox_file, 1)[0]
+        drawn = draw_queries(inbox_file, reference, [largest.address], 10)
+    keywords = max((asked.query.keywords for asked in drawn), key=len)
+    where = ["--inbox", largest.address, "--db", str(world.db)]
+    script = Path(sys.executable).with_name("art-e")
+    program = [str(script)] if script.exists() else [sys.executable, "-m", "art_e"]
+    with tempfile.TemporaryDirectory() as home:
+        commands = {
+            "art-e --help": ["--help"],
+            "art-e search": ["search", *keywords, *where],
+            "art-e ask": ["ask", f"What about {' '.join(keywords)}?", *where, "--model", "offline"],
+        }
+        measured = {
+            name: _measure([*program, *arguments], {"ART_E_HOME": home}, runs)
+            for name, arguments in commands.items()
+        }
+        bare = _measure([sys.executable, "-c", "pass"], {}, runs)
+    return {
+        "benchmark": "startup",
+        "world": world.name,
+        "mails": world.mails,
+        "inbox": largest._asdict(),
+        "runs": runs,
+        "commands": {"python -c pass": bare, **measured},
+    }
 
 
-if __name__ == "__main__":
-    main()
+def _measure(command: list[str], environment: dict[str, str], runs: int) -> dict[str, float]:
+    costs = [run_process(command, environment) for _ in range(runs)]
+    return {
+        "cpu_seconds": statistics.median(cost.cpu_seconds for cost in costs),
+        "seconds": statistics.median(cost.wall_seconds for cost in costs),
+        "peak_mb": max(cost.peak_mb for cost in costs),
+    }
