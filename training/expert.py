@@ -25,7 +25,7 @@ from art_e.models.base import PolicyStep, Usage
 from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.ingest.workers import spread
-from data_pipeline.synthetic.plan import Planted
+from data_pipeline.synthetic.stage import Planted
 from evals.judges.offline import asked
 from training.recipe import EpisodeForm, Noise, Part, Recipe
 from training.rollout import ChatTokens, Material

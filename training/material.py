@@ -19,7 +19,7 @@ from art_e.storage import default_db, default_golden, home, locked
 from art_e.text import digest
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.build import Source, ingest
-from data_pipeline.synthetic.plan import Planted
+from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.benchmark import check_questions
 from training.recipe import Data, Worlds

@@ -1,35 +1,20 @@
 """Mail that plants nothing: lunch, meetings, drafts, thanks, all-hands, newsletters.
 
-Its people are staff and its projects have names of their own, so that it can
-neither answer nor contradict a planted question. Knows nothing of stories.
+Its people are staff and its projects have names of their own, so that it can neither answer nor
+contradict a planted question.
 """
 
 import itertools
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
 
-from data_pipeline.synthetic.letters import Draft, letter, quoted, reply_subject
-from data_pipeline.synthetic.people import Person
-from data_pipeline.synthetic.stage import Company
+from data_pipeline.synthetic.mail import Draft, letter, quoted, reply_subject
+from data_pipeline.synthetic.people import Company, Person
 from data_pipeline.synthetic.wording import WEEKDAYS, pick, workday
 
 _TIMES = ("9:30 am", "10 am", "11:30 am", "12:15 pm", "1 pm", "2:30 pm", "3 pm", "4:45 pm")
-_NEAR = 24
-"""How many neighbours of a member of staff make up their usual circle."""
-
-
-class _Slots(NamedTuple):
-    """What the phrases of one thread speak of."""
-
-    day: str
-    time: str
-    room: str
-    place: str
-    thing: str
-    city: str
-    project: str
-    n: int
+_NEIGHBOURS = 24
+_ALL_HANDS = ("All hands {day}", "To all staff", "Notes from the office", "{city} office: notes")
 
 
 class Chatter:
@@ -45,22 +30,18 @@ class Chatter:
         self._company = company
         self._projects = tuple(projects)
         self._cumulative = tuple(itertools.accumulate(weights))
-        banks = company.style.wording.chatter
-        self._words = banks["words"]
-        self._topics = tuple(
-            topic for name, topic in banks.items() if name not in ("words", "more", "newsletter")
-        )
-        self._banks = banks
+        self._banks = company.wording.chatter
+        others = ("words", "more", "newsletter")
+        self._topics = [topic for name, topic in self._banks.items() if name not in others]
 
     def thread(self, number: int, offset: int) -> tuple[Random, list[Draft]]:
         """Thread `number`, begun `offset` days after the epoch, and its random stream."""
         rng = Random(f"{self._seed}/chatter/{number}")
         kind = rng.random()
         minute = workday(offset).toordinal() * 1440 + rng.randrange(470, 1130)
-        bounded = self._company.style.short or self._company.style.bounded
-        if kind < 0.06 and not bounded:
+        if kind < 0.06 and not self._company.plain:
             return rng, [self._newsletter(rng, minute)]
-        if kind < 0.075 and not bounded:
+        if kind < 0.075 and not self._company.plain:
             return rng, [self._all_hands(rng, minute)]
         return rng, self._talk(rng, minute)
 
@@ -68,9 +49,9 @@ class Chatter:
         staff = self._company.staff
         if rng.random() < 0.78:
             mark = rng.random() * self._cumulative[-1]
-            for owner, bound in enumerate(self._cumulative):
-                if mark < bound:
-                    return staff[owner]
+            return next(
+                owner for owner, bound in zip(staff, self._cumulative, strict=False) if mark < bound
+            )
         return staff[int(rng.random() * len(staff))]
 
     def _near(self, rng: Random, person: Person, count: int) -> list[Person]:
@@ -78,86 +59,74 @@ class Chatter:
         staff = self._company.staff
         chosen: list[Person] = []
         while len(chosen) < count:
-            step = 1 + int(rng.random() * _NEAR) * 5
+            step = 1 + int(rng.random() * _NEIGHBOURS) * 5
             other = staff[(person.number * 3 + step) % len(staff)]
             if other is not person and other not in chosen:
                 chosen.append(other)
         return chosen
 
-    def _slots(self, rng: Random) -> _Slots:
-        return _Slots(
-            day=WEEKDAYS[int(rng.random() * 5)],
-            time=pick(rng, _TIMES),
-            room=str(rng.randrange(11, 99)),
-            place=pick(rng, self._words["place"]),
-            thing=pick(rng, self._words["thing"]),
-            city=pick(rng, self._company.cities),
-            project=pick(rng, self._projects),
-            n=rng.randrange(3, 40),
-        )
-
-    def _id(self, number: int, rng: Random) -> str:
-        return f"<{rng.getrandbits(72):018x}.{number}@mail.example>"
+    def _slots(self, rng: Random) -> dict[str, object]:
+        """What the phrases of one thread speak of."""
+        words = self._banks["words"]
+        return {
+            "day": WEEKDAYS[int(rng.random() * 5)],
+            "time": pick(rng, _TIMES),
+            "room": rng.randrange(11, 99),
+            "place": pick(rng, words["place"]),
+            "thing": pick(rng, words["thing"]),
+            "city": pick(rng, self._company.cities),
+            "project": pick(rng, self._projects),
+            "n": rng.randrange(3, 40),
+        }
 
     def _talk(self, rng: Random, minute: int) -> list[Draft]:
-        style = self._company.style
-        slots = self._slots(rng)._asdict()
+        company = self._company
+        slots = self._slots(rng)
         topic = self._topics[int(rng.random() * len(self._topics))]
         central = self._somebody(rng)
         others = self._near(rng, central, 1 + int(rng.random() ** 3 * 5))
         sender, to = (central, others) if rng.random() < 0.45 else (others[0], [central])
         cc = others[1:] if sender is not central else []
-        bare = style.short or style.bounded
         subject = pick(rng, topic["subject"]).format_map(slots)
         drafts: list[Draft] = []
         for turn in range(1 + int(rng.random() ** 2 * 4)):
-            bank = topic["open"] if turn == 0 else topic["reply"]
-            lines = [pick(rng, bank).format_map(slots)]
-            if not style.short and rng.random() < (0.55 if turn == 0 else 0.25):
+            first = turn == 0
+            lines = [pick(rng, topic["open" if first else "reply"]).format_map(slots)]
+            if not company.short and rng.random() < (0.55 if first else 0.25):
                 lines.append(pick(rng, self._banks["more"]["line"]).format_map(slots))
-            text = letter(rng, style, sender, to, lines, filler=0.35 if turn == 0 else 0.1)
+            text = letter(rng, company, sender, to, lines, filler=0.35 if first else 0.1)
             references: tuple[str, ...] = ()
             if drafts:
                 parent = drafts[-1]
                 references = (*parent.references, parent.message_id)[-6:]
-                if not bare and rng.random() < 0.75:
+                if not company.plain and rng.random() < 0.75:
                     text = f"{text}\n\n\n{quoted(sender, parent)}"
-            drafts.append(
-                Draft(
-                    message_id=self._id(rng.randrange(1000), rng),
-                    minute=minute - sender.utc_offset if turn == 0 else minute,
-                    sender=sender,
-                    to=tuple(to),
-                    cc=tuple(cc),
-                    bcc=(),
-                    subject=subject,
-                    text=text,
-                    references=references,
-                    attachment=self._paper(rng, slots["thing"]) if turn == 0 and not bare else "",
-                    old_addresses=True,
-                )
+            draft = Draft(
+                message_id=_message_id(rng.randrange(1000), rng),
+                minute=minute - sender.utc_offset if first else minute,
+                sender=sender,
+                to=tuple(to),
+                cc=tuple(cc),
+                subject=subject,
+                text=text,
+                references=references,
+                old_addresses=True,
             )
-            if turn == 0:
+            drafts.append(draft)
+            if first:
                 subject = reply_subject(subject)
-                if not bare and rng.random() < 0.02:
-                    drafts[0].bcc = tuple(self._near(rng, sender, 1))
-            minute = drafts[-1].minute + int(10 + rng.random() ** 3 * 2000)
-            last = sender
-            sender = to[int(rng.random() * len(to))]
+                if not company.plain:
+                    draft.attachment = _paper(rng, str(slots["thing"]))
+                    if rng.random() < 0.02:
+                        draft.bcc = tuple(self._near(rng, sender, 1))
+            minute = draft.minute + int(10 + rng.random() ** 3 * 2000)
+            last, sender = sender, to[int(rng.random() * len(to))]
             to = [last, *(person for person in to if person is not sender and rng.random() < 0.8)]
         return drafts
 
-    @staticmethod
-    def _paper(rng: Random, thing: str) -> str:
-        if rng.random() > 0.03:
-            return ""
-        ending = ("pdf", "docx", "xlsx")[int(rng.random() * 3)]
-        return f"{thing.replace(' ', '_')}.{ending}"
-
     def _lines(self, rng: Random, count: int) -> list[str]:
-        bank = self._banks["newsletter"]["line"]
-        chosen = rng.sample(bank, count)
-        return [line.format_map(self._slots(rng)._asdict()) for line in chosen]
+        lines = rng.sample(self._banks["newsletter"]["line"], count)
+        return [line.format_map(self._slots(rng)) for line in lines]
 
     def _newsletter(self, rng: Random, minute: int) -> Draft:
         editor = self._company.staff[-1 - int(rng.random() * 4)]
@@ -166,13 +135,11 @@ class Chatter:
         lines = self._lines(rng, 5 + int(rng.random() * 6))
         html_only = rng.random() < 0.5
         return Draft(
-            message_id=self._id(7, rng),
+            message_id=_message_id(7, rng),
             minute=minute,
             sender=editor,
             to=(reader,),
-            cc=(),
-            bcc=(),
-            subject=subject.format_map(self._slots(rng)._asdict()),
+            subject=subject.format_map(self._slots(rng)),
             text="\n\n".join(lines) + "\n\nYou get this mail because you are on our list.",
             html_only=html_only,
             old_addresses=True,
@@ -184,18 +151,24 @@ class Chatter:
         count = min(len(staff) - 1, rng.randrange(30, 200))
         crowd = [person for person in rng.sample(staff, count) if person is not sender]
         lines = ["A few things for everybody.", *self._lines(rng, 3)]
-        slots = self._slots(rng)._asdict()
-        subject = pick(
-            rng,
-            ("All hands {day}", "To all staff", "Notes from the office", "{city} office: notes"),
-        )
+        slots = self._slots(rng)
+        subject = pick(rng, _ALL_HANDS)
         return Draft(
-            message_id=self._id(9, rng),
+            message_id=_message_id(9, rng),
             minute=minute,
             sender=sender,
-            to=tuple(crowd[:200]),
-            cc=(),
-            bcc=(),
+            to=tuple(crowd),
             subject=subject.format_map(slots),
-            text=letter(rng, self._company.style, sender, crowd, lines, filler=0.3),
+            text=letter(rng, self._company, sender, crowd, lines, filler=0.3),
         )
+
+
+def _message_id(number: int, rng: Random) -> str:
+    return f"<{rng.getrandbits(72):018x}.{number}@mail.example>"
+
+
+def _paper(rng: Random, thing: str) -> str:
+    """The name of an attachment, "" for most mails."""
+    if rng.random() > 0.03:
+        return ""
+    return f"{thing.replace(' ', '_')}.{('pdf', 'docx', 'xlsx')[int(rng.random() * 3)]}"

@@ -1,40 +1,84 @@
-"""Where a story is told: its people, names and clock, the mails and questions it leaves.
+"""Where a story plays: its people, names and clock, and the mails and questions it leaves.
 
-A story's people, teams, vendors and projects are its own, so no other mail of
-the world can answer or contradict its questions. Knows nothing of any one
-story.
+A story's people, teams, vendors and projects are its own, so no other mail of the world can
+answer or contradict its questions.
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
-from art_e.question import Kind, Question
-from data_pipeline.synthetic import wording as spoken
-from data_pipeline.synthetic.letters import (
-    Draft,
-    Style,
-    forwarded,
-    letter,
-    quoted,
-    reply_subject,
+from art_e.question import Difficulty, Kind, Question, Split
+from data_pipeline.synthetic import wording
+from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
+from data_pipeline.synthetic.people import Company, Person
+from data_pipeline.synthetic.wording import Said, pick, slots_of, words_of, workday
+
+Slot = str | Said
+
+REALISM: dict[Kind, float] = {
+    "lookup": 0.9,
+    "latest-update": 0.85,
+    "unanswerable": 0.8,
+    "multi-mail": 0.7,
+    "count": 0.7,
+}
+"""How likely a person is to ask such a question of their own mail; our estimate."""
+
+_STOP = frozenset(
+    "a an and at be by did do does for from had has have how i in is it many much of on or our the"
+    " this to was we what when where which who whose will with us s".split()
 )
-from data_pipeline.synthetic.people import Person
-from data_pipeline.synthetic.plan import REALISM, Planted, StoryPlan, as_written, difficulty
-from data_pipeline.synthetic.wording import Deck, pick, read_absent, workday
-
-Slot = str | Person
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
-    """What all stories of a world share."""
+class Planted:
+    """A question, and what the world knows of it.
 
-    style: Style
-    staff: tuple[Person, ...]
-    owners: int
-    cities: tuple[str, ...]
+    `evidence`: (message id, text that stands in that mail) for each gold mail.
+    `detail`: for unanswerable questions, words that no mail about `subjects` has.
+    `subjects`: what the question is about, by name. `until`: the id of the mail that changes the
+    answer, sent after the query date; empty if none does.
+    """
+
+    question: Question
+    evidence: tuple[tuple[str, str], ...]
+    detail: str
+    subjects: tuple[str, ...]
+    until: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoryPlan:
+    """One story: its owner's number, kind and first day (days after the epoch)."""
+
+    number: int
+    kind: str
+    owner: int
+    split: Split
+    start: int
+    first_names_clear: bool
+
+
+class Fact(NamedTuple):
+    """A mail, and what it states."""
+
+    mail: Draft
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A mail, and what filled the slots of its phrase; `told["date"]` is a fact."""
+
+    mail: Draft
+    slots: Mapping[str, Slot]
+
+    def __getitem__(self, name: str) -> Fact:
+        slot = self.slots[name]
+        return Fact(self.mail, Said(slot, slot) if isinstance(slot, str) else slot)
 
 
 class Stage:
@@ -52,17 +96,18 @@ class Stage:
         self.rng = rng
         self.plan = plan
         self.company = company
-        self.cast = tuple(cast)
-        self.coined = tuple(coined)
+        self.cast = cast
+        self.coined = coined
         self.owner = company.staff[plan.owner]
-        self.bounded = company.style.bounded
+        self.bounded = company.bounded
         self.drafts: list[Draft] = []
         self.planted: list[Planted] = []
-        self._ids = list(reversed(message_ids))
-        self._deck = Deck(rng, company.style.wording.story[plan.kind])
+        self._ids = iter(message_ids)
+        self._banks = company.wording.story[plan.kind]
+        self._decks: dict[str, list[str]] = {}
         self._used: set[Person] = {self.owner}
 
-    # Who and when.
+    # People, things and days.
 
     def colleague(self) -> Person:
         """A member of staff who owns no inbox and has no part in this story yet."""
@@ -79,7 +124,7 @@ class Stage:
 
     def things(self, bank: str, count: int) -> list[str]:
         """Different entries of a list of the story's phrase file."""
-        return self.rng.sample(self.company.style.wording.story[self.plan.kind][bank], count)
+        return self.rng.sample(self._banks[bank], count)
 
     def day(self, offset: int) -> dt.date:
         """The working day `offset` days after the story's first."""
@@ -87,44 +132,106 @@ class Stage:
 
     # Wording.
 
-    def _first_name_clear(self, person: Person) -> bool:
-        """Whether a first name says who is meant: the owner's namesakes need the whole."""
-        same = {person.given, person.nick} & {self.owner.given, self.owner.nick}
-        return self.plan.first_names_clear and not same
+    def name(self, person: Person) -> Said:
+        """A name that nobody else bears: full, or the short form with the family name."""
+        full = self.rng.random() < 0.7
+        return Said(person.full, person.full if full else f"{person.nick} {person.family}")
 
-    def ref(self, person: Person) -> str:
+    def date(self, day: dt.date, offset: int) -> Said:
+        """`day` in the words of a mail of the story's day `offset`."""
+        return wording.say_date(self.rng, day, self.day(offset), bounded=self.bounded)
+
+    def target(self, day: dt.date) -> Said:
+        """`day` as a vague date."""
+        return wording.say_target(self.rng, day, bounded=self.bounded)
+
+    def draw_amount(self, low: int = 12, high: int = 480) -> int:
+        """A sum of dollars."""
+        return wording.draw_amount(self.rng, bounded=self.bounded, low=low, high=high)
+
+    def dollars(self, amount: int) -> Said:
+        """`amount` in the words of a mail."""
+        return wording.say_amount(self.rng, amount, bounded=self.bounded)
+
+    def reference(self, kind: str) -> str:
+        """The number of an invoice, a flight or a ticket."""
+        return wording.reference(self.rng, kind, bounded=self.bounded)
+
+    def say(self, bank: str, **slots: Slot | Person) -> str:
+        """A phrase of the bank with its slots filled, people as mails call them.
+
+        Slots that no phrase of the bank has are ignored; `{x_cap}` is slot `x` with a capital.
+        """
+        own = slots_of(self.plan.kind, bank)
+        filled = {}
+        for name, slot in slots.items():
+            if name in own:
+                filled[name] = self._ref(slot) if isinstance(slot, Person) else str(slot)
+            if f"{name}_cap" in own:
+                filled[f"{name}_cap"] = capital(str(slot))
+        return self._draw(bank).format_map(filled)
+
+    def _draw(self, bank: str) -> str:
+        """A phrase of the bank; none comes again before the bank is used up."""
+        if not self._decks.get(bank):
+            deck = list(self._banks[bank])
+            self.rng.shuffle(deck)
+            self._decks[bank] = deck
+        return self._decks[bank].pop()
+
+    def _ref(self, person: Person) -> str:
         """How a mail calls someone: full name, first name, nickname, or nickname and family."""
         draw = self.rng.random()
         if draw < 0.4:
             return person.full
         if draw < 0.55 or not self._first_name_clear(person):
-            return self.clear(person)
+            return self.name(person).text
         return person.given if draw < 0.78 else person.nick
 
-    def clear(self, person: Person) -> str:
-        """A name that nobody else bears: full, or the short form with the family name."""
-        return person.full if self.rng.random() < 0.7 else f"{person.nick} {person.family}"
+    def _call(self, person: Person) -> str:
+        """How the owner calls someone in a question."""
+        draw = self.rng.random()
+        clear = self._first_name_clear(person)
+        if draw < 0.45 or (not clear and draw < 0.8):
+            return person.full
+        if draw < 0.6 or not clear:
+            return f"{person.nick} {person.family}"
+        return person.given if draw < 0.8 else person.nick
 
-    def date(self, day: dt.date, told: dt.date) -> str:
-        """`day` in the words of a mail of `told`."""
-        return spoken.say_date(self.rng, day, told, bounded=self.bounded)
-
-    def amount(self, amount: int) -> str:
-        """`amount` in the words of a mail."""
-        return spoken.say_amount(self.rng, amount, bounded=self.bounded)
-
-    def say(self, bank: str, **slots: Slot) -> str:
-        """A phrase of the bank with its slots filled, people as mails call them."""
-        filled = {
-            key: self.ref(slot) if isinstance(slot, Person) else slot for key, slot in slots.items()
-        }
-        return self._deck.draw(bank).format_map(filled)
+    def _first_name_clear(self, person: Person) -> bool:
+        """Whether a first name says who is meant: the owner's namesakes need the whole."""
+        same = {person.given, person.nick} & {self.owner.given, self.owner.nick}
+        return self.plan.first_names_clear and not same
 
     # Mails.
 
+    def tell(
+        self,
+        bank: str,
+        offset: int,
+        sender: Person | None = None,
+        *,
+        to: Sequence[Person] = (),
+        cc: Sequence[Person] = (),
+        parent: Draft | None = None,
+        subject_first: bool = False,
+        **slots: Slot | Person,
+    ) -> Told:
+        """Write a mail of one phrase on the story's day `offset`; a colleague may send it.
+
+        Its subject comes from a bank of its own, and is the parent's in a reply.
+        """
+        subject = self.say(f"{bank}_subject", **slots) if subject_first else ""
+        line = self.say(bank, **slots)
+        if not subject_first and parent is None:
+            subject = self.say(f"{bank}_subject", **slots)
+        sender = sender or self.colleague()
+        mail = self.mail(offset, sender, subject, [line], to=to, cc=cc, parent=parent)
+        return Told(mail, {k: v for k, v in slots.items() if not isinstance(v, Person)})
+
     def mail(
         self,
-        day: dt.date,
+        offset: int,
         sender: Person,
         subject: str,
         lines: list[str],
@@ -135,20 +242,18 @@ class Stage:
         attachment: str = "",
         quoting: bool = True,
     ) -> Draft:
-        """Write one mail. The owner always takes part, under the primary address.
+        """Write one mail on the story's day `offset`. The owner always takes part.
 
-        Where neither sender nor `to` is the owner, the owner is put into To,
-        Cc or, now and then, Bcc; sometimes a colleague forwards the mail to
-        the owner instead.
+        Where neither sender nor `to` is the owner, the owner is put into To, Cc or, now and
+        then, Bcc; sometimes a colleague forwards the mail to the owner instead.
         """
-        rng, style = self.rng, self.company.style
-        bare = style.short or self.bounded
+        rng, company = self.rng, self.company
         bcc: tuple[Person, ...] = ()
         receivers, copied = list(to), list(cc)
         via: Person | None = None
         if sender is not self.owner and self.owner not in receivers:
             draw = rng.random()
-            if draw < 0.12 and parent is None and not bare:
+            if draw < 0.12 and parent is None and not company.plain:
                 via, receivers, copied = self.colleague(), [self.owner], []
             elif draw < 0.78 or (not receivers and draw < 0.8):
                 receivers.insert(0, self.owner)
@@ -161,25 +266,24 @@ class Stage:
         if via is None and rng.random() < 0.2:
             copied.append(self.colleague())
         writer = via or sender
-        minute = day.toordinal() * 1440 + rng.randrange(485, 1060) - writer.utc_offset
+        minute = self.day(offset).toordinal() * 1440 + rng.randrange(485, 1060) - writer.utc_offset
         if parent is not None:
             subject = reply_subject(parent.subject)
             minute = max(minute, parent.minute + rng.randrange(15, 240))
-        addressed = [via] if via else receivers
-        text = letter(rng, style, sender, addressed, lines)
+        text = letter(rng, company, sender, [via] if via else receivers, lines)
         references: tuple[str, ...] = ()
         if via is not None:
             earlier = minute - rng.randrange(20, 120)
             block = forwarded(sender, via, earlier, subject, text, bare=rng.random() < 0.4)
-            intro = pick(rng, style.wording.common["forward_intro"])
-            text = f"{letter(rng, style, via, [self.owner], [intro], filler=0.1)}\n\n{block}"
+            intro = pick(rng, company.wording.common["forward_intro"])
+            text = f"{letter(rng, company, via, [self.owner], [intro], filler=0.1)}\n\n{block}"
             subject = rng.choice(("Fwd: ", "FW: ")) + subject
         elif parent is not None:
             references = (*parent.references, parent.message_id)
-            if quoting and not bare:
+            if quoting and not company.plain:
                 text = f"{text}\n\n\n{quoted(sender, parent)}"
         draft = Draft(
-            message_id=self._ids.pop(),
+            message_id=next(self._ids),
             minute=minute,
             sender=writer,
             to=tuple(receivers),
@@ -188,15 +292,15 @@ class Stage:
             subject=subject,
             text=text,
             references=references,
-            attachment="" if bare else attachment,
+            attachment="" if company.plain else attachment,
         )
         self.drafts.append(draft)
         return draft
 
-    def acknowledge(self, day: dt.date, parent: Draft) -> None:
+    def acknowledge(self, offset: int, parent: Draft) -> None:
         """The owner's short thanks for a mail, which repeats nothing of it."""
-        words = pick(self.rng, self.company.style.wording.common["thanks"])
-        self.mail(day, self.owner, "", [words], to=[parent.sender], parent=parent, quoting=False)
+        words = pick(self.rng, self.company.wording.common["thanks"])
+        self.mail(offset, self.owner, "", [words], to=[parent.sender], parent=parent, quoting=False)
 
     # Questions.
 
@@ -204,53 +308,53 @@ class Stage:
         self,
         kind: Kind,
         bank: str,
-        answer: str,
-        evidence: Sequence[tuple[Draft, str]],
-        *,
+        *evidence: Fact,
+        answer: str = "",
         until: Draft | None = None,
-        **slots: Slot,
+        **slots: str | Person,
     ) -> None:
-        """Plant a question. `evidence`: the gold mails and what stands in each.
+        """Plant a question. `evidence`: the gold mails; the last states the answer.
 
-        The query date is on or after the last gold mail, and before `until`,
-        the mail that would change the answer.
+        The query date is on or after the last gold mail, and before `until`, the mail that
+        would change the answer.
         """
-        text = self._deck.draw(bank)
-        self._plant(kind, text, answer, evidence, slots, until=until)
+        answer = answer or evidence[-1].said.answer
+        self._plant(kind, self._draw(bank), answer, evidence, slots, until=until)
 
-    def ask_count(self, bank: str, counted: Sequence[tuple[Draft, str]], **slots: Slot) -> None:
-        """Ask how many there are; some are counted before the last has come."""
-        counted = sorted(counted, key=lambda item: item[0].minute)
-        total = len(counted)
+    def ask_update(
+        self, bank: str, new: Fact, old: Fact, chance: float, **slots: str | Person
+    ) -> None:
+        """Ask for the newest answer, and with this chance also for the old one before it."""
+        kind: Kind = "latest-update"
+        self._plant(kind, self._draw(bank), new.said.answer, [new], slots)
+        if self.rng.random() < chance:
+            text = self._draw(bank)
+            self._plant(kind, text, old.said.answer, [old], slots, until=new.mail)
+
+    def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
+        """Ask how many there are; sometimes before the last has come."""
+        facts = sorted(facts, key=lambda fact: fact.mail.minute)
+        total = len(facts)
         upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
-        while upto < total and counted[upto][0].utc_date <= counted[upto - 1][0].utc_date:
+        while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
             upto += 1
-        until = counted[upto][0] if upto < total else None
-        text = self._deck.draw(bank)
-        self._plant("count", text, str(upto), counted[:upto], slots, until=until)
+        until = facts[upto].mail if upto < total else None
+        self._plant("count", self._draw(bank), str(upto), facts[:upto], slots, until=until)
 
-    def ask_absent(self, after: Draft, **slots: Slot) -> None:
+    def ask_absent(self, after: Draft, **slots: str | Person) -> None:
         """Ask for a detail that no mail gives, some time after `after`."""
-        absent = read_absent(self._deck.draw("q_unanswerable"))
-        self._plant("unanswerable", absent.text, "", [], slots, after=after, detail=absent.detail)
-
-    def _call(self, person: Person) -> str:
-        """How the owner calls someone in a question."""
-        draw = self.rng.random()
-        clear = self._first_name_clear(person)
-        if draw < 0.45 or (not clear and draw < 0.8):
-            return person.full
-        if draw < 0.6 or not clear:
-            return f"{person.nick} {person.family}"
-        return person.given if draw < 0.8 else person.nick
+        # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
+        before, detail, rest = self._draw("q_unanswerable").split("|")
+        template = f"{before} {rest}".replace(" ?", "?")
+        self._plant("unanswerable", template, "", (), slots, after=after, detail=detail)
 
     def _plant(
         self,
         kind: Kind,
         template: str,
         answer: str,
-        evidence: Sequence[tuple[Draft, str]],
-        slots: dict[str, Slot],
+        evidence: Sequence[Fact],
+        slots: Mapping[str, str | Person],
         *,
         until: Draft | None = None,
         after: Draft | None = None,
@@ -258,31 +362,62 @@ class Stage:
     ) -> None:
         calls = {k: self._call(v) if isinstance(v, Person) else v for k, v in slots.items()}
         text = template.format_map(calls)
-        gold = list(dict.fromkeys(draft.message_id for draft, _ in evidence))
-        known = [draft for draft, _ in evidence] or ([after] if after else [])
-        first = max(draft.utc_date for draft in known)
+        mails = [fact.mail for fact in evidence] or ([after] if after else [])
+        first = max(mail.utc_date for mail in mails)
         query_date = first + dt.timedelta(days=int(self.rng.random() ** 2 * 45))
         if until is not None:
             query_date = min(query_date, until.utc_date - dt.timedelta(days=1))
             if query_date < first:
                 raise ValueError(f"story {self.plan.number}: no day between {first} and its update")
-        used = [value for key, value in slots.items() if f"{{{key}}}" in template]
-        names = tuple(v.full if isinstance(v, Person) else v for v in used)
+        subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
         question = Question(
             id="",
             question=text,
-            inbox_address=self.owner.primary,
+            inbox_address=self.owner.address,
             query_date=query_date,
             answer=answer,
-            message_ids=tuple(gold),
+            message_ids=tuple(dict.fromkeys(fact.mail.message_id for fact in evidence)),
             how_realistic=REALISM[kind],
             kind=kind,
-            difficulty=difficulty(kind, text, known),
+            difficulty=_difficulty(kind, text, mails),
             answerable=kind != "unanswerable",
             split=self.plan.split,
             provenance={"model": "synthetic", "story": f"{self.plan.kind}-{self.plan.number}"},
         )
-        ledger = tuple((draft.message_id, as_written(draft, said)) for draft, said in evidence)
         self.planted.append(
-            Planted(question, ledger, detail, names, until.message_id if until else "")
+            Planted(
+                question=question,
+                evidence=tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence),
+                detail=detail,
+                subjects=tuple(
+                    each.full if isinstance(each, Person) else each for each in subjects
+                ),
+                until=until.message_id if until else "",
+            )
         )
+
+
+def _as_written(fact: Fact) -> str:
+    """The fact's text as its mail has it: a sentence may begin with it."""
+    written = f"{fact.mail.subject}\n{' '.join(fact.mail.text.split())}"
+    text = fact.said.text
+    if text not in written:
+        text = capital(text)
+    if text not in written:
+        raise ValueError(f"{text!r} does not stand in {fact.mail.subject!r}")
+    return text
+
+
+def _difficulty(kind: Kind, question: str, mails: Sequence[Draft]) -> Difficulty:
+    """Points: few of the question's words in the mails (1), very few (1), two or more
+    gold mails (1), four or more (1), an answer that changed (1), no answer (1).
+    No point: easy; one: medium; more: hard.
+
+    `mails` are the gold mails; for an unanswerable question, the mail that it grew from.
+    """
+    words = words_of(question) - _STOP
+    shared = words & words_of(" ".join(f"{mail.subject} {mail.text}" for mail in mails))
+    share = len(shared) / max(1, len(words))
+    points = (share < 0.6) + (share < 0.4) + (len(mails) >= 2) + (len(mails) >= 4)
+    points += kind in ("latest-update", "unanswerable")
+    return "easy" if points == 0 else "medium" if points == 1 else "hard"

@@ -1,57 +1,45 @@
 """A seeded company's mail with planted facts, and the questions that they answer.
 
-    python -m data_pipeline.synthetic --size 5000 --seed 0 --out DIR
-
-The same configuration gives the same bytes and the same questions, in any
-process. Mails are made one thread at a time, so a world of any size needs
-little memory. Knows nothing of ingest, search or models.
+The same configuration gives the same bytes and the same questions, in any process. Mails are
+made one thread at a time, so a world of any size needs little memory.
 """
 
-import dataclasses
 import hashlib
-import json
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from random import Random
 
 from art_e.errors import UserError
-from art_e.question import Question
+from art_e.question import Question, Split
 from data_pipeline.ingest.records import RawMessage
 from data_pipeline.synthetic.chatter import Chatter
-from data_pipeline.synthetic.letters import Draft, Style
-from data_pipeline.synthetic.people import Directory, NamePools, Need, Person, ascii_fold
-from data_pipeline.synthetic.plan import (
-    CAST,
-    COINED,
-    OFFICE_NAMES,
-    Plan,
-    Planted,
-    StoryPlan,
-    make_plan,
-    plan_stories,
-)
-from data_pipeline.synthetic.rfc822 import Envelope, render
-from data_pipeline.synthetic.stage import Company, Stage
+from data_pipeline.synthetic.mail import Draft, render
+from data_pipeline.synthetic.people import Company, Names
+from data_pipeline.synthetic.stage import Planted, Stage, StoryPlan
 from data_pipeline.synthetic.stories import TELL
-from data_pipeline.synthetic.wording import DAYS
+from data_pipeline.synthetic.wording import DAYS, STORY_KINDS
 
-# ---- A seeded company's mail with planted facts, and the questions that they answer.
-
-LEAST, MOST = 1_000, 500_000
+_LEAST, _MOST = 1_000, 500_000
 _MAILS_A_STORY = 40
 """More mails than any story writes."""
-_FILES_A_FOLDER = 1_000
+_CAST = 6
+"""People reserved for each story."""
+_COINED = 8
+"""Coined names reserved for each story."""
+_LAST_START = 430
+"""The last day on which a story may begin, so that it ends within the world."""
+_PATTERN: tuple[Split, ...] = ("train", "validation", "test", "train", "train")
+_SHARES: dict[Split, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
 
 @dataclass(frozen=True, slots=True)
 class WorldConfig:
     """`size`: mails, 1,000 to 500,000. `short`: bodies of one or two sentences, no signatures.
 
-    `vocabulary` bounds the distinct lower-cased alphanumeric words of all
-    subjects, bodies, questions and answers; None leaves them free. Worlds of the same
-    `names` are about people, places and things of the same given and family names and
-    words, in other pairs; None: each world has names of its own.
+    `vocabulary` limits the distinct lower-cased alphanumeric words of all subjects, bodies,
+    questions and answers. Worlds of the same `names` share the names and words of their people,
+    places and things, and pair them differently.
     """
 
     size: int = 5000
@@ -65,167 +53,169 @@ class World:
     """What the mails and the questions of a configuration share."""
 
     def __init__(self, config: WorldConfig) -> None:
-        if not LEAST <= config.size <= MOST:
+        if not _LEAST <= config.size <= _MOST:
             raise UserError(
-                f"a synthetic world has {LEAST:,} to {MOST:,} mails; --size {config.size} is not"
+                f"a synthetic world has {_LEAST:,} to {_MOST:,} mails; --size {config.size} is not"
                 " between them"
             )
         self.config = config
-        self.key = f"{config.size}/{config.seed}/{config.short}/{config.vocabulary}"
-        if config.names is not None:
-            self.key += f"/{config.names}"
-        plan: Plan = make_plan(config.size, short=config.short)
+        settings = [config.size, config.seed, config.short, config.vocabulary, config.names]
+        self._key = "/".join(map(str, settings[:4] if config.names is None else settings))
+        plan = make_plan(config.size, short=config.short)
         bounded = config.vocabulary is not None
-        office = 12 if bounded else OFFICE_NAMES
+        # Coined names that chatter uses, before those of the stories.
+        self._office_names = 12 if bounded else 60
         spare = plan.stories + 4
-        pools = NamePools(
+        self.names = Names(
             config.seed,
-            Need(people=plan.staff + spare * CAST, coined=office + spare * COINED),
+            people=plan.staff + spare * _CAST,
+            coined=self._office_names + spare * _COINED,
             short=config.short,
             vocabulary=config.vocabulary,
             names=config.names,
         )
-        self.pools = pools
+        cities = self.names.cities
         rng = Random(f"{config.seed}/company")
-        name = " ".join(pools.coined[0])
-        old = ascii_fold(" ".join(pools.coined[1]))
-        self.directory = Directory(
-            pools,
-            domain=f"{ascii_fold(name)}.example",
-            old_domain=f"{old}.example",
+        self.company = Company(
+            name=f"{self.names.coined(0)} Freight",
+            wording=self.names.wording,
+            short=config.short,
+            bounded=bounded,
+            staff=tuple(self.names.person(number, plan.owners) for number in range(plan.staff)),
             owners=plan.owners,
+            cities=tuple(rng.sample(cities, len(cities))),
         )
-        style = Style(pools.wording, f"{name} Freight", config.short, bounded)
-        staff = tuple(self.directory.person(number) for number in range(plan.staff))
-        cities = tuple(rng.sample(pools.cities, len(pools.cities)))
-        self.company = Company(style, staff, plan.owners, cities)
-        self.first_story_name = office
-        projects = [" ".join(pools.coined[at]) for at in range(2, office)]
-        self.chatter = Chatter(config.seed, self.company, projects, plan.weights)
-        given_names = len(pools.people.first)
-        self.stories = plan_stories(plan, config.seed, given_names)
-        self.staff = plan.staff
+        projects = [self.names.coined(number) for number in range(2, self._office_names)]
+        self._chatter = Chatter(config.seed, self.company, projects, plan.weights)
+        self.stories = plan_stories(plan, config.seed, len(self.names.people.first))
 
     def tell(self, story: StoryPlan) -> Stage:
         """Tell one story."""
-        rng = Random(f"{self.config.seed}/story/{story.number}")
-        first = self.staff + story.number * CAST
-        cast: list[Person] = [self.directory.person(first + at) for at in range(CAST)]
-        named = self.first_story_name + story.number * COINED
-        coined = [" ".join(self.pools.coined[named + at]) for at in range(COINED)]
-        ids = [self._id(f"{story.number}.{at}") for at in range(_MAILS_A_STORY)]
-        stage = Stage(rng, story, self.company, cast, coined, ids)
+        names, number = self.names, story.number
+        person = len(self.company.staff) + number * _CAST
+        coined = self._office_names + number * _COINED
+        stage = Stage(
+            rng=Random(f"{self.config.seed}/story/{number}"),
+            plan=story,
+            company=self.company,
+            cast=[names.person(person + at, self.company.owners) for at in range(_CAST)],
+            coined=[names.coined(coined + at) for at in range(_COINED)],
+            message_ids=[self._message_id(f"{number}.{at}") for at in range(_MAILS_A_STORY)],
+        )
         TELL[story.kind](stage)
         stage.drafts.sort(key=lambda draft: draft.minute)
         return stage
 
-    def _id(self, mark: str) -> str:
-        # Looks like the ids of chatter: an id must not tell that a mail matters.
-        digest = hashlib.blake2b(f"{self.key}/{mark}".encode(), digest_size=12).hexdigest()
+    def _message_id(self, mark: str) -> str:
+        """An id that looks like those of chatter: it must not tell that a mail matters."""
+        digest = hashlib.blake2b(f"{self._key}/{mark}".encode(), digest_size=12).hexdigest()
         return f"<{digest[:18]}.{int(digest[18:], 16) % 1000}@mail.example>"
 
-    def data(self, rng: Random, draft: Draft) -> bytes:
-        """The draft as bytes."""
-
-        def header(person: Person) -> str:
-            old = rng.random() < 0.06 and (draft.old_addresses or not person.owner)
-            return person.other_header if old else person.header
-
-        envelope = Envelope(
-            message_id=draft.message_id,
-            minute=draft.minute,
-            utc_offset=draft.sender.utc_offset,
-            sender=header(draft.sender),
-            to=[header(person) for person in draft.to],
-            cc=[header(person) for person in draft.cc],
-            bcc=[header(person) for person in draft.bcc],
-            subject=draft.subject,
-            references=draft.references,
-        )
-        style = self.company.style
-        return render(
-            rng,
-            envelope,
-            draft.text + "\n",
-            attachment=draft.attachment,
-            html_only=draft.html_only,
-            plain_only=style.short or style.bounded,
-        )
+    def messages(self) -> Iterator[RawMessage]:
+        """The mails, made on demand. Chatter keeps pace with the stories' first days."""
+        size = self.config.size
+        number = threads = 0
+        stories = list(reversed(self.stories))
+        drafts: list[Draft]
+        while number < size:
+            offset = number * DAYS // size
+            if stories and stories[-1].start <= offset:
+                story = stories.pop()
+                drafts = self.tell(story).drafts
+                rng = Random(f"{self.config.seed}/bytes/{story.number}")
+            else:
+                rng, drafts = self._chatter.thread(threads, offset)
+                threads += 1
+            for draft in drafts[: size - number]:
+                number += 1
+                data = render(rng, draft, plain_only=self.company.plain)
+                yield RawMessage(f"synthetic/{number:07d}.eml", data)
+        if stories:
+            raise RuntimeError(f"story {stories[-1].number} found no room in {size} mails")
 
 
 def messages(config: WorldConfig) -> Iterator[RawMessage]:
-    """The world's mails, exactly `config.size`, roughly by date, made as they are asked for.
+    """The world's mails, exactly `config.size`, roughly by date, made on demand.
 
     Raises UserError for a size out of range or a vocabulary that is too small.
     """
-    world = World(config)
-    return _messages(world)
-
-
-def _messages(world: World) -> Iterator[RawMessage]:
-    size = world.config.size
-    number = 0
-    threads = 0
-    stories = iter(world.stories)
-    story = next(stories, None)
-    while number < size:
-        # Stories are told in the order of their first day, chatter keeps pace with them.
-        offset = number * DAYS // size
-        drafts: list[Draft]
-        if story is not None and story.start <= offset:
-            drafts = world.tell(story).drafts
-            rng = Random(f"{world.config.seed}/bytes/{story.number}")
-            story = next(stories, None)
-        else:
-            rng, drafts = world.chatter.thread(threads, offset)
-            threads += 1
-        for draft in drafts[: size - number]:
-            number += 1
-            yield RawMessage(f"synthetic/{number:07d}.eml", world.data(rng, draft))
-    if story is not None:
-        raise RuntimeError(f"story {story.number} found no room in {size} mails")
+    return World(config).messages()
 
 
 def ledger(config: WorldConfig) -> Iterator[Planted]:
-    """The questions with what is known of each: what stands in its gold mails, what is absent."""
+    """The questions of the world, of all five kinds, split by inbox, and what it knows of them."""
     world = World(config)
-    serial = 0
-    for story in world.stories:
-        for planted in world.tell(story).planted:
-            question = planted.question
-            provenance = {
-                **question.provenance,
-                "seed": config.seed,
-                "size": config.size,
-                "short": config.short,
-                "vocabulary": config.vocabulary,
-                **({} if config.names is None else {"names": config.names}),
-            }
-            named = dataclasses.replace(
-                question, id=f"syn-{config.seed}-{serial:06d}", provenance=provenance
-            )
-            serial += 1
-            yield dataclasses.replace(planted, question=named)
+    settings = asdict(config)
+    if config.names is None:
+        del settings["names"]
+    stages = map(world.tell, world.stories)
+    for serial, planted in enumerate(each for stage in stages for each in stage.planted):
+        question = planted.question
+        ordered = {name: settings[name] for name in ("seed", "size", "short", "vocabulary")}
+        provenance = {**question.provenance, **ordered, **settings}
+        question = replace(question, id=f"syn-{config.seed}-{serial:06d}", provenance=provenance)
+        yield replace(planted, question=question)
 
 
 def questions(config: WorldConfig) -> list[Question]:
-    """The world's questions, of all five kinds, split by inbox."""
+    """The world's questions."""
     return [planted.question for planted in ledger(config)]
 
 
-def write_world(config: WorldConfig, directory: Path) -> None:
-    """Write `mail/0000/0000001.eml` ... (1,000 a folder) and `questions.jsonl` into `directory`.
+# ---- The plan: owners, their shares and splits, and the stories.
 
-    Raises UserError where `directory` holds mail already: leftovers would mix with the world.
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Owners are people 0 .. owners-1; staff (owners among them) 0 .. staff-1."""
+
+    owners: int
+    staff: int
+    weights: tuple[float, ...]
+    splits: tuple[Split, ...]
+    stories: int
+
+
+def make_plan(size: int, *, short: bool) -> Plan:
+    """The plan for a world of `size` mails."""
+    owners = min(40, max(8, int(10 * (size / 5000) ** 0.3)))
+    # Stories grow slower than mail: a big company has more noise, not only more facts.
+    stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
+    return Plan(
+        owners=owners,
+        staff=40 + int(4 * size**0.5),
+        weights=tuple((rank + 1) ** -0.8 for rank in range(owners)),
+        splits=tuple(_PATTERN[rank % len(_PATTERN)] for rank in range(owners)),
+        stories=stories * 3 // 2 if short else stories,
+    )
+
+
+def plan_stories(plan: Plan, seed: int, given_names: int) -> list[StoryPlan]:
+    """All stories in the order of their first day, 60/20/20 over the splits.
+
+    Story numbers run on within an owner: people with neighbouring numbers have different given
+    names, so a first name alone is clear in an inbox whose stories need no more people than
+    there are given names.
     """
-    mail = messages(config)
-    if (directory / "mail").exists():
-        raise UserError(f"{directory} holds mail already; remove it or choose another folder")
-    for index, message in enumerate(mail):
-        folder = directory / "mail" / f"{index // _FILES_A_FOLDER:04d}"
-        if index % _FILES_A_FOLDER == 0:
-            folder.mkdir(parents=True, exist_ok=True)
-        (folder / Path(message.source).name).write_bytes(message.data)
-    with (directory / "questions.jsonl").open("w", encoding="utf-8") as lines:
-        for question in questions(config):
-            lines.write(json.dumps(question.to_row(), ensure_ascii=False) + "\n")
+    rng = Random(f"{seed}/plan")
+    counts = [0] * plan.owners
+    for split, share in _SHARES.items():
+        owners = [owner for owner in range(plan.owners) if plan.splits[owner] == split]
+        sums = list(itertools.accumulate(plan.weights[owner] for owner in owners))
+        bounds = [round(plan.stories * share * each / sums[-1]) for each in sums]
+        for owner, low, high in zip(owners, [0, *bounds], bounds, strict=False):
+            counts[owner] = high - low
+    stories: list[StoryPlan] = []
+    for owner, count in enumerate(counts):
+        for at in range(owner, owner + count):
+            stories.append(
+                StoryPlan(
+                    number=len(stories),
+                    kind=STORY_KINDS[at % len(STORY_KINDS)],
+                    owner=owner,
+                    split=plan.splits[owner],
+                    start=int(rng.random() * _LAST_START),
+                    first_names_clear=count * _CAST <= given_names,
+                )
+            )
+    return sorted(stories, key=lambda story: (story.start, story.number))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
-from data_pipeline.synthetic.plan import Planted
+from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger, messages
 from evals.judges.f1 import THRESHOLD, F1Judge, f1
 from evals.judges.labels import Case, Rated, agreement, load_pairs, rate

@@ -19,7 +19,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.runs import start_run
 from art_e.trajectory import Trajectory
-from data_pipeline.synthetic.plan import Planted
+from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
 from evals.judges.offline import OfflineJudge
 from tests import tiny_qwen

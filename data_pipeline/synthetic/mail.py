@@ -1,0 +1,280 @@
+"""Mails of a world: how their text is put together, and their bytes.
+
+The bytes come from a template of our own: the `email` package takes several hundred microseconds
+a message, and worlds have up to half a million. Most messages are plain text; a fixed share uses
+each of the other forms that a parser must know.
+"""
+
+import base64
+import binascii
+import datetime as dt
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from data_pipeline.synthetic.people import Company, Person
+from data_pipeline.synthetic.wording import pick
+
+_WIDTH = 72
+_SPECIAL = re.compile(r"[^\w !#$%&'*+/=?^`{|}~-]", re.ASCII)
+
+
+@dataclass(slots=True)
+class Draft:
+    """A mail before it is bytes. `minute` is UTC, in minutes since year 1.
+
+    `references` are message ids, oldest first. `old_addresses` lets owners appear under their
+    other address too.
+    """
+
+    message_id: str
+    minute: int
+    sender: Person
+    to: tuple[Person, ...]
+    subject: str
+    text: str
+    cc: tuple[Person, ...] = ()
+    bcc: tuple[Person, ...] = ()
+    references: tuple[str, ...] = ()
+    attachment: str = ""
+    html_only: bool = False
+    old_addresses: bool = False
+
+    @property
+    def utc_date(self) -> dt.date:
+        """The day on which the mail is sent, in UTC."""
+        return dt.date.fromordinal(self.minute // 1440)
+
+
+def capital(text: str) -> str:
+    """`text` as it stands at the start of a sentence."""
+    return text[0].upper() + text[1:]
+
+
+def reply_subject(subject: str) -> str:
+    """`Re: subject`, once."""
+    return subject if subject[:4].lower() == "re: " else f"Re: {subject}"
+
+
+def letter(
+    rng: Random,
+    company: Company,
+    sender: Person,
+    to: Sequence[Person],
+    lines: list[str],
+    *,
+    filler: float = 0.5,
+) -> str:
+    """The sender's own text. Filler and typos go into sentences that carry no fact."""
+    if company.short:
+        return " ".join(lines)
+    common = company.wording.common
+    parts = []
+    if rng.random() < 0.7:
+        if len(to) == 1:
+            name = to[0].nick if rng.random() < 0.6 else to[0].given
+            parts.append(pick(rng, common["greeting"]).format(a=name))
+        else:
+            parts.append(pick(rng, common["greeting_all"]))
+    body = list(lines)
+    if rng.random() < filler:
+        body.append(pick(rng, common["typos" if rng.random() < 0.16 else "filler"]))
+        if rng.random() < 0.35:
+            second = pick(rng, common["filler"])
+            if second not in body:
+                body.append(second)
+    if len(body) > 2 and rng.random() < 0.5:
+        parts += [" ".join(body[:-1]), body[-1]]
+    else:
+        parts.append(" ".join(body))
+    text = ("\n\n" if rng.random() < 0.75 else "\n").join(parts)
+    if company.bounded:
+        return text
+    text = f"{text}\n{_signature(rng, sender, company)}".rstrip()
+    return _wrap(text) if sender.number % 3 else text
+
+
+def _signature(rng: Random, sender: Person, company: Company) -> str:
+    draw = rng.random()
+    if draw < 0.45:
+        return f"\n{sender.signs}"
+    if draw < 0.55:
+        return ""
+    closing = f"\n{pick(rng, company.wording.common['closing'])}\n{sender.signs}"
+    if draw < 0.75:
+        return closing
+    phone = f"(555) 01{sender.number % 90 + 10}-{sender.number * 7919 % 9000 + 1000}"
+    return f"{closing}\n\n{sender.full}\n{sender.role}\n{company.name}\n{phone}"
+
+
+def _wrap(text: str) -> str:
+    """`text` with lines of at most 72 characters, as older mail programs send it."""
+    lines = []
+    for paragraph in text.split("\n"):
+        rest = paragraph
+        while len(rest) > _WIDTH and (cut := rest.rfind(" ", 0, _WIDTH + 1)) > 0:
+            lines.append(rest[:cut])
+            rest = rest[cut + 1 :]
+        lines.append(rest)
+    return "\n".join(lines)
+
+
+def _local(minute: int, utc_offset: int) -> dt.datetime:
+    zone = dt.timezone(dt.timedelta(minutes=utc_offset))
+    return dt.datetime(1, 1, 1, tzinfo=zone) + dt.timedelta(minutes=minute + utc_offset - 1440)
+
+
+def _clock(when: dt.datetime) -> str:
+    return f"{(when.hour - 1) % 12 + 1}:{when:%M %p}"
+
+
+def quoted(replier: Person, parent: Draft) -> str:
+    """The parent as the replier's mail program quotes it (three programs are in use)."""
+    when = _local(parent.minute, replier.utc_offset)
+    program = replier.number % 3
+    if program == 0:
+        lead = f"On {when:%a, %b} {when.day}, {when.year} at {_clock(when)}"
+        lines = "\n".join(f"> {line}" for line in parent.text.split("\n"))
+        return f"{lead}, {parent.sender.full} wrote:\n{lines}"
+    if program == 1:
+        return _original(parent.sender, parent.to, when, parent.subject, parent.text)
+    names = ", ".join(person.full for person in parent.to[:4])
+    return (
+        f"\t{parent.sender.full}\n\t{when:%m/%d}/{when.year} {_clock(when)}\n\n"
+        f"\tTo: {names}\n\tSubject: {parent.subject}\n\n{parent.text}"
+    )
+
+
+def forwarded(
+    first: Person, via: Person, minute: int, subject: str, text: str, *, bare: bool
+) -> str:
+    """A mail that `first` sent to `via`, inside the mail in which `via` forwards it."""
+    if bare:
+        lead = f"---------- Forwarded message ----------\nFrom: {first.full}\n"
+        return f"{lead}Subject: {subject}\n\n{text}"
+    return _original(first, [via], _local(minute, via.utc_offset), subject, text)
+
+
+def _original(
+    sender: Person, to: Sequence[Person], when: dt.datetime, subject: str, text: str
+) -> str:
+    names = "; ".join(f"{person.family}, {person.given}" for person in to[:4])
+    sent = f"{when:%A, %B} {when.day}, {when.year} {_clock(when)}"
+    return (
+        f"-----Original Message-----\nFrom: {sender.full} [mailto:{sender.address}]\n"
+        f"Sent: {sent}\nTo: {names}\nSubject: {subject}\n\n{text}"
+    )
+
+
+# ---- Bytes.
+
+
+def render(rng: Random, draft: Draft, *, plain_only: bool) -> bytes:
+    """The draft as bytes; `plain_only` leaves out HTML alternatives."""
+
+    def header(person: Person) -> str:
+        other = rng.random() < 0.06 and (draft.old_addresses or not person.owner)
+        return mailbox(*(person.other_mailbox if other else person.mailbox))
+
+    sender = header(draft.sender)
+    recipients = [
+        f"{field}: " + ",\n\t".join(map(header, people))
+        for field, people in (("To", draft.to), ("Cc", draft.cc), ("Bcc", draft.bcc))
+        if people
+    ]
+    content_head, data = _content(rng, draft, plain_only)
+    lines = [
+        f"Message-ID: {draft.message_id}",
+        f"Date: {date_header(draft.minute, draft.sender.utc_offset)}",
+        f"From: {sender}",
+        *recipients,
+        f"Subject: {encoded(draft.subject)}",
+    ]
+    if draft.references:
+        joined = "\n\t".join(draft.references)
+        lines.append(f"In-Reply-To: {draft.references[-1]}\nReferences: {joined}")
+    lines.append(f"MIME-Version: 1.0\n{content_head}\n")
+    message = "\n".join(lines).encode() + data
+    # Mail servers write CRLF, mail folders LF.
+    return message.replace(b"\n", b"\r\n") if rng.random() < 0.25 else message
+
+
+def encoded(text: str) -> str:
+    """`text` for a header: itself, or folded RFC 2047 words."""
+    if text.isascii():
+        return text
+    # An encoded word has at most 75 characters: 45 bytes as base64. One word where it fits,
+    # since some parsers put a space between two of them in a name.
+    parts = [b""]
+    for character in text:
+        data = character.encode()
+        if len(parts[-1]) + len(data) > 45:
+            parts.append(b"")
+        parts[-1] += data
+    return "\n ".join(f"=?utf-8?b?{base64.b64encode(part).decode()}?=" for part in parts)
+
+
+def mailbox(name: str, address: str) -> str:
+    """`Name <address>` with the name quoted or encoded as it needs."""
+    if not name:
+        return address
+    quote = '"' if name.isascii() and _SPECIAL.search(name) else ""
+    return f"{quote}{encoded(name)}{quote} <{address}>"
+
+
+def date_header(minute: int, utc_offset: int) -> str:
+    """Tue, 3 Mar 2020 09:15:23 -0800; the second follows from the minute."""
+    when = _local(minute, utc_offset).replace(second=minute * 37 % 60)
+    return f"{when:%a}, {when.day} {when:%b %Y %H:%M:%S %z}"
+
+
+def _content(rng: Random, draft: Draft, plain_only: bool) -> tuple[str, bytes]:
+    """Content headers and encoded body of a whole message."""
+    text = f"{draft.text}\n"
+    boundary = f"=_{rng.getrandbits(64):016x}"
+    if draft.html_only:
+        return _text_part(rng, _as_html(text), "html")
+    if draft.attachment:
+        file_head = (
+            f'Content-Type: application/octet-stream; name="{draft.attachment}"\n'
+            f'Content-Disposition: attachment; filename="{draft.attachment}"\n'
+            "Content-Transfer-Encoding: base64\n"
+        )
+        file_part = (file_head, base64.encodebytes(rng.randbytes(90)))
+        return _multipart("mixed", boundary, [_text_part(rng, text), file_part])
+    if not plain_only and rng.random() < 0.06:
+        parts = [_text_part(rng, text), _text_part(rng, _as_html(text), "html")]
+        return _multipart("alternative", boundary, parts)
+    return _text_part(rng, text)
+
+
+def _text_part(rng: Random, text: str, subtype: str = "plain") -> tuple[str, bytes]:
+    draw, form = rng.random(), rng.random()
+    charset, data = "us-ascii" if text.isascii() and draw < 0.5 else "utf-8", text.encode()
+    # Names outside Latin-1 stay in UTF-8.
+    if not text.isascii() and draw < 0.4 and max(text) <= "\xff":
+        charset, data = "iso-8859-1", text.encode("latin-1")
+    if form < 0.07:
+        transfer, data = "quoted-printable", binascii.b2a_qp(data, istext=True)
+    elif form < 0.10:
+        transfer, data = "base64", base64.encodebytes(data)
+    else:
+        transfer = "7bit" if text.isascii() else "8bit"
+    return (
+        f"Content-Type: text/{subtype}; charset={charset}\nContent-Transfer-Encoding: {transfer}\n"
+    ), data
+
+
+def _as_html(text: str) -> str:
+    paragraphs = html.escape(text, quote=False).split("\n\n")
+    lines = [part.replace("\n", "<br>\n") for part in paragraphs]
+    body = "".join(f"<p>{part}</p>\n" for part in lines)
+    return f"<html><head><style>p {{ margin: 0 }}</style></head><body>\n{body}</body></html>\n"
+
+
+def _multipart(kind: str, boundary: str, parts: list[tuple[str, bytes]]) -> tuple[str, bytes]:
+    data = b"".join(f"--{boundary}\n{head}\n".encode() + content + b"\n" for head, content in parts)
+    head = f'Content-Type: multipart/{kind}; boundary="{boundary}"\n'
+    return head, data + f"--{boundary}--\n".encode()
