@@ -21,9 +21,8 @@ from art_e.storage import write_whole
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import IngestReport, Source
 from data_pipeline.ingest.build import ingest as run_ingest
-from data_pipeline.ingest.detect import detect, open_source
 from data_pipeline.ingest.records import Format
-from data_pipeline.ingest.sources import described, questions_of
+from data_pipeline.ingest.sources import described, detect, open_source, questions_of
 
 # "auto" and FORMATS: typer has no unions.
 FormatName = Literal["auto", "enron", "maildir", "mbox", "eml", "csv", "hf", "synthetic"]

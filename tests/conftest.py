@@ -14,7 +14,7 @@ from art_e.inbox.file import InboxFile
 from art_e.tools import View
 from data_pipeline.ingest.batch import default_rules
 from data_pipeline.ingest.build import IngestReport, Source, ingest
-from data_pipeline.ingest.detect import open_source
+from data_pipeline.ingest.sources import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests import builders as episodes
 from tests.builders import QUESTION, Start, make_inbox, real_data

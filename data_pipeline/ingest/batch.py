@@ -1,8 +1,8 @@
 """What one worker does with a batch of messages: parse, filter, tokenise.
 
-The result is Arrow tables, cheap to send between processes and to load into
-DuckDB. Row numbers and term numbers are the batch's own; `build.py` makes them
-the file's. Knows nothing of the database.
+The result is Arrow tables, cheap to send between processes and to load into DuckDB. Row and term
+numbers count within the batch; `build.py` makes them the file's. Nothing here may import DuckDB:
+workers start without it.
 """
 
 import hashlib
@@ -22,10 +22,16 @@ from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
 from data_pipeline.ingest.parse import from_fields, parse_message
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Rejected
 
-# Numbers of the roles in `Batch.recipients`: the smaller, the stronger.
-ROLES = ("to", "cc", "bcc")
+_ROLES = 3  # to, cc, bcc: the smaller the number in `Batch.recipients`, the stronger
+_DIGEST_BYTES = 16
 
-DIGEST_BYTES = 16
+_MAILS = pa.schema({
+    "row": pa.int32(), "message_id": pa.string(), "sent_at": pa.timestamp("us"),
+    "subject": pa.string(), "from_address": pa.string(), "from_name": pa.string(),
+    "body": pa.string(), "length": pa.int32(), "source": pa.string(),
+    "content_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
+})  # fmt: skip
+_OWNERS = pa.schema({"row": pa.int32(), "address": pa.string()})
 
 # What `words` makes of each ASCII character: itself in lower case, or a gap between words.
 _SPACED = str.maketrans({char: "".join(words(char)) or " " for char in map(chr, range(128))})
@@ -35,10 +41,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is left out of the inbox. None: nothing is.
+    """What is left out of the inbox; None: no limit.
 
-    `any_id`: mails of the same sender, subject and body are copies whatever
-    their message ids; else only where the ids are the same as well.
+    With `any_id`, mails of the same sender, subject and body are copies whatever their message
+    ids; else only if the ids are the same as well.
     """
 
     max_body_chars: int | None = None
@@ -47,7 +53,7 @@ class Rules:
 
 
 class StoredMail(NamedTuple):
-    """A mail of the inbox file that is being added to."""
+    """A parsed mail that is to be stored, or is stored in the file being added to."""
 
     email: ParsedEmail
     any_id: bool
@@ -65,10 +71,8 @@ class Job(NamedTuple):
 class Batch(NamedTuple):
     """A batch as it comes back.
 
-    mails: row, message_id, sent_at, subject, from_address, from_name, body, length,
-    source, content_digest, any_id, junk. recipients: row, address, name, role, position.
-    owners: row, address. postings: row, term, frequency, with `term` an index into
-    `stems`. words: word, term (of subjects and bodies, not of senders' names).
+    recipients: row, address, name, role, position. postings: row, term, frequency, with `term`
+    an index into `stems`. words: word, term (of subjects and bodies, not of senders' names).
     skipped: source, stage, reason, detail.
     """
 
@@ -81,20 +85,14 @@ class Batch(NamedTuple):
     skipped: list[tuple[str, str, str, str]]
 
 
-class _Kept(NamedTuple):
-    email: ParsedEmail
-    any_id: bool
-    owners: tuple[str, ...]
-
-
 def process(job: Job) -> Batch:
     """Parse, filter and tokenise one batch. Never raises for what a mail contains."""
-    kept: list[_Kept] = []
+    kept: list[StoredMail] = []
     skipped: list[tuple[str, str, str, str]] = []
     owners = () if job.owner is None else (job.owner,)
     for item in job.items:
         if isinstance(item, StoredMail):
-            kept.append(_Kept(*item))
+            kept.append(item)
             continue
         email = parse_message(item) if isinstance(item, RawMessage) else from_fields(item)
         if isinstance(email, Rejected):
@@ -102,7 +100,7 @@ def process(job: Job) -> Batch:
         elif (why := _filtered(email, job.rules)) is not None:
             skipped.append((email.source, "filtered", *why))
         else:
-            kept.append(_Kept(email, job.rules.any_id, owners))
+            kept.append(StoredMail(email, job.rules.any_id, owners))
     return _tables(kept, skipped)
 
 
@@ -110,15 +108,14 @@ def content_digest(email: ParsedEmail) -> bytes:
     """What makes two mails copies: sender, subject and body, white space aside."""
     text = "\0".join((email.sender.address, email.subject, email.body))
     collapsed = " ".join(text.split())
-    return hashlib.blake2b(collapsed.encode(), digest_size=DIGEST_BYTES).digest()
+    return hashlib.blake2b(collapsed.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def header_message_id(message_id: str, digest: str) -> str:
-    """The id that a stored mail itself has.
+    """The id that a stored mail had in its header.
 
-    It differs from the stored one where another mail with other content took the
-    id: merge.sql then puts the start of the content digest (`digest`, hexadecimal)
-    before it.
+    Where a mail with other content took the id, merge.sql puts the start of the hexadecimal
+    content digest before it.
     """
     prefix = f"<{digest[:12]}+"
     return "<" + message_id[len(prefix) :] if message_id.startswith(prefix) else message_id
@@ -133,38 +130,35 @@ def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
     return None
 
 
-def _tables(kept: list[_Kept], skipped: list[tuple[str, str, str, str]]) -> Batch:
+def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) -> Batch:
     emails = [each.email for each in kept]
     postings, lengths, stem_list, word_table = _index(emails)
     digests = [content_digest(email) for email in emails]
-    mails = pa.table(
-        {
-            "row": pa.array(range(len(emails)), pa.int32()),
-            "message_id": pa.array(
-                header_message_id(email.message_id, digest.hex())
-                for email, digest in zip(emails, digests, strict=True)
-            ),
-            "sent_at": pa.array([email.sent_at for email in emails], pa.timestamp("us")),
-            "subject": pa.array([email.subject for email in emails], pa.string()),
-            "from_address": pa.array([email.sender.address for email in emails], pa.string()),
-            "from_name": pa.array([email.sender.name for email in emails], pa.string()),
-            "body": pa.array([email.body for email in emails], pa.string()),
-            "length": pa.array(lengths, pa.int32()),
-            "source": pa.array([email.source for email in emails], pa.string()),
-            "content_digest": pa.array(digests, pa.binary()),
-            "any_id": pa.array([each.any_id for each in kept], pa.bool_()),
-            "junk": pa.array([email.junk for email in emails], pa.bool_()),
-        }
-    )
+    ids = [
+        header_message_id(email.message_id, digest.hex())
+        for email, digest in zip(emails, digests, strict=True)
+    ]
+    mails = {
+        "row": range(len(emails)),
+        "message_id": ids,
+        "sent_at": [email.sent_at for email in emails],
+        "subject": [email.subject for email in emails],
+        "from_address": [email.sender.address for email in emails],
+        "from_name": [email.sender.name for email in emails],
+        "body": [email.body for email in emails],
+        "length": lengths,
+        "source": [email.source for email in emails],
+        "content_digest": digests,
+        "any_id": [each.any_id for each in kept],
+        "junk": [email.junk for email in emails],
+    }
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
     return Batch(
-        mails,
+        pa.table(mails, schema=_MAILS),
         _recipients(emails),
         pa.table(
-            {
-                "row": pa.array([row for row, _ in owners], pa.int32()),
-                "address": pa.array([owner for _, owner in owners], pa.string()),
-            }
+            {"row": [row for row, _ in owners], "address": [owner for _, owner in owners]},
+            schema=_OWNERS,
         ),
         postings,
         stem_list,
@@ -181,10 +175,10 @@ def _recipients(emails: list[ParsedEmail]) -> pa.Table:
     mailboxes = list(itertools.chain.from_iterable(lists))
     return pa.table(
         {
-            "row": list_numbers // len(ROLES),
+            "row": list_numbers // _ROLES,
             "address": pa.array([mailbox.address for mailbox in mailboxes], pa.string()),
             "name": pa.array([mailbox.name for mailbox in mailboxes], pa.string()),
-            "role": (list_numbers % len(ROLES)).astype(np.int8),
+            "role": (list_numbers % _ROLES).astype(np.int8),
             "position": (np.arange(len(mailboxes)) - starts[list_numbers]).astype(np.int32),
         }
     )
@@ -249,16 +243,7 @@ def sender_text(name: str, address: str) -> str:
     return name or address.partition("@")[0]
 
 
-# ---- The rules that each format is ingested under when the user asks for none.
-
-MAX_BODY_CHARS = 5_000
-MAX_RECIPIENTS = 30
-
-_PUBLIC: tuple[Format, ...] = ("enron", "csv", "hf")
-
-
 def default_rules(source_format: Format) -> Rules:
-    """The rules for one format: the reference's for enron, csv and hf, none for the others."""
-    if source_format in _PUBLIC:
-        return Rules(max_body_chars=MAX_BODY_CHARS, max_recipients=MAX_RECIPIENTS, any_id=True)
-    return Rules()
+    """The rules for one format: the reference's for public mail, none for the others."""
+    public = source_format in ("enron", "csv", "hf")
+    return Rules(max_body_chars=5_000, max_recipients=30, any_id=True) if public else Rules()

@@ -1,10 +1,10 @@
-"""The body of a message: one text out of whatever tree of MIME parts it is.
+"""The body of a message: one text out of a tree of MIME parts.
 
-text/plain before HTML, attachments named at the tail, attached mails read.
-Knows nothing of headers other than those that describe a part.
+text/plain before HTML, attachments named at the end, attached mails included.
 """
 
 import binascii
+import contextlib
 import html
 import re
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ from data_pipeline.ingest.text import decode_bytes, tidy, without_stray_quoted_p
 # ---- HTML mail made into readable text, and telling HTML from text that only mentions tags.
 
 # Beyond these, tags are stripped. libxml2 drops what is nested deeper than 256.
-LONGEST_LAYOUT = 1_000_000
-DEEPEST_LAYOUT = 100
+_LONGEST_LAYOUT = 1_000_000
+_DEEPEST_LAYOUT = 100
 
 _CELL_GAP = "\ue000"  # private use: survives the layout's collapsing of white space
 _BLOCKS = {"table": "div", "thead": "div", "tbody": "div", "tfoot": "div", "tr": "div"}
@@ -66,32 +66,26 @@ _LINES_PER_BLOCK = 4
 def html_to_text(source: str) -> str:
     """The text of an HTML document, readable line by line; never fails."""
     text = None
-    if len(source) <= LONGEST_LAYOUT:
-        try:
+    if len(source) <= _LONGEST_LAYOUT:
+        with contextlib.suppress(
+            etree.LxmlError, ValueError, LookupError, TypeError, AttributeError
+        ):
             text = _layout(source)
-        except (etree.LxmlError, ValueError, LookupError, TypeError, AttributeError):
-            text = None  # a document that the layout can't take
-    if text is None:
-        text = strip_tags(source)
-    lines = [_row(line).rstrip() for line in text.split("\n")]
-    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip("\n")
+    lines = (_strip_tags(source) if text is None else text).split("\n")
+    for at, line in enumerate(lines):
+        if _CELL_GAP in line:
+            cells = (cell.strip() for cell in line.split(_CELL_GAP))
+            lines[at] = "  ".join(cell for cell in cells if cell)
+    text = "\n".join(map(str.rstrip, lines))
+    return _BLANK_LINES.sub("\n\n", text).strip("\n")
 
 
-def _row(line: str) -> str:
-    """A line of the layout; cells of a table row stand two spaces apart."""
-    if _CELL_GAP not in line:
-        return line
-    cells = (cell.strip() for cell in line.split(_CELL_GAP))
-    return "  ".join(cell for cell in cells if cell)
+def _without_html(text: str) -> str:
+    """`text`, declared plain, with the HTML in it made readable.
 
-
-def without_html(text: str) -> str:
-    """`text`, declared plain, with what is really HTML in it made readable.
-
-    Three cases, by rule: it starts as an HTML document; a whole document
-    (`<html>` at a line's start, at least 20 tags) stands inside the text; at
-    least 40 % of it are tags, and not links alone (AOL wrote those into plain
-    text). Text before and after the HTML stays as it is.
+    It is HTML if it starts as a document, if a whole document (`<html>` at a line's start, at
+    least 20 tags) stands inside, or if at least 40 % of it are tags, and not links alone (AOL
+    wrote those into plain text). Text before and after the HTML stays as it is.
     """
     if text.count("<") < _LEAST_TAGS:
         return text
@@ -114,11 +108,11 @@ def _converted(text: str, start: int) -> str:
     source = text[start:end]
     # Written in lines, with a frame of tags around: laying it out would join the lines.
     in_lines = len(_BLOCK_TAG.findall(source)) * _LINES_PER_BLOCK < source.count("\n")
-    return text[:start] + (strip_tags(source) if in_lines else html_to_text(source)) + text[end:]
+    return text[:start] + (_strip_tags(source) if in_lines else html_to_text(source)) + text[end:]
 
 
 def _layout(source: str) -> str | None:
-    """The text as `inscriptis` lays it out; None where the document is too deep for it."""
+    """The text as `inscriptis` lays it out; None if the document is too deep for it."""
     if not source.strip():
         return ""
     tree = document_fromstring(
@@ -135,7 +129,7 @@ def _flattened(tree: HtmlElement) -> bool:
     pending = [(tree, 1)]
     while pending:
         element, depth = pending.pop()
-        if depth > DEEPEST_LAYOUT:
+        if depth > _DEEPEST_LAYOUT:
             return False
         pending.extend((child, depth + 1) for child in element)
         if not isinstance(element.tag, str):
@@ -153,7 +147,7 @@ def _flattened(tree: HtmlElement) -> bool:
     return True
 
 
-def strip_tags(source: str) -> str:
+def _strip_tags(source: str) -> str:
     """The text between the tags, without scripts and styles; linear in the length."""
     pieces: list[str] = []
     unseen = ""  # the element (or comment) whose end is awaited
@@ -220,7 +214,7 @@ def plain_message(data: bytes) -> PlainMessage | None:
 
 # ---- The body of a message: one text out of whatever tree of MIME parts it is.
 
-DEEPEST_PART = 20
+_DEEPEST_PART = 20
 
 _LONGEST_NAME = 200
 
@@ -254,13 +248,13 @@ def leaf_text(data: bytes, kind: PartType) -> str:
 def plain_text(text: str) -> str:
     """The readable text of a text/plain body: tidy, stray quoted-printable and HTML undone."""
     text = tidy(text)
-    readable = without_html(without_stray_quoted_printable(text))
+    readable = _without_html(without_stray_quoted_printable(text))
     return text if readable is text else tidy(readable)
 
 
 def _content(part: Part, kind: PartType, depth: int) -> Content:
     if kind.is_container and part.is_multipart():
-        if depth >= DEEPEST_PART:
+        if depth >= _DEEPEST_PART:
             return Content([], [_attachment_line(part, kind)])
         if kind.kind == "message/rfc822":
             return _attached_message(part, depth)

@@ -1,10 +1,10 @@
 """From mail sources to an inbox file: `ingest()` is what `art-e ingest` runs.
 
-    sources -> batches -> workers.py (batch.py on all cores) -> InboxBuild (build.py) -> file
+    sources.py -> batches -> workers.py (batch.py on all cores) -> InboxBuild -> file
 
-The file is complete or not there: an interrupt or a kill leaves what stood at
-its path before. Adding to a file (`append`) builds it anew from its own mail
-and the new, so that one run or several give the same inbox.
+The file is complete or not there: an interrupt or a kill leaves what stood at its path before.
+Adding to a file builds it anew from its own mail and the new, so that one run or several give the
+same inbox.
 """
 
 import contextlib
@@ -33,20 +33,17 @@ from data_pipeline.ingest.batch import Batch, Job, Rules, StoredMail, sender_tex
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.workers import processed
 
-# ---- The inbox file being made: batches in, one complete file out.
-
 # Enough to sort the postings of 500,000 mails; beyond it DuckDB uses the disk.
-MEMORY_LIMIT = "1500MB"
+_MEMORY_LIMIT = "1500MB"
 
-# A lookup decompresses whole row groups: DuckDB's own 122,880 rows made reading ten
-# mails of the Enron archive take 19 ms, these 9 ms, for a file 15 % larger.
-ROW_GROUP_SIZE = 4096
+# A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
+_ROW_GROUP_SIZE = 4096
 
 _SQL = Path(__file__).parent
 
 
 class InboxBuild:
-    """A build in a folder of its own beside the file; used as a context manager."""
+    """The inbox file being made, in a folder beside its path; used as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,7 +68,7 @@ class InboxBuild:
         self._new_file = self._folder / "inbox.duckdb"
         self._connection = duckdb.connect(
             config={
-                "memory_limit": MEMORY_LIMIT,
+                "memory_limit": _MEMORY_LIMIT,
                 "temp_directory": str(self._folder / "spill"),
                 "autoinstall_known_extensions": False,
             }
@@ -106,7 +103,7 @@ class InboxBuild:
             self._insert("skipped", pa.table(dict(zip(names, columns, strict=True))), None)
 
     def carry_over(self, old: Path) -> None:
-        """Take over what the file being added to knows of mail that it does not store."""
+        """Take over the duplicates and skipped mails of the file being added to."""
         self._run(f"ATTACH {_quoted(old)} AS old (READ_ONLY)")
         self._run(
             "INSERT INTO staging.old_copies"
@@ -120,11 +117,11 @@ class InboxBuild:
         self._run_file("merge.sql")
 
     def finish(self, read: int) -> dict[str, Any]:
-        """Write, mark complete and move into place; the counts, as they stand in the file.
+        """Write, mark complete and move into place; return the file's counts.
 
-        `read` counts every message that the file stands for.
+        `read` is the number of messages that the file stands for.
         """
-        self._run(f"ATTACH {_quoted(self._new_file)} AS inbox (ROW_GROUP_SIZE {ROW_GROUP_SIZE})")
+        self._run(f"ATTACH {_quoted(self._new_file)} AS inbox (ROW_GROUP_SIZE {_ROW_GROUP_SIZE})")
         self._run("USE inbox")
         self._run(tables_sql())
         self._add_vocabulary()
@@ -140,7 +137,10 @@ class InboxBuild:
         self._run("CHECKPOINT inbox")
         self._run("USE memory")
         self._run("DETACH inbox")
-        self._move_into_place()
+        self._new_file.chmod(0o600)
+        _sync(self._new_file)
+        self._new_file.replace(self.path)
+        _sync(self.path.parent)
         return counts
 
     def _add_vocabulary(self) -> None:
@@ -170,12 +170,6 @@ class InboxBuild:
             raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
         junk = self._rows_of("emails WHERE junk")
         return {**counts, "junk": junk, "inboxes": self._rows_of("addresses WHERE emails > 0")}
-
-    def _move_into_place(self) -> None:
-        self._new_file.chmod(0o600)
-        _sync(self._new_file)
-        self._new_file.replace(self.path)
-        _sync(self.path.parent)
 
     def _insert(self, table: str, rows: pa.Table, offset: int | None) -> None:
         if offset is not None and offset:
@@ -217,7 +211,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-# ---- From mail sources to an inbox file: `ingest()` is what `art-e ingest` runs.
+# ---- Reading sources into it.
 
 BATCH_MESSAGES = 2000
 BATCH_BYTES = 8_000_000
@@ -262,11 +256,10 @@ def ingest(
     limit: int | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> IngestReport:
-    """Read all `sources` into the inbox file `db`; `limit` bounds the messages read.
+    """Read all `sources`, or their first `limit` messages, into the inbox file `db`.
 
-    `on_progress` is called with the number of messages read so far. Raises
-    `UserError` where a source can't be read, where no message was found, or where
-    another ingest is writing the same file.
+    `on_progress` gets the number of messages read so far. Raises `UserError` where a source can't
+    be read, no message was found, or another ingest is writing the same file.
     """
     started = time.perf_counter()
     owner = None if owner is None else owner.strip().lower()

@@ -1,12 +1,7 @@
-"""The header block of a message: mended where it is broken, read by `email`, decoded.
-
-    bytes -> split_message -> header block + body bytes
-    header block, body -> parse_message_tree -> email's Message -> headers_of -> Headers
-
-Knows nothing of bodies, addresses or dates.
-"""
+"""The header block of a message: addresses, dates, encoded words; mended where it is broken."""
 
 import binascii
+import contextlib
 import datetime as dt
 import email.utils
 import functools
@@ -44,19 +39,11 @@ _DIRECTORY_DOMAIN = re.compile(r"(?: AT [A-Za-z_]+)?@[A-Za-z_]+\s*$")
 _LENIENT = {"strict": False} if getattr(email.utils, "supports_strict_parsing", False) else {}
 
 
-class Recipients(NamedTuple):
-    """To, Cc and Bcc; an address stands in one of them, once."""
-
-    to: tuple[Mailbox, ...]
-    cc: tuple[Mailbox, ...]
-    bcc: tuple[Mailbox, ...]
-
-
 def mailboxes(values: Iterable[str]) -> list[Mailbox]:
-    """The mailboxes of address headers (unfolded values), in order; those without "@" are dropped.
+    """The mailboxes of address headers (unfolded values), in order.
 
-    RFC 2822 with groups, comments, quoted and encoded names; what that grammar
-    makes nothing of is searched for anything that looks like an address.
+    RFC 2822 with groups, comments, quoted and encoded names; where that grammar finds nothing,
+    anything that looks like an address.
     """
     found: list[Mailbox] = []
     for value in values:
@@ -73,7 +60,7 @@ def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
     sender = _first_mailbox(value)
     if sender.name or not directory_name:
         return sender
-    return Mailbox(sender.address, readable_name(directory_name))
+    return Mailbox(sender.address, _readable_name(directory_name))
 
 
 @cached_if_short
@@ -86,22 +73,8 @@ def _first_mailbox(value: str) -> Mailbox:
     return first[0] if first else Mailbox("", _clean_name(value.partition("<")[0] or value))
 
 
-def recipients(to: Iterable[Mailbox], cc: Iterable[Mailbox], bcc: Iterable[Mailbox]) -> Recipients:
-    """Each address once, in its strongest role: to before cc before bcc."""
-    seen: set[str] = set()
-    roles: list[tuple[Mailbox, ...]] = []
-    for boxes in (to, cc, bcc):
-        kept: list[Mailbox] = []
-        for box in boxes:
-            if box.address not in seen:
-                seen.add(box.address)
-                kept.append(box)
-        roles.append(tuple(kept))
-    return Recipients(*roles)
-
-
 @cached_if_short
-def readable_name(directory_name: str) -> str:
+def _readable_name(directory_name: str) -> str:
     """The name in an X-From header: without address, directory path and quotes."""
     name = decode_words(directory_name).partition("<")[0][:_LONGEST_NAME]
     name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
@@ -111,7 +84,7 @@ def readable_name(directory_name: str) -> str:
 
 
 def _simple_list(value: str) -> list[Mailbox]:
-    """A list that needs no grammar: `a@x, b@y` or `Name <a@x>, ...`; [] if it isn't one."""
+    """A list that needs no grammar: `a@x, b@y` or `Name <a@x>, ...`; else []."""
     found: list[Mailbox] = []
     for item in value.split(","):
         boxes = _simple_item(item)
@@ -123,7 +96,7 @@ def _simple_list(value: str) -> list[Mailbox]:
 
 @cached_if_short
 def _simple_item(item: str) -> tuple[Mailbox, ...] | None:
-    """The mailbox of an entry of a list, if it has one; None where it needs the grammar."""
+    """The mailbox of a list's entry, if any; None where it needs the grammar."""
     if _NEEDS_GRAMMAR.search(item):
         return None
     if bare := _BARE_ITEM.fullmatch(item):
@@ -138,13 +111,12 @@ def _simple_item(item: str) -> tuple[Mailbox, ...] | None:
 def _grammar_list(value: str) -> list[Mailbox]:
     pairs: list[tuple[str, str]] = []
     if len(value) <= _LONGEST_GRAMMAR:
-        try:
+        with contextlib.suppress(ValueError, IndexError, TypeError, RecursionError):
             pairs = email.utils.getaddresses([value], **_LENIENT)
-        except (ValueError, IndexError, TypeError, RecursionError):
-            pairs = []
     found = [_mailbox(name, address) for name, address in pairs]
-    found = [box for box in found if box.address]
-    if not found or any(_JUMBLE.search(address) for _, address in pairs):
+    if not any(box.address for box in found) or any(
+        _JUMBLE.search(address) for _, address in pairs
+    ):
         # Whole entries inside an encoded word, unbalanced quotes and brackets.
         texts = _SEPARATORS.split(decode_words(value))
         found = [_mailbox("", text) for text in texts if "@" in text]
@@ -152,7 +124,7 @@ def _grammar_list(value: str) -> list[Mailbox]:
 
 
 def _mailbox(name: str, address: str) -> Mailbox:
-    """A clean mailbox; its address is "" where there is no usable one."""
+    """A clean mailbox; its address is "" if unusable."""
     if "=?" in address and "@" in address:
         address = decode_words(address)
     address = _DIRT.sub("", address).strip("'`,;:").rstrip(".").lower()
@@ -172,9 +144,9 @@ def _clean_name(name: str) -> str:
 # ---- Dates of mail: RFC 2822 with all its dialects, ISO 8601, and which of several to believe.
 
 # Mail is older than 1981 only by a clock that was never set.
-PLAUSIBLE_YEARS = range(1981, 2101)
+_PLAUSIBLE_YEARS = range(1981, 2101)
 # Placeholders such as Enron's 1979 are kept where nothing better is known.
-POSSIBLE_YEARS = range(1970, 2101)
+_POSSIBLE_YEARS = range(1970, 2101)
 
 _LONGEST_DATE = 200
 _FURTHEST_ZONE = dt.timedelta(hours=14)
@@ -192,40 +164,27 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def parse_date(text: str) -> dt.datetime | None:
-    """The date that `text` says, UTC and naive; None where it says none.
+    """The date in `text`, UTC and naive, if there is one.
 
-    A missing zone, and one further than 14 hours from UTC, count as UTC.
+    A zone that is missing or further than 14 hours from UTC counts as UTC.
     """
     text = text.strip()[:_LONGEST_DATE]
     if not text:
         return None
-    if _ISO.match(text):
-        return _iso_date(text)
-    usual = _USUAL.fullmatch(text)
-    if usual is not None:
-        return _usual_date(usual)
-    while _COMMENT.search(text):  # comments nest
-        text = _COMMENT.sub(" ", text)
     try:
+        if _ISO.match(text):
+            return naive_utc(dt.datetime.fromisoformat(text))
+        if usual := _USUAL.fullmatch(text):
+            # Nearly all mail. `parsedate_tz` gives the same, slower.
+            day, month, year, hour, minute, second, sign, hours, minutes = usual.groups()
+            clock = (int(hour), int(minute), int(second))
+            zone = (-1 if sign == "-" else 1) * (int(hours) * 3600 + int(minutes) * 60)
+            return _utc(int(year), _MONTHS[month], int(day), *clock, zone=zone)
+        while _COMMENT.search(text):  # comments nest
+            text = _COMMENT.sub(" ", text)
         fields = parsedate_tz(text)
-        if fields is None:
-            return None
-        year, month, day, hour, minute, second = fields[:6]
-        return _utc(year, month, day, hour, minute, second, zone=fields[9] or 0)
+        return None if fields is None else _utc(*fields[:6], zone=fields[9] or 0)
     except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-
-
-def _usual_date(usual: re.Match[str]) -> dt.datetime | None:
-    """The date in the form that nearly all mail has; `parsedate_tz` gives the same, slower."""
-    day, month, year, hour, minute, second, sign, hours, minutes = usual.groups()
-    zone = int(hours) * 3600 + int(minutes) * 60
-    try:
-        return _utc(
-            int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second),
-            zone=-zone if sign == "-" else zone,
-        )  # fmt: skip
-    except (ValueError, OverflowError):
         return None
 
 
@@ -237,13 +196,6 @@ def _utc(
     local = dt.datetime(year, month, day, hour, minute, min(second, 59))
     distance = dt.timedelta(seconds=zone)
     return local if abs(distance) > _FURTHEST_ZONE else local - distance
-
-
-def _iso_date(text: str) -> dt.datetime | None:
-    try:
-        return naive_utc(dt.datetime.fromisoformat(text))
-    except (ValueError, OverflowError):
-        return None
 
 
 def naive_utc(date: dt.datetime) -> dt.datetime | None:
@@ -258,15 +210,12 @@ def naive_utc(date: dt.datetime) -> dt.datetime | None:
 
 def most_plausible(candidates: Iterable[dt.datetime | None]) -> dt.datetime | None:
     """The first candidate of a plausible year, else the first of a possible one, else None."""
-    fallback: dt.datetime | None = None
-    for date in candidates:
-        if date is None:
-            continue
-        if date.year in PLAUSIBLE_YEARS:
-            return date
-        if fallback is None and date.year in POSSIBLE_YEARS:
-            fallback = date
-    return fallback
+    dates = [date for date in candidates if date is not None]
+    for years in (_PLAUSIBLE_YEARS, _POSSIBLE_YEARS):
+        for date in dates:
+            if date.year in years:
+                return date
+    return None
 
 
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.
@@ -338,9 +287,8 @@ class PartType(NamedTuple):
 class Headers:
     """Header fields by lower-case name, in the order of the message.
 
-    Takes (name, value) pairs as `email` gives them: values may be folded and
-    hold bytes over 127 as surrogates. What `first` and `every` return is one
-    line each and free of surrogates and NUL; encoded words are not decoded.
+    Takes (name, value) pairs as `email` gives them: values may be folded and hold bytes over 127
+    as surrogates. `first` and `every` return clean lines; encoded words are not decoded.
     """
 
     __slots__ = ("_values",)
@@ -355,13 +303,12 @@ class Headers:
         return name in self._values
 
     def first(self, name: str) -> str:
-        """The first value of `name` (lower case), "" if there is none."""
+        """The first value of `name` (lower case), else ""."""
         return _readable(self.raw(name))
 
     def raw(self, name: str) -> str:
-        """The first value of `name` (lower case) as the message has it, "" if there is none."""
-        values = self._values.get(name)
-        return values[0] if values else ""
+        """The first value of `name` (lower case) as the message has it, else ""."""
+        return self._values.get(name, [""])[0]
 
     def every(self, name: str) -> list[str]:
         """All values of `name` (lower case)."""
@@ -411,8 +358,8 @@ def _trimmed(data: bytes) -> bytes:
 def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
     """Indent stray lines that well-known headers follow, so that they continue a header.
 
-    Only a header that did not occur before counts: a body that starts without a
-    blank line and quotes "From:" and "Subject:" of another mail isn't misread.
+    Only a header that did not occur before counts: a body may start without a blank line and
+    quote "From:" and "Subject:" of another mail.
     """
     seen = {name.lower() for name in _NAME_OF.findall(block, 0, first_stray + 1)}
     fresh_ends = [
@@ -455,9 +402,8 @@ def headers_of(part: "Message[str, str]") -> Headers:
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
     """The message as `email` sees it: its MIME tree, or its headers and a payload.
 
-    Only containers are parsed as a whole; nested too deeply for `email`, they
-    are read as the text they are written in, as are those with parameters
-    that would keep it busy for minutes.
+    Only containers are parsed whole. Those nested too deeply for `email`, or with parameters that
+    would keep it busy for minutes, are read as text.
     """
     tree = _PARSER.parsebytes(message.block, headersonly=True)
     is_container = part_type(tree).is_container
@@ -489,9 +435,9 @@ def _readable(value: str) -> str:
 def decode_words(value: str) -> str:
     """`value` with its RFC 2047 encoded words decoded, on one clean line.
 
-    Never fails, where `email.header.decode_header` does: words that can't be
-    decoded stay as they are, unknown charsets are guessed. Neighbouring words
-    of one charset are joined as bytes first, since mailers cut characters in two.
+    Never fails, unlike `email.header.decode_header`: what can't be decoded stays, unknown
+    charsets are guessed. Neighbouring words of one charset are joined as bytes first, since
+    mailers cut characters in two.
     """
     if "=?" not in value:
         return one_line(value)

@@ -1,20 +1,16 @@
 """A message made into what the inbox stores: raw bytes in, `ParsedEmail` or `Rejected` out.
 
-    RawMessage -> plain_message, else message_by_email -> headers, body text
-               -> compose -> ParsedEmail
-
-Never an exception: mail is hostile, and what can't be read is rejected with its
-reason. Knows nothing of where messages come from, of filters and of the database.
-
-Reasons for rejection: "empty" (no bytes, or only white space), "not-mail" (none
-of From, To, Date, Message-ID, Subject), "too-large" (over 50 MB), "parse-error"
-(ours, unforeseen; the detail names the exception).
+Never an exception: mail is hostile, and what can't be read is guessed, left out or rejected.
+Reasons for rejection: "empty" (no bytes, or only white space), "not-mail" (none of From, To,
+Date, Message-ID, Subject), "too-large" (over 50 MB), "parse-error" (unforeseen; the detail names
+the exception).
 """
 
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from art_e.inbox.mail import Mailbox
 from data_pipeline.ingest.body import PlainMessage, message_body, plain_message, plain_text
@@ -27,7 +23,6 @@ from data_pipeline.ingest.headers import (
     naive_utc,
     parse_date,
     parse_message_tree,
-    recipients,
     sender_mailbox,
     split_message,
 )
@@ -40,73 +35,41 @@ from data_pipeline.ingest.records import (
 )
 from data_pipeline.ingest.text import one_line, scrub
 
-LONGEST_MESSAGE_ID = 998  # characters, the longest line of RFC 5322
+_LONGEST_ID = 998  # characters, the longest line of RFC 5322
 
 # Gmail exports labels in the language of the account: English, German, French, Spanish, Italian,
 # Dutch, Portuguese, Polish, Danish and Norwegian, Swedish. Spam is "Spam" in all of them.
-JUNK_LABELS = frozenset(
+_JUNK_LABELS = frozenset(
     "spam trash bin papierkorb corbeille papelera cestino prullenbak lixeira lixo kosz papirkurv"
     " papperskorg papperskorgen".split()
 )
 
 _ESSENTIAL = ("from", "to", "date", "message-id", "subject")
-_USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{LONGEST_MESSAGE_ID - 2}}}>")
+_USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
 _LONGEST_DETAIL = 200
+
+_Message = TypeVar("_Message", RawMessage, MailFields)
 
 
 def parse_message(raw: RawMessage) -> ParsedEmail | Rejected:
     """The mail in `raw.data`, or why it can't be stored. Never raises."""
-    return _guarded(raw.source, lambda: _parse_message(raw))
+    return _guarded(_parse_message, raw)
 
 
 def from_fields(fields: MailFields) -> ParsedEmail | Rejected:
     """The mail whose parts a container already holds, by the same rules. Never raises."""
-    return _guarded(fields.source, lambda: _from_fields(fields))
+    return _guarded(_from_fields, fields)
 
 
-def compose(
-    source: str, headers: Headers, body: str, envelope_date: dt.datetime | None
-) -> ParsedEmail:
-    """The mail of a header block and a body that is text already."""
-    to, cc, bcc = recipients(
-        mailboxes(headers.every("to")),
-        mailboxes(headers.every("cc")),
-        mailboxes(headers.every("bcc")),
-    )
-    return _email(
-        source,
-        message_id=headers.first("message-id"),
-        sent_at=most_plausible(_dates(headers, envelope_date)),
-        subject=decode_words(headers.first("subject")),
-        sender=sender_mailbox(headers.first("from"), headers.first("x-from")),
-        to=to,
-        cc=cc,
-        bcc=bcc,
-        body=body,
-        junk=_is_junk(headers.first("x-gmail-labels")),
-    )
-
-
-def derived_message_id(
-    sent_at: dt.datetime | None, sender: Mailbox, subject: str, body: str
-) -> str:
-    """A stable id for a mail that has none: a hash of date, sender, subject and body.
-
-    Copies of one mail get the same id, whatever source they come from. The
-    sender counts by address, or by name where there is no address.
-    """
-    date = sent_at.isoformat() if sent_at else ""
-    content = "\0".join((date, sender.address or sender.name, subject, body))
-    return f"<{hashlib.sha256(content.encode()).hexdigest()[:32]}@derived.art-e.invalid>"
-
-
-def _guarded(source: str, parse: Callable[[], ParsedEmail | Rejected]) -> ParsedEmail | Rejected:
+def _guarded(
+    parse: Callable[[_Message], ParsedEmail | Rejected], message: _Message
+) -> ParsedEmail | Rejected:
     try:
-        return parse()
+        return parse(message)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
         detail = one_line(f"{type(error).__name__}: {error}")[:_LONGEST_DETAIL]
-        return Rejected(scrub(source), "parse-error", detail)
+        return Rejected(scrub(message.source), "parse-error", detail)
 
 
 def _parse_message(raw: RawMessage) -> ParsedEmail | Rejected:
@@ -127,23 +90,40 @@ def message_by_email(data: bytes) -> PlainMessage:
     return PlainMessage(headers_of(tree), message_body(tree))
 
 
+def compose(
+    source: str, headers: Headers, body: str, envelope_date: dt.datetime | None
+) -> ParsedEmail:
+    """The mail of a header block and a body that is text already."""
+    dates = (
+        parse_date(headers.first("date")),
+        parse_date(headers.first("received").rpartition(";")[2]),
+        envelope_date and naive_utc(envelope_date),
+    )
+    return _email(
+        source,
+        message_id=headers.first("message-id"),
+        sent_at=most_plausible(dates),
+        subject=headers.first("subject"),
+        sender=sender_mailbox(headers.first("from"), headers.first("x-from")),
+        recipients=[headers.every(role) for role in ("to", "cc", "bcc")],
+        body=body,
+        junk=_is_junk(headers.first("x-gmail-labels")),
+    )
+
+
 def _from_fields(fields: MailFields) -> ParsedEmail | Rejected:
     source = scrub(fields.source)
-    known = (fields.message_id, fields.subject, fields.sender, fields.date, *fields.to)
-    if not any(known):
+    if not any((fields.message_id, fields.subject, fields.sender, fields.date, *fields.to)):
         if not fields.body.strip():
             return Rejected(source, "empty", "no fields and no body")
         return Rejected(source, "not-mail", "no sender, recipient, date, message id or subject")
-    to, cc, bcc = recipients(mailboxes(fields.to), mailboxes(fields.cc), mailboxes(fields.bcc))
     return _email(
         source,
         message_id=fields.message_id,
-        sent_at=most_plausible([naive_utc(fields.date) if fields.date else None]),
-        subject=decode_words(fields.subject),
+        sent_at=most_plausible([fields.date and naive_utc(fields.date)]),
+        subject=fields.subject,
         sender=sender_mailbox(one_line(fields.sender)),
-        to=to,
-        cc=cc,
-        bcc=bcc,
+        recipients=[fields.to, fields.cc, fields.bcc],
         body=plain_text(fields.body),
     )
 
@@ -155,35 +135,50 @@ def _email(
     sent_at: dt.datetime | None,
     subject: str,
     sender: Mailbox,
-    to: tuple[Mailbox, ...],
-    cc: tuple[Mailbox, ...],
-    bcc: tuple[Mailbox, ...],
+    recipients: Iterable[Iterable[str]],
     body: str,
     junk: bool = False,
 ) -> ParsedEmail:
+    # An address has one role, the strongest: to before cc before bcc.
+    seen: set[str] = set()
+    roles: list[tuple[Mailbox, ...]] = []
+    for values in recipients:
+        boxes: dict[str, Mailbox] = {}
+        for box in mailboxes(values):
+            if box.address not in seen:
+                boxes.setdefault(box.address, box)
+        seen.update(boxes)
+        roles.append(tuple(boxes.values()))
+    subject = decode_words(subject)
     clean_id = _clean_message_id(message_id) or derived_message_id(sent_at, sender, subject, body)
+    to, cc, bcc = roles
     return ParsedEmail(source, clean_id, sent_at, subject, sender, to, cc, bcc, body, junk)
 
 
-def _is_junk(labels: str) -> bool:
-    """Whether Gmail's export has the mail in spam or trash; labels stand between commas."""
-    names = decode_words(labels).split(",") if labels else ()
-    return any(each.strip(' "').casefold() in JUNK_LABELS for each in names)
-
-
 def _clean_message_id(value: str) -> str:
-    """The id in its angle brackets and without white space; "" where there is none to use."""
+    """The id in its angle brackets and without white space; "" if there is no usable one."""
     if _USUAL_ID.fullmatch(value):
         return value
     value = "".join(one_line(value).split())
     bracketed = _BRACKETED.search(value)
     inner = bracketed[1] if bracketed else value.replace("<", "").replace(">", "")
-    return f"<{inner}>" if inner and len(inner) + 2 <= LONGEST_MESSAGE_ID else ""
+    return f"<{inner}>" if inner and len(inner) + 2 <= _LONGEST_ID else ""
 
 
-def _dates(headers: Headers, envelope_date: dt.datetime | None) -> Iterator[dt.datetime | None]:
-    """The dates of a message, the most trusted first."""
-    yield parse_date(headers.first("date"))
-    yield parse_date(headers.first("received").rpartition(";")[2])
-    if envelope_date is not None:
-        yield naive_utc(envelope_date)
+def derived_message_id(
+    sent_at: dt.datetime | None, sender: Mailbox, subject: str, body: str
+) -> str:
+    """A stable id for a mail that has none: a hash of date, sender, subject and body.
+
+    Copies of one mail get the same id from any source. The sender counts by address, or by name
+    where there is no address.
+    """
+    date = sent_at.isoformat() if sent_at else ""
+    content = "\0".join((date, sender.address or sender.name, subject, body))
+    return f"<{hashlib.sha256(content.encode()).hexdigest()[:32]}@derived.art-e.invalid>"
+
+
+def _is_junk(labels: str) -> bool:
+    """Whether Gmail's export has the mail in spam or trash; commas separate labels."""
+    names = decode_words(labels).split(",") if labels else ()
+    return any(each.strip(' "').casefold() in _JUNK_LABELS for each in names)

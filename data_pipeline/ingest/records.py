@@ -17,10 +17,9 @@ LARGEST_MESSAGE = 50_000_000
 class RawMessage(NamedTuple):
     """One message as its source stores it.
 
-    `source` is a path that is stable for the same mail in the same source
-    (`maildir/allen-p/inbox/1.`). `envelope_date` is a date that the container
-    itself knows (the From_ line of an mbox), used when the message's own dates
-    are missing or absurd.
+    `source` is a path that is stable for the same mail in the same source. `envelope_date` is
+    the container's own date (the From_ line of an mbox), used when the message's dates are
+    missing or absurd.
     """
 
     source: str
@@ -29,7 +28,7 @@ class RawMessage(NamedTuple):
 
 
 class MailFields(NamedTuple):
-    """One message whose container has taken it apart already (the Hugging Face set)."""
+    """One message that its container has taken apart already (a Hugging Face set)."""
 
     source: str
     message_id: str
@@ -46,10 +45,9 @@ class MailFields(NamedTuple):
 class ParsedEmail:
     """A message as the inbox stores it.
 
-    `message_id` has its angle brackets; it is derived from the content where
-    the message has none. `sent_at` is UTC without tzinfo, None where no
-    plausible date is known. An address stands in one of `to`, `cc`, `bcc` only,
-    once. `body` is text with "\\n" line ends. `junk` says that its owner has it in spam or trash.
+    `message_id` has its angle brackets; it is derived from the content where the message has
+    none. `sent_at` is naive UTC, None without a plausible date. An address stands once in `to`,
+    `cc` or `bcc`. `body` has "\\n" line ends. `junk`: its owner has it in spam or trash.
     """
 
     source: str

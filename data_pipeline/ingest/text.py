@@ -1,20 +1,19 @@
 """Bytes and strings of mail made into clean text: charsets that lie, stray quoted-printable."""
 
 import codecs
+import contextlib
 import functools
 import re
 from collections.abc import Callable
 from typing import TypeVar
 
-# Labels that prove nothing: every mailer of a Western system writes them on
-# whatever it sends, so 8-bit text under them is read as UTF-8 where it is valid
-# UTF-8, else as what the sender's system most likely used.
+# Labels that prove nothing: Western mailers write them on all that they send, so 8-bit text
+# under them is read as UTF-8 where it is valid UTF-8.
 _UNPROVEN = frozenset({"ascii", "iso8859-1", "cp1252"})
 # Seven-bit encodings in which plain ASCII bytes do not stand for themselves.
 _ESCAPED_SEVEN_BIT = re.compile(r"iso2022|hz|utf-7")
 # Codecs of Python that are no charset of any mail (and "decode" escapes or domains).
 _NO_CHARSET = frozenset({"unicode-escape", "raw-unicode-escape", "idna", "punycode", "undefined"})
-_CACHED_RESULTS = 8192
 _LONGEST_CACHED = 400  # characters
 _CHARSET_NAME = re.compile(r"[A-Za-z0-9][\w.:+-]{0,39}", re.ASCII)
 
@@ -34,7 +33,7 @@ _T = TypeVar("_T")
 
 def cached_if_short(function: Callable[[str], _T]) -> Callable[[str], _T]:
     """Remember what a function makes of short strings; hostile long ones don't fill the memory."""
-    cached = functools.lru_cache(maxsize=_CACHED_RESULTS)(function)
+    cached = functools.lru_cache(maxsize=8192)(function)
 
     @functools.wraps(function)
     def call(text: str) -> _T:
@@ -44,28 +43,25 @@ def cached_if_short(function: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 @functools.lru_cache(maxsize=1024)
-def codec_name(charset: str) -> str | None:
+def _codec_name(charset: str) -> str | None:
     """Python's name of a text codec for a declared charset; None if there is none."""
     charset = charset.strip().strip("\"'")
-    if not _CHARSET_NAME.fullmatch(charset):
-        return None
-    try:
-        info = codecs.lookup(charset)
-    except (LookupError, ValueError):
-        return None
-    name = info.name.replace("_", "-")
-    is_text = getattr(info, "_is_text_encoding", True)
-    return name if is_text and name not in _NO_CHARSET else None
+    if _CHARSET_NAME.fullmatch(charset):
+        with contextlib.suppress(LookupError, ValueError):
+            info = codecs.lookup(charset)
+            name = info.name.replace("_", "-")
+            if getattr(info, "_is_text_encoding", True) and name not in _NO_CHARSET:
+                return name
+    return None
 
 
 def decode_bytes(data: bytes, charset: str = "") -> str:
     """Text of `data`: the declared charset if it can be right, else UTF-8, cp1252, Latin-1.
 
-    ASCII, Latin-1 and cp1252 as declarations prove nothing, so UTF-8 goes
-    before them. ASCII bytes are ASCII whatever was declared, unless NUL bytes
-    (UTF-16) or a seven-bit escaping charset say otherwise.
+    ASCII bytes are ASCII whatever was declared, unless NUL bytes (UTF-16) or a seven-bit
+    escaping charset say otherwise.
     """
-    declared = codec_name(charset) if charset else None
+    declared = _codec_name(charset) if charset else None
     if data.isascii() and not (declared and _ESCAPED_SEVEN_BIT.match(declared)):
         wide = declared is not None and declared.startswith(("utf-16", "utf-32"))
         if not (wide and b"\0" in data):
@@ -74,10 +70,8 @@ def decode_bytes(data: bytes, charset: str = "") -> str:
     if declared and declared not in _UNPROVEN:
         candidates.insert(0, declared)
     for name in candidates:
-        try:
+        with contextlib.suppress(LookupError, ValueError):
             return scrub(data.decode(name))
-        except (UnicodeError, LookupError, ValueError):
-            continue
     return scrub(data.decode("latin-1"))
 
 
@@ -106,21 +100,14 @@ def tidy(text: str) -> str:
 def without_stray_quoted_printable(text: str) -> str:
     """Decode quoted-printable that a mailer left in a body it declared plain.
 
-    The rule: at least two soft line breaks ("=" at the end of a line of 40 to
-    77 characters) and at least two escapes that nothing else writes ("=3D",
-    or "=20" at a line's end). Then soft breaks, "=3D", "=20", "=09" and bytes
-    over 127 are decoded, and nothing else: a body is often only partly
-    quoted-printable, and `?id=27946744` must survive. `text` has "\\n" line ends.
+    It needs two soft line breaks ("=" at the end of a line of 40 to 77 characters) and two
+    escapes that nothing else writes ("=3D", or "=20" at a line's end). A body is often only
+    partly quoted-printable, and `?id=27946744` must survive.
     """
     if text.count("=\n") < 2 or len(_SURE_ESCAPE.findall(text)) < 2:
         return text
     if len(_SOFT_BREAK.findall(text)) < 2:
         return text
-    return _ESCAPES.sub(_decoded_escapes, text)
-
-
-def _decoded_escapes(match: re.Match[str]) -> str:
-    escaped = match[0]
-    if escaped == "=\n":
-        return ""
-    return decode_bytes(bytes.fromhex(escaped.replace("=", "")))
+    return _ESCAPES.sub(
+        lambda match: decode_bytes(bytes.fromhex(match[0].strip("\n").replace("=", ""))), text
+    )

@@ -1,7 +1,7 @@
-"""Work spread over all cores, its results in order: batches of mail, and whatever else.
+"""Work spread over all cores, its results in order.
 
-Workers are spawned, not forked (the parent runs DuckDB's threads). Those of an ingest import
-this module and `batch.py` only: nothing here may import the database.
+Workers are spawned, not forked (the parent runs DuckDB's threads). Nothing here may import
+DuckDB: the workers of an ingest start without it.
 """
 
 import itertools
@@ -20,8 +20,8 @@ from data_pipeline.ingest.batch import Batch, Job, process
 Task = TypeVar("Task")
 Done = TypeVar("Done")
 
-# Tasks under way for each worker: one being worked on, one waiting.
-QUEUED = 2
+# Tasks of each worker: one being worked on, one waiting.
+_QUEUED = 2
 # Fewer messages than this are parsed sooner than workers start (about 0.7 s).
 WORTH_WORKERS = 1200
 
@@ -39,7 +39,7 @@ def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
 
 
 def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tuple[Task, Done]]:
-    """Every task with what `work`, a function of a module, makes of it, in order."""
+    """Every task with its result, in order; `work` is a function of a module."""
     workers = os.cpu_count() or 1
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
@@ -47,7 +47,7 @@ def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tupl
     try:
         for task in tasks:
             under_way.append((task, _submit(pool, work, task)))
-            if len(under_way) >= workers * QUEUED:
+            if len(under_way) >= workers * _QUEUED:
                 done, future = under_way.popleft()
                 yield done, future.result()
         while under_way:
@@ -58,11 +58,10 @@ def spread(work: Callable[[Task], Done], tasks: Iterator[Task]) -> Iterator[tupl
 
 
 def _submit(pool: ProcessPoolExecutor, work: Callable[[Task], Done], task: Task) -> Future[Done]:
-    """Submit `task`; workers that start here inherit that Ctrl-C is held back.
+    """Submit `task`; workers that start here inherit that Ctrl-C is blocked.
 
-    It is held back from this process too, until the worker is known to the pool: the pool
-    would never end one that it was interrupted at starting. Blocking the signal is not
-    enough for that, as another thread may take it.
+    This process defers it, too: a pool interrupted while it starts a worker never ends. Blocking
+    the signal is not enough for that, as another thread may take it.
     """
     pressed: list[int] = []
     on_main_thread = threading.current_thread() is threading.main_thread()

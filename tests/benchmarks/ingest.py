@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data_pipeline.ingest.batch import (
-    MAX_BODY_CHARS,
-    MAX_RECIPIENTS,
     Batch,
     Job,
     StoredMail,
@@ -26,10 +24,11 @@ from data_pipeline.ingest.batch import (
     process,
 )
 from data_pipeline.ingest.build import BATCH_MESSAGES, InboxBuild
-from data_pipeline.ingest.detect import open_source
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
+from data_pipeline.ingest.sources import open_source
 from tests.benchmarks.measure import ProcessCost, run_process
+from tests.benchmarks.reference import MAX_BODY_CHARS, MAX_RECIPIENTS
 
 # The stages hold their messages in memory, so that each can be timed alone.
 MOST_STAGED = 60_000

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Self
 
 import mailparser
 
-from data_pipeline.ingest.detect import open_source
 from data_pipeline.ingest.records import Format, MailFields, RawMessage
+from data_pipeline.ingest.sources import open_source
 
 MAX_BODY_CHARS = 5_000
 MAX_RECIPIENTS = 30

@@ -19,7 +19,6 @@ from typing import Any
 import art_e.inbox
 import data_pipeline
 from art_e.inbox.file import InboxFile
-from data_pipeline.ingest.sources import ROOT
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.benchmarks.measure import run_process
 from tests.benchmarks.reference import ReferenceMail, build
@@ -78,7 +77,7 @@ def synthetic_archive(size: int, cache: Path = CACHE) -> Path:
         partial = path.with_suffix(".partial")
         with tarfile.open(partial, "w") as tar:
             for number, message in enumerate(messages(WorldConfig(size=size))):
-                entry = tarfile.TarInfo(f"{ROOT}/owner-{number % 40:02d}/inbox/{number}.")
+                entry = tarfile.TarInfo(f"maildir/owner-{number % 40:02d}/inbox/{number}.")
                 entry.size = len(message.data)
                 tar.addfile(entry, io.BytesIO(message.data))
         partial.replace(path)

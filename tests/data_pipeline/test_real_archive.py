@@ -15,9 +15,8 @@ from art_e.question import Question, load_questions
 from data_pipeline.ingest import sources as enron
 from data_pipeline.ingest.batch import default_rules
 from data_pipeline.ingest.build import Source, ingest
-from data_pipeline.ingest.detect import open_source
 from data_pipeline.ingest.records import MailFields, RawMessage
-from data_pipeline.ingest.sources import open_stream
+from data_pipeline.ingest.sources import open_source, open_stream
 from tests.conftest import RealInbox
 
 READ = 47_990
