@@ -33,7 +33,7 @@ from art_e.cli.trace import shown_turn
 from art_e.storage import home
 from art_e.trajectory import Trajectory, exchanges
 from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_png
-from training.experiments.pages import write_picture
+from training.pooled import write_picture
 
 WORK = (home() / "notebooks").resolve()
 WORK.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Commands of `art-e` as processes, one after the other, each where it has not been done yet.
+"""Runs `art-e` commands as processes, each until its run is complete.
 
-A command that makes a run names its folder: one that has COMPLETE is left as it is, and one
-that was begun goes on with `--resume`. Knows nothing of what the commands do.
+A process of its own frees the GPU memory of a training run for what follows. A command names the
+folder of the run that it makes: a complete run is left as it is, and one that was begun resumes.
 """
 
 import os
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from art_e.errors import UserError
 from art_e.parent import ends_with_parent
@@ -20,8 +20,7 @@ ART_E = (sys.executable, "-m", "art_e")
 
 
 class Command(NamedTuple):
-    """What `art-e` is given; `run` is the folder of the run that it makes, None where it makes
-    none."""
+    """The words after `art-e`, and the folder of the run that they make, if any."""
 
     words: tuple[str, ...]
     run: Path | None = None
@@ -31,23 +30,36 @@ class Command(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether its run has ended by itself."""
+        """Whether its run is complete."""
         return self.run is not None and Run(self.run).complete
 
     @property
     def arguments(self) -> list[str]:
-        """The words, with `--resume` where the run was begun."""
+        """The words, with `--resume` if the run was begun."""
         begun = self.run is not None and Run(self.run).begun
         return [*self.words, *(["--resume"] if begun else [])]
 
 
-def carry_out(
-    commands: Sequence[Command],
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    """Run those that are not done, with `environment` besides this process's own.
+def train_command(
+    kind: Literal["sft", "grpo"],
+    out: Path,
+    recipe: str,
+    seed: int,
+    changes: Sequence[str] = (),
+    init: Path | None = None,
+    *more: str,
+) -> Command:
+    """The `art-e train` of a recipe with `changes` (as for `--set`); GRPO begins from `init`."""
+    words = ["train", kind, "--recipe", recipe, "--seed", str(seed)]
+    words += [word for change in changes for word in ("--set", change)]
+    words += [] if init is None else ["--init", str(init)]
+    return Command((*words, *more, "--out", str(out)), out)
 
-    Raises `UserError` where one fails.
+
+def carry_out(commands: Sequence[Command], environment: Mapping[str, str] | None = None) -> None:
+    """Run the commands that are not done, with `environment` added to this process's.
+
+    Raises `UserError` if one fails.
     """
     for command in commands:
         if command.done:
@@ -63,6 +75,6 @@ def carry_out(
             shown = shlex.join(["art-e", *command.words[:2]])
             where = f"{command.run}: " if command.run else ""
             raise UserError(
-                f"{where}{shown} ended with exit code {done.returncode}; mend what it said, and"
-                " run this again to go on"
+                f"{where}{shown} ended with exit code {done.returncode}; fix what it printed, then"
+                " run this again to resume"
             )

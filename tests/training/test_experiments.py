@@ -1,6 +1,7 @@
-"""The experiments: which runs they make, and their pages from made-up run folders."""
+"""Figures over seeds and questions, and the experiments: their runs, and pages of made-up runs."""
 
 import dataclasses
+import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 from PIL import Image
 
 from art_e.episode import Rubric
@@ -18,12 +22,18 @@ from art_e.question import Question
 from art_e.trajectory import Trajectory
 from evals.scored import Scored
 from tests import builders as episodes
-from training import commands
-from training.experiments import ablations, hack, seeds
-from training.experiments.__main__ import main
-from training.experiments.chain import Job, carry_out
-from training.experiments.pooled import asked_alike
-from training.experiments.results import ACCURACY, EFFORT_RIGHT, INVENTED, episodes_of_test
+from training import commands, experiments
+from training.commands import Command, carry_out, train_command
+from training.experiments import hack_charts, main, replay_of, story, variants
+from training.pooled import (
+    ACCURACY,
+    EFFORT_RIGHT,
+    INVENTED,
+    Pool,
+    PooledRuns,
+    curves,
+    episodes_of_test,
+)
 from training.progress import Step, append_step
 from training.recipe import load_recipe
 
@@ -113,7 +123,7 @@ def made(
 
 def test_answers_are_judged_by_the_judge_of_validations(tmp_path: Path) -> None:
     runs = [episodes_of_test(made(tmp_path / str(right), right)) for right in (12, 24)]
-    asked = asked_alike([each["sampled"] for each in runs])
+    asked = PooledRuns([each["sampled"] for each in runs])
     assert [each.question.id for each in asked.runs[0]] == sorted(
         question(number).id for number in range(NUMBER)
     )
@@ -130,7 +140,7 @@ def test_a_test_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     (folder / "test.jsonl").write_text("\n".join(lines[:NUMBER]) + "\n")
     with pytest.raises(UserError, match="not all of the test"):
         episodes_of_test(folder)
-    (folder / "test.jsonl").unlink()
+    (folder / "test.jsonl").write_text("{\n")
     with pytest.raises(UserError, match="can't be read"):
         episodes_of_test(folder)
 
@@ -141,9 +151,9 @@ def test_runs_of_other_questions_are_not_pooled() -> None:
         return [Scored(each, episode(each, {}, right=True)) for each in asked]
 
     with pytest.raises(UserError, match="same questions"):
-        asked_alike([run(1, 2), run(1, 3)])
+        PooledRuns([run(1, 2), run(1, 3)])
     with pytest.raises(UserError, match="twice"):
-        asked_alike([run(1, 1)])
+        PooledRuns([run(1, 1)])
 
 
 @pytest.fixture
@@ -171,9 +181,9 @@ def test_runs_that_ended_are_skipped_and_begun_ones_go_on(
     changes = ("reward.effort=0",)
     carry_out(
         [
-            Job("sft", tmp_path / "ended", "nano", 1),
-            Job("grpo", begun, "nano", 1, changes, tmp_path / "ended"),
-            Job("sft", tmp_path / "new", "nano", 2),
+            train_command("sft", tmp_path / "ended", "nano", 1),
+            train_command("grpo", begun, "nano", 1, changes, tmp_path / "ended"),
+            train_command("sft", tmp_path / "new", "nano", 2),
         ]
     )
     command = [sys.executable, "-m", "art_e", "train"]
@@ -186,8 +196,8 @@ def test_runs_that_ended_are_skipped_and_begun_ones_go_on(
 
 
 def test_a_run_that_fails_ends_the_chain(tmp_path: Path) -> None:
-    wrong = Job("sft", tmp_path / "run", "no-such-recipe", 0)
-    after = Job("sft", tmp_path / "after", "nano", 0)
+    wrong = train_command("sft", tmp_path / "run", "no-such-recipe", 0)
+    after = train_command("sft", tmp_path / "after", "nano", 0)
     with pytest.raises(UserError, match="exit code 2"):
         carry_out([wrong, after])
     assert not (tmp_path / "after").exists()
@@ -208,7 +218,7 @@ def test_seeds_are_told_before_and_after(
     assert capsys.readouterr().out == page
     assert "2.0 minutes a seed" in page
     assert "## sampled, n = 24 questions a seed" in page
-    assert "## sampled, names that training has not, n = 1 questions a seed" in page
+    assert "## sampled, names that training has not seen, n = 1 questions a seed" in page
     assert "## greedy, names" not in page
     row = next(each for each in page.splitlines() if each.startswith("| accuracy"))
     # 6 of 18 answerable questions before, all after.
@@ -224,7 +234,7 @@ def test_seeds_are_told_before_and_after(
 
 def test_curves_have_the_validations_of_every_seed(tmp_path: Path) -> None:
     folders = [made(tmp_path / str(seed), 12) for seed in range(3)]
-    drawn = {each.name: each for each in seeds.curves(folders, ["0", "1", "2"])}
+    drawn = {each.name: each for each in curves(folders, ["0", "1", "2"])}
     # No run has a question that nothing answers.
     assert list(drawn) == ["accuracy", "format_errors", "effort_when_correct"]
     assert [each.label for each in drawn["accuracy"].curves] == ["0", "1", "2"]
@@ -233,9 +243,7 @@ def test_curves_have_the_validations_of_every_seed(tmp_path: Path) -> None:
 
 
 def test_variants_are_recipes(tmp_path: Path) -> None:
-    recipes = {
-        name: load_recipe("nano", own) for name, own in ablations.variants("nano", ()).items()
-    }
+    recipes = {name: load_recipe("nano", own) for name, own in variants("nano", ()).items()}
     full, no_effort, unbanded, binary = recipes.values()
     assert full == load_recipe("nano")
     assert no_effort == full.model_copy(
@@ -281,9 +289,9 @@ def test_the_hack_is_told_step_by_step(tmp_path: Path) -> None:
     held_out = {"step": 20, "seed": 0, "sampled": True}
     lines.append(episode(question(1), held_out, right=True, final_answer="a, b, c").to_line())
     (folder / "trajectories.jsonl").write_text("".join(f"{each}\n" for each in lines))
-    replay = hack.replay_of(folder)
+    replay = replay_of(folder)
     assert replay.lists == {step: 0.0 if step <= 10 else 0.75 for step in range(1, 21)}
-    rows = hack.story(replay)
+    rows = story(replay)
     assert rows == [
         ["start", "", "", "25.0%", ""],
         ["1 to 5", "-0.50", "0.0%", "", ""],
@@ -291,7 +299,7 @@ def test_the_hack_is_told_step_by_step(tmp_path: Path) -> None:
         ["11 to 15", "1.50", "75.0%", "", "reward jump (12)"],
         ["16 to 20", "1.50", "75.0%", "45.0%", ""],
     ]
-    drawn = hack.charts({"hole open": replay})
+    drawn = hack_charts({"hole open": replay})
     assert [each.name for each in drawn] == ["reward", "lists", "accuracy"]
 
 
@@ -299,20 +307,23 @@ def test_the_hack_is_replayed_with_and_without_the_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alarm = {"step": 12, "kind": "reward jump", "message": "<b>jumped</b> | look"}
-    jobs: list[Job] = []
+    trained: list[list[str]] = []
 
-    def carry_out(wanted: Sequence[Job]) -> None:
-        for job in wanted:
-            jobs.append(job)
-            made(job.out, 8, alarms=[alarm] if job.out.name == "open" else [])
-            (job.out / "trajectories.jsonl").write_text("")
-            append_step(job.out, Step(1, 1.0, 10, reward=0.5))
+    def carry_out(wanted: Sequence[Command]) -> None:
+        for command in wanted:
+            assert command.run is not None
+            trained.append(list(command.words))
+            made(command.run, 8, alarms=[alarm] if command.run.name == "open" else [])
+            (command.run / "trajectories.jsonl").write_text("")
+            append_step(command.run, Step(1, 1.0, 10, reward=0.5))
 
-    monkeypatch.setattr(hack, "carry_out", carry_out)
+    monkeypatch.setattr(experiments, "carry_out", carry_out)
     assert main(["hack", "--out", str(tmp_path), "--lists", "0.1"]) == 0
-    recipes = [load_recipe(each.recipe, each.changes) for each in jobs]
-    assert [each.kind for each in jobs] == ["sft", "grpo", "grpo"]
-    sft, opened, closed = recipes
+    assert [words[1] for words in trained] == ["sft", "grpo", "grpo"]
+    sft, opened, closed = (
+        load_recipe("nano", [b for a, b in itertools.pairwise(words) if a == "--set"])
+        for words in trained
+    )
     assert sft.sft is not None
     assert {each.lists for each in sft.sft.noises} == {0.1}
     assert sft.sft.early_noise is not None
@@ -322,7 +333,7 @@ def test_the_hack_is_replayed_with_and_without_the_gate(
     page = (tmp_path / "hack.md").read_text()
     # What an alarm quotes is text, and no markup or column of its own.
     assert "<b>" not in page
-    assert "No alarm was raised." in page
+    assert "No alarms." in page
 
 
 @pytest.mark.parametrize("wrong", ["0,0", "-1", "x"])
@@ -338,3 +349,87 @@ def test_an_error_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "no recipe 'none-such'" in error
+
+
+# ---- Pooled figures, against known cases.
+
+
+def pool(shape: tuple[int, int]) -> Pool:
+    return Pool(["inbox"] * shape[1], [f"q{number}" for number in range(shape[1])], shape[0])
+
+
+@st.composite
+def shares(draw: st.DrawFn) -> NDArray[Any]:
+    """0 or 1 for each run and question, some not known."""
+    runs, questions = draw(st.integers(1, 4)), draw(st.integers(4, 20))
+    cells = st.sampled_from([0.0, 1.0, 1.0, 0.0, np.nan])
+    rows = draw(
+        st.lists(
+            st.lists(cells, min_size=questions, max_size=questions), min_size=runs, max_size=runs
+        )
+    )
+    return np.asarray(rows, dtype=np.float64)
+
+
+@given(shares())
+def test_an_interval_holds_the_pooled_mean(values: NDArray[Any]) -> None:
+    known = values[~np.isnan(values)]
+    estimate = pool(values.shape).mean(values, share=True)
+    assert estimate["n"] == len(known)
+    if not len(known):
+        assert estimate["value"] is None
+        return
+    value, low, high = estimate["value"], estimate["low"], estimate["high"]
+    assert value is not None
+    assert low is not None
+    assert high is not None
+    assert value == pytest.approx(known.mean())
+    assert 0 <= low <= value + 1e-9
+    assert value - 1e-9 <= high <= 1 + 1e-9
+
+
+@given(shares(), st.floats(-2, 2))
+def test_a_difference_that_is_always_the_same_has_no_width(
+    values: NDArray[Any], difference: float
+) -> None:
+    estimate = pool(values.shape).gain(values, values + difference)
+    if np.isnan(values).all():
+        assert estimate["value"] is None
+        return
+    ends = [estimate["value"], estimate["low"], estimate["high"]]
+    assert ends == pytest.approx([difference] * 3, abs=1e-9)
+
+
+def test_seeds_that_differ_widen_the_interval() -> None:
+    rng = np.random.default_rng(0)
+    alike = (rng.random((3, 400)) < 0.6).astype(np.float64)
+    apart = np.stack([(rng.random(400) < share) for share in (0.3, 0.6, 0.9)]).astype(np.float64)
+    widths = []
+    for values in (alike, apart):
+        estimate = pool(values.shape).mean(values)
+        assert estimate["low"] is not None
+        assert estimate["high"] is not None
+        widths.append(estimate["high"] - estimate["low"])
+    assert widths[1] > 4 * widths[0]
+
+
+def test_one_run_has_the_interval_of_its_questions() -> None:
+    values = np.asarray([[1.0] * 60 + [0.0] * 40])
+    estimate = pool(values.shape).mean(values)
+    # sqrt(0.6 * 0.4 / 100) is 0.049.
+    assert estimate["low"] == pytest.approx(0.6 - 1.96 * 0.049, abs=0.015)
+    assert estimate["high"] == pytest.approx(0.6 + 1.96 * 0.049, abs=0.015)
+
+
+def test_questions_that_are_hard_for_every_seed_are_no_evidence_three_times_over() -> None:
+    row = [1.0] * 60 + [0.0] * 40
+    one, three = (pool((runs, 100)).mean(np.asarray([row] * runs)) for runs in (1, 3))
+    assert three["low"] == pytest.approx(one["low"], abs=0.015)
+    assert three["high"] == pytest.approx(one["high"], abs=0.015)
+
+
+def test_a_share_of_nothing_has_wilsons_interval() -> None:
+    estimate = pool((3, 100)).mean(np.zeros((3, 100)), share=True)
+    assert estimate["value"] == estimate["low"] == 0
+    assert estimate["high"] == pytest.approx(0.037, abs=0.001)
+    assert estimate["n"] == 300

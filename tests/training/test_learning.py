@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from training.experiments.chain import Job, carry_out
-from training.experiments.results import metrics_of
+from training.commands import carry_out, train_command
+from training.pooled import metrics_of
 
 STEPS = 40
 GAIN = 0.10
@@ -46,8 +46,8 @@ def test_forty_steps_of_grpo_raise_accuracy_by_a_tenth(
     start, trained = tmp_path / "start", tmp_path / "trained"
     carry_out(
         [
-            Job("sft", start, "nano", 0, (*CHANGES, *START)),
-            Job("grpo", trained, "nano", 0, (*CHANGES, *GRPO), start),
+            train_command("sft", start, "nano", 0, (*CHANGES, *START)),
+            train_command("grpo", trained, "nano", 0, (*CHANGES, *GRPO), start),
         ]
     )
     validations = metrics_of(trained)["validation"]

@@ -1,8 +1,6 @@
-"""A profile: all that `art-e reproduce` is decided by, from a TOML file and the command line.
+"""A profile: all settings of `art-e reproduce`, from a TOML file and the command line.
 
-    art-e reproduce --profile nano --set training.seeds=[0]
-
-Knows nothing of how the chain is carried out.
+art-e reproduce --profile nano --set training.seeds=[0]
 """
 
 from collections.abc import Sequence
@@ -26,9 +24,9 @@ from training.recipe import FileKind as Kind
 
 # The public questions, which `--questions public` names.
 PUBLIC = "corbt/enron_emails_sample_questions"
-# A model of the chain that is no litellm name: no model at all.
+# The baseline without a model.
 OFFLINE = "offline"
-# What a golden set may be made of besides a file or a hub id.
+# Sources of questions besides a file or a hub id.
 GENERATED, WORLD = "generated", "world"
 
 _KIND = Kind("profile", "reproduction/profiles")
@@ -84,7 +82,7 @@ class Baselines(Table):
 class Training(Table):
     """What is trained: a recipe with `changes` as `--set` makes them, once for each seed.
 
-    gpu: the card that the plan reckons with, None where none is used.
+    gpu: the GPU that the plan calculates with; None without one.
     """
 
     recipe: str
@@ -140,8 +138,8 @@ class Profile(Table):
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe with its changes; its data is that of its file."""
-        told = self.training
-        return load_recipe(told.recipe, told.changes, base_model=told.base_model)
+        training = self.training
+        return load_recipe(training.recipe, training.changes, base_model=training.base_model)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -168,16 +166,16 @@ def load_profile(
     """The profile of that name or path, with `changes` such as "training.seeds=[0]" made to it.
 
     `questions` takes the place of the golden set's ("public": the public ones), and `baselines`
-    are further models, which prompts are compared by too. Raises `UserError`, naming the field,
-    for what is none.
+    are further models, also asked the compared prompts. Raises `UserError`, naming the field, for
+    an invalid profile.
     """
     content = read_content(_KIND, name, changes)
     if questions is not None:
         golden = content.table.setdefault("golden", {})
         golden["questions"] = PUBLIC if questions == "public" else questions
     for table in ("baselines", "prompts"):
-        had = content.table.setdefault(table, {})
-        had["models"] = list(dict.fromkeys([*had.get("models", ()), *baselines]))
+        fields = content.table.setdefault(table, {})
+        fields["models"] = list(dict.fromkeys([*fields.get("models", ()), *baselines]))
     return validated(Profile, content, _KIND)
 
 

@@ -2,7 +2,7 @@
 with an adapter, the checkpoint served, the report. Killed twice on the way.
 
 The code is that of the real thing. Hosted models are a local server that speaks OpenAI's protocol,
-and a tiny Qwen2 takes the place of the one of 14 billion weights. The mail is Enron's where
+and a tiny Qwen2 takes the place of the one of 14 billion weights. The mail is Enron's if
 ART_E_REAL_DATA names it, else a made-up company's.
 """
 
@@ -20,11 +20,62 @@ from typing import Any
 
 import pytest
 
+from art_e.message import ToolCall
 from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
-from tests.golden import form_of
-from tests.provider import KEY, Provider
-from tests.training.reproduction.players import GOOD, HASTY, JUDGE, READER, WRITER, Players
+from tests.golden import Player, form_of, reading
+from tests.provider import KEY, Provider, Reply, Request, says
+
+# The models by what they are like; all of them are the provider's.
+GOOD, HASTY, WRITER, READER, JUDGE = (
+    "openai/o3",
+    "openai/gpt-4.1",
+    "openai/gpt-4.1-mini",
+    "openai/gpt-4o",
+    "openai/gpt-4o-mini",
+)
+
+
+class Players:
+    """The provider's rule. Where the system prompt has `worse` in it, prompted models give up."""
+
+    def __init__(self, worse: str) -> None:
+        self._worse = worse
+        self._golden = Player()
+
+    def __call__(self, request: Request) -> Reply:
+        if request.body.get("tools"):
+            return says(None, self._next_call(request))
+        if form_of(request) == "Support":
+            return says(json.dumps({"reason": "It stands there.", "verdict": "supported"}))
+        return self._golden(request)
+
+    def _next_call(self, request: Request) -> ToolCall:
+        system, question, *observations = request.messages
+        if self._worse in system["content"]:
+            return _answer("I don't know")
+        if request.body["model"] == HASTY.partition("/")[2]:
+            return _answer("soon enough")
+        cues = re.findall('"(.*?)"', question["content"])
+        if not observations:
+            words = [word for cue in cues for word in cue.split()]
+            return _call("search_emails", keywords=words or ["notes"])
+        shown = json.loads(observations[-1]["content"].partition("\n")[0])
+        if len(observations) == 2:
+            if not shown.get("hits"):
+                return _answer("I don't know")
+            return _call("read_email", message_id=shown["hits"][0]["message_id"])
+        read = reading({"question": question["content"], "mails": [shown]})
+        return _answer(read["answer"] or "I don't know")
+
+
+def _answer(text: str) -> ToolCall:
+    return _call("return_final_answer", answer=text, sources=[])
+
+
+def _call(name: str, **arguments: object) -> ToolCall:
+    return ToolCall("call", name, json.dumps(arguments))
+
 
 WORSE = "first the telling words, then the mail"
 ARCHIVE = Path(os.environ.get("ART_E_REAL_DATA", "none")) / "enron-maildir.tar.xz"

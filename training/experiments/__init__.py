@@ -1,1 +1,0 @@
-"""The experiments that the README's figures come from; see `python -m training.experiments`."""
