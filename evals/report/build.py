@@ -33,7 +33,6 @@ from evals.paired import compare
 from evals.report import tables
 from evals.report.charts import Chart, CurveChart, svg, write_png
 from evals.report.entries import Entry, Measured, measure, prompt_name, run_names
-from evals.report.plots import charts
 from evals.report.tables import (
     NONE,
     SOURCE,
@@ -48,7 +47,7 @@ from evals.report.tables import (
     seconds,
     usd,
 )
-from evals.report.training import Training, read_training, step_charts, validation_charts
+from evals.report.training import TrainingRows, read_training, step_charts, validation_charts
 from evals.report.viewer import viewer_data, viewer_parts
 from evals.statistics import Estimate
 
@@ -75,9 +74,9 @@ class Section(NamedTuple):
     apart: bool = False
 
 
-# ---- The command that made a run, read from its `config.json`. Knows nothing of episodes.
+# ---- The command that made a run, read from its `config.json`.
 
-# What the configuration calls the options of `art-e eval run` that take one value.
+# Options of `art-e eval run` that take one value, by their names in the configuration.
 _OPTIONS = {
     "questions": "--questions",
     "split": "--split",
@@ -132,7 +131,7 @@ class Flip(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """Two models side by side: a table of differences, what is said of them, what flipped."""
+    """Two models side by side: a table of differences, a summary, the questions that flipped."""
 
     title: str
     table: Table
@@ -253,12 +252,12 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
     """
     measured = measure(runs)
     trained = read_training(runs)
-    drawn = charts([entry for each in measured for entry in each.entries])
+    entries = [entry for each in measured for entry in each.entries]
+    untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
     parts: dict[str, Sequence[Chart]] = {
-        "charts": [each for each in drawn if not isinstance(each, CurveChart)],
-        "held_out": validation_charts(trained),
+        "charts": tables.comparison_charts(entries),
+        "held_out": validation_charts(trained, untrained),
         "stepwise": step_charts(trained),
-        "curves": [each for each in drawn if isinstance(each, CurveChart)],
     }
     brought = [chart for each in sections for chart in each.charts]
     plots = out / "plots"
@@ -287,7 +286,7 @@ def _figure(chart: Chart) -> dict[str, Any]:
 def _page(
     measured: Sequence[Measured],
     figures: Mapping[str, Sequence[dict[str, Any]]],
-    trained: Sequence[Training],
+    trained: Sequence[TrainingRows],
     sections: Sequence[Section],
 ) -> str:
     entries = [entry for each in measured for entry in each.entries]

@@ -10,24 +10,15 @@ from art_e.runs import Run
 from evals.gpu_time import servings
 from evals.hacking import HELD_OUT, step_of, steps_of
 from evals.judges.labels import read_labels, stored_agreement
-from evals.metrics import model_metrics, sample_of
+from evals.metrics import model_metrics
 from evals.scored import Scored, load_run
-from evals.statistics import Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A training step: the figures of its episodes, and their mean reward."""
-
-    figures: dict[str, Any]
-    reward: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model of one run. Of a model in training, `scored` and `figures` are the last step's.
+    """One model of one run; of a model in training, the episodes of its last step.
 
-    `steps` is empty where the model was not in training. `label` is its own in the report.
+    `label` is unique in the report.
     """
 
     run: Run
@@ -35,15 +26,14 @@ class Entry:
     label: str
     scored: list[Scored]
     figures: dict[str, Any]
-    steps: dict[int, Step]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A run, its episodes and the models that it measured.
 
-    `by_labels` has for each judge how far it agrees with what a person said of the run's
-    answers (`evals.judges.labels.agreement`); it is empty where nobody did.
+    `by_labels` is each judge's agreement with a person's labels of the run's answers, if any
+    (`evals.judges.labels.agreement`).
     """
 
     run: Run
@@ -98,28 +88,13 @@ def _entry(run: Run, label: str, scored: list[Scored], judges: list[str], *, tim
     if not steps_of(scored):
         serving = servings(run.config).get(model)
         figures = model_metrics(scored, judges, timed=timed, serving=serving)
-        return Entry(run, model, label, scored, figures, {})
-    # Held-out questions have a chart of their own; among those trained on they would be a notch.
-    held_out = [each for each in scored if each.question.split in HELD_OUT]
-    trained = [each for each in scored if each.question.split not in HELD_OUT]
-    steps = {
-        step: Step(model_metrics(chosen, judges, timed=timed), _reward(chosen))
-        for step, chosen in _by_step(trained or scored).items()
-    }
-    last, newest = max(_by_step(held_out or scored).items())
+        return Entry(run, model, label, scored, figures)
+    # The last held-out questions, if there are any, else the last ones trained on.
+    chosen = [each for each in scored if each.question.split in HELD_OUT] or scored
+    last = steps_of(chosen)[-1]
+    newest = [each for each in chosen if step_of(each) == last]
     figures = model_metrics(newest, judges, timed=timed)
-    return Entry(run, model, f"{label}, step {last}", newest, figures, steps)
-
-
-def _by_step(scored: Sequence[Scored]) -> dict[int, list[Scored]]:
-    return {step: [each for each in scored if step_of(each) == step] for step in steps_of(scored)}
-
-
-def _reward(scored: Sequence[Scored]) -> Estimate:
-    """The mean reward of the episodes that have one."""
-    rewarded = [each for each in scored if each.trajectory.reward is not None]
-    rewards = [each.trajectory.reward["total"] for each in rewarded if each.trajectory.reward]
-    return sample_of(rewarded).mean(rewards)
+    return Entry(run, model, f"{label}, step {last}", newest, figures)
 
 
 def _judges(scored: Sequence[Scored]) -> list[str]:

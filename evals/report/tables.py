@@ -1,20 +1,18 @@
-"""The report's tables: models with their figures, their kinds of question, where they ended.
-
-Knows nothing of markup.
-"""
+"""The report's tables and bars: models with their figures, kinds of question, where they ended."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evals.metrics import STEPS
+from evals.report.charts import Bar, BarChart, Chart, Mark
 from evals.report.entries import Entry, Measured
 from evals.statistics import Estimate, Sample
 
 # ---- Figures as the report writes them: a number, its 95 % interval, and of how many.
 
 NONE = "–"
-_FEW = 0.1  # latencies below so many seconds are told in milliseconds
+_FEW = 0.1  # shorter latencies, in seconds, are shown in milliseconds
 
 
 class Cell(NamedTuple):
@@ -34,68 +32,60 @@ class Cell(NamedTuple):
 
 def percent(estimate: Estimate) -> Cell:
     """A share, such as 61.6%."""
-    return _cell(estimate, lambda value: f"{value:z.1%}", lambda value: f"{100 * value:z.1f}")
+    return _cell(estimate, lambda value: f"{100 * value:z.1f}", "%")
+
+
+def points(estimate: Estimate) -> Cell:
+    """A difference of shares, such as 4.2 pts."""
+    return _cell(estimate, lambda value: f"{100 * value:z.1f}", " pts")
 
 
 def number(estimate: Estimate) -> Cell:
     """A count's mean, such as 3.20."""
-    return _cell(estimate, lambda value: f"{value:z.2f}", lambda value: f"{value:z.2f}")
+    return _cell(estimate, lambda value: f"{value:z.2f}")
 
 
 def digits(estimate: Estimate) -> Cell:
-    """A number of any size, by the three digits that count, such as 15.9 or 0.0175."""
-    return _cell(estimate, _three_digits, _three_digits)
+    """A number of any size with three significant digits, such as 15.9 or 0.0175."""
+    return _cell(estimate, lambda value: f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.3g}")
 
 
 def tokens(estimate: Estimate) -> Cell:
     """A mean of tokens, in whole ones, such as 2,480."""
-    return _cell(estimate, lambda value: f"{value:z,.0f}", lambda value: f"{value:z,.0f}")
+    return _cell(estimate, lambda value: f"{value:z,.0f}")
 
 
 def usd(estimate: Estimate) -> Cell:
-    """US dollars; below a cent with the digits that count."""
-    return _cell(estimate, lambda value: f"{'-' if value < 0 else ''}${_money(abs(value))}", _money)
+    """US dollars; below a cent with two significant digits."""
+    cell = _cell(
+        estimate,
+        lambda value: f"{value:z,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.2g}",
+    )
+    return cell if cell.value == NONE else cell._replace(value=f"${cell.value}".replace("$-", "-$"))
 
 
 def seconds(estimate: Estimate) -> Cell:
-    """Seconds, or milliseconds where there are few."""
+    """Seconds, or milliseconds below a tenth of a second."""
     value = estimate["value"]
     return milliseconds(estimate) if value is not None and value < _FEW else plain_seconds(estimate)
 
 
 def milliseconds(estimate: Estimate) -> Cell:
-    """Seconds told as milliseconds."""
-    return _cell(
-        estimate, lambda value: f"{1000 * value:z.1f} ms", lambda value: f"{1000 * value:z.1f}"
-    )
+    """Seconds as milliseconds."""
+    return _cell(estimate, lambda value: f"{1000 * value:z.1f}", " ms")
 
 
 def plain_seconds(estimate: Estimate) -> Cell:
     """Seconds, however few."""
-    return _cell(estimate, lambda value: f"{value:z.2f} s", lambda value: f"{value:z.2f}")
+    return _cell(estimate, lambda value: f"{value:z.2f}", " s")
 
 
-def points(estimate: Estimate) -> Cell:
-    """A difference of shares."""
-    return _cell(
-        estimate, lambda value: f"{100 * value:z.1f} pts", lambda value: f"{100 * value:z.1f}"
-    )
-
-
-def _cell(estimate: Estimate, shown: Callable[[float], str], bound: Callable[[float], str]) -> Cell:
+def _cell(estimate: Estimate, shown: Callable[[float], str], unit: str = "") -> Cell:
     value, low, high = estimate["value"], estimate["low"], estimate["high"]
     if value is None:
         return Cell(NONE, n=estimate["n"] or None)
-    interval = "" if low is None or high is None else f"[{bound(low)}, {bound(high)}]"
-    return Cell(shown(value), interval, estimate["n"] or None)
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.3g}"
-
-
-def _money(value: float) -> str:
-    return f"{value:z,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.2g}"
+    interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
+    return Cell(f"{shown(value)}{unit}", interval, estimate["n"] or None)
 
 
 # ---- Figures that ART-E's authors published, to set beside ours and never to mix with them.
@@ -385,3 +375,97 @@ def _if_any(share: Estimate | None) -> Cell:
 
 def _tells(cell: Cell) -> bool:
     return cell.value not in (NONE, "0")
+
+
+# ---- The same figures as bars.
+
+_PUBLISHED_NOTE = "Hatched: published by ART-E's authors, on other questions."
+
+
+def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
+    """The models beside each other and beside the published ones, in the page's order."""
+    figures = [(each.label, each.figures) for each in entries]
+    return [
+        BarChart(
+            "accuracy",
+            "Accuracy",
+            f"Answerable questions answered right; 95 % intervals. {_PUBLISHED_NOTE}",
+            "share",
+            (
+                *_bars(figures, ["accuracy"], percent),
+                *(
+                    Bar(each.model, (_mark(accuracy(each), percent),), published=True)
+                    for each in PUBLISHED
+                ),
+            ),
+        ),
+        BarChart(
+            "mistakes",
+            "Hallucination and abstention",
+            "Wrong answers given, and answers withheld, of all questions; 95 % intervals.",
+            "share",
+            tuple(_bars(figures, ["hallucination", "abstention"], percent)),
+            series=("hallucination", "abstention"),
+        ),
+        BarChart(
+            "cost",
+            "Cost per 1,000 questions",
+            " ".join(
+                ["US dollars, logarithmic; 95 % intervals.", cost_sources(entries), _PUBLISHED_NOTE]
+            ),
+            "usd",
+            (
+                *_bars(figures, ["cost_per_1000_usd"], usd),
+                *(
+                    _published_bar(each.model, each.cost_per_1000_usd, f"${each.cost_per_1000_usd}")
+                    for each in PUBLISHED
+                    if each.cost_per_1000_usd is not None
+                ),
+            ),
+            log=True,
+        ),
+        BarChart(
+            "latency",
+            "Latency per question",
+            "Half of the questions took no longer than p50, 95 % no longer than p95;"
+            " logarithmic; 95 % intervals. Hatched: published, one figure a model, without"
+            " saying which.",
+            "seconds",
+            (
+                *_bars(figures, ["latency_p50_s", "latency_p95_s"], seconds),
+                *(
+                    _published_bar(each.model, each.seconds, f"{each.seconds} s")
+                    for each in PUBLISHED
+                    if each.seconds is not None
+                ),
+            ),
+            series=("p50", "p95"),
+            log=True,
+        ),
+        BarChart(
+            "turns",
+            "Turns and effort",
+            "A turn is a message of the model; effort counts every call of it. Means a"
+            " question; 95 % intervals.",
+            "number",
+            tuple(_bars(figures, ["turns", "effort"], number)),
+            series=("turns", "effort"),
+        ),
+    ]
+
+
+def _bars(
+    figures: Sequence[tuple[str, dict[str, Any]]],
+    names: Sequence[str],
+    shown: Callable[[Estimate], Cell],
+) -> list[Bar]:
+    return [Bar(label, tuple(_mark(of[name], shown) for name in names)) for label, of in figures]
+
+
+def _mark(estimate: Estimate, shown: Callable[[Estimate], Cell]) -> Mark:
+    text = "not known" if estimate["value"] is None else shown(estimate).line
+    return Mark(estimate["value"], text, estimate["low"], estimate["high"])
+
+
+def _published_bar(model: str, value: float | None, text: str) -> Bar:
+    return Bar(model, (Mark(value, text),), published=True)

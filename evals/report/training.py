@@ -1,9 +1,8 @@
-"""A training run's own rows as charts: what `steps.jsonl` and `metrics.json` of its folder say.
+"""A training run's own rows as charts: `steps.jsonl` and `metrics.json` of its folder.
 
-Each line of `steps.jsonl` is a step, each entry of "validation" in `metrics.json` the held-out
-questions at a step, each of "alarms" what was raised. A figure that a row lacks, or that is no
-number, is not drawn; one that is not known here is ignored, so that older and newer runs can be
-read. Knows nothing of how training is done, nor of how charts are drawn.
+Each line of `steps.jsonl` is a step. In `metrics.json`, each entry of "validation" is the held-out
+questions at a step, each of "alarms" one that was raised. A missing figure, or one that is not a
+finite number, leaves a gap, and unknown ones are ignored, so that older and newer runs can be read.
 """
 
 import itertools
@@ -11,96 +10,44 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
-from evals.report.charts import SERIES, Curve, CurveChart, Mark, Scale, cut
-from evals.report.entries import run_names
+from evals.report.charts import SERIES, Baseline, Curve, CurveChart, Mark, Scale, cut
+from evals.report.entries import Entry, run_names
 
 STEPS, METRICS = "steps.jsonl", "metrics.json"
-# Steps around each that its bold line is the mean of; a run of fewer than so many is not smoothed.
+# A bold line averages so many steps; runs of fewer steps than the second are not smoothed.
 SMOOTH, LEAST_SMOOTHED = 10, 30
 
 Row = Mapping[str, Any]
-Figure = Callable[[Row], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingRows:
     """A run's rows, by step; `label` tells it from the other runs of the report."""
 
     label: str
+    folder: Path
     steps: dict[int, Row]
     validations: dict[int, Row]
     alarms: list[dict[str, Any]]
 
 
-class _Wanted(NamedTuple):
-    """A figure that is drawn: what it is called in files, on charts and in legends."""
-
-    name: str
-    title: str
-    legend: str
-    of: Figure
-
-
-class _Group(NamedTuple):
-    """Figures that share a chart where one run is shown, and have one each where several are."""
+class _Figure(NamedTuple):
+    """A figure of a row; `field` is its name there, or calculates it."""
 
     name: str
     title: str
     scale: Scale
     note: str
-    figures: tuple[_Wanted, ...]
+    field: str | Callable[[Row], float | None]
 
-
-def read_training(runs: Sequence[Run]) -> list[Training]:
-    """The rows of those runs that have any, in the order given.
-
-    Raises `UserError` for a file that can't be read.
-    """
-    found = [(run, _steps(run), _metrics(run)) for run in runs]
-    names = run_names(runs)
-    return [
-        Training(
-            cut(names[run]),
-            _by_step(steps),
-            _by_step(_rows(metrics, "validation")),
-            _rows(metrics, "alarms"),
-        )
-        for run, steps, metrics in found
-        if steps or _rows(metrics, "validation")
-    ]
-
-
-def validation_charts(trained: Sequence[Training]) -> list[CurveChart]:
-    """Curves over the validations: the held-out questions."""
-    rows = [(each.label, each.validations) for each in trained]
-    return [
-        chart
-        for group in _HELD_OUT
-        for chart in _charts(group, rows, smoothed=False, note=f"{group.note} {_asked(trained)}")
-    ]
-
-
-def step_charts(trained: Sequence[Training]) -> list[CurveChart]:
-    """Curves over the steps: reward by component, and how training itself went."""
-    rows = [(each.label, _with_speed(each)) for each in trained]
-    return [
-        *itertools.chain.from_iterable(
-            _components(each, number, alone=len(trained) == 1)
-            for number, each in enumerate(trained, start=1)
-        ),
-        *itertools.chain.from_iterable(
-            _charts(group, rows, smoothed=True, note=group.note) for group in _STEPWISE
-        ),
-    ]
-
-
-def _field(name: str) -> Figure:
-    return lambda row: _number(row.get(name))
+    def of(self, row: Row) -> float | None:
+        return _number(row.get(self.field)) if isinstance(self.field, str) else self.field(row)
 
 
 def _flat_share(row: Row) -> float | None:
@@ -108,174 +55,158 @@ def _flat_share(row: Row) -> float | None:
     return flat / groups if flat is not None and groups else None
 
 
-def _one(name: str, title: str, scale: Scale, note: str, of: Figure) -> _Group:
-    return _Group(name, title, scale, note, (_Wanted(name, title, title, of),))
-
-
+_OTHER_JUDGE = "Answers by a judge that is not the reward's."
+_MEANS = "Means an episode; effort counts every call."
 _HELD_OUT = (
-    _Group(
-        "validation",
-        "Held-out questions",
-        "share",
-        "Answers by a judge that is not the reward's.",
-        (
-            _Wanted("accuracy", "Accuracy", "accuracy", _field("accuracy")),
-            _Wanted(
-                "hallucination-unanswerable",
-                "Hallucination on unanswerable questions",
-                "hallucination (unanswerable)",
-                _field("hallucination_unanswerable"),
-            ),
-            _Wanted("abstention", "Abstention", "abstention", _field("abstention")),
-        ),
+    _Figure("accuracy", "Accuracy", "share", _OTHER_JUDGE, "accuracy"),
+    _Figure(
+        "hallucination", "Hallucination on unanswerable questions", "share", _OTHER_JUDGE,
+        "hallucination_unanswerable",
     ),
-    _Group(
-        "validation-work",
-        "Turns and effort on held-out questions",
-        "number",
-        "Means an episode; effort counts every call.",
-        (
-            _Wanted(
-                "turns-when-correct",
-                "Turns when correct",
-                "turns when correct",
-                _field("turns_when_correct"),
-            ),
-            _Wanted(
-                "effort-when-correct",
-                "Effort when correct",
-                "effort when correct",
-                _field("effort_when_correct"),
-            ),
-            _Wanted("effort", "Effort", "effort", _field("effort")),
-        ),
-    ),
-    _one(
-        "validation-reward",
-        "Reward on held-out questions",
-        "number",
-        "By the reward's own judge.",
-        _field("reward"),
-    ),
-)
-
+    _Figure("abstention", "Abstention", "share", _OTHER_JUDGE, "abstention"),
+    _Figure("turns", "Turns when correct", "number", _MEANS, "turns_when_correct"),
+    _Figure("effort", "Effort when correct", "number", _MEANS, "effort_when_correct"),
+    _Figure("reward", "Reward", "number", "By the reward's own judge.", "reward"),
+)  # fmt: skip
+# Validation figures that a benchmark measures in the same way.
+_ALSO_MEASURED = ("accuracy", "abstention")
 _STEPWISE = (
-    _one("steps-entropy", "Entropy", "number", "In nats a token.", _field("entropy")),
-    _one("steps-kl", "KL", "number", "From the start, a token.", _field("kl")),
-    _one(
-        "steps-flat-groups",
-        "Groups without spread",
-        "share",
-        "Of the groups trained on: all rollouts of the question earned the same.",
-        _flat_share,
+    _Figure("accuracy", "Accuracy in training", "share", "By the reward's judge.", "accuracy"),
+    _Figure("turns", "Turns in training", "number", "Means an episode.", "turns"),
+    _Figure("entropy", "Entropy", "number", "In nats a token.", "entropy"),
+    _Figure("kl", "KL", "number", "From the start, a token.", "kl"),
+    _Figure(
+        "flat-groups", "Groups without spread", "share",
+        "Groups trained on whose rollouts all earned the same.", _flat_share,
     ),
-    _one(
-        "steps-format-errors",
-        "Format errors",
-        "number",
-        "Malformed calls an episode.",
-        _field("format_errors"),
+    _Figure("format-errors", "Format errors", "number", "Malformed calls an episode.",
+            "format_errors"),
+    _Figure(
+        "tokens-per-second", "Tokens a second", "number",
+        "Generated and trained on; without the steps beside a validation.", "tokens_per_second",
     ),
-    _one(
-        "steps-tokens-per-second",
-        "Tokens a second",
-        "number",
-        "Generated and trained on; steps beside a validation are left out.",
-        _field("tokens_per_second"),
-    ),
-    _one("steps-loss", "Loss", "number", "What the optimizer was given.", _field("loss")),
-)
+    _Figure("loss", "Loss", "number", "Of the optimizer.", "loss"),
+)  # fmt: skip
 
 
-def _charts(
-    group: _Group, rows: Sequence[tuple[str, Mapping[int, Row]]], *, smoothed: bool, note: str
-) -> list[CurveChart]:
-    """One chart with all figures of a single run, or one a figure with all runs."""
-    smooth = _smooth([steps for _, steps in rows]) if smoothed else 1
-    note = f"{note} {_SMOOTHED}" if smooth > 1 else note
-    if len(rows) == 1:
-        curves = [
-            curve
-            for wanted in group.figures
-            if (curve := _curve(wanted.legend, rows[0][1], wanted.of)) is not None
-        ]
-        found = [(group.name, group.title, curves)]
-    else:
-        found = [
-            (
-                group.name if len(group.figures) == 1 else f"validation-{wanted.name}",
-                wanted.title if len(group.figures) == 1 else f"{wanted.title}, held out",
-                [
-                    curve
-                    for label, steps in rows
-                    if (curve := _curve(label, steps, wanted.of)) is not None
-                ],
+def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
+    """The rows of those runs that have any, in the order given.
+
+    Raises `UserError` for a file that can't be read.
+    """
+    names = run_names(runs)
+    found = []
+    for run in runs:
+        steps, metrics = _steps(run), _metrics(run)
+        validations = _by_step(_rows(metrics, "validation"))
+        if steps or validations:
+            alarms = _rows(metrics, "alarms")
+            found.append(
+                TrainingRows(cut(names[run]), run.folder, _by_step(steps), validations, alarms)
             )
-            for wanted in group.figures
-        ]
-    return [
-        CurveChart(name, title, note.strip(), group.scale, tuple(curves), smooth=smooth)
-        for name, title, curves in found
-        if curves
-    ]
+    return found
 
 
-def _components(training: Training, number: int, *, alone: bool) -> list[CurveChart]:
-    """The reward with its largest components, then the smaller ones on a scale of their own."""
+def validation_charts(
+    trained: Sequence[TrainingRows], entries: Sequence[Entry] = ()
+) -> list[CurveChart]:
+    """Curves over the validations, with the other models of the report as baselines."""
+    charts = []
+    rows = [(each.label, each.validations) for each in trained]
+    for figure in _HELD_OUT:
+        baselines = tuple(
+            Baseline(each.label, value)
+            for each in entries
+            if figure.name in _ALSO_MEASURED
+            and (value := each.figures[figure.name]["value"]) is not None
+        )
+        note = f"{figure.note} {_questions(trained)}"
+        note += " Dashed: the other models, on their questions." if baselines else ""
+        charts += _chart(f"validation-{figure.name}", figure, rows, note, baselines=baselines)
+    return charts
+
+
+def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
+    """Curves over the steps: reward by component, and how training itself went."""
+    rows = [(each.label, _with_speed(each)) for each in trained]
+    charts: list[CurveChart] = []
+    for number, each in enumerate(trained, start=1):
+        charts += _components(each, "" if len(trained) == 1 else f"-{number}")
+    smooth = _smooth([steps for _, steps in rows])
+    for figure in _STEPWISE:
+        bold = f" Bold: the mean of the {SMOOTH} steps around." if smooth > 1 else ""
+        note = figure.note + bold
+        charts += _chart(f"steps-{figure.name}", figure, rows, note, smooth=smooth)
+    return charts
+
+
+def _chart(
+    name: str,
+    figure: _Figure,
+    rows: Sequence[tuple[str, Mapping[int, Row]]],
+    note: str,
+    *,
+    smooth: int = 1,
+    baselines: tuple[Baseline, ...] = (),
+) -> list[CurveChart]:
+    """The figure with a curve for each run that has it; no chart if none has."""
+    curves = []
+    for label, steps in rows:
+        curve = _curve(label, {step: figure.of(row) for step, row in steps.items()})
+        if any(mark.value is not None for mark in curve.marks):
+            curves.append(curve)
+    chart = CurveChart(
+        name, figure.title, note.strip(), figure.scale, tuple(curves), baselines, smooth
+    )
+    return [chart] if curves else []
+
+
+def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
+    """The reward with its largest components, then the smaller ones on their own scale."""
     rows = {step: parts for step, row in training.steps.items() if (parts := _parts(row))}
     names = dict.fromkeys(name for parts in rows.values() for name in parts)
     sizes = {name: max(abs(parts.get(name, 0.0)) for parts in rows.values()) for name in names}
-    ordered = sorted(names, key=lambda name: -sizes[name])
-    curves = [
-        # A step in which no episode earned it does not have it.
-        Curve(
-            name.replace("_", " "),
-            tuple(rows),
-            tuple(Mark(parts.get(name, 0.0), "") for parts in rows.values()),
-        )
-        for name in ordered
+    rewards = {step: _number(row.get("reward")) for step, row in training.steps.items()}
+    curves = (
+        [_curve("reward", rewards)] if any(each is not None for each in rewards.values()) else []
+    )
+    # A step in which no episode earned a component lacks it.
+    curves += [
+        _curve(name.replace("_", " "), {step: parts.get(name, 0.0) for step, parts in rows.items()})
+        for name in sorted(names, key=lambda name: -sizes[name])
     ]
-    total = _curve("reward", training.steps, _field("reward"))
-    curves = [*([total] if total else []), *curves]
     smooth = _smooth([training.steps])
-    note = "Means an episode." if alone else f"{training.label}: means an episode."
-    note = f"{note} {_SMOOTHED_ONLY}" if smooth > 1 else note
+    note = f"{training.label}: means an episode." if suffix else "Means an episode."
+    note += f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
     charts = []
     for place, start in enumerate(range(0, len(curves), len(SERIES))):
         chosen = tuple(curves[start : start + len(SERIES)])
-        name = "steps-reward" + ("" if alone else f"-{number}") + (f"-{place + 1}" if place else "")
+        name = f"steps-reward{suffix}" + (f"-{place + 1}" if place else "")
         title = "Reward: the smaller components" if place else "Reward by component"
         charts.append(CurveChart(name, title, note, "number", chosen, smooth=smooth))
     return charts
 
 
-_SMOOTHED = f"Bold: the mean of the {SMOOTH} steps around."
-_SMOOTHED_ONLY = f"Each point is the mean of the {SMOOTH} steps around."
+def _curve(label: str, values: Mapping[int, float | None]) -> Curve:
+    return Curve(label, tuple(values), tuple(Mark(value, "") for value in values.values()))
 
 
 def _smooth(runs: Sequence[Mapping[int, Row]]) -> int:
     return SMOOTH if max(map(len, runs), default=0) >= LEAST_SMOOTHED else 1
 
 
-def _curve(label: str, rows: Mapping[int, Row], of: Figure) -> Curve | None:
-    """None where no row has the figure."""
-    marks = tuple(Mark(of(row), "") for row in rows.values())
-    known = any(mark.value is not None for mark in marks)
-    return Curve(label, tuple(rows), marks) if known else None
-
-
-def _with_speed(training: Training) -> dict[int, Row]:
+def _with_speed(training: TrainingRows) -> dict[int, Row]:
     """The rows with `tokens_per_second`, from sums over the run.
 
-    Not the first one, whose sums hold what came before training, nor those beside a
-    validation, whose time is in one of them.
+    The first row lacks it, because its sums hold what came before training, and so do those beside
+    a validation, whose time is in one of them.
     """
-    made = dict(training.steps)
+    rows = dict(training.steps)
     for (_, before), (step, row) in itertools.pairwise(training.steps.items()):
         new, took = _growth(before, row, "tokens"), _growth(before, row, "seconds")
         if new is not None and took and not {step - 1, step} & training.validations.keys():
-            made[step] = {**row, "tokens_per_second": new / took}
-    return made
+            rows[step] = {**row, "tokens_per_second": new / took}
+    return rows
 
 
 def _growth(before: Row, row: Row, name: str) -> float | None:
@@ -283,16 +214,10 @@ def _growth(before: Row, row: Row, name: str) -> float | None:
     return None if first is None or last is None else last - first
 
 
-def _asked(trained: Sequence[Training]) -> str:
+def _questions(trained: Sequence[TrainingRows]) -> str:
     """How many questions the validations asked."""
-    sizes = sorted(
-        {
-            int(n)
-            for each in trained
-            for row in each.validations.values()
-            if (n := _number(row.get("n")))
-        }
-    )
+    rows = [row for each in trained for row in each.validations.values()]
+    sizes = sorted({int(n) for row in rows if (n := _number(row.get("n")))})
     if not sizes:
         return ""
     several = f"{sizes[0]:,} to {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"
@@ -302,19 +227,20 @@ def _asked(trained: Sequence[Training]) -> str:
 def _parts(row: Row) -> dict[str, float]:
     components = row.get("components")
     parts = components.items() if isinstance(components, dict) else ()
-    return {name: value for name, told in parts if (value := _number(told)) is not None}
+    return {name: number for name, value in parts if (number := _number(value)) is not None}
 
 
 def _number(value: Any) -> float | None:
-    """A finite number as it is; None for anything else."""
+    """A finite number; None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and math.isfinite(value) else None
 
 
 def _by_step(rows: Sequence[Row]) -> dict[int, Row]:
-    """The rows in order of their steps; the last one where a step was made again."""
-    found = {row["step"]: row for row in rows if isinstance(row.get("step"), int)}
-    return dict(sorted(found.items()))
+    """The rows in order of their steps; the last one if a step was made again."""
+    return dict(
+        sorted({row["step"]: row for row in rows if isinstance(row.get("step"), int)}.items())
+    )
 
 
 def _steps(run: Run) -> list[dict[str, Any]]:
@@ -322,14 +248,14 @@ def _steps(run: Run) -> list[dict[str, Any]]:
     try:
         rows = [json.loads(line) for line in whole_lines(path)]
         if not all(isinstance(row, dict) for row in rows):
-            raise ValueError("a line is no JSON object")
+            raise ValueError("a line is not a JSON object")
     except (OSError, ValueError) as error:
         raise UserError(f"{path} can't be read ({error}); make the run again") from None
     return rows
 
 
 def _metrics(run: Run) -> Any:
-    """What `metrics.json` holds; nothing where the run has not written it yet."""
+    """The content of `metrics.json`; empty before the run wrote it."""
     path = run.folder / METRICS
     try:
         return json.loads(path.read_text("utf-8"))

@@ -16,6 +16,7 @@ from art_e.question import Difficulty, Kind, Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import Trajectory
 from tests import builders as said
+from training.progress import Step, Validation, append_step
 
 Outcome = Literal[
     "right",
@@ -258,3 +259,53 @@ def _verdict(correct: bool | None, judge: str) -> dict[str, Any]:
         "judge": judge,
         "reason": "unparseable: no verdict" if correct is None else reason[correct],
     }
+
+
+def step(number: int, **figures: Any) -> Step:
+    """A row of `steps.jsonl`."""
+    made: dict[str, Any] = {
+        "loss": 0.5,
+        "reward": 0.3,
+        "components": {"correctness": 0.4, "format": -0.1},
+        "format_errors": 0.2,
+        "entropy": 0.25,
+        "groups": 8,
+        "flat_groups": 2,
+    }
+    return Step(number, seconds=2.0 * number, tokens=1_000 * number, **{**made, **figures})
+
+
+def validation(number: int, accuracy: float | None = 0.5) -> Validation:
+    """A validation of 200 questions."""
+    return Validation(
+        step=number,
+        n=200,
+        correct=0.6,
+        accuracy=accuracy,
+        hallucination=0.3,
+        hallucination_unanswerable=0.4,
+        abstention=0.2,
+        turns=3.0,
+        effort=3.4,
+        turns_when_correct=2.9,
+        effort_when_correct=3.2,
+        format_errors=0.1,
+        reward=0.35,
+    )
+
+
+def trained(
+    folder: Path,
+    steps: Sequence[Step],
+    validations: Sequence[Validation] = (),
+    alarms: Sequence[dict[str, Any]] = (),
+    *,
+    complete: bool = True,
+) -> Run:
+    """A run's folder as training leaves it."""
+    run = write_run(folder, training([0, 10], n=10), complete=complete)
+    for each in steps:
+        append_step(folder, each)
+    rows = [each.to_row() for each in validations]
+    run.write_json("metrics.json", {"validation": rows, "alarms": list(alarms)})
+    return run

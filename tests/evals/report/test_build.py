@@ -13,7 +13,16 @@ from art_e.errors import UserError
 from art_e.runs import Run
 from evals.judges.labels import labels_file, write_label
 from evals.report.build import build_report, script_json
-from tests.evals.runs import OUTCOMES, episode, episodes, question, training, write_run
+from tests.evals.runs import (
+    OUTCOMES,
+    episode,
+    episodes,
+    question,
+    step,
+    trained,
+    validation,
+    write_run,
+)
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!-- {{ 7 * 7 }}"
 
@@ -63,7 +72,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
             questions=HOSTILE,
             prompt={"name": HOSTILE, "hash": HOSTILE},
         ),
-        write_run(folder / "t", training([0, 10], n=10), complete=False),
+        trained(folder / "t", [step(1), step(2)], [validation(0)], complete=False),
     ]
     written = build_report(runs, folder / "out")
     assert written[0] == folder / "out" / "report.html"

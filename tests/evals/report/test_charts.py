@@ -22,7 +22,7 @@ from evals.report.charts import (
     write_png,
 )
 from evals.report.entries import Entry, measure
-from evals.report.plots import charts
+from evals.report.tables import comparison_charts
 from tests.evals.runs import episodes, training, write_run
 
 HOSTILE = "</text></svg><script>alert(1)</script> $x_1$ #3566b8 id=\"x\" 'y' & -->"
@@ -50,38 +50,21 @@ def texts(markup: str) -> list[str]:
 
 
 def test_a_comparison_has_our_models_and_published_ones_apart(tmp_path: Path) -> None:
-    drawn = {each.name: each for each in charts(entries_of(tmp_path)[:2])}
+    drawn = {each.name: each for each in comparison_charts(entries_of(tmp_path))}
     assert list(drawn) == ["accuracy", "mistakes", "cost", "latency", "turns"]
     accuracy = drawn["accuracy"]
     assert isinstance(accuracy, BarChart)
-    ours, theirs = accuracy.bars[:2], accuracy.bars[2:]
-    assert [(bar.label, bar.published) for bar in ours] == [("free", False), ("unpriced", False)]
+    ours, theirs = accuracy.bars[:3], accuracy.bars[3:]
+    assert [(bar.label, bar.published) for bar in ours] == [
+        ("free", False), ("unpriced", False), ("trained, step 20", False),
+    ]  # fmt: skip
     assert all(bar.published for bar in theirs)
-    assert [bar.marks[0].value for bar in ours] == [1, 0]
+    assert [bar.marks[0].value for bar in ours] == [1, 0, 0.75]
     cost = drawn["cost"]
     assert isinstance(cost, BarChart)
-    assert [bar.marks[0].value for bar in cost.bars] == [0, None, 0.85, 55.19, 7.88]
+    assert [bar.marks[0].value for bar in cost.bars[:2]] == [0, None]
+    assert [bar.marks[0].value for bar in cost.bars[3:]] == [0.85, 55.19, 7.88]
     assert cost.bars[1].marks[0].text == "not known"
-
-
-def test_a_training_run_has_curves_with_the_baselines_across(tmp_path: Path) -> None:
-    drawn = {each.name: each for each in charts(entries_of(tmp_path))}
-    curves = {name: each for name, each in drawn.items() if isinstance(each, CurveChart)}
-    names = ["accuracy", "hallucination", "abstention", "turns", "effort", "reward"]
-    assert list(curves) == [f"training-{name}" for name in names]
-    accuracy = curves["training-accuracy"]
-    assert accuracy.curves[0].steps == (0, 10, 20)
-    # 2, 5 and 7 of the first right ones of 10 questions, two of which can't be answered.
-    assert [mark.value for mark in accuracy.curves[0].marks] == [0.25, 0.5, 0.75]
-    assert [(line.label, line.value) for line in accuracy.baselines] == [
-        ("free", 1),
-        ("unpriced", 0),
-    ]
-    assert curves["training-reward"].baselines == ()
-    [bar] = [
-        bar for each in [drawn["accuracy"]] if isinstance(each, BarChart) for bar in each.bars[2:3]
-    ]
-    assert bar.label == "trained, step 20"
 
 
 def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:

@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 from evals.report.build import build_report
 from tests.evals.report.conftest import Visitor
-from tests.evals.runs import episode, episodes, question, training, write_run
+from tests.evals.runs import episode, episodes, question, step, trained, validation, write_run
 
 # A model's name that would do something, were it markup, and a word with nowhere to break.
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">" + "w" * 60
@@ -30,7 +30,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     runs = [
         write_run(folder / "baselines", [*strong, *weak, *hostile]),
-        write_run(folder / "training", training([0, 20, 40], n=30)),
+        trained(folder / "training", [step(1), step(2)], [validation(0), validation(2)]),
     ]
     return build_report(runs, folder / "out")[0]
 
@@ -81,7 +81,7 @@ def test_nothing_runs_out_of_the_page(report: Path, visit: Visitor, width: int) 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_charts_can_be_read_at_any_width(report: Path, visit: Visitor, width: int) -> None:
     page = visit(width=width).open(report)
-    assert page.locator(".charts svg").count() == 11
+    assert page.locator(".charts svg").count() == 16
     sizes = page.evaluate(
         "[...document.querySelectorAll('.charts svg text')].map((each) =>"
         " parseFloat(getComputedStyle(each).fontSize) * each.getCTM().a)"

@@ -8,67 +8,22 @@ from typing import Any
 import pytest
 
 from art_e.errors import UserError
-from art_e.runs import Run
 from evals.report.build import build_report
 from evals.report.charts import SERIES, CurveChart
+from evals.report.entries import measure
 from evals.report.training import (
     LEAST_SMOOTHED,
     SMOOTH,
-    Training,
+    Row,
+    TrainingRows,
     read_training,
     step_charts,
     validation_charts,
 )
-from tests.evals.runs import episodes, training, write_run
-from training.progress import Step, Validation, append_step
+from tests.evals.runs import episodes, step, trained, training, validation, write_run
+from training.progress import Step
 
 HOSTILE = "</script><script>alert(1)</script>\x1b[2J"
-
-
-def step(number: int, **figures: Any) -> Step:
-    made: dict[str, Any] = {
-        "loss": 0.5,
-        "reward": 0.3,
-        "components": {"correctness": 0.4, "format": -0.1},
-        "format_errors": 0.2,
-        "entropy": 0.25,
-        "groups": 8,
-        "flat_groups": 2,
-    }
-    return Step(number, seconds=2.0 * number, tokens=1_000 * number, **{**made, **figures})
-
-
-def validation(number: int, accuracy: float | None = 0.5) -> Validation:
-    return Validation(
-        step=number,
-        n=200,
-        correct=0.6,
-        accuracy=accuracy,
-        hallucination=0.3,
-        hallucination_unanswerable=0.4,
-        abstention=0.2,
-        turns=3.0,
-        effort=3.4,
-        turns_when_correct=2.9,
-        effort_when_correct=3.2,
-        format_errors=0.1,
-        reward=0.35,
-    )
-
-
-def trained(
-    folder: Path,
-    steps: Sequence[Step],
-    validations: Sequence[Validation] = (),
-    alarms: Sequence[dict[str, Any]] = (),
-) -> Run:
-    """A run's folder as training leaves it."""
-    run = write_run(folder, training([0, 10], n=10))
-    for each in steps:
-        append_step(folder, each)
-    rows = [each.to_row() for each in validations]
-    run.write_json("metrics.json", {"validation": rows, "alarms": list(alarms)})
-    return run
 
 
 def by_name(charts: Sequence[CurveChart]) -> dict[str, CurveChart]:
@@ -136,35 +91,32 @@ def test_long_runs_are_smoothed_and_short_ones_are_not(tmp_path: Path) -> None:
         assert not [each for each in validation_charts([made]) if each.smooth > 1]
 
 
-def test_validations_of_one_run_share_charts(tmp_path: Path) -> None:
-    run = trained(tmp_path / "run", [], [validation(0, None), validation(20, 0.75)])
-    drawn = by_name(validation_charts(read_training([run])))
-    assert list(drawn) == ["validation", "validation-work", "validation-reward"]
-    assert [each.label for each in drawn["validation"].curves] == [
-        "accuracy",
-        "hallucination (unanswerable)",
-        "abstention",
-    ]
-    assert values(drawn["validation"]) == [None, 0.75]
-    assert drawn["validation"].note.endswith("200 questions each.")
-
-
-def test_several_runs_have_a_chart_a_figure_and_a_curve_each(tmp_path: Path) -> None:
+def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> None:
     runs = [
-        trained(tmp_path / name, [step(1), step(2)], [validation(0), validation(2)])
+        trained(tmp_path / name, [step(1), step(2)], [validation(0, None), validation(2, 0.75)])
         for name in ("seed-0", "seed-1")
     ]
-    made = read_training(runs)
-    held_out, stepwise = by_name(validation_charts(made)), by_name(step_charts(made))
-    assert list(held_out) == [
-        "validation-accuracy", "validation-hallucination-unanswerable", "validation-abstention",
-        "validation-turns-when-correct", "validation-effort-when-correct", "validation-effort",
-        "validation-reward",
-    ]  # fmt: skip
+    rows = read_training(runs)
+    held_out, stepwise = by_name(validation_charts(rows)), by_name(step_charts(rows))
+    figures = ("accuracy", "hallucination", "abstention", "turns", "effort", "reward")
+    assert list(held_out) == [f"validation-{each}" for each in figures]
     for chart in (held_out["validation-accuracy"], stepwise["steps-entropy"]):
         assert [each.label for each in chart.curves] == ["seed-0", "seed-1"]
+    assert values(held_out["validation-accuracy"]) == [None, 0.75]
+    assert held_out["validation-accuracy"].note.endswith("200 questions each.")
     assert stepwise["steps-reward-1"].note.startswith("seed-0: ")
     assert stepwise["steps-reward-2"].note.startswith("seed-1: ")
+
+
+def test_other_models_are_lines_where_they_measure_the_same(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", [], [validation(0), validation(20)])
+    other = write_run(tmp_path / "other", episodes("free", {"right": 5}))
+    entries = [entry for each in measure([other]) for entry in each.entries]
+    drawn = by_name(validation_charts(read_training([run]), entries))
+    lines = {name: [each.label for each in chart.baselines] for name, chart in drawn.items()}
+    assert lines.pop("validation-accuracy") == ["free"]
+    assert lines.pop("validation-abstention") == ["free"]
+    assert not any(lines.values())
 
 
 def test_names_of_files_are_not_given_twice(tmp_path: Path) -> None:
@@ -232,10 +184,10 @@ def test_the_page_and_its_folder_have_them(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", [step(1), step(2)], [validation(0), validation(2)], [alarm])
     written = build_report([run], tmp_path / "out")
     plots = {each.stem for each in written[1:]}
-    assert {"validation", "steps-reward", "steps-loss", "training-accuracy"} <= plots
+    assert {"validation-accuracy", "steps-reward", "steps-loss"} <= plots
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
     page = written[0].read_text("utf-8")
-    assert page.index(">Held-out questions<") < page.index(">Entropy<")
+    assert page.index(">Turns when correct<") < page.index(">Entropy<")
     assert "<strong>no spread</strong>, step 7: says &lt;/script&gt;" in page
     assert "Raised while run was trained" in page
 
@@ -250,15 +202,17 @@ def test_a_hostile_name_of_a_component_or_folder_stays_text(tmp_path: Path) -> N
 
 def test_the_rows_are_those_that_training_writes() -> None:
     """What is read here by name is a field there: renaming one must be seen."""
-    made = Training(
-        "t", {1: _row(step(1, kl=0.1)), 2: _row(step(2))}, {0: validation(0).to_row()}, []
-    )
+    steps = [step(1, kl=0.1, accuracy=0.5, turns=3), step(2)]
+    rows: dict[int, Row] = {each.step: _row(each) for each in steps}
+    made = TrainingRows("t", Path(), rows, {0: validation(0).to_row()}, [])
     drawn = [*step_charts([made]), *validation_charts([made])]
-    assert [(each.name, len(each.curves)) for each in drawn] == [
-        ("steps-reward", 3), ("steps-entropy", 1), ("steps-kl", 1), ("steps-flat-groups", 1),
-        ("steps-format-errors", 1), ("steps-tokens-per-second", 1), ("steps-loss", 1),
-        ("validation", 3), ("validation-work", 3), ("validation-reward", 1),
+    assert [each.name for each in drawn] == [
+        "steps-reward", "steps-accuracy", "steps-turns", "steps-entropy", "steps-kl",
+        "steps-flat-groups", "steps-format-errors", "steps-tokens-per-second", "steps-loss",
+        "validation-accuracy", "validation-hallucination", "validation-abstention",
+        "validation-turns", "validation-effort", "validation-reward",
     ]  # fmt: skip
+    assert len(drawn[0].curves) == 3
 
 
 def _row(made: Step) -> dict[str, Any]:
