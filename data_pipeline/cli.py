@@ -1,14 +1,10 @@
-"""`ingest`: mail sources in, an inbox file out, with sums that balance.
-
-Knows how the user names sources and rules; reading, filtering and writing are
-`data_pipeline`'s.
-"""
+"""`ingest`: mail sources in, an inbox file out, with sums that balance."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import typer
 
@@ -32,29 +28,6 @@ _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-class RuleChoice(NamedTuple):
-    """What the user said of rules; None and False: nothing."""
-
-    no_filter: bool = False
-    max_body_chars: int | None = None
-    max_recipients: int | None = None
-
-    def rules(self, source_format: "Format") -> "Rules":
-        """The rules for one source."""
-
-        if self.no_filter:
-            return Rules()
-        rules = default_rules(source_format)
-        return Rules(
-            rules.max_body_chars if self.max_body_chars is None else self.max_body_chars,
-            rules.max_recipients if self.max_recipients is None else self.max_recipients,
-            rules.any_id,
-        )
-
-
-DEFAULT_RULES = RuleChoice()
 
 
 @app.command(
@@ -113,19 +86,29 @@ def ingest(
         raise UserError(f"--owner {owner!r} is no address; write it as name@example.com")
     path = chosen_db(db)
     _check_target(path)
-    choice = RuleChoice(no_filter, max_body_chars, max_recipients)
+
+    def rules(name: Format) -> Rules:
+        if no_filter:
+            return Rules()
+        usual = default_rules(name)
+        return Rules(
+            max_body_chars or usual.max_body_chars,
+            max_recipients or usual.max_recipients,
+            usual.any_id,
+        )
+
     report, questions = read_sources(
         sources,
         path,
         source_format=source_format,
-        choice=choice,
+        rules=rules,
         owner=None if owner is None else owner.strip().lower(),
         append=append,
         limit=limit,
     )
     if as_json:
-        asked = {} if questions is None else {"questions": str(questions)}
-        print_json({**report.to_json(), **asked})
+        row = {} if questions is None else {"questions": str(questions)}
+        print_json({**report.to_json(), **row})
     else:
         for line in _sums(report, questions, db):
             print_line(line)
@@ -136,18 +119,17 @@ def read_sources(
     path: Path,
     *,
     source_format: FormatName = "auto",
-    choice: RuleChoice = DEFAULT_RULES,
+    rules: Callable[[Format], Rules] = default_rules,
     owner: str | None = None,
     append: bool = False,
     limit: int | None = None,
-) -> "tuple[IngestReport, Path | None]":
-    """Ingest with a progress bar; the report, and where a synthetic world's questions are."""
-
-    opened, asked, total = [], [], limit
+) -> tuple[IngestReport, Path | None]:
+    """Ingest with a progress bar; the report, and the file of a synthetic world's questions."""
     formats = [detect(each) if source_format == "auto" else source_format for each in sources]
-    for source, found in zip(sources, formats, strict=True):
-        opened.append(Source(open_source(source, found), choice.rules(found)))
-    worlds = [each for each, found in zip(sources, formats, strict=True) if found == "synthetic"]
+    named = list(zip(sources, formats, strict=True))
+    opened = [Source(open_source(source, name), rules(name)) for source, name in named]
+    worlds = [source for source, name in named if name == "synthetic"]
+    total = limit
     if limit is None and len(worlds) == len(sources):
         total = sum(described(each).config.size for each in worlds)
     read = 0
@@ -167,13 +149,14 @@ def read_sources(
     if limit is not None:
         note("no questions are written: with --limit, mail that they ask about may be missing")
         return report, None
-    for world in worlds:
-        asked.extend(questions_of(world))
-    return report, _write_questions(asked, path.with_name(f"{path.stem}.questions.jsonl"), append)
+    questions = [each for world in worlds for each in questions_of(world)]
+    file = path.with_name(f"{path.stem}.questions.jsonl")
+    _write_questions(questions, file, append)
+    return report, file
 
 
 def _check_target(path: Path) -> None:
-    """Refuse to replace what is no inbox file: `--db` may have been given somebody's mail."""
+    """Refuse to replace anything but an inbox file: `--db` may name the user's mail."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file, such as {path / 'inbox.duckdb'}")
     if not path.exists():
@@ -184,28 +167,24 @@ def _check_target(path: Path) -> None:
         raise UserError(f"{path} is there and is no inbox file; delete it, or name another --db")
 
 
-def _write_questions(asked: "list[Question]", path: Path, append: bool) -> Path:
-    rows = {question.id: json.dumps(question.to_row(), ensure_ascii=False) for question in asked}
-    if append and path.exists():
-        old = {json.loads(line)["id"]: line for line in path.read_text("utf-8").splitlines()}
-        rows = {**old, **rows}
+def _write_questions(questions: list[Question], path: Path, append: bool) -> None:
+    old = path.read_text("utf-8").splitlines() if append and path.exists() else []
+    rows = {json.loads(line)["id"]: line for line in old}
+    rows |= {each.id: json.dumps(each.to_row(), ensure_ascii=False) for each in questions}
     write_whole(path, "".join(f"{row}\n" for row in rows.values()))
-    return path
 
 
-def _sums(report: "IngestReport", questions: Path | None, db: Path | None) -> Iterator[str]:
-    """The report for people: one line a kind of message, sums on the left."""
+def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iterator[str]:
+    """The report for people: a line for each kind of message."""
     counts = report.counts
-    rows = [("read", counts["read"]), ("stored", counts["stored"])]
-    rows.append(("duplicates", counts["duplicates"]))
-    for stage in ("filtered", "quarantined"):
-        rows += [(f"{stage}: {reason}", count) for reason, count in counts[stage].items()]
-    yield f"{report.db}"
+    rows = {"read": counts["read"], "stored": counts["stored"]}
     if counts["junk"]:
-        rows.insert(
-            2, ("of these spam or trash: left out of search and ask without --all", counts["junk"])
-        )
-    for name, count in rows:
+        rows["of these spam or trash: left out of search and ask without --all"] = counts["junk"]
+    rows["duplicates"] = counts["duplicates"]
+    for stage in ("filtered", "quarantined"):
+        rows |= {f"{stage}: {reason}": count for reason, count in counts[stage].items()}
+    yield f"{report.db}"
+    for name, count in rows.items():
         yield f"  {count:>9,}  {name}"
     rate = report.added_read / report.seconds
     yield (

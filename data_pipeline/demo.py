@@ -1,12 +1,11 @@
-"""`demo`: the 60-second tour, with no key, no network and no mail of one's own.
+"""`demo`: the 60-second tour, without a key, a network or mail of the user's.
 
-It makes a synthetic inbox once and keeps it, asks the offline policy one question
-of the world's test split, chosen by a rule that knows no answers, and shows the
-world's own answer beside the one given. Knows nothing of how worlds are made.
+It makes a synthetic inbox once and keeps it, asks the offline policy one question of the world's
+test split, and shows the gold answer beside the one given.
 """
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import typer
 
@@ -30,10 +29,6 @@ from art_e.text import digest
 from data_pipeline.cli import read_sources
 from data_pipeline.synthetic.world import WorldConfig, questions
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
 SIZE, SEED = 2_000, 0
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -42,26 +37,27 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(epilog=example("art-e demo", "art-e demo --json"))
 def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     """Take the tour: a sample inbox, one question, every step, the answer."""
-
     world = questions(WorldConfig(size=SIZE, seed=SEED))
-    asked = tour_question(world)
+    question = tour_question(world)
     db = _sample_inbox(world)
     policy = Model("offline").policy()
     note(OFFLINE_NOTE)
     with InboxFile(db) as file:
-        opened = file.open_inbox(asked.inbox_address, asked.query_date)
+        opened = file.open_inbox(question.inbox_address, question.query_date)
         if not as_json:
             screen = console()
-            screen.print(text(("question  ", "dim"), (asked.question, "bold")), soft_wrap=True)
-            about = f"{asked.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
+            screen.print(text(("question  ", "dim"), (question.question, "bold")), soft_wrap=True)
+            about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
             screen.print(text((f"inbox     {about}\n", "dim")), soft_wrap=True)
-        run = begin_run("demo", asked, policy, db, MAX_TURNS, out)
-        answered = answer_question(opened, asked, policy, run, trace=not as_json)
+        run = begin_run("demo", question, policy, db, MAX_TURNS, out)
+        answered = answer_question(opened, question, policy, run, trace=not as_json)
     if as_json:
-        print_json({**answered.to_json(), "gold_answer": asked.answer})
+        print_json({**answered.to_json(), "gold_answer": question.answer})
     else:
         show_answer(answered)
-        expected = text(("\nexpected: ", "dim"), asked.answer or "", (" (the world's own)", "dim"))
+        expected = text(
+            ("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim")
+        )
         console().print(expected, soft_wrap=True)
         print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
         print_line("  art-e ingest ~/mail.mbox --owner you@example.com")
@@ -70,23 +66,16 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     exit_for(answered.trajectory)
 
 
-def tour_question(world: "list[Question]") -> "Question":
-    """The first easy look-up of the test split that asks when, like the talk's own question.
-
-    A world without one gives its first easy look-up.
-    """
-    easy = [
-        each
-        for each in world
-        if (each.split, each.kind, each.difficulty) == ("test", "lookup", "easy")
-    ]
+def tour_question(world: list[Question]) -> Question:
+    """The first easy look-up of the test split, if possible one that asks when."""
+    wanted = ("test", "lookup", "easy")
+    easy = [each for each in world if (each.split, each.kind, each.difficulty) == wanted]
     return next((each for each in easy if each.question.startswith("When ")), easy[0])
 
 
-def _sample_inbox(world: "list[Question]") -> "Path":
-    """The sample inbox's file, made if there is none that fits these questions."""
-
-    rows = json.dumps([question.to_row() for question in world])
+def _sample_inbox(world: list[Question]) -> Path:
+    """The file of the sample inbox, made unless it is there and fits these questions."""
+    rows = json.dumps([each.to_row() for each in world])
     db = home() / "demo" / f"{SIZE}-mails-{digest(f'{__version__}/{rows}')}.duckdb"
     try:
         InboxFile(db).close()

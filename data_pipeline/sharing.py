@@ -1,7 +1,6 @@
-"""`--push` and `--dry-run`: what leaves for the hub, shown and then sent.
+"""What leaves for others: folders written whole, counts of what is in them, `--push`.
 
-The commands write a folder first; a push sends that, file by file, and nothing besides. Knows
-nothing of what is in it.
+The commands write a folder first; a push sends exactly its files.
 """
 
 import json
@@ -12,22 +11,23 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from huggingface_hub import DatasetCardData
 
 from art_e.cli.output import note, plural, print_line
 from art_e.errors import UserError
-from art_e.publish import RepoType, Upload, check_hub_id, push, upload_of
+from art_e.publish import RepoType, check_hub_id, push, upload_of
 from evals.judges.values import EMAIL
 
-# ---- What is in a thing that leaves for the hub that somebody may mind, counted.
-
-# What has these names holds message ids, which look like addresses.
+# Fields that hold message ids, which look like addresses.
 _IDS = frozenset({"message_id", "message_ids", "sources", "handles"})
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
 class Contents(NamedTuple):
-    """Counts of what differs: questions, those with an answer, mails whose text is in it
-    (as a whole or as a snippet), inboxes that are named, e-mail addresses that occur. `notes`
-    say in words what the counts do not."""
+    """Counts of what somebody may mind to share; `notes` say in words what the counts do not.
+
+    `answers`: questions with an answer; `mails`: mails whose text is in it, whole or in part.
+    """
 
     questions: int = 0
     answers: int = 0
@@ -40,9 +40,18 @@ class Contents(NamedTuple):
         """As `--json` prints it."""
         return {**self._asdict(), "notes": list(self.notes)}
 
+    def lines(self) -> list[str]:
+        """The counts in words."""
+        return [
+            f"{plural(self.questions, 'question')}, {self.answers:,} with an answer",
+            f"the text of {plural(self.mails, 'mail')}, whole or in part",
+            f"the names of {plural(self.inboxes, 'inbox')}",
+            f"{plural(self.addresses, 'e-mail address')}",
+        ]
+
 
 class Addresses:
-    """The e-mail addresses that occur in what is added; ids of mails are none."""
+    """Counts the e-mail addresses that occur in what is added; message ids don't count."""
 
     def __init__(self) -> None:
         self._found: set[str] = set()
@@ -52,10 +61,7 @@ class Addresses:
         return len(self._found - self._ids)
 
     def add(self, value: Any) -> None:
-        """Look through all texts of `value` (what JSON can hold), names of fields too.
-
-        A text that is itself JSON is taken apart.
-        """
+        """Look through all texts of a JSON value, names of fields and JSON in texts included."""
         self._look(value, self._found)
 
     def _look(self, value: Any, into: set[str]) -> None:
@@ -75,9 +81,9 @@ class Addresses:
 
 
 def json_lines(text: str) -> Iterator[Any]:
-    """The objects or lists that stand in `text` line by line; nothing where it is no JSON.
+    """The JSON objects or lists in `text`, one a line; nothing if any line is not JSON.
 
-    Tools' answers are such texts: a note on the turns that are left has a line of its own.
+    Observations of tools are such texts.
     """
     if text[:1] not in ("{", "["):
         return
@@ -87,7 +93,17 @@ def json_lines(text: str) -> Iterator[Any]:
         return
 
 
-# ---- A folder that is made to be shared: written whole or not at all, in place of an earlier one.
+def dataset_card(name: str, files: Mapping[str, str], rows: int, **fields: Any) -> str:
+    """What the hub reads at the top of a data set's card; `files` are the splits' files."""
+    data_files = [{"split": split, "path": path} for split, path in files.items()]
+    return DatasetCardData(
+        pretty_name=name,
+        language="en",
+        task_categories=["question-answering"],
+        size_categories=next((size for limit, size in _SIZES if rows < limit), "n>1M"),
+        configs=[{"config_name": "default", "data_files": data_files}],
+        **fields,
+    ).to_yaml()
 
 
 @contextmanager
@@ -96,10 +112,10 @@ def replacing(
 ) -> Iterator[Path]:
     """Give an empty folder to write an export into, which then takes the place of `to`.
 
-    An earlier export there is replaced, whole or not at all; one that a kill left moved
-    aside, in `.OUT.earlier`, is put back first. It is one where its file `manifest` is JSON
-    with that "schema" and each of its names is a file's of an export (`is_file`). Raises
-    `UserError` where the folder holds something else or can't be written.
+    An earlier export there is replaced, whole or not at all; one that a killed export moved to
+    `.OUT.earlier` is put back first. A folder is an export if its file `manifest` is JSON with
+    this "schema" and all its names satisfy `is_file`. Raises `UserError` for a folder with
+    anything else and for one that can't be written.
     """
     target = to.resolve()
     partial, earlier = (target.with_name(f".{target.name}.{end}") for end in ("partial", "earlier"))
@@ -107,9 +123,9 @@ def replacing(
         if earlier.exists() and not target.exists():
             earlier.rename(target)
         if target.exists():
-            held = {each.name for each in target.iterdir()}
-            is_export = all(map(is_file, held)) and _schema(target / manifest) == schema
-            if held and not is_export:
+            names = {each.name for each in target.iterdir()}
+            is_export = all(map(is_file, names)) and _schema(target / manifest) == schema
+            if names and not is_export:
                 raise UserError(f"{to} holds something else than an export; name another --to")
         _remove(partial)
         partial.mkdir(parents=True)
@@ -140,7 +156,7 @@ def _schema(manifest: Path) -> Any:
         return None
 
 
-# ---- `--push` and `--dry-run`: what leaves for the hub, shown and then sent.
+# ---- `--push` and `--dry-run`.
 
 ToOption = Annotated[
     Path, typer.Option("--to", metavar="OUT", help="Folder to write; an earlier export goes.")
@@ -159,7 +175,7 @@ DryRunOption = Annotated[
 
 
 class Destination(NamedTuple):
-    """Where a push goes to; with `dry_run` it only says what it would send."""
+    """Where a push goes to; with `dry_run` it is only shown."""
 
     hub_id: str
     private: bool
@@ -167,15 +183,14 @@ class Destination(NamedTuple):
 
 
 def destination(push: str | None, private: bool, dry_run: bool) -> Destination | None:
-    """What `--push` and its fellows ask for; None: nothing leaves.
+    """The destination of `--push`, if any.
 
-    Raises `UserError` for an id that can be none, and for `--dry-run` without one.
+    Raises `UserError` for an impossible id, and for `--dry-run` without one.
     """
     if push is None:
         if dry_run:
             raise UserError("--dry-run shows what a push would send: add --push OWNER/NAME")
         return None
-
     check_hub_id(push)
     return Destination(push, private, dry_run)
 
@@ -183,55 +198,38 @@ def destination(push: str | None, private: bool, dry_run: bool) -> Destination |
 def send(
     folder: Path,
     to: Destination | None,
-    repo_type: "RepoType",
-    contents: "Contents",
+    repo_type: RepoType,
+    contents: Contents,
     *,
     replaces: Sequence[str],
     message: str,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Push the folder, or show what that would send; as data, what was sent as `push` and where
-    it is as `url`.
+    """Push the folder, or show what that would send; return `push` and `url` for `--json`.
 
-    `replaces` and `message` are those of `art_e.publish.push`, which says what is raised. In a dry
-    run nobody is contacted, and `url` is None. Without a destination both are.
+    `replaces` and `message` are those of `art_e.publish.push`. Both results are None without a
+    destination; a dry run makes no request and has no `url`.
     """
     if to is None:
         return {"push": None, "url": None}
-
     upload = upload_of(folder, to.hub_id, repo_type, private=to.private)
+    target = f"as the {repo_type} {upload.hub_id} ({upload.seen_by})"
+    files = plural(len(upload.files), "file")
     url = None
     if not to.dry_run:
-        note(f"{_summary(upload)} to the hub: {', '.join(_counted(contents))}")
+        sizes = f"{files} of {upload.size:,} bytes"
+        note(f"{sizes} go {target} to the hub: {', '.join(contents.lines())}")
         url = push(upload, replaces=replaces, message=message)
         note(f"pushed to {url}")
     elif not as_json:
-        _show(upload, contents)
+        print_line(f"would go to the hub {target}:")
+        for each in upload.files:
+            print_line(f"{each.size:>15,}  {each.path}")
+        print_line(f"{upload.size:>15,}  bytes in {files}")
+        print_line("in them:")
+        for line in (*contents.lines(), *contents.notes):
+            print_line(f"  {line}")
     if to.dry_run:
         note("nothing was sent; the same command without --dry-run sends these files")
-    told = {"contents": contents.to_json(), "dry_run": to.dry_run, "url": url}
-    return {"push": {**upload.to_json(), **told}, "url": url}
-
-
-def _show(upload: "Upload", contents: "Contents") -> None:
-    print_line(f"would go to the hub as the {upload.repo_type} {upload.hub_id} ({upload.seen_by}):")
-    for each in upload.files:
-        print_line(f"{each.size:>15,}  {each.path}")
-    print_line(f"{upload.size:>15,}  bytes in {plural(len(upload.files), 'file')}")
-    print_line("in them:")
-    for line in (*_counted(contents), *contents.notes):
-        print_line(f"  {line}")
-
-
-def _summary(upload: "Upload") -> str:
-    files = f"{plural(len(upload.files), 'file')} of {upload.size:,} bytes"
-    return f"{files} go as the {upload.repo_type} {upload.hub_id} ({upload.seen_by})"
-
-
-def _counted(contents: "Contents") -> list[str]:
-    return [
-        f"{plural(contents.questions, 'question')}, {contents.answers:,} with an answer",
-        f"the text of {plural(contents.mails, 'mail')}, whole or in part",
-        f"the names of {plural(contents.inboxes, 'inbox')}",
-        f"{plural(contents.addresses, 'e-mail address')}",
-    ]
+    details = {"contents": contents.to_json(), "dry_run": to.dry_run, "url": url}
+    return {"push": {**upload.to_json(), **details}, "url": url}

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from huggingface_hub import DatasetCardData
-
 from art_e.errors import UserError
 from art_e.publish import Own, template
 from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question
@@ -26,14 +24,12 @@ from data_pipeline.golden.golden_set import (
     write_manifest,
     write_questions,
 )
-from data_pipeline.sharing import Addresses, Contents, replacing
+from data_pipeline.sharing import Addresses, Contents, dataset_card, replacing
 
 # ---- The card of a golden set: its README.md, the same for all sets however they were made.
 
 # What `datasets.load_dataset` calls rows that are in one file, whatever their splits.
 ALL_ROWS = "questions"
-# Sizes as the hub names them: below the number, the name.
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 # Told in sections of their own.
 _TOLD = frozenset({"sums", "report", "leaks", "precision", "reviewed", "kept", "edited", "dropped"})
 _SHARED = {
@@ -67,7 +63,9 @@ def card(golden: "GoldenSet", files: Mapping[str, str] | None = None) -> str:
     rows = golden.questions
     db: dict[str, Any] = manifest.get("db") or {}
     text = template("data_pipeline.golden", "card.md.j2").render(
-        front_matter=Own(_front_matter(golden, parts)),
+        front_matter=Own(
+            dataset_card("ART-E golden set", parts, len(rows), tags=["email", "agent", "retrieval"])
+        ),
         rows=len(rows),
         inboxes=len({each.inbox_address for each in rows}),
         unanswerable=sum(each.answerable is False for each in rows),
@@ -98,24 +96,6 @@ def card(golden: "GoldenSet", files: Mapping[str, str] | None = None) -> str:
         has_test=any(each.split == "test" for each in rows),
     )
     return f"{text.rstrip()}\n"
-
-
-def size_category(count: int) -> str:
-    """The hub's name for a data set of so many rows."""
-    return next((name for most, name in _SIZES if count < most), "n>1M")
-
-
-def _front_matter(golden: "GoldenSet", parts: Mapping[str, str]) -> str:
-    count = len(golden.questions)
-    data_files = [{"split": name, "path": path} for name, path in parts.items()]
-    return DatasetCardData(
-        pretty_name="ART-E golden set",
-        language="en",
-        task_categories=["question-answering"],
-        size_categories=size_category(count),
-        tags=["email", "agent", "retrieval"],
-        configs=[{"config_name": "default", "data_files": data_files}],
-    ).to_yaml()
 
 
 def _by_split(golden: "GoldenSet") -> list[tuple[str, int, int]]:

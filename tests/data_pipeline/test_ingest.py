@@ -1,22 +1,28 @@
 """Ingest: nothing lost, nothing counted twice, the same inbox in any order."""
 
+import datetime as dt
 import os
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
+import filelock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.schema import SUBJECT_WEIGHT
+from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
 from data_pipeline.ingest import workers
-from data_pipeline.ingest.batch import Rules
-from data_pipeline.ingest.records import RawMessage
+from data_pipeline.ingest.batch import Batch, Job, Rules, process, sender_text
+from data_pipeline.ingest.parse import from_fields
+from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from tests.builders import contents, date_header, make_inbox, raw
 
 ANY_ID = Rules(any_id=True)
@@ -94,8 +100,6 @@ def test_owner_has_all_mail_of_the_import(tmp_path: Path) -> None:
 
 
 def test_mail_without_a_date_is_in_no_dated_inbox(tmp_path: Path) -> None:
-    import datetime as dt
-
     db = tmp_path / "inbox.duckdb"
     make_inbox(db, [raw("<1@t>", date=None), raw("<2@t>", subject="Other")])
     with InboxFile(db) as file:
@@ -269,11 +273,75 @@ def test_an_ingest_clears_away_what_is_its_own_alone(tmp_path: Path) -> None:
 
 
 def test_two_ingests_of_one_file_do_not_mix(tmp_path: Path) -> None:
-    import filelock
-
     db = tmp_path / "inbox.duckdb"
     with (
         filelock.FileLock(f"{db}.lock"),
         pytest.raises(UserError, match="another ingest is writing"),
     ):
         make_inbox(db, [raw()])
+
+
+# ---- What a batch indexes.
+
+text = st.text(
+    st.sampled_from("abcXYZ019 _-'\n\t.,\u00e9\u00df\u0130\u03a3\u4e2d\u0301\u00a0\u2028\x1c")
+    | st.characters(),
+    max_size=40,
+)
+addresses = st.lists(st.sampled_from(["a@x", "B@x", "Jo <c@x>", "d@y"]), max_size=3)
+mails = st.lists(
+    st.builds(
+        lambda subject, sender, to, cc, bcc, body, long: MailFields(
+            "any", "", "s " + subject, sender, to, cc, bcc, None, body + "w" * long
+        ),
+        text, text, addresses, addresses, addresses, text, st.sampled_from([0, 64, 65]),
+    ),
+    max_size=4,
+)  # fmt: skip
+
+
+def batch_of(fields: list[MailFields]) -> tuple[Batch, list[ParsedEmail]]:
+    emails = [email for each in fields if isinstance(email := from_fields(each), ParsedEmail)]
+    assert len(emails) == len(fields)
+    return process(Job(fields, Rules(), None)), emails
+
+
+def indexed(of: str) -> list[str]:
+    return [word for word in words(of) if len(word) <= MAX_WORD_CHARS]
+
+
+@settings(max_examples=200)
+@given(mails)
+def test_postings_count_the_stems_of_each_mail(fields: list[MailFields]) -> None:
+    batch, emails = batch_of(fields)
+    expected: Counter[tuple[int, str]] = Counter()
+    found: list[str] = []
+    lengths = []
+    for row, email in enumerate(emails):
+        content = indexed(email.subject) * SUBJECT_WEIGHT + indexed(email.body)
+        everything = content + indexed(sender_text(email.sender.name, email.sender.address))
+        expected.update((row, stem) for stem in stems(everything))
+        found += content
+        lengths.append(len(everything))
+    postings = batch.postings.to_pydict()
+    terms = [batch.stems[term] for term in postings["term"]]
+    keys = list(zip(postings["row"], terms, strict=True))
+    assert dict(zip(keys, postings["frequency"], strict=True)) == expected
+    assert len(keys) == len(expected)
+    assert batch.mails["length"].to_pylist() == lengths
+    word_terms = zip(*batch.words.to_pydict().values(), strict=True)
+    assert {word: batch.stems[term] for word, term in word_terms} == dict(
+        zip(found, stems(found), strict=True)
+    )
+
+
+@given(mails)
+def test_recipients_in_their_roles_and_order(fields: list[MailFields]) -> None:
+    batch, emails = batch_of(fields)
+    expected = [
+        {"row": row, "address": box.address, "name": box.name, "role": role, "position": position}
+        for row, email in enumerate(emails)
+        for role, listed in enumerate((email.to, email.cc, email.bcc))
+        for position, box in enumerate(listed)
+    ]
+    assert batch.recipients.to_pylist() == expected

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from art_e.question import load_questions
-from data_pipeline.cli import FormatName, RuleChoice
+from data_pipeline.cli import FormatName
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.records import FORMATS
 from tests.command_line import Run, json_of, the_error
@@ -28,13 +28,7 @@ def eml(tmp_path: Path) -> Path:
     folder = tmp_path / "mail"
     folder.mkdir()
     for number, (name, recipients) in enumerate((("a", 1), ("b", 3), ("a", 1))):
-        message = EmailMessage()
-        message["Message-ID"] = f"<{name}@x.example>"
-        message["From"] = "ann@x.example"
-        message["To"] = ", ".join(f"r{each}@x.example" for each in range(recipients))
-        message["Date"] = "Thu, 1 Feb 2001 09:00:00 +0000"
-        message.set_content(f"Mail {name}, of some length.\n")
-        (folder / f"{number}.eml").write_bytes(message.as_bytes())
+        (folder / f"{number}.eml").write_bytes(mail(name, f"Mail {name}", recipients))
     (folder / "9.eml").write_bytes(b"")
     return folder
 
@@ -68,36 +62,42 @@ def test_an_owner_has_all_the_mail(art_e: Run, eml: Path) -> None:
     assert len(hits) == 2
 
 
-@pytest.mark.parametrize(
-    ("choice", "source_format", "rules"),
-    [
-        (RuleChoice(), "enron", Rules(5_000, 30, any_id=True)),
-        (RuleChoice(), "csv", Rules(5_000, 30, any_id=True)),
-        (RuleChoice(), "hf", Rules(5_000, 30, any_id=True)),
-        (RuleChoice(), "mbox", Rules()),
-        (RuleChoice(), "synthetic", Rules()),
-        (RuleChoice(no_filter=True), "enron", Rules()),
-        (RuleChoice(max_body_chars=9), "enron", Rules(9, 30, any_id=True)),
-        (RuleChoice(max_recipients=9), "eml", Rules(None, 9)),
-    ],
-)
-def test_rules_follow_the_format_unless_told(
-    choice: RuleChoice, source_format: FormatName, rules: Rules
-) -> None:
-    assert source_format != "auto"
-    assert choice.rules(source_format) == rules
-
-
 def test_every_format_has_rules_and_a_name_on_the_command_line() -> None:
     assert get_args(FormatName) == ("auto", *FORMATS)
     assert all(isinstance(default_rules(each), Rules) for each in FORMATS)
 
 
-def test_filtered_mail_is_counted(art_e: Run, eml: Path, tmp_path: Path) -> None:
-    db = tmp_path / "x.duckdb"
-    report = json_of(art_e("ingest", eml, "--db", db, "--max-recipients", "2", "--json"))
-    assert sum(report["filtered"].values()) == 1
-    assert report["stored"] == 1
+def mail(message_id: str, body: str, recipients: int) -> bytes:
+    message = EmailMessage()
+    message["Message-ID"] = f"<{message_id}@x.example>"
+    message["From"] = "ann@x.example"
+    message["To"] = ", ".join(f"r{each}@x.example" for each in range(recipients))
+    message["Date"] = "Thu, 1 Feb 2001 09:00:00 +0000"
+    message.set_content(f"{body}, of some length.\n")
+    return message.as_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "stored"),
+    [
+        ("", 3),
+        ("--max-recipients 2", 2),
+        ("--max-body-chars 9", 0),
+        ("--format enron", 1),
+        ("--format enron --max-recipients 40", 2),
+        ("--format enron --no-filter", 3),
+    ],
+)
+def test_rules_follow_the_format_and_the_options(
+    options: str, stored: int, art_e: Run, tmp_path: Path
+) -> None:
+    """Two copies under different ids, and a mail to 35 people."""
+    folder = tmp_path / "maildir" / "ann"
+    folder.mkdir(parents=True)
+    for number, data in enumerate((mail("1", "One", 1), mail("2", "One", 1), mail("3", "Two", 35))):
+        (folder / f"{number}.eml").write_bytes(data)
+    report = json_of(art_e("ingest", tmp_path / "maildir", *options.split(), "--json"))
+    assert (report["read"], report["stored"]) == (3, stored)
 
 
 def test_a_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
