@@ -1,17 +1,13 @@
-"""`art-e eval judge`: how far can a judge be believed? `art-e eval label`: what a person says.
+"""`art-e eval`: run a benchmark, compare models, measure judges, label answers, write a report."""
 
-Judges are measured on the labelled pairs that come with the package, on a file of one's
-own, or on the labels that a person gave to a run. Heavy imports are made inside the
-functions.
-"""
-
+import asyncio
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -83,140 +79,126 @@ from evals.labelling import label
 from evals.scored import Scored, load_run
 from evals.statistics import Estimate
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
-# ---- What `art-e eval run` prints for people: the figures of `metrics.json` in tables.
-
-_SHARES = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
-_HEADINGS = ("n", "accuracy", "right to abstain", "hallucination", "abstention")
-
-
-def print_tables(metrics: dict[str, Any], folder: Path) -> None:
-    """Print a table a model, with lines on what it took, and the run's folder last."""
-    for model, figures in metrics["models"].items():
-        _print_model(model, figures, metrics["judges"])
-    console().print(text(f"run: {one_line(str(folder))}"), soft_wrap=True)
-
-
-def percent(share: "Estimate") -> str:
-    """A share with its interval in brackets; "-" where it is not known."""
-    if share["value"] is None:
+def shown(estimate: Estimate, form: str = ".1%") -> str:
+    """A figure with its interval in brackets; "-" if it is unknown."""
+    value, low, high = estimate["value"], estimate["low"], estimate["high"]
+    if value is None:
         return "-"
-    if share["low"] is None:
-        return f"{share['value']:.1%}"
-    return f"{share['value']:.1%} [{share['low']:.1%}, {share['high']:.1%}]"
+    return f"{value:{form}}" + ("" if low is None else f" [{low:{form}}, {high:{form}}]")
 
 
-def _print_model(model: str, figures: dict[str, Any], judges: list[str]) -> None:
-    from rich.table import Table
-
-    if not figures["n"]:
-        words = figures["stopped"]["message"]
-        console().print(text(one_line(f"{model}: not measured: {words}")), soft_wrap=True)
-        return
-    methods = {figures[name]["method"] for name in _SHARES} - {None}
-    table = Table(
-        title=text(one_line(f"{model}: {figures['n']} episodes, judge {judges[0]}")),
-        caption=f"in brackets: 95 % interval, {' and '.join(sorted(methods))}",
-    )
-    for number, heading in enumerate(("kind", *_HEADINGS)):
-        table.add_column(heading, justify="right" if number else "left")
-    for name_, shares in [
-        *_labelled(figures["by_kind"]),
-        *_labelled(figures["by_difficulty"]),
-        ("all", figures),
-    ]:
-        cells = (percent(shares[name]) for name in _SHARES)
-        table.add_row(text(one_line(name_)), str(shares["n"]), *cells)
-    console().print(table)
-    for line in _lines(figures):
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of untrusted text, each on one line, not wrapped."""
+    for line in lines:
         console().print(text(one_line(line)), soft_wrap=True)
 
 
-def _labelled(groups: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-    """The groups with their figures; none where no question has a label to tell them by."""
-    return groups.items() if groups.keys() - {"unlabelled"} else ()
+def _table(title: str, headings: Sequence[str], caption: str | None = None) -> Any:
+    """A table with numbers to the right of the first column."""
+    from rich.table import Table
+
+    table = Table(title=text(one_line(title)), caption=caption)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    return table
 
 
-def _lines(figures: dict[str, Any]) -> list[str]:
-    went_wrong = ", ".join(
-        f"{step.replace('_', ' ')} {count}" for step, count in figures["funnel"].items() if count
-    )
-    lines = [
-        f"gold read {percent(figures['read_gold'])},"
-        f" sources right {percent(figures['sources_correct'])},"
-        f" turns {figures['turns']['value']:.2f},"
-        f" p50 {_milliseconds(figures['latency_p50_s'])},"
-        f" p95 {_milliseconds(figures['latency_p95_s'])}, errors {figures['errors']}"
-        + "".join(f", {kind} {n}" for kind, n in figures["errors_by_kind"].items()),
-        f"where episodes ended: {went_wrong}",
-    ]
-    if figures["always_right"] is not None:
-        lines.append(f"right every time: {percent(figures['always_right'])}")
-    if figures["not_asked"]:
-        lines.append(f"not asked: {figures['not_asked']} more ({figures['stopped']['message']})")
-    if figures["unjudged"]:
-        lines.append(f"without a verdict, counted as not right: {figures['unjudged']}")
-    agreement = figures["agreement"]
-    if agreement is not None:
-        one, other = agreement["judges"]
-        kappa = agreement["kappa"]["value"]
-        lines.append(
-            f"judge {other}: accuracy {percent(figures['by_judge'][other]['accuracy'])}; it agrees"
-            f" with {one} on {percent(agreement['share'])},"
-            f" kappa {'-' if kappa is None else f'{kappa:.2f}'}"
+# ---- What `art-e eval run` prints for people: `metrics.json` as one table, and what to note.
+
+_HEADINGS = (
+    "model", "n", "accuracy", "right to abstain", "wrong", "abstained", "turns", "p50",
+    "$ per 1,000",
+)  # fmt: skip
+
+
+def print_metrics(metrics: Mapping[str, Any], folder: Path) -> None:
+    """Print one table of all models, notes on each, and the commands that show more."""
+    models = {name: each for name, each in metrics["models"].items() if each["n"]}
+    caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
+    table = _table("", _HEADINGS, caption)
+    for name, each in models.items():
+        latency, cost = each["latency_p50_s"]["value"], each["cost_per_1000_usd"]["value"]
+        table.add_row(
+            text(one_line(name)),
+            f"{each['n']:,}",
+            *(shown(each[share]) for share in _SHARES),
+            f"{each['turns']['value']:.2f}",
+            "-" if latency is None else f"{latency:.3g} s",
+            "-" if cost is None else f"{cost:.2f}",
         )
-    measured = figures["throughput"]
-    if measured is not None:
-        lines.append(_throughput(measured, figures))
+    if models:
+        console().print(table)
+    for name, each in metrics["models"].items():
+        print_lines(f"{name}: {line}" for line in _notes(each))
+    print_lines([f"run: {folder}", f"the report: art-e eval report {folder}"])
+
+
+_SHARES = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
+
+
+def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
+    """What the table has no room for."""
+    stopped = figures["stopped"]
+    if not figures["n"]:
+        yield f"not measured: {stopped['message']}"
+        return
+    if figures["not_asked"]:
+        yield f"not asked: {figures['not_asked']} more ({stopped['message']})"
+    if figures["errors"]:
+        kinds = ", ".join(f"{kind} {n}" for kind, n in figures["errors_by_kind"].items())
+        yield f"failed: {figures['errors']} ({kinds})"
+    if figures["unjudged"]:
+        yield f"without a verdict, counted as not right: {figures['unjudged']}"
+    funnel = {step: n for step, n in figures["funnel"].items() if n}
+    yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
+    if figures["always_right"] is not None:
+        yield f"right every time: {shown(figures['always_right'])}"
+    if (compared := figures["agreement"]) is not None:
+        one, other = compared["judges"]
+        accuracy = shown(figures["by_judge"][other]["accuracy"])
+        yield (
+            f"judge {other}: accuracy {accuracy}; it agrees with {one} on"
+            f" {shown(compared['share'])}, kappa {shown(compared['kappa'], '.2f')}"
+        )
+    if (measured := figures["throughput"]) is not None:
+        yield _throughput(measured, figures)
     tokens = {name: each["value"] for name, each in figures["tokens"].items()}
     if tokens["prompt_tokens"]:
-        cost = figures["cost_per_1000_usd"]["value"]
-        told = "cost unknown, " if cost is None else f"${cost:.2f} per 1,000 questions, "
-        lines.append(
-            f"{told if measured is None else ''}"
-            f"{tokens['prompt_tokens']:,.0f} + {tokens['completion_tokens']:,.0f}"
-            f" tokens a question ({tokens['cached_prompt_tokens']:,.0f} cached),"
+        unknown = measured is None and figures["cost_per_1000_usd"]["value"] is None
+        yield (
+            f"{'cost unknown, ' if unknown else ''}{tokens['prompt_tokens']:,.0f} +"
+            f" {tokens['completion_tokens']:,.0f} tokens a question"
+            f" ({tokens['cached_prompt_tokens']:,.0f} cached),"
             f" retries {figures['retries']}, {figures['concurrency']} at a time"
         )
-    return lines
 
 
-def _throughput(measured: dict[str, Any], figures: dict[str, Any]) -> str:
-    from evals.report.tables import usd
-
+def _throughput(measured: Mapping[str, Any], figures: Mapping[str, Any]) -> str:
     if measured["left_out"] is not None:
         return f"cost not measured: {measured['left_out']}"
-    cost = usd(figures["cost_per_1000_usd"])
     questions, prompts, completions = (
         measured[f"{name}_per_second"]["value"]
         for name in ("questions", "prompt_tokens", "completion_tokens")
     )
     return (
-        f"{f'{cost.value} {cost.interval}'.strip()} per 1,000 questions,"
+        f"${shown(figures['cost_per_1000_usd'], '.2g')} per 1,000 questions,"
         f" {figures['cost_source']}: {questions:.3g} questions/s,"
         f" {prompts:,.0f} + {completions:,.0f} tokens/s over {measured['seconds']:,.1f} s,"
         f" {measured['at_once']:.1f} under way at a time"
     )
 
 
-def _milliseconds(seconds: "Estimate") -> str:
-    return "-" if seconds["value"] is None else f"{1000 * seconds['value']:.0f} ms"
-
-
-# ---- How far a benchmark is, model by model, with accuracy and cost so far.
+# ---- Progress: a bar for each model, with accuracy and cost so far.
 
 
 @dataclass(slots=True)
 class Tally:
-    """What is known so far of one model; `measured`: its cost is, when the run ends."""
+    """One model's figures so far; with `measured` its cost is known when the run ends."""
 
     measured: bool = False
     answerable: int = 0
@@ -224,7 +206,7 @@ class Tally:
     cost_usd: float | None = 0.0
     errors: int = 0
 
-    def count(self, scored: "Scored") -> None:
+    def count(self, scored: Scored) -> None:
         """Add an episode."""
         if scored.question.answerable:
             self.answerable += 1
@@ -234,20 +216,19 @@ class Tally:
         self.errors += scored.trajectory.error is not None
 
     def __str__(self) -> str:
-        said = [f"{self.right / self.answerable:.1%} right" if self.answerable else "no answer yet"]
-        said.append("cost measured at the end" if self.measured else shown_usd(self.cost_usd))
-        if self.errors:
-            said.append(f"{self.errors} failed")
-        return ", ".join(said)
+        share = f"{self.right / self.answerable:.1%} right" if self.answerable else "no answer yet"
+        cost = "cost measured at the end" if self.measured else shown_usd(self.cost_usd)
+        failed = [f"{self.errors} failed"] if self.errors else []
+        return ", ".join([share, cost, *failed])
 
 
 @contextmanager
 def live(
     models: Sequence[str], episodes: int, measured: Sequence[str] = ()
-) -> "Iterator[Callable[[Scored], None]]":
-    """A bar for each model, of `episodes` to come; gives a function to call with each episode.
+) -> Iterator[Callable[[Scored], None]]:
+    """Give a function to call with each episode; on a terminal it moves a bar for each model.
 
-    What those of `measured` cost is known when all have ended.
+    The cost of the `measured` models is known when all episodes have ended.
     """
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -267,7 +248,7 @@ def live(
             model: bars.add_task(one_line(model), total=episodes, tally="") for model in models
         }
 
-        def show(scored: "Scored") -> None:
+        def show(scored: Scored) -> None:
             model = scored.trajectory.model
             tallies[model].count(scored)
             bars.update(tasks[model], advance=1, tally=str(tallies[model]))
@@ -275,7 +256,7 @@ def live(
         yield show
 
 
-# ---- The GPU's price in `art-e eval run`: whose cost it measures, and what to write down of it.
+# ---- The GPU's price: whose cost it measures, and what to write down of it.
 
 GpuPriceOption = Annotated[
     float | None,
@@ -283,23 +264,23 @@ GpuPriceOption = Annotated[
         "--gpu-usd-per-hour",
         metavar="USD",
         min=0,
-        help="What the GPU of a model that you serve costs: its cost a question is measured.",
+        help="Price of the GPU of a model that you serve: measures its cost a question.",
     ),
 ]
 GpusOption = Annotated[
     int | None,
-    typer.Option("--gpus", metavar="N", min=1, help="GPUs at that price that serve [default: 1]."),
+    typer.Option("--gpus", metavar="N", min=1, help="Number of GPUs at that price [default: 1]."),
 ]
 
 
 def priced(
     gpu_usd_per_hour: float | None, gpus: int | None, models: Sequence[str], *, cache: bool
 ) -> dict[str, Any]:
-    """What the run's configuration holds of the options. Raises `UserError` for what can't be
-    measured."""
+    """The options as the run's configuration holds them. Raises `UserError` if they can't be
+    used."""
     if gpu_usd_per_hour is None:
         if gpus is not None:
-            raise UserError("--gpus says how many have a price; add --gpu-usd-per-hour")
+            raise UserError("--gpus is the number of GPUs with a price; add --gpu-usd-per-hour")
         return {"gpu_usd_per_hour": None, "gpus": None, "self_hosted": None}
     if not math.isfinite(gpu_usd_per_hour):
         raise UserError(f"--gpu-usd-per-hour {gpu_usd_per_hour} is no sum; write USD, such as 2.10")
@@ -311,24 +292,19 @@ def priced(
         )
     if cache:
         raise UserError(
-            "--gpu-usd-per-hour measures time, which is none where --cache answers; leave one out"
+            "--gpu-usd-per-hour measures time, and --cache answers without any; leave one out"
         )
-    return {
-        "gpu_usd_per_hour": gpu_usd_per_hour,
-        "gpus": gpus or 1,
-        "self_hosted": self_hosted,
-    }
+    return {"gpu_usd_per_hour": gpu_usd_per_hour, "gpus": gpus or 1, "self_hosted": self_hosted}
 
 
 def note_entries(metrics: Mapping[str, Any]) -> None:
-    """Say on stderr what to write into `prices.toml`, so that estimates know the measurement."""
-
+    """Say on stderr what to write into `prices.toml`, so that estimates use the measurement."""
     for model, figures in metrics["models"].items():
         measured = figures["throughput"]
         if measured is None:
             continue
         if measured["left_out"] is not None:
-            note(f"{model}: its cost was not measured, for {measured['left_out']}")
+            note(f"{model}: its cost was not measured: {measured['left_out']}")
             continue
         try:
             lines = gpu_entry(
@@ -339,14 +315,14 @@ def note_entries(metrics: Mapping[str, Any]) -> None:
                 measured["completion_tokens"],
             )
         except ValueError:
-            note(f"{model}: its server tells no tokens, so prices.toml can't have its cost")
+            note(f"{model}: its server reports no tokens, so prices.toml can't have its cost")
             continue
-        note(f"for estimates and --max-cost, {prices_file()} may have of this measurement:")
+        note(f"for estimates and --max-cost, add to {prices_file()}:")
         for line in lines.splitlines():
             note(line)
 
 
-# ---- `art-e eval`: put a set of questions to models and measure the answers.
+# ---- `art-e eval run`: put a set of questions to models and measure the answers.
 
 
 @app.command(
@@ -399,7 +375,7 @@ def run(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with the run of --out, or the last killed one."),
+        typer.Option("--resume", help="Resume the run of --out, or the last killed one."),
     ] = False,
     max_turns: Annotated[
         int | None,
@@ -412,7 +388,7 @@ def run(
             "--concurrency",
             metavar="N",
             min=1,
-            help="Questions at a time for each model [default: 8 where it is hosted, else 1].",
+            help="Questions at a time for each model [default: 8 if hosted, else 1].",
         ),
     ] = None,
     effort: EffortOption = None,
@@ -428,18 +404,15 @@ def run(
 ) -> None:
     """Ask every question, judge the answers, print accuracy with intervals.
 
-    A small model knows only the prompt and the tools that it was trained with: --recipe
-    gives these to all models of the run, and asks the questions that the recipe keeps for
-    its test, or of its --split, where no others are named.
+    A small model knows only the prompt and the tools that it was trained with: --recipe gives
+    these to all models of the run. Without --questions it asks those that the recipe keeps for
+    its test, or of its --split.
 
-    The cost of a model that you serve yourself is measured, where its GPU has a price: by the
-    time in which it was being asked. Throughput, and so the cost, depend on --concurrency.
+    With --gpu-usd-per-hour the cost of a model that you serve yourself is measured, by the time
+    in which it was being asked. Throughput, and so the cost, depend on --concurrency.
 
-    A run that was killed is taken up by the same command with --resume: no question that
-    it has an answer to is asked again.
+    After a kill, the same command with --resume asks only the questions without an answer.
     """
-    import dataclasses
-
     of_split = chosen_split(split)
     names = list(dict.fromkeys(map(model_name, models)))
     judges = list(dict.fromkeys(judge or ["offline"]))
@@ -471,7 +444,7 @@ def run(
             },
             "recipe": recipe,
             "max_turns": form.max_turns,
-            "view": dataclasses.asdict(form.view),
+            "view": asdict(form.view),
             "concurrency": at_once,
             "reasoning_effort": effort,
             "temperature": temperature,
@@ -483,33 +456,25 @@ def run(
         }
         started = find_killed(config, runs_folder(), out) if resume else None
         done = [] if started is None else list(on_disk(started, asked).values())
-        policies = {
-            name: ready_policy(
-                Model(name),
-                model_options(
-                    effort,
-                    temperature,
-                    None if max_cost is None else max(0.0, max_cost - _spent(name, started)),
-                    tool_calls,
-                    cache,
-                    at_once[name],
-                    form.turn_tokens_of(name),
-                ),
+        policies = {}
+        for name in names:
+            left_usd = None if max_cost is None else max(0.0, max_cost - _spent(name, started))
+            turn_tokens = form.turn_tokens_of(name)
+            options = model_options(
+                effort, temperature, left_usd, tool_calls, cache, at_once[name], turn_tokens
             )
-            for name in names
-        }
-        if resume:
-            note(
-                "nothing to resume: this is a new run"
-                if started is None
-                else f"going on with {started.folder}: {plural(len(done), 'episode')} there already"
-            )
+            policies[name] = ready_policy(Model(name), options)
+        if started is not None:
+            note(f"resuming {started.folder}: {plural(len(done), 'episode')} there already")
+        elif resume:
+            note("nothing to resume: this is a new run")
         if len(asked) < len(kept):
             note(f"{len(asked)} of {len(kept)} questions, drawn over inboxes and kinds (seed 0)")
-        for notice in filter(
-            None, [*(Model(name).notice for name in names), *map(_notice, judges)]
-        ):
-            note(notice)
+        for notice in [Model(name).notice for name in names]:
+            if notice:
+                note(notice)
+        for name in filter(needs_model, judges):
+            note(f"answers and the mails they rest on go to {Model(name).host} (judge {name})")
         for name in names:
             left = len(asked) * repeat - sum(each.trajectory.model == name for each in done)
             if name != "offline" and left:
@@ -539,11 +504,11 @@ def run(
 def _show(
     metrics: dict[str, Any],
     config: dict[str, Any],
-    run: "Run",
-    judges: "Iterable[Judge]",
+    run: Run,
+    judges: Iterable[Judge],
     as_json: bool,
 ) -> None:
-    """Print the figures, and how a run that is not complete goes on; leave with 1 where a model
+    """Print the figures, and the command that resumes an incomplete run; exit with 1 if a model
     was not measured."""
     from evals.report.build import command
 
@@ -553,7 +518,7 @@ def _show(
     if as_json:
         print_json({**metrics, "run": str(run.folder)})
     else:
-        print_tables(metrics, run.folder)
+        print_metrics(metrics, run.folder)
     if not run.complete:
         again = command({**config, "max_cost_usd": None})
         higher = "" if config["max_cost_usd"] is None else " --max-cost USD"
@@ -563,8 +528,7 @@ def _show(
 
 
 def _questions(given: str | None) -> str:
-    """What `--questions` names, or the default golden set. Raises `UserError` for neither."""
-
+    """The value of `--questions`, or the default golden set. Raises `UserError` for neither."""
     if given is not None:
         return given
     default = default_golden()
@@ -576,27 +540,17 @@ def _questions(given: str | None) -> str:
     return str(default)
 
 
-def _spent(model: str, run: "Run | None") -> float:
-    """USD that the model's episodes on disk have cost, as far as is known, cut short or not."""
-
+def _spent(model: str, run: Run | None) -> float:
+    """The known cost in USD of the model's episodes on disk, cut short or not."""
     if run is None or not run.trajectories.exists():
         return 0.0
     episodes = read_trajectories(run.trajectories)
     return sum(each.cost_usd or 0.0 for each in episodes if each.model == model)
 
 
-def _notice(judge: str) -> str | None:
-    """One line on where a judge's model gets what it judges."""
-
-    if not needs_model(judge):
-        return None
-
-    return f"answers and the mails they rest on go to {Model(judge).host} (judge {judge})"
-
-
 # ---- `art-e eval compare`: two models, or two prompts, on the same questions.
 
-# The flipped questions that people are shown; --json has all.
+# Flipped questions that are printed; --json has all.
 _SHOWN_FLIPS = 20
 
 
@@ -605,9 +559,9 @@ class _Side(NamedTuple):
     model: str
     prompt: str
     judges: tuple[str, ...]
-    timed: bool
     cost_source: str | None
-    scored: "Sequence[Scored]"
+    timed: bool
+    scored: Sequence[Scored]
 
     def __str__(self) -> str:
         return f"{self.model}, prompt {self.prompt}, run {self.run}"
@@ -624,57 +578,52 @@ def compare(
     run_a: Annotated[
         str, typer.Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run, and a model.")
     ],
-    run_b: Annotated[str, typer.Argument(metavar="RUN_B[:MODEL]", help="What to hold against it.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B[:MODEL]", help="The other side.")],
     json_output: JsonOption = False,
 ) -> None:
     """Compare two models or prompts, question by question: difference, significance, flips."""
-
     a, b = _side(run_a), _side(run_b)
     if a.judges != b.judges:
         note(f"A was judged by {', '.join(a.judges)}, B by {', '.join(b.judges)}")
     found = paired.compare(a.scored, b.scored, timed=a.timed and b.timed)
     if json_output:
+        names = ("run", "model", "prompt", "judges", "cost_source")
         sides = {
-            name: {
-                "run": side.run,
-                "model": side.model,
-                "prompt": side.prompt,
-                "judges": list(side.judges),
-                "cost_source": side.cost_source,
-            }
+            name: {field: getattr(side, field) for field in names}
             for name, side in (("a", a), ("b", b))
         }
         print_json({**sides, **found})
     else:
-        _print(a, b, found)
+        _print_compared(a, b, found)
 
 
 def _side(argument: str) -> _Side:
-
     name, model = _parted(argument)
     run = find_run(name, runs_folder())
     scored = load_run(run)
     models = list(dict.fromkeys(each.trajectory.model for each in scored))
     if model is None and len(models) > 1:
         raise UserError(f"{name} has {', '.join(models)}; say which, such as {name}:{models[0]}")
-    chosen = models[0] if model is None else _model(model, models, name)
+    chosen = models[0] if model is None else model_name(model)
+    if chosen not in models:
+        raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     of_model = [each for each in scored if each.trajectory.model == chosen]
     policy = of_model[0].trajectory.policy
     judges = dict.fromkeys(each.verdicts[0]["judge"] for each in of_model if each.verdicts)
+    served = servings(run.config)
     return _Side(
         run.id,
         chosen,
         f"{policy.get('prompt', 'default')} ({policy['prompt_hash']})",
         tuple(judges),
+        str(served[chosen]) if chosen in served else None,
         not run.config.get("cache", False),
-        str(served[chosen]) if chosen in (served := servings(run.config)) else None,
         of_model,
     )
 
 
 def _parted(argument: str) -> tuple[str, str | None]:
-    """The run and the model of `RUN:MODEL`; a name of either may have colons of its own."""
-
+    """The run and the model of `RUN:MODEL`; both names may have colons."""
     parts = argument.split(":")
     for end in range(len(parts), 0, -1):
         name = ":".join(parts[:end])
@@ -683,65 +632,56 @@ def _parted(argument: str) -> tuple[str, str | None]:
     return parts[0], None
 
 
-def _model(model: str, models: Sequence[str], run: str) -> str:
-
-    name = model_name(model)
-    if name not in models:
-        raise UserError(f"{run} has no model {model}; it has {', '.join(models)}")
-    return name
-
-
-def _print(a: _Side, b: _Side, found: dict[str, Any]) -> None:
-    from rich.table import Table
-
+def _print_compared(a: _Side, b: _Side, found: Mapping[str, Any]) -> None:
     from evals.report.build import differences
 
-    table = Table(title=f"{found['n']:,} pairs", caption="in brackets: 95 % interval of B - A")
-    for number, heading in enumerate(("", "A", "B", "B - A")):
-        table.add_column(heading, justify="right" if number else "left")
+    headings = ("", "A", "B", "B - A")
+    table = _table(f"{found['n']:,} pairs", headings, "in brackets: 95 % interval of B - A")
     for row in differences(found["figures"]):
         table.add_row(row.label, *(f"{cell.value} {cell.interval}".strip() for cell in row.cells))
+    console().print(table)
     left_out = [f"{plural(found['left_out'][side], 'episode')} of {side.upper()}" for side in "ab"]
-    needed = found["needed"]
+    costs = [
+        f"cost of {name}: {side.cost_source}"
+        for name, side in (("A", a), ("B", b))
+        if side.cost_source is not None
+    ]
     lines = [
         f"A: {a}",
         f"B: {b}",
-        *(
-            f"cost of {name}: {side.cost_source}"
-            for name, side in (("A", a), ("B", b))
-            if side.cost_source is not None
-        ),
-        f"left out, for the other was not asked: {' and '.join(left_out)}",
+        *costs,
+        f"left out, because the other was not asked: {' and '.join(left_out)}",
         f"right in A alone {found['only_a']}, in B alone {found['only_b']},"
         f" exact McNemar p = {found['p']:.3g}"
         f" ({'significant' if found['p'] < 0.05 else 'may be chance'})",
-        f"of A's errors B mends {percent(found['mended'])},"
-        f" of B's errors A has right {percent(found['broken'])}",
+        f"of A's errors B mends {shown(found['mended'])},"
+        f" of B's errors A has right {shown(found['broken'])}",
     ]
-    if needed is not None:
+    if (needed := found["needed"]) is not None:
         lines.append(f"questions that would show such a difference 4 times of 5: {needed:,}")
-    console().print(table)
-    for line in lines:
-        console().print(text(one_line(line)), soft_wrap=True)
+    print_lines(lines)
     for flip in found["flipped"][:_SHOWN_FLIPS]:
-        answers = (
-            one_line("(none)" if flip[side] is None else flip[side]) for side in ("gold", "a", "b")
+        _print_answers(
+            (f"right in {flip['right'].upper()} alone: ", ""),
+            flip["question"],
+            {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]},
         )
-        gold, of_a, of_b = answers
-        console().print(
-            text(
-                f"right in {flip['right'].upper()} alone: ",
-                (one_line(flip["question"]), "bold"),
-                f"\n  gold {gold}\n  A    {of_a}\n  B    {of_b}",
-            ),
-            soft_wrap=True,
-        )
-    more = len(found["flipped"]) - _SHOWN_FLIPS
-    if more > 0:
+    if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
         console().print(f"and {more:,} more flipped; --json has them all")
 
 
-# ---- `art-e eval judge`: how far can a judge be believed? `art-e eval label`: what a person says.
+def _print_answers(
+    before: tuple[str, str], question: str, answers: Mapping[str, str | None]
+) -> None:
+    """Print a question and, indented, the answers to it."""
+    lines: list[str | tuple[str, str]] = [before, (one_line(question), "bold")]
+    for name, answer in answers.items():
+        lines.append((f"\n  {name:6}", "dim"))
+        lines.append("(none)" if answer is None else one_line(answer))
+    console().print(text(*lines), soft_wrap=True)
+
+
+# ---- `art-e eval judge`: how far can a judge be believed?
 
 Half = Literal["tuning", "reporting", "all"]
 
@@ -776,26 +716,26 @@ def judge(
         typer.Option(
             "--run",
             metavar="RUN",
-            help="The answers of this run that art-e eval label has labels for;"
+            help="Answers of this run that art-e eval label labelled;"
             " without --judge, its own verdicts.",
         ),
     ] = None,
     show_wrong: Annotated[
-        bool, typer.Option("--show-wrong", help="Each answer that a judge gets wrong, and why.")
+        bool,
+        typer.Option("--show-wrong", help="Print the answers that a judge gets wrong."),
     ] = False,
     max_cost: MaxCostOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Measure judges on answers that people labelled: agreement, kappa, confusion."""
-
     if run is not None and (pairs is not None or half is not None):
-        raise UserError("--run has answers of its own; leave out --pairs and --half")
+        raise UserError("--run has its own answers; leave out --pairs and --half")
     if run is not None:
         measured = _on_run(run, names, max_cost)
         on = f"answers of {run}"
     else:
         chosen = half or "reporting"
-        measured = _asked(names or ["offline"], _pairs(pairs, chosen), max_cost)
+        measured = _rated(names or ["offline"], _pairs(pairs, chosen), max_cost)
         on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
     figures = {name: agreement(rated) for name, rated in measured.items()}
     if json_output:
@@ -805,13 +745,14 @@ def judge(
         print_json({"on": on, "judges": figures})
         return
     for name, rated in measured.items():
-        _print_figures(name, on, figures[name])
+        _print_judge(name, on, figures[name])
         if show_wrong:
-            _print_wrong([each for each in rated if not each.agrees])
+            for each in rated:
+                if not each.agrees:
+                    _print_wrong(each)
 
 
-def _pairs(path: Path | None, half: Half) -> "list[Case]":
-
+def _pairs(path: Path | None, half: Half) -> list[Case]:
     chosen = [each for each in load_pairs(path) if half in ("all", each.half)]
     if not chosen:
         raise UserError(f"{path} has no pair of the {half} half; choose another --half")
@@ -821,28 +762,23 @@ def _pairs(path: Path | None, half: Half) -> "list[Case]":
     ]
 
 
-def _on_run(
-    name: str, judges: list[str] | None, max_cost: float | None
-) -> "dict[str, list[Rated]]":
-
+def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:
     run = find_run(name, runs_folder())
     scored, labels = load_run(run), read_labels(run)
     cases = labelled_cases(scored, labels)
     if not cases:
         raise UserError(f"nobody has labelled answers of {run.id} yet; art-e eval label {name}")
-    return _asked(judges, cases, max_cost) if judges else stored_ratings(scored, labels)
+    return _rated(judges, cases, max_cost) if judges else stored_ratings(scored, labels)
 
 
-def _asked(
-    names: list[str], cases: "Sequence[Case]", max_cost: float | None
-) -> "dict[str, list[Rated]]":
+def _rated(
+    names: list[str], cases: Sequence[Case], max_cost: float | None
+) -> dict[str, list[Rated]]:
     """The verdicts of judges that are asked now, by their names."""
-    import asyncio
-
-    judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
-    for name in dict.fromkeys(names):
-        if (where := _receiver(name)) is not None:
-            note(f"questions and answers go to {where} ({name})")
+    chosen = list(dict.fromkeys(names))
+    judges = [choose_judge(each, max_cost_usd=max_cost) for each in chosen]
+    for name in filter(needs_model, chosen):
+        note(f"questions and answers go to {Model(name).host} ({name})")
     measured = {}
     for each in judges:
         with progress("answers", len(cases)) as advance:
@@ -853,17 +789,8 @@ def _asked(
     return measured
 
 
-def _receiver(name: str) -> str | None:
-
-    if not needs_model(name):
-        return None
-
-    return Model(name).host
-
-
-def note_cost(judge: "Judge") -> None:
-    """Say on stderr what a judge's calls have cost; nothing of one that makes none."""
-
+def note_cost(judge: Judge) -> None:
+    """Say on stderr what a judge's calls have cost, if it makes any."""
     spent = spent_by(judge)
     if spent is not None:
         tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
@@ -871,7 +798,7 @@ def note_cost(judge: "Judge") -> None:
         note(f"{judge.name}: {plural(spent.calls, 'call')}, {plural(tokens, 'token')}, {cost}")
 
 
-def _facts(rated: "Rated") -> dict[str, Any]:
+def _facts(rated: Rated) -> dict[str, Any]:
     return {
         "category": rated.case.category,
         "question": rated.case.question.question,
@@ -883,65 +810,37 @@ def _facts(rated: "Rated") -> dict[str, Any]:
     }
 
 
-def _print_figures(name: str, on: str, figures: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
-    table = Table(
-        title=text(one_line(f"{name} on {on}")),
-        caption="in brackets: 95 % interval; a missing verdict counts as a wrong one",
-    )
-    table.add_column("category")
-    for heading in (
-        "n", "agreement", "right as right", "right as wrong", "wrong as right", "wrong as wrong",
-        "unjudged",
-    ):  # fmt: skip
-        table.add_column(heading, justify="right")
+def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
+    headings = (
+        "category", "n", "agreement", "right as right", "right as wrong", "wrong as right",
+        "wrong as wrong", "unjudged",
+    )  # fmt: skip
+    caption = "in brackets: 95 % interval; a missing verdict counts as a wrong one"
+    table = _table(f"{name} on {on}", headings, caption)
     for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]:
         cells = [*map(str, shares["confusion"].values()), str(shares["unjudged"])]
-        agreed = _estimate(shares["agreement"], percent=True)
+        agreed = shown(shares["agreement"])
         table.add_row(text(one_line(category)), str(shares["n"]), agreed, *cells)
     console().print(table)
-    summary = f"kappa {_estimate(figures['kappa'], percent=False)}"
+    summary = f"kappa {shown(figures['kappa'], '.2f')}"
     if figures["adversarial"]:
+        hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         summary += f", adversarial answers judged correct: {hostile}"
     console().print(summary, soft_wrap=True)
 
 
-def _estimate(estimate: dict[str, Any], *, percent: bool) -> str:
-    if estimate["value"] is None:
-        return "-"
-    form = ".1%" if percent else ".2f"
-    shown = format(estimate["value"], form)
-    if estimate["low"] is None:
-        return shown
-    return f"{shown} [{estimate['low']:{form}}, {estimate['high']:{form}}]"
-
-
-def _print_wrong(wrong: "Sequence[Rated]") -> None:
-
+def _print_wrong(rated: Rated) -> None:
     words = {True: "right", False: "wrong", None: "no verdict"}
-    for each in wrong:
-        facts = _facts(each)
-        gold, answer = (
-            "(none)" if facts[name] is None else one_line(facts[name])
-            for name in ("gold", "answer")
-        )
-        console().print(
-            text(
-                (one_line(facts["question"]), "bold"),
-                ("\n  gold    ", "dim"), gold,
-                ("\n  answer  ", "dim"), answer,
-                ("\n  label   ", "dim"), words[facts["label"]],
-                ("\n  judge   ", "dim"),
-                f"{words[facts['verdict']]}: {one_line(facts['reason'])}\n",
-            ),
-            soft_wrap=True,
-        )  # fmt: skip
+    facts = _facts(rated)
+    judged = f"{words[facts['verdict']]}: {facts['reason']}"
+    answers = {"gold": facts["gold"], "answer": facts["answer"]}
+    rows = {**answers, "label": words[facts["label"]], "judge": judged}
+    _print_answers(("", ""), facts["question"], rows)
 
+
+# ---- `art-e eval label`, in its module, and `art-e eval report`.
 
 app.command(epilog=example("art-e eval label 20260101-120000-eval --sample 50"))(label)
-# ---- `art-e eval report`: runs as one page that can be read, sent and kept.
 
 
 @app.command(
@@ -954,7 +853,7 @@ def report(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Names or folders of runs.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where to write [default: the first run]."),
+        typer.Option("--out", metavar="DIR", help="Folder to write [default: the first run's]."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -968,6 +867,4 @@ def report(
     if json_output:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    screen = console()
-    screen.print(text(f"report: {page}"), soft_wrap=True)
-    screen.print(text(f"{plural(len(plots), 'plot')}: {folder / 'plots'}"), soft_wrap=True)
+    print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])

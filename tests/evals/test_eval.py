@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -102,26 +103,14 @@ def test_the_run_folder_holds_everything(
     assert right > 0
 
 
-def test_people_see_a_table_of_all_kinds(art_e: Run, golden: Path, world_db: Path) -> None:
+def test_people_see_one_table_of_all_models(art_e: Run, golden: Path, world_db: Path) -> None:
     result = art_e(*command(golden, world_db))
     assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    rows = {cells[1]: cells for line in lines if len(cells := line.replace("│", " | ").split()) > 2}
-    assert {*KINDS, "all"} <= set(rows)
-    assert rows["all"][3] == str(sum(int(rows[kind][3]) for kind in KINDS))
-    assert "offline: 37 episodes, judge offline/2" in result.stdout
-    # Two inboxes are too few to be clusters.
-    assert "95 % interval, wilson" in result.stdout
-    assert "where episodes ended: right " in result.stdout
-    assert "%" in next(line for line in lines if "all" in line.split())
-    assert lines[-1].startswith("run: ")
-    folder = Path(lines[-1].removeprefix("run: "))
-    assert (folder / "COMPLETE").exists()
-    # The floor is low, but it is one: most of what it can't know it does not answer.
-    figures = json.loads((folder / "metrics.json").read_text("utf-8"))["models"]["offline"]
-    assert figures["accuracy"]["value"] >= 0.15
-    assert figures["unanswerable_accuracy"]["value"] >= 0.8
-    assert figures["hallucination"]["value"] <= 0.2
+    [row] = [line for line in result.stdout.splitlines() if line.startswith("│ offline")]
+    assert row.replace("│", " ").split()[:2] == ["offline", "37"]
+    assert "judge offline/2; in brackets: 95 % interval" in result.stdout
+    assert "offline: ended: right " in result.stdout
+    assert "the report: art-e eval report " in result.stdout
 
 
 def test_without_a_split_all_rows_are_asked(art_e: Run, golden: Path, world_db: Path) -> None:
@@ -148,8 +137,7 @@ def test_a_preset_is_its_model(art_e: Run, golden: Path, world_db: Path, tmp_pat
 
 def test_each_question_several_times(art_e: Run, golden: Path, world_db: Path) -> None:
     result = art_e(*command(golden, world_db, "--limit", LIMIT, "--repeat", 2))
-    assert f"offline: {2 * LIMIT} episodes" in result.stdout
-    assert "clustered by question" in result.stdout
+    assert re.search(rf"offline +│ +{2 * LIMIT} ", result.stdout)
     assert "right every time: " in result.stdout
 
 
