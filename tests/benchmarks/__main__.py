@@ -10,13 +10,13 @@ as JSON and PNG.
 import argparse
 import datetime as dt
 import os
-from dataclasses import dataclass
+import tempfile
 from pathlib import Path
 
 from tests.benchmarks import ingest, overhead, search
 from tests.benchmarks.measure import machine_facts
-from tests.benchmarks.report import Result, show, show_targets, write_report
-from tests.benchmarks.worlds import CACHE, World, archive_world, synthetic_archive, synthetic_world
+from tests.benchmarks.report import REAL_ARCHIVE, Result, show, show_targets, write_report
+from tests.benchmarks.worlds import make_world, synthetic_archive
 
 OUT = Path("runs/bench")
 ARCHIVE_NAME = "enron-maildir.tar.xz"
@@ -25,70 +25,51 @@ DEFAULT_SIZE = 5_000
 NAMES = ("search", "ingest", "episode", "startup")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The command line. `compared`: queries of a world whose results are compared."""
-
-    names: list[str]
-    sizes: list[int]
-    archive: Path | None
-    queries: int
-    rounds: int
-    compared: int
-    cache: Path = CACHE
-
-
-def parse_options(arguments: list[str] | None = None) -> Options:
-    """The options of this process's command line."""
+def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options of this process's command line, with their defaults filled in."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(NAMES)} (default: all)")
-    parser.add_argument(
-        "--size",
-        type=int,
-        action="append",
-        metavar="N",
-        help=f"mails of a synthetic world; may be repeated (default {DEFAULT_SIZE:,})",
-    )
+    parser.add_argument("names", nargs="*", help=f"{', '.join(NAMES)} (default: all)")
+    size_help = f"mails of a synthetic world; may be repeated (default {DEFAULT_SIZE:,})"
+    parser.add_argument("--size", type=int, action="append", metavar="N", help=size_help)
+    default = Path(os.environ.get("ART_E_REAL_DATA", "")) / ARCHIVE_NAME
     parser.add_argument(
         "--archive",
         type=Path,
-        default=_archive(),
+        default=default if default.is_file() else None,
         help=f"a real archive (default: {ARCHIVE_NAME} in the folder ART_E_REAL_DATA)",
     )
-    parser.add_argument("--no-archive", action="store_true", help="leave the real archive out")
-    parser.add_argument("--queries", type=int, default=200, help="timed in a round")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compared", type=int, default=100, help="queries compared in a world")
-    given = parser.parse_args(arguments)
-    if unknown := set(given.names) - set(NAMES):
+    options = parser.parse_args(arguments)
+    options.names = options.names or list(NAMES)
+    options.size = sorted(options.size or ([] if options.archive else [DEFAULT_SIZE]))
+    if unknown := set(options.names) - set(NAMES):
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    if given.archive is not None and not given.archive.is_file():
-        parser.error(f"no archive at {given.archive}")
-    archive = None if given.no_archive else given.archive
-    sizes = given.size or ([] if archive else [DEFAULT_SIZE])
-    names = given.names or list(NAMES)
-    return Options(names, sorted(sizes), archive, given.queries, given.rounds, given.compared)
+    if options.archive is not None and not options.archive.is_file():
+        parser.error(f"no archive at {options.archive}")
+    return options
 
 
-def run_all(options: Options) -> list[Result]:
-    """The results of the chosen benchmarks, each shown as it is done."""
+def run_all(options: argparse.Namespace, folder: Path) -> list[Result]:
+    """The results of the chosen benchmarks, shown one by one as they arrive."""
     results: list[Result] = []
 
     def keep(result: Result) -> None:
         results.append(result)
         show(result)
 
-    worlds = _worlds(options)
+    sources = {f"synthetic-{size}": [f"synthetic:{size}"] for size in options.size}
+    if options.archive is not None:
+        sources = {REAL_ARCHIVE: [str(options.archive), "--format", "enron"], **sources}
+    worlds = [make_world(name, source, folder) for name, source in sources.items()]
     if "search" in options.names:
         for world in worlds:
-            keep(search.benchmark(world, options.queries, options.rounds, options.compared))
+            keep(search.benchmark(world, compared=options.compared))
     if "ingest" in options.names:
         if options.archive is not None:
-            keep(ingest.benchmark("real-archive", options.archive))
-        for size in options.sizes:
+            keep(ingest.benchmark(REAL_ARCHIVE, options.archive))
+        for size in options.size:
             if size <= ingest.MOST_STAGED:
-                archive = synthetic_archive(size, options.cache)
-                keep(ingest.benchmark(f"synthetic-{size}", archive))
+                keep(ingest.benchmark(f"synthetic-{size}", synthetic_archive(size, folder)))
     chosen = worlds[0 if options.archive else -1]
     if "episode" in options.names:
         keep(overhead.episode(chosen))
@@ -97,21 +78,12 @@ def run_all(options: Options) -> list[Result]:
     return results
 
 
-def _worlds(options: Options) -> list[World]:
-    real = [] if options.archive is None else [archive_world(options.archive, options.cache)]
-    return [*real, *(synthetic_world(size, options.cache) for size in options.sizes)]
-
-
-def _archive() -> Path | None:
-    path = Path(os.environ.get("ART_E_REAL_DATA", "")) / ARCHIVE_NAME
-    return path if path.is_file() else None
-
-
 def main() -> None:
     """Run, show, write."""
     options = parse_options()
     machine = machine_facts()
-    results = run_all(options)
+    with tempfile.TemporaryDirectory() as folder:
+        results = run_all(options, Path(folder))
     show_targets(results)
     name = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     written = write_report(OUT / f"{name}.json", results, machine)

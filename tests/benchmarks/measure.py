@@ -1,4 +1,4 @@
-"""What every benchmark measures with: summaries of times, whole processes, machine facts."""
+"""Times, memory of whole processes, and facts about the machine."""
 
 import os
 import platform
@@ -20,12 +20,7 @@ _PROC = Path("/proc")
 
 
 class ProcessCost(NamedTuple):
-    """What a whole process took.
-
-    `peak_mb` is the resident memory of it and its children together, looked at 50
-    times a second (`ru_maxrss` would count this process's own, which it began with);
-    0 on a system without /proc.
-    """
+    """The cost of a whole process; `peak_mb` includes its children and is 0 without /proc."""
 
     wall_seconds: float
     cpu_seconds: float
@@ -35,21 +30,18 @@ class ProcessCost(NamedTuple):
 
 def summary(milliseconds: Sequence[float]) -> dict[str, float]:
     """Count, p50, p95 and mean."""
-    return {
-        "n": len(milliseconds),
-        "p50": float(np.percentile(milliseconds, 50)),
-        "p95": float(np.percentile(milliseconds, 95)),
-        "mean": statistics.fmean(milliseconds),
-    }
+    p50, p95 = np.percentile(milliseconds, [50, 95])
+    mean = statistics.fmean(milliseconds)
+    return {"n": len(milliseconds), "p50": float(p50), "p95": float(p95), "mean": mean}
 
 
 def median_of(tables: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Key by key, the median over several rounds."""
+    """The median of each key over several rounds."""
     return {key: statistics.median(table[key] for table in tables) for key in tables[0]}
 
 
 def rss_mb(pid: int | str = "self") -> float:
-    """The resident memory of a process; 0 where it is gone or the system has no /proc."""
+    """The resident memory of a process; 0 if it has ended or the system has no /proc."""
     try:
         pages = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()[1]
     except OSError:
@@ -58,14 +50,15 @@ def rss_mb(pid: int | str = "self") -> float:
 
 
 def run_process(command: list[str], environment: dict[str, str] | None = None) -> ProcessCost:
-    """Run `command` to its end. Raises `RuntimeError`, with its stderr, where it fails."""
+    """Run `command` to its end. Raises `RuntimeError` with its stderr if it fails."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.perf_counter()
-        process = subprocess.Popen(  # waited for by wait4, which alone gives its usage
+        process = subprocess.Popen(
             command, stdout=out, stderr=err, env={**os.environ, **(environment or {})}
         )
         watch = _MemoryWatch(process.pid)
         watch.start()
+        # Only wait4 reports the CPU time of this child alone.
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         watch.stop()
@@ -75,12 +68,8 @@ def run_process(command: list[str], environment: dict[str, str] | None = None) -
         if process.returncode:
             printed = err.read().decode("utf-8", "replace")
             raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {printed}")
-        return ProcessCost(
-            wall,
-            usage.ru_utime + usage.ru_stime,
-            watch.peak_mb,
-            out.read().decode("utf-8", "replace"),
-        )
+        cpu = usage.ru_utime + usage.ru_stime
+        return ProcessCost(wall, cpu, watch.peak_mb, out.read().decode("utf-8", "replace"))
 
 
 def machine_facts() -> dict[str, Any]:
@@ -89,9 +78,16 @@ def machine_facts() -> dict[str, Any]:
     cpuinfo = _PROC / "cpuinfo"
     if cpuinfo.exists():
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
-        named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        model = named[0] if named else model
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        model = next(names, model)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / MB / 1024
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return {
         "cpu": model,
         "cores": os.cpu_count(),
@@ -102,27 +98,12 @@ def machine_facts() -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "numpy": np.__version__,
         "load_average": round(os.getloadavg()[0], 2),
-        "commit": _commit(),
+        "commit": commit.stdout.strip(),
     }
 
 
-def _commit() -> str:
-    """The checkout's commit, with a mark where files differ from it; "" where there is no git."""
-    try:
-        printed = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return ""
-    return printed.stdout.strip()
-
-
 class _MemoryWatch(threading.Thread):
-    """Adds up the memory of a process and its children 50 times a second."""
+    """Adds up the memory of a process and its descendants 50 times a second."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -132,20 +113,18 @@ class _MemoryWatch(threading.Thread):
 
     def run(self) -> None:
         while not self._stopped.wait(0.02):
-            self.peak_mb = max(self.peak_mb, sum(map(rss_mb, _tree(self._pid))))
+            self.peak_mb = max(self.peak_mb, sum(map(rss_mb, self._tree())))
 
     def stop(self) -> None:
         self._stopped.set()
         self.join()
 
-
-def _tree(pid: int) -> list[int]:
-    """A process and all its descendants that are there; they may end while this looks."""
-    found = [pid]
-    for parent in found:
-        try:
-            for task in (_PROC / str(parent) / "task").iterdir():
-                found += map(int, (task / "children").read_text(encoding="ascii").split())
-        except OSError:
-            continue
-    return found
+    def _tree(self) -> list[int]:
+        found = [self._pid]
+        for parent in found:
+            try:
+                for task in (_PROC / str(parent) / "task").iterdir():
+                    found += map(int, (task / "children").read_text(encoding="ascii").split())
+            except OSError:  # it has ended
+                continue
+        return found

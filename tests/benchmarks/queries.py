@@ -1,9 +1,7 @@
 """Seeded queries for a file: words that stand together in one of its mails.
 
-One to four words of middling frequency in the whole file; since they stand in one
-mail, the reference's AND finds at least that. Half the queries have a date filter
-that this mail passes, every fifth a sender or a recipient of it. Inboxes are of
-unequal size.
+A query has one to four words of middling frequency in the whole file. Half the queries have a date
+filter that their mail passes, every fifth its sender or one of its recipients.
 """
 
 import datetime as dt
@@ -16,15 +14,14 @@ from art_e.inbox.tokenizer import STOP_WORDS, stems, words
 from tests.benchmarks.reference import ReferenceInbox
 from tests.builders import Query
 
-# Shares of a file's mails between which a word's frequency is middling: the middle half
-# of the 394 informative words of 73 real questions, counted in the Enron archive.
+# Middling: the middle half of the 394 informative words of 73 real questions, by their share of
+# the mails in the Enron archive.
 LEAST_SHARE, MOST_SHARE = 0.0033, 0.056
-# Sizes that the smaller inboxes are near, where the file has such.
 MEDIUM, SMALL = 1_000, 100
 
 
 class InboxQuery(NamedTuple):
-    """A query and the inbox that it is for."""
+    """A query and the inbox to search."""
 
     address: str
     query: Query
@@ -40,17 +37,16 @@ class InboxSize(NamedTuple):
 class _Mail(NamedTuple):
     sent_at: dt.datetime | None
     sender: str
-    to: tuple[str, ...]
-    words: tuple[str, ...]
+    to: list[str]
+    words: list[str]
 
 
 def inbox_near(inbox_file: InboxFile, emails: int) -> InboxSize:
     """The inbox whose size is nearest to `emails`."""
-    row = inbox_file.execute(
+    rows = inbox_file.execute(
         "SELECT address, emails FROM addresses ORDER BY abs(emails - ?), address LIMIT 1", [emails]
-    ).fetchone()
-    assert row is not None
-    return InboxSize(*row)
+    ).fetchall()
+    return InboxSize(*rows[0])
 
 
 def largest_inboxes(inbox_file: InboxFile, count: int) -> list[InboxSize]:
@@ -62,13 +58,9 @@ def largest_inboxes(inbox_file: InboxFile, count: int) -> list[InboxSize]:
 
 
 def unequal_inboxes(inbox_file: InboxFile) -> list[InboxSize]:
-    """The largest inbox, a medium one and a small one (fewer where two are the same)."""
-    chosen = [
-        *largest_inboxes(inbox_file, 1),
-        inbox_near(inbox_file, MEDIUM),
-        inbox_near(inbox_file, SMALL),
-    ]
-    return list(dict.fromkeys(chosen))
+    """The largest inbox, a medium one and a small one, without repetition."""
+    sizes = [inbox_near(inbox_file, emails) for emails in (MEDIUM, SMALL)]
+    return list(dict.fromkeys([*largest_inboxes(inbox_file, 1), *sizes]))
 
 
 def draw_queries(
@@ -94,8 +86,8 @@ def plain_words(
 ) -> list[str]:
     """Words for which both designs must find the same mails of an inbox.
 
-    ASCII words of one form (no other word of the file has their stem) that occur
-    in no sender's name or address, which the reference does not index.
+    No other word of the file has their stem, and no sender's name or address has them: the
+    reference does not index those.
     """
     rng = Random(seed)
     rows = inbox_file.execute(
@@ -103,30 +95,28 @@ def plain_words(
     ).fetchall()
     senders = inbox_file.execute("SELECT DISTINCT from_name, from_address FROM emails").fetchall()
     of_senders = set(stems([word for sender in senders for word in words(" ".join(sender))]))
-    single = {word for (word,) in rows} - of_senders
+    single = {word for (word,) in rows if stems([word])[0] not in of_senders}
     found: list[str] = []
     for mail in _mails_with_words(inbox_file, reference, address, 4 * count, rng, least_share=0):
-        candidates = [w for w in mail.words if w in single and stems([w])[0] not in of_senders]
+        candidates = [word for word in mail.words if word in single]
         found += rng.sample(candidates, min(1, len(candidates)))
     return list(dict.fromkeys(found))[:count]
 
 
 def _query(mail: _Mail, rng: Random) -> Query:
-    keywords = rng.sample(mail.words, min(rng.randint(1, 4), len(mail.words)))
-    after = before = sender = recipient = None
+    query = Query(rng.sample(mail.words, min(rng.randint(1, 4), len(mail.words))))
     if rng.random() < 0.5 and mail.sent_at is not None:
-        day = mail.sent_at.date()
-        span = dt.timedelta(days=rng.randint(1, 200))
+        day, span = mail.sent_at.date(), dt.timedelta(days=rng.randint(1, 200))
         if rng.random() < 0.5:
-            after = day - span
+            query = query._replace(sent_after=day - span)
         else:
-            before = day + span
+            query = query._replace(sent_before=day + span)
     if rng.random() < 0.2:
         if rng.random() < 0.5 or not mail.to:
-            sender = mail.sender
+            query = query._replace(from_addr=mail.sender or None)
         else:
-            recipient = rng.choice(mail.to)
-    return Query(keywords, sender or None, recipient, after, before)
+            query = query._replace(to_addr=rng.choice(mail.to))
+    return query
 
 
 def _mails_with_words(
@@ -137,7 +127,7 @@ def _mails_with_words(
     rng: Random,
     least_share: float = LEAST_SHARE,
 ) -> list[_Mail]:
-    """About `count` mails of an inbox (all of a smaller one) that have words to search for."""
+    """About `count` mails of an inbox with words to search for; all of a smaller inbox."""
     rows = inbox_file.execute(
         "SELECT DISTINCT email_id FROM parties WHERE address_id ="
         " (SELECT address_id FROM addresses WHERE address = ?) ORDER BY email_id",
@@ -148,17 +138,14 @@ def _mails_with_words(
         "SELECT sent_at, from_address, [each.address for each in to_recipients], subject, body"
         f" FROM emails WHERE email_id IN ({', '.join(map(str, ids))}) ORDER BY email_id"
     ).fetchall()
-    texts = [_words_of(f"{row[3]} {row[4]}") for row in found]
+    texts = [_words_of(f"{subject} {body}") for *_, subject, body in found]
     total = inbox_file.counts["stored"]
-    known = reference.mails_with(sorted({word for text in texts for word in text}))
-    middling = {
-        word
-        for word, mails in known.items()
-        if max(2, least_share * total) <= mails <= max(10, MOST_SHARE * total)
-    }
+    frequencies = reference.mails_with(sorted({word for text in texts for word in text}))
+    least, most = max(2, least_share * total), max(10, MOST_SHARE * total)
+    middling = {word for word, mails in frequencies.items() if least <= mails <= most}
     mails = [
-        _Mail(row[0], row[1], tuple(filter(None, row[2])), tuple(w for w in text if w in middling))
-        for row, text in zip(found, texts, strict=True)
+        _Mail(sent_at, sender, list(filter(None, to)), [word for word in text if word in middling])
+        for (sent_at, sender, to, *_), text in zip(found, texts, strict=True)
     ]
     mails = [mail for mail in mails if mail.words]
     if not mails:

@@ -1,12 +1,9 @@
-"""The mail that is searched: the synthetic world of any size, or a real archive.
+"""The mail to search: a synthetic world of any size, or a real archive.
 
-Each is ingested once by `art-e ingest` as a whole process, and its stored mails
-are copied into the reference design's file, so that both hold the same mails.
-Files are kept in a cache folder under a name that changes with the code that
-writes them.
+`art-e ingest` reads it as a whole process; then its stored mails are copied into the reference
+design's file, so that both hold the same mails.
 """
 
-import hashlib
 import io
 import json
 import sys
@@ -16,147 +13,79 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import art_e.inbox
-import data_pipeline
 from art_e.inbox.file import InboxFile
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.benchmarks.measure import run_process
+from tests.benchmarks.measure import MB, run_process
 from tests.benchmarks.reference import ReferenceMail, build
-
-CACHE = Path("runs/bench/cache")
-
-_CHUNK = 1000
-# What of art_e.inbox decides what a file holds (the rest reads it).
-_WRITERS = ("tokenizer.py", "schema.py", "schema.sql", "macros.sql")
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One set of mails in both forms, and what each took to make.
+    """One set of mails in both forms, and the seconds that each took to build.
 
-    `ingest` is of `art-e ingest` from the source (parsing too); `reference` of
-    copying the stored mails into SQLite row by row and indexing them (no parsing).
+    `art-e ingest` parses the source; the reference only copies and indexes the stored mails.
     """
 
     name: str
     db: Path
     sqlite: Path
     mails: int
-    ingest: dict[str, float]
-    reference: dict[str, float]
+    build_seconds: dict[str, float]
 
     def facts(self) -> dict[str, Any]:
         """The world as a result records it, without paths."""
+        sizes = {"ours": self.db.stat().st_size / MB, "reference": self.sqlite.stat().st_size / MB}
         return {
             "world": self.name,
             "mails": self.mails,
-            "file_mb": {"ours": _size_mb(self.db), "reference": _size_mb(self.sqlite)},
-            "build": {"ours": self.ingest, "reference": self.reference},
+            "file_mb": sizes,
+            "build_seconds": self.build_seconds,
         }
 
 
-def synthetic_world(size: int, cache: Path = CACHE) -> World:
-    """The default seed's world of `size` mails."""
-    return _world(f"synthetic-{size}", [f"synthetic:{size}"], "", cache)
+def make_world(name: str, source: list[str], folder: Path) -> World:
+    """Ingest `source` (with its options) in both forms into `folder`."""
+    db, sqlite = folder / f"{name}.duckdb", folder / f"{name}.sqlite"
+    command = [sys.executable, "-m", "art_e", "ingest", *source, "--db", str(db), "--json"]
+    cost = run_process(command)
+    stored = json.loads(cost.stdout)["stored"]
+    world = copied_world(name, db, sqlite, cost.wall_seconds)
+    if world.mails != stored:
+        raise AssertionError(f"{stored} mails stored, {world.mails} copied")
+    return world
 
 
-def archive_world(archive: Path, cache: Path = CACHE) -> World:
-    """A real archive in Enron's layout, under the rules for it."""
-    stat = archive.stat()
-    stamp = f"{archive.resolve()} {stat.st_size} {stat.st_mtime_ns}"
-    return _world("real-archive", [str(archive), "--format", "enron"], stamp, cache)
+def copied_world(name: str, db: Path, sqlite: Path, seconds: float) -> World:
+    """The world of an inbox file that took `seconds` to build."""
+    with InboxFile(db) as inbox_file:
+        cost = build(sqlite, stored_mails(inbox_file))
+    theirs = cost.rows_seconds + cost.index_seconds
+    return World(name, db, sqlite, cost.mails, {"ours": seconds, "reference": theirs})
 
 
-def synthetic_archive(size: int, cache: Path = CACHE) -> Path:
-    """The world's raw messages as a .tar in Enron's layout."""
-    path = cache / f"messages-{size}-{_code_digest()}.tar"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        for stale in cache.glob(f"messages-{size}-*"):
-            stale.unlink()
-        partial = path.with_suffix(".partial")
-        with tarfile.open(partial, "w") as tar:
-            for number, message in enumerate(messages(WorldConfig(size=size))):
-                entry = tarfile.TarInfo(f"maildir/owner-{number % 40:02d}/inbox/{number}.")
-                entry.size = len(message.data)
-                tar.addfile(entry, io.BytesIO(message.data))
-        partial.replace(path)
+def synthetic_archive(size: int, folder: Path) -> Path:
+    """The raw messages of a synthetic world as a .tar in Enron's layout."""
+    path = folder / f"messages-{size}.tar"
+    with tarfile.open(path, "w") as tar:
+        for number, message in enumerate(messages(WorldConfig(size=size))):
+            entry = tarfile.TarInfo(f"maildir/owner-{number % 40:02d}/inbox/{number}.")
+            entry.size = len(message.data)
+            tar.addfile(entry, io.BytesIO(message.data))
     return path
-
-
-def _world(name: str, source: list[str], stamp: str, cache: Path) -> World:
-    cache.mkdir(parents=True, exist_ok=True)
-    mark = hashlib.blake2b(f"{stamp} {_code_digest()}".encode(), digest_size=6).hexdigest()
-    db, sqlite = cache / f"{name}-{mark}.duckdb", cache / f"{name}-{mark}.sqlite"
-    record = cache / f"{name}-{mark}.json"
-    if not record.exists():
-        for stale in cache.glob(f"{name}-*"):
-            stale.unlink()
-        cost = run_process(
-            [sys.executable, "-m", "art_e", "ingest", *source, "--db", str(db), "--json"]
-        )
-        report = json.loads(cost.stdout)
-        with InboxFile(db) as inbox_file:
-            copied = build(sqlite, stored_mails(inbox_file))
-        if copied.mails != report["stored"]:
-            raise AssertionError(f"{report['stored']} mails stored, {copied.mails} copied")
-        facts = {
-            "mails": copied.mails,
-            "ingest": {
-                "read": report["read"],
-                "seconds": cost.wall_seconds,
-                "cpu_seconds": cost.cpu_seconds,
-                "peak_mb": cost.peak_mb,
-            },
-            "reference": {
-                "seconds": copied.rows_seconds + copied.index_seconds,
-                "rows_seconds": copied.rows_seconds,
-                "index_seconds": copied.index_seconds,
-            },
-        }
-        record.write_text(json.dumps(facts), encoding="utf-8")
-    made = json.loads(record.read_text(encoding="utf-8"))
-    return World(name, db, sqlite, made["mails"], made["ingest"], made["reference"])
 
 
 def stored_mails(inbox_file: InboxFile) -> Iterator[ReferenceMail]:
     """Every mail of an inbox file in the reference's form, in the file's order."""
     rows = inbox_file.execute(
-        "SELECT message_id, subject, from_address, sent_at, body, source,"
-        " to_recipients, cc_recipients, bcc_recipients FROM emails ORDER BY email_id"
+        "SELECT message_id, subject, from_address, strftime(sent_at, '%Y-%m-%d %H:%M:%S'), body,"
+        " source, to_recipients, cc_recipients, bcc_recipients FROM emails ORDER BY email_id"
     )
-    while chunk := rows.fetchmany(_CHUNK):
-        for message_id, subject, sender, sent_at, body, source, *listed in chunk:
-            yield ReferenceMail(
-                message_id,
-                subject,
-                sender,
-                None if sent_at is None else sent_at.strftime("%Y-%m-%d %H:%M:%S"),
-                body,
-                source,
-                [
-                    (each["address"], kind)
-                    for kind, recipients in zip(("to", "cc", "bcc"), listed, strict=True)
-                    for each in recipients
-                    if each["address"]
-                ],
-            )
-
-
-def _code_digest() -> str:
-    """Changes with the code that decides what a file holds."""
-    pipeline = Path(data_pipeline.__file__).parent
-    inbox = Path(art_e.inbox.__file__).parent
-    files = [
-        *pipeline.rglob("*.py"),
-        *pipeline.rglob("*.sql"),
-        *(inbox / each for each in _WRITERS),
-    ]
-    digest = hashlib.blake2b(digest_size=6)
-    for file in sorted(files):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _size_mb(path: Path) -> float:
-    return path.stat().st_size / 1024 / 1024
+    while chunk := rows.fetchmany(1000):
+        for row in chunk:
+            recipients = [
+                (each["address"], kind)
+                for kind, listed in zip(("to", "cc", "bcc"), row[6:], strict=True)
+                for each in listed
+                if each["address"]
+            ]
+            yield ReferenceMail._make([*row[:6], recipients])
