@@ -33,8 +33,8 @@ from training.judging import judges_of, judges_within
 from training.material import load_material, load_part, planted_in
 from training.planning import (
     DEFAULT_GPU,
+    GPUS,
     EpisodeTokens,
-    Gpu,
     TrainingPlan,
     check_trained,
     compared,
@@ -42,7 +42,6 @@ from training.planning import (
     gpu_of,
     judge_fees,
     measured_episode,
-    remedies,
 )
 from training.planning import plan as make_plan
 from training.processes import LostError, Processes, joined, launched
@@ -107,36 +106,28 @@ def plan(
 ) -> None:
     """Calculate what a recipe takes: memory, tokens, hours, money. Nothing is run."""
 
-    def again(
-        further: Sequence[str], on: Gpu, episode: EpisodeTokens | None = None
-    ) -> TrainingPlan:
-        if run is not None and recipe is None:
-            chosen = named_recipe(str(run.folder))
-        else:
-            chosen = load_recipe(recipe or "nano", [*given, *further], base_model=base_model)
-        if run is not None and chosen.name != (own := run.config["recipe"]["name"]):
-            raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
-        return make_plan(chosen, on, count=gpus, usd_per_hour=usd_per_hour, episode=episode)
-
     run = None if against is None else find_run(against, runs_folder())
-    given = changes or []
-    if run is not None and recipe is None and (given or base_model is not None):
-        raise UserError("--against plans the run's own recipe: name --recipe to change it")
-    row: dict[str, Any] = {}
-    if run is not None:
+    if run is not None and recipe is None:
+        if changes or base_model is not None:
+            raise UserError("--against plans the run's own recipe: name --recipe to change it")
         check_trained(run)
-    planned = again((), gpu_of(gpu))
-    if run is None:
-        fitting = remedies(planned, again)
-        row["remedies"] = [
-            {"options": options, "gpu": each.gpu, "hours": each.hours, "gpu_usd": each.gpu_usd}
-            for options, each in fitting.items()
-        ]
+        chosen = named_recipe(str(run.folder))
     else:
+        chosen = load_recipe(recipe or "nano", changes or (), base_model=base_model)
+    if run is not None and chosen.name != (own := run.config["recipe"]["name"]):
+        raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
+
+    def planned_with(episode: EpisodeTokens | None) -> TrainingPlan:
+        return make_plan(
+            chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour, episode=episode
+        )
+
+    planned, row = planned_with(None), dict[str, Any]()
+    if run is not None:
         row = {"run": str(run.folder), "compared": compared(planned, run), "by_its_own": []}
         episode = measured_episode(run)
         if episode is not None:
-            planned = again((), gpu_of(gpu), episode)
+            planned = planned_with(episode)
             row["by_its_own"] = compared(planned, run)
     row = {**planned.row(), **row}
     if json_output:
@@ -176,8 +167,6 @@ def _print_plan(row: dict[str, Any]) -> None:
         f" ${row['usd_per_hour']:.2f} an hour: ${row['gpu_usd']:,.2f}; judges"
         f" {'unknown' if judges is None else f'${judges:,.2f}'}{limit}"
     )
-    if row["hours_with_another_search"] is not None:
-        _line(f"with another search an episode: {duration(row['hours_with_another_search'])}")
     for line in row["assumed"]:
         _line(line if line.startswith("not counted") else f"assumed: {line}")
     if None not in (judges, most) and judges > most:
@@ -186,11 +175,12 @@ def _print_plan(row: dict[str, Any]) -> None:
         _line(f"it does not fit: {fault}")
     if row["fits"]:
         _line("it fits")
-    for number, each in enumerate(row.get("remedies", ()), 1):
-        took = f"{duration(each['hours'])}, ${each['gpu_usd']:,.2f}"
-        _line(f"  {number}. {each['options']}: fits, {took}")
-    if not row["fits"] and not row.get("remedies"):
-        _line("no single change makes it fit: take a larger GPU or a smaller model")
+    else:
+        _line(
+            "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
+            " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or a"
+            f" larger --gpu ({', '.join(GPUS)})"
+        )
     if "run" in row:
         own = row["by_its_own"] or [{"planned": None}] * len(row["compared"])
         _print_table(

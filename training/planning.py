@@ -11,8 +11,8 @@ neither torch nor a network.
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, linear_regression
@@ -311,18 +311,18 @@ class EpisodeTokens:
         return EpisodeTokens(turns, prompt, own, tokens, self.reads, self.source)
 
 
-def expected_episode(recipe: Recipe, searches: float = SEARCHES) -> EpisodeTokens:
-    """The mean episode that is expected of the recipe, with so many searches on real mail."""
+def expected_episode(recipe: Recipe) -> EpisodeTokens:
+    """The mean episode that is expected of the recipe."""
     world = _world_tokens(recipe)
     if world is not None:
         _, prompt, own, turns = world
         source = "measured on the scripted expert's episodes"
         length, reads = world.parts["whole"][0], turns / 3
     else:
-        turns, prompt, reads = searches + READS + 1, PROMPT, READS
-        own = searches * SEARCH_CALL + READS * READ_CALL + ANSWER_CALL
+        turns, prompt, reads = SEARCHES + READS + 1, PROMPT, READS
+        own = SEARCHES * SEARCH_CALL + READS * READ_CALL + ANSWER_CALL
         hits = SEARCH * recipe.episode.hits / MAX_RESULTS
-        length = PROMPT + own + searches * (hits + FRAME) + READS * (READ + FRAME)
+        length = PROMPT + own + SEARCHES * (hits + FRAME) + READS * (READ + FRAME)
         source = f"measured on Enron mail; {SEARCHES:g} searches and {READS:g} reads are assumed"
     return EpisodeTokens(turns, prompt, own, length, reads, source).within(recipe)
 
@@ -764,7 +764,6 @@ class TrainingPlan:
     stages: tuple[StagePlan, ...]
     hours: float
     gpu_usd: float
-    hours_with_another_search: float | None
     judges: tuple[JudgeFee, ...]
     judge_usd: float | None
     max_cost_usd: float | None
@@ -819,11 +818,6 @@ def _planned(estimator: Estimator, train: int, serve: int, usd_per_hour: float) 
     recipe, shape, gpu = estimator.recipe, estimator.shape, estimator.gpu
     stages = estimator.stages(train, serve)
     hours = sum(stage.hours for stage in stages)
-    longer = None
-    if recipe.model.scratch is None:
-        episode = expected_episode(recipe, SEARCHES + 1)
-        more = replace(estimator, episode=episode).stages(train, serve)
-        longer = sum(stage.hours for stage in more)
     fees = tuple(judge_fees(recipe, estimator.episode))
     paid = [fee.usd for fee in fees if fee.usd is not None]
     return TrainingPlan(
@@ -840,7 +834,6 @@ def _planned(estimator: Estimator, train: int, serve: int, usd_per_hour: float) 
         stages=stages,
         hours=hours,
         gpu_usd=hours * (train + serve) * usd_per_hour,
-        hours_with_another_search=longer,
         judges=fees,
         judge_usd=sum(paid) if len(paid) == len(fees) else None,
         max_cost_usd=recipe.judging.max_cost_usd,
@@ -861,40 +854,6 @@ def _faults(stages: tuple[StagePlan, ...], tokens: int) -> Iterator[str]:
 def count_of(number: int) -> str:
     """A large number in words: 14.77 billion, 68.8 million."""
     return f"{number / 1e9:.2f} billion" if number >= 1e9 else f"{number / 1e6:.1f} million"
-
-
-# What to change, the smallest change first; of those of one line the first that fits is proposed.
-_CHANGES = (
-    ("model.checkpointing=true",),
-    ("grpo.vllm.sleep=true",),
-    tuple(f"grpo.vllm.memory={share}" for share in (0.6, 0.5, 0.4, 0.7)),
-    tuple(f"grpo.generate_batch={batch}" for batch in (32, 16, 8, 4, 1)),
-    tuple(f"grpo.micro_batch={batch}" for batch in (8, 4, 2, 1)),
-    tuple(f"episode.episode_tokens={tokens}" for tokens in (6_000, 4_000, 2_000)),
-    tuple(f"model.bits=4 grpo.vllm.mode=off grpo.generate_batch={n}" for n in (8, 4, 2, 1)),
-)
-
-
-def remedies(
-    planned: TrainingPlan, again: Callable[[list[str], Gpu], TrainingPlan]
-) -> dict[str, TrainingPlan]:
-    """Options with which a plan fits that does not, and the plans with these; the last is the
-    cheapest larger GPU. `again` plans the recipe with changes; it may raise `UserError`."""
-    if not planned.faults:
-        return {}
-    gpu, found = gpu_of(planned.gpu), {}
-    larger = [each for each in GPUS.values() if each.memory > gpu.memory]
-    larger.sort(key=lambda each: each.usd_per_hour)
-    kinds = [[(change.split(), gpu) for change in kind] for kind in _CHANGES]
-    for kind in [*kinds, [(list[str](), each) for each in larger]]:
-        for changes, on in kind:
-            with contextlib.suppress(UserError):
-                fitting = again(changes, on)
-                if not fitting.faults:
-                    options = [f"--set {change}" for change in changes] or [f"--gpu {on.name}"]
-                    found[" ".join(options)] = fitting
-                    break
-    return found
 
 
 def check_trained(run: Run) -> None:

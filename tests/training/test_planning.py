@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,7 +38,6 @@ from training.planning import (
     TRAIN_SHARE,
     EpisodeTokens,
     Estimator,
-    Gpu,
     MemoryPhase,
     Shape,
     TrainingPlan,
@@ -52,7 +50,6 @@ from training.planning import (
     measured_episode,
     named_shape,
     plan,
-    remedies,
     shape_of,
     stage_tokens,
 )
@@ -344,9 +341,7 @@ def test_weights_on_their_way() -> None:
 
 def test_an_episode_on_real_mail() -> None:
     recipe = load_recipe("talk")
-    expected, more = expected_episode(recipe), expected_episode(recipe, SEARCHES + 1)
-    assert more.turns == expected.turns + 1
-    assert SEARCH < more.tokens - expected.tokens < SEARCH + 100
+    expected = expected_episode(recipe)
     assert expected.tokens > PROMPT + SEARCHES * SEARCH + READ
     fewer = expected_episode(load_recipe("talk", ["episode.hits=5"]))
     assert expected.tokens - fewer.tokens == pytest.approx(SEARCHES * SEARCH / 2)
@@ -409,8 +404,6 @@ def test_a_step_of_the_talk() -> None:
     assert slower["weights to vLLM"] == 0
     # Before the first step, every 30, and at the last.
     assert stage.examinations - 1 == 1 + 22 + 1
-    assert made.hours_with_another_search is not None
-    assert made.hours_with_another_search > made.hours
 
 
 def test_more_gpus_share_the_work() -> None:
@@ -430,33 +423,20 @@ def test_more_gpus_share_the_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "gpu"),
+    ("name", "changes", "gpu", "mended"),
     [
-        ("talk", ("grpo.vllm.memory=0.3",), H100),  # no room for one episode
-        ("talk", ("grpo.vllm.memory=0.8",), H100),
-        ("talk", ("grpo.vllm.sleep=false", "grpo.micro_batch=4"), H100),
-        ("talk", ("model.checkpointing=false",), H100),
-        ("talk", ("grpo.micro_batch=16",), H100),
-        ("talk", (), RTX),
-        ("talk-24gb", ("grpo.generate_batch=24",), RTX),
+        ("talk", ("grpo.vllm.memory=0.3",), H100, "grpo.vllm.memory=0.6"),
+        ("talk", ("grpo.vllm.sleep=false", "grpo.micro_batch=4"), H100, "grpo.vllm.sleep=true"),
+        ("talk", ("model.checkpointing=false",), H100, "model.checkpointing=true"),
+        ("talk", ("grpo.micro_batch=16",), H100, "grpo.micro_batch=2"),
+        ("talk-24gb", ("grpo.generate_batch=24",), RTX, "grpo.generate_batch=4"),
     ],
 )
-def test_what_is_proposed_fits(name: str, changes: tuple[str, ...], gpu: str) -> None:
-    made = planned(name, *changes, gpu=gpu)
-    assert made.faults
-
-    def again(further: Sequence[str], on: Gpu) -> TrainingPlan:
-        return plan(load_recipe(name, [*changes, *further]), on)
-
-    found = remedies(made, again)
-    assert found
-    for options, fitting in found.items():
-        words = options.replace("--set ", "").split()
-        gpu_name = words[1] if words[0] == "--gpu" else gpu
-        own = [] if words[0] == "--gpu" else words
-        fits = planned(name, *changes, *own, gpu=gpu_name)
-        assert not fits.faults, options
-        assert fits.hours == pytest.approx(fitting.hours)
+def test_what_does_not_fit_has_faults(
+    name: str, changes: tuple[str, ...], gpu: str, mended: str
+) -> None:
+    assert planned(name, *changes, gpu=gpu).faults
+    assert not planned(name, *changes, mended, gpu=gpu).faults
 
 
 # A run beside its plan.
@@ -535,7 +515,7 @@ def test_options_change_the_plan(art_e: Command) -> None:
     tight = art_e(*words, "--set", "grpo.vllm.memory=0.3", "--set", "judging.max_cost_usd=1")
     # The plan is the answer, whether it fits or not.
     assert tight.exit_code == 0
-    for part in ("one whole episode", "1. --set grpo.vllm.memory=", "judging.max_cost_usd=6"):
+    for part in ("one whole episode", "another grpo.vllm.memory", "judging.max_cost_usd=6"):
         assert part in tight.stdout
 
 
