@@ -11,10 +11,9 @@ from random import Random
 from typing import NamedTuple
 
 from art_e.question import Difficulty, Kind, Question, Split
-from data_pipeline.synthetic import wording
 from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
 from data_pipeline.synthetic.people import Company, Person
-from data_pipeline.synthetic.wording import Said, pick, slots_of, words_of, workday
+from data_pipeline.synthetic.wording import Said, Voice, pick, slots_of, words_of, workday
 
 Slot = str | Said
 
@@ -81,7 +80,7 @@ class Told:
         return Fact(self.mail, Said(slot, slot) if isinstance(slot, str) else slot)
 
 
-class Stage:
+class Stage(Voice):
     """One story's stage. `cast` are people of its own, `coined` names of its own."""
 
     def __init__(
@@ -93,13 +92,10 @@ class Stage:
         coined: Sequence[str],
         message_ids: Sequence[str],
     ) -> None:
-        self.rng = rng
-        self.plan = plan
-        self.company = company
-        self.cast = cast
-        self.coined = coined
+        super().__init__(rng, bounded=company.bounded)
+        self.plan, self.company = plan, company
+        self.cast, self.coined = cast, coined
         self.owner = company.staff[plan.owner]
-        self.bounded = company.bounded
         self.drafts: list[Draft] = []
         self.planted: list[Planted] = []
         self._ids = iter(message_ids)
@@ -139,23 +135,7 @@ class Stage:
 
     def date(self, day: dt.date, offset: int) -> Said:
         """`day` in the words of a mail of the story's day `offset`."""
-        return wording.say_date(self.rng, day, self.day(offset), bounded=self.bounded)
-
-    def target(self, day: dt.date) -> Said:
-        """`day` as a vague date."""
-        return wording.say_target(self.rng, day, bounded=self.bounded)
-
-    def draw_amount(self, low: int = 12, high: int = 480) -> int:
-        """A sum of dollars."""
-        return wording.draw_amount(self.rng, bounded=self.bounded, low=low, high=high)
-
-    def dollars(self, amount: int) -> Said:
-        """`amount` in the words of a mail."""
-        return wording.say_amount(self.rng, amount, bounded=self.bounded)
-
-    def reference(self, kind: str) -> str:
-        """The number of an invoice, a flight or a ticket."""
-        return wording.reference(self.rng, kind, bounded=self.bounded)
+        return self.say_date(day, self.day(offset))
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
         """A phrase of the bank with its slots filled, people as mails call them.

@@ -138,60 +138,63 @@ def date_answer(day: dt.date) -> str:
     return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
 
 
-def say_date(rng: Random, day: dt.date, written: dt.date, *, bounded: bool) -> Said:
-    """`day` in a mail of the day `written`. Forms without a year stay near `written`."""
-    month, weekday, number = MONTHS[day.month - 1], WEEKDAYS[day.weekday()], day.day
-    answer, ahead = date_answer(day), (day - written).days
-    if bounded:
+class Voice:
+    """States dates, sums and numbers, in free or `bounded` words."""
+
+    def __init__(self, rng: Random, *, bounded: bool) -> None:
+        self.rng, self.bounded = rng, bounded
+
+    def say_date(self, day: dt.date, written: dt.date) -> Said:
+        """`day` in a mail of the day `written`. Forms without a year stay near `written`."""
+        month, weekday, number = MONTHS[day.month - 1], WEEKDAYS[day.weekday()], day.day
+        answer, ahead = date_answer(day), (day - written).days
         forms = [f"{month} {number}", f"{weekday}, {month} {number}"]
-    elif abs(ahead) > 150:
-        forms = [answer, day.isoformat(), f"{day.month}/{number}/{day.year}"]
-    else:
-        forms = [f"{month} {number}", f"{month} {ordinal(number)}", f"{weekday}, {month} {number}"]
-        forms += [f"{month[:3]} {number}", f"{number} {month}", f"{day.month}/{number}"]
-        forms += [f"{weekday[:3]} {day.month}/{number}", day.isoformat(), answer]
-        if 0 < ahead <= 24:
-            forms += [f"{weekday} the {ordinal(number)}"] * 2
-    return Said(answer, rng.choice(forms))
+        if not self.bounded and abs(ahead) > 150:
+            forms = [answer, day.isoformat(), f"{day.month}/{number}/{day.year}"]
+        elif not self.bounded:
+            forms.insert(1, f"{month} {ordinal(number)}")
+            forms += [f"{month[:3]} {number}", f"{number} {month}", f"{day.month}/{number}"]
+            forms += [f"{weekday[:3]} {day.month}/{number}", day.isoformat(), answer]
+            if 0 < ahead <= 24:
+                forms += [f"{weekday} the {ordinal(number)}"] * 2
+        return Said(answer, self.rng.choice(forms))
 
+    def target(self, day: dt.date) -> Said:
+        """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
+        month, part = MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
+        long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
+        answer = f"The {long} of {month} {day.year}"
+        if self.bounded:
+            return Said(answer, f"the {long} of {month}")
+        names = (month, month[:3])
+        forms = [f"the {long} of {name}" for name in names] + [f"{short}{name}" for name in names]
+        return Said(answer, self.rng.choice(forms))
 
-def say_target(rng: Random, day: dt.date, *, bounded: bool) -> Said:
-    """The vague date into which `day` falls: End of Feb, the end of February, mid-April ..."""
-    month, part = MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
-    long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
-    answer = f"The {long} of {month} {day.year}"
-    if bounded:
-        return Said(answer, f"the {long} of {month}")
-    names = (month, month[:3])
-    forms = [f"the {long} of {name}" for name in names] + [f"{short}{name}" for name in names]
-    return Said(answer, rng.choice(forms))
+    def draw_amount(self, low: int = 12, high: int = 480) -> int:
+        """A sum of dollars in hundreds; in free words now and then an odd one."""
+        draw = self.rng.randrange
+        if self.bounded:
+            return draw(1, 60) * 1000 + draw(1, 10) * 100
+        return draw(low, high) * 100 + self.rng.choice((0, 0, 0, 50, 25, 80))
 
+    def dollars(self, amount: int) -> Said:
+        """$12,400, 12.4k, USD 12,400 ..."""
+        answer = f"${amount:,}"
+        if self.bounded:
+            return Said(answer, answer)
+        forms = [answer, f"${amount}", f"USD {amount:,}", f"{amount:,} dollars"]
+        if amount % 100 == 0 and amount >= 2000:
+            forms += [f"{amount / 1000:g}k", f"${amount / 1000:g}k"]
+        return Said(answer, self.rng.choice(forms))
 
-def draw_amount(rng: Random, *, bounded: bool, low: int = 12, high: int = 480) -> int:
-    """A sum of dollars in hundreds; in free wording now and then an odd one."""
-    if bounded:
-        return rng.randrange(1, 60) * 1000 + rng.randrange(1, 10) * 100
-    return rng.randrange(low, high) * 100 + rng.choice((0, 0, 0, 50, 25, 80))
-
-
-def say_amount(rng: Random, amount: int, *, bounded: bool) -> Said:
-    """$12,400, 12.4k, USD 12,400 ..."""
-    answer = f"${amount:,}"
-    if bounded:
-        return Said(answer, answer)
-    forms = [answer, f"${amount}", f"USD {amount:,}", f"{amount:,} dollars"]
-    if amount % 100 == 0 and amount >= 2000:
-        forms += [f"{amount / 1000:g}k", f"${amount / 1000:g}k"]
-    return Said(answer, rng.choice(forms))
-
-
-def reference(rng: Random, kind: str, *, bounded: bool) -> str:
-    """A number for an invoice, a flight or a ticket, with its prefix in free wording."""
-    if bounded:
-        return "-".join(str(rng.randrange(10, 100)) for _ in range(2 if kind == "flight" else 3))
-    if kind == "flight":
-        return f"{rng.choice(('KX', 'BN', 'TQ', 'WZ', 'NJ'))}{rng.randrange(100, 9999)}"
-    if kind == "ticket":
-        return rng.choice((f"INC{rng.randrange(10**6, 10**7)}", f"#{rng.randrange(10**5, 10**6)}"))
-    number = rng.randrange(10_000, 10**6)
-    return rng.choice((f"INV-{number}", f"RE{number}", f"{number // 1000}-{number % 1000:03d}"))
+    def reference(self, kind: str) -> str:
+        """A number for an invoice, a flight or a ticket, with its prefix in free words."""
+        draw, choice = self.rng.randrange, self.rng.choice
+        if self.bounded:
+            return "-".join(str(draw(10, 100)) for _ in range(2 if kind == "flight" else 3))
+        if kind == "flight":
+            return f"{choice(('KX', 'BN', 'TQ', 'WZ', 'NJ'))}{draw(100, 9999)}"
+        if kind == "ticket":
+            return choice((f"INC{draw(10**6, 10**7)}", f"#{draw(10**5, 10**6)}"))
+        number = draw(10_000, 10**6)
+        return choice((f"INV-{number}", f"RE{number}", f"{number // 1000}-{number % 1000:03d}"))

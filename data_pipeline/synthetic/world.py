@@ -7,7 +7,7 @@ made one thread at a time, so a world of any size needs little memory.
 import hashlib
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from art_e.errors import UserError
@@ -21,14 +21,10 @@ from data_pipeline.synthetic.stories import TELL
 from data_pipeline.synthetic.wording import DAYS, STORY_KINDS
 
 _LEAST, _MOST = 1_000, 500_000
-_MAILS_A_STORY = 40
-"""More mails than any story writes."""
-_CAST = 6
-"""People reserved for each story."""
-_COINED = 8
-"""Coined names reserved for each story."""
+# Reserved for each story: more mails than any writes, people and coined names of its own.
+_MAILS, _CAST, _COINED = 40, 6, 8
+# The last day on which a story may begin, so that it ends within the world.
 _LAST_START = 430
-"""The last day on which a story may begin, so that it ends within the world."""
 _PATTERN: tuple[Split, ...] = ("train", "validation", "test", "train", "train")
 _SHARES: dict[Split, float] = {"train": 0.6, "validation": 0.2, "test": 0.2}
 
@@ -100,7 +96,7 @@ class World:
             company=self.company,
             cast=[names.person(person + at, self.company.owners) for at in range(_CAST)],
             coined=[names.coined(coined + at) for at in range(_COINED)],
-            message_ids=[self._message_id(f"{number}.{at}") for at in range(_MAILS_A_STORY)],
+            message_ids=[self._message_id(f"{number}.{at}") for at in range(_MAILS)],
         )
         TELL[story.kind](stage)
         stage.drafts.sort(key=lambda draft: draft.minute)
@@ -115,7 +111,7 @@ class World:
         """The mails, made on demand. Chatter keeps pace with the stories' first days."""
         size = self.config.size
         number = threads = 0
-        stories = list(reversed(self.stories))
+        stories = self.stories[::-1]
         drafts: list[Draft]
         while number < size:
             offset = number * DAYS // size
@@ -145,15 +141,14 @@ def messages(config: WorldConfig) -> Iterator[RawMessage]:
 def ledger(config: WorldConfig) -> Iterator[Planted]:
     """The questions of the world, of all five kinds, split by inbox, and what it knows of them."""
     world = World(config)
-    settings = asdict(config)
-    if config.names is None:
-        del settings["names"]
+    settings = {name: getattr(config, name) for name in ("seed", "size", "short", "vocabulary")}
+    if config.names is not None:
+        settings["names"] = config.names
     stages = map(world.tell, world.stories)
     for serial, planted in enumerate(each for stage in stages for each in stage.planted):
-        question = planted.question
-        ordered = {name: settings[name] for name in ("seed", "size", "short", "vocabulary")}
-        provenance = {**question.provenance, **ordered, **settings}
-        question = replace(question, id=f"syn-{config.seed}-{serial:06d}", provenance=provenance)
+        provenance = {**planted.question.provenance, **settings}
+        name = f"syn-{config.seed}-{serial:06d}"
+        question = replace(planted.question, id=name, provenance=provenance)
         yield replace(planted, question=question)
 
 

@@ -6,14 +6,12 @@ import email.message
 import email.policy
 import email.utils
 import functools
-import json
 import os
 import re
 import subprocess
 import sys
 import tracemalloc
 from collections import Counter, defaultdict
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -30,10 +28,9 @@ from data_pipeline.synthetic.people import Names, Pairs, Person, ascii_fold
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.wording import (
     STORY_KINDS,
+    Voice,
     load_toml,
     ordinal,
-    say_amount,
-    say_date,
     word_list,
     words_of,
     workday,
@@ -209,26 +206,6 @@ def test_a_big_world_needs_little_memory() -> None:
     assert peak < 20_000_000
 
 
-def test_the_command_writes_eml_files_and_questions(tmp_path: Path) -> None:
-    def run(size: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "data_pipeline.synthetic", "--size", str(size), "--out"]
-        return subprocess.run(
-            [*command, str(tmp_path)], capture_output=True, text=True, check=False
-        )
-
-    assert run(1000).returncode == 0
-    files = sorted(tmp_path.glob("mail/*/*.eml"))
-    assert len(files) == 1000
-    assert files[0].relative_to(tmp_path).as_posix() == "mail/0000/0000001.eml"
-    assert files[0].read_bytes() == next(messages(SMALL)).data
-    lines = (tmp_path / "questions.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == [each.to_row() for each in questions(SMALL)]
-    for size, message in ((1000, "holds mail already"), (5, "1,000 to 500,000")):
-        failed = run(size)
-        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-        assert failed.stderr.startswith("error: ") and message in failed.stderr
-
-
 # ---- The questions are true, unambiguous and split by inbox.
 
 
@@ -399,7 +376,7 @@ def test_no_name_stands_twice_and_every_bank_has_variants() -> None:
 def test_a_date_can_be_read_back(written: int, ahead: int, seed: int, bounded: bool) -> None:
     day = workday(written + ahead)
     assert day.weekday() < 5
-    text = say_date(Random(seed), day, workday(written), bounded=bounded).text
+    text = Voice(Random(seed), bounded=bounded).say_date(day, workday(written)).text
     assert str(day.day) in text
     if "the" in text.split():
         assert 0 < (day - workday(written)).days <= 24
@@ -410,7 +387,7 @@ def test_a_date_can_be_read_back(written: int, ahead: int, seed: int, bounded: b
 
 @given(st.integers(12, 9000), st.integers(0, 99))
 def test_a_sum_can_be_read_back(hundreds: int, seed: int) -> None:
-    text = say_amount(Random(seed), hundreds * 100, bounded=False).text
+    text = Voice(Random(seed), bounded=False).dollars(hundreds * 100).text
     digits = re.sub(r"[^\d.k]", "", text)
     value = float(digits[:-1]) * 1000 if digits.endswith("k") else float(digits)
     assert round(value) == hundreds * 100
