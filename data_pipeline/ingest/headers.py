@@ -1,20 +1,129 @@
-"""The header block of a message: addresses, dates, encoded words; mended where it is broken."""
+"""What mail is made of: bytes and encoded words as text, addresses, dates, the header block.
+
+Mail is hostile: charsets lie, headers are broken, and some would keep `email` busy for minutes.
+"""
 
 import binascii
+import codecs
 import contextlib
 import datetime as dt
 import email.utils
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import parsedate_tz
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from art_e.inbox.mail import Mailbox
-from data_pipeline.ingest.text import cached_if_short, decode_bytes, one_line, scrub
+
+# ---- Bytes and strings as clean text.
+
+# Labels that prove nothing: Western mailers write them on all that they send, so 8-bit text
+# under them is read as UTF-8 where it is valid UTF-8.
+_UNPROVEN = frozenset({"ascii", "iso8859-1", "cp1252"})
+# Seven-bit encodings in which plain ASCII bytes do not stand for themselves.
+_ESCAPED_SEVEN_BIT = re.compile(r"iso2022|hz|utf-7")
+# Codecs of Python that are no charset of any mail (and "decode" escapes or domains).
+_NO_CHARSET = frozenset({"unicode-escape", "raw-unicode-escape", "idna", "punycode", "undefined"})
+_LONGEST_CACHED = 400  # characters
+_CHARSET_NAME = re.compile(r"[A-Za-z0-9][\w.:+-]{0,39}", re.ASCII)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+
+# A soft break at the usual width of quoted-printable; a rule of "=====" is none.
+_SOFT_BREAK = re.compile(r"^(?=.{40,77}$).*(?:[^=\n]|=[0-9A-F]{2})=$", re.MULTILINE)
+_SURE_ESCAPE = re.compile(r"=3D|=20$", re.MULTILINE)
+# What encoders must escape: "=", white space at a line's end, bytes over 127. Other
+# hexadecimal digits after "=" are taken for what they mostly are, parts of URLs.
+_ESCAPES = re.compile(r"=\n|(?:=(?:3D|20|09|[89A-F][0-9A-F]))+")
+_T = TypeVar("_T")
+
+
+def cached_if_short(function: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Remember what a function makes of short strings; hostile long ones don't fill the memory."""
+    cached = functools.lru_cache(maxsize=8192)(function)
+
+    @functools.wraps(function)
+    def call(text: str) -> _T:
+        return cached(text) if len(text) <= _LONGEST_CACHED else function(text)
+
+    return call
+
+
+@functools.lru_cache(maxsize=1024)
+def _codec_name(charset: str) -> str | None:
+    """Python's name of a text codec for a declared charset; None if there is none."""
+    charset = charset.strip().strip("\"'")
+    if _CHARSET_NAME.fullmatch(charset):
+        with contextlib.suppress(LookupError, ValueError):
+            info = codecs.lookup(charset)
+            name = info.name.replace("_", "-")
+            if getattr(info, "_is_text_encoding", True) and name not in _NO_CHARSET:
+                return name
+    return None
+
+
+def decode_bytes(data: bytes, charset: str = "") -> str:
+    """Text of `data`: the declared charset if it can be right, else UTF-8, cp1252, Latin-1.
+
+    ASCII bytes are ASCII whatever was declared, unless NUL bytes (UTF-16) or a seven-bit
+    escaping charset say otherwise.
+    """
+    declared = _codec_name(charset) if charset else None
+    if data.isascii() and not (declared and _ESCAPED_SEVEN_BIT.match(declared)):
+        wide = declared is not None and declared.startswith(("utf-16", "utf-32"))
+        if not (wide and b"\0" in data):
+            return data.decode("ascii").replace("\0", "")
+    candidates = ["utf-8", "cp1252"]
+    if declared and declared not in _UNPROVEN:
+        candidates.insert(0, declared)
+    for name in candidates:
+        with contextlib.suppress(LookupError, ValueError):
+            return scrub(data.decode(name))
+    return scrub(data.decode("latin-1"))
+
+
+def scrub(text: str) -> str:
+    """`text` without NUL characters; lone surrogates become U+FFFD."""
+    if "\0" in text:
+        text = text.replace("\0", "")
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def one_line(text: str) -> str:
+    """`text` without control characters, each run of white space one space."""
+    if not (text.isascii() and text.isprintable()):
+        text = scrub(_CONTROL.sub("", text))
+    return " ".join(text.split())
+
+
+def tidy(text: str) -> str:
+    """A body as it is stored: "\\n" line ends, no blanks at line ends, no blank lines around."""
+    text = scrub(text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "\n".join(map(str.rstrip, text.split("\n"))).strip("\n")
+
+
+def without_stray_quoted_printable(text: str) -> str:
+    """Decode quoted-printable that a mailer left in a body it declared plain.
+
+    It needs two soft line breaks ("=" at the end of a line of 40 to 77 characters) and two
+    escapes that nothing else writes ("=3D", or "=20" at a line's end). A body is often only
+    partly quoted-printable, and `?id=27946744` must survive.
+    """
+    if text.count("=\n") < 2 or len(_SURE_ESCAPE.findall(text)) < 2:
+        return text
+    if len(_SOFT_BREAK.findall(text)) < 2:
+        return text
+    return _ESCAPES.sub(
+        lambda match: decode_bytes(bytes.fromhex(match[0].strip("\n").replace("=", ""))), text
+    )
+
 
 # ---- Who wrote and who received a mail: address headers made into mailboxes.
 
@@ -85,13 +194,8 @@ def _readable_name(directory_name: str) -> str:
 
 def _simple_list(value: str) -> list[Mailbox]:
     """A list that needs no grammar: `a@x, b@y` or `Name <a@x>, ...`; else []."""
-    found: list[Mailbox] = []
-    for item in value.split(","):
-        boxes = _simple_item(item)
-        if boxes is None:
-            return []
-        found += boxes
-    return found
+    items = [_simple_item(item) for item in value.split(",")]
+    return [] if None in items else [box for item in items for box in item or ()]
 
 
 @cached_if_short
@@ -221,7 +325,7 @@ def most_plausible(candidates: Iterable[dt.datetime | None]) -> dt.datetime | No
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.
 
 # Longer values are cut: 880 recipients with names take 60,000 characters.
-LONGEST_VALUE = 1_000_000
+_LONGEST_VALUE = 1_000_000
 
 _NAME = rb"[!-9;-~]+[ \t]*:"
 # A line that is neither a header nor indented (the block's end is no line). Names start
@@ -255,7 +359,7 @@ _PARSER = BytesParser(policy=compat32)
 
 
 class SplitMessage(NamedTuple):
-    """A message cut at its first blank line; `block` has LF line ends and is mended."""
+    """A message cut at its first blank line; `block` has LF line ends."""
 
     block: bytes
     body: bytes
@@ -362,14 +466,10 @@ def _fold_stray_lines(block: bytes, first_stray: int) -> bytes:
     quote "From:" and "Subject:" of another mail.
     """
     seen = {name.lower() for name in _NAME_OF.findall(block, 0, first_stray + 1)}
-    fresh_ends = [
-        match.start()
-        for match in _NAME_OF.finditer(block, first_stray + 1)
-        if (name := match[1].lower()) in _WELL_KNOWN and name not in seen
-    ]
-    if not fresh_ends:
-        return block
-    last = fresh_ends[-1]
+    last = 0
+    for match in _NAME_OF.finditer(block, first_stray + 1):
+        if match[1].lower() in _WELL_KNOWN - seen:
+            last = match.start()
     return _STRAY_LINE.sub(b"\n ", block[:last]) + block[last:]
 
 
@@ -387,10 +487,9 @@ def declared_type(value: str) -> PartType:
     part: Message[str, str] = Message()
     part["Content-Type"] = _readable(value[:_LONGEST_TYPE])
     kind = one_line(part.get_content_type())
-    try:
+    charset: object = ""
+    with contextlib.suppress(ValueError, LookupError, TypeError):  # RFC 2231 beyond repair
         charset = part.get_param("charset", "")
-    except (ValueError, LookupError, TypeError):  # RFC 2231 parameters beyond repair
-        return PartType(kind, "")
     return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset))
 
 
@@ -421,7 +520,7 @@ def parse_message_tree(message: SplitMessage) -> "Message[str, str]":
 
 def _readable(value: str) -> str:
     """A raw header value on one line: unfolded, bytes over 127 decoded."""
-    value = value[:LONGEST_VALUE]
+    value = value[:_LONGEST_VALUE]
     if "\n" in value or "\r" in value:
         value = _FOLD.sub(" ", value)
     if not value.isascii():
