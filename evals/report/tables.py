@@ -167,7 +167,7 @@ class Table(NamedTuple):
     rows: list[Row]
 
 
-class Column(NamedTuple):
+class FigureColumn(NamedTuple):
     """A figure of the models: its heading, and how a model's is written.
 
     A `rare` one is left out where it is nothing for all models.
@@ -196,46 +196,54 @@ def _at_once(figures: dict[str, Any]) -> Cell:
 
 
 HEADLINE = (
-    Column("Accuracy", lambda figures: percent(figures["accuracy"])),
-    Column("Right to abstain", lambda figures: percent(figures["unanswerable_accuracy"])),
-    Column("Hallucination", lambda figures: percent(figures["hallucination"])),
-    Column("Abstention", lambda figures: percent(figures["abstention"])),
-    Column("Turns", lambda figures: number(figures["turns"])),
-    Column("Effort", lambda figures: number(figures["effort"])),
-    Column("Cost per 1,000", _cost),
-    Column("Latency p50", lambda figures: seconds(figures["latency_p50_s"])),
-    Column("Latency p95", lambda figures: seconds(figures["latency_p95_s"])),
-    Column("Errors", lambda figures: Cell(f"{figures['errors']:,}", n=figures["n"])),
-    Column("Unjudged", lambda figures: Cell(f"{figures['unjudged']:,}", n=figures["n"]), rare=True),
-    Column("Judges agree", lambda figures: _agreement(figures["agreement"]), rare=True),
+    FigureColumn("Accuracy", lambda figures: percent(figures["accuracy"])),
+    FigureColumn("Right to abstain", lambda figures: percent(figures["unanswerable_accuracy"])),
+    FigureColumn("Hallucination", lambda figures: percent(figures["hallucination"])),
+    FigureColumn("Abstention", lambda figures: percent(figures["abstention"])),
+    FigureColumn("Turns", lambda figures: number(figures["turns"])),
+    FigureColumn("Effort", lambda figures: number(figures["effort"])),
+    FigureColumn("Cost per 1,000", _cost),
+    FigureColumn("Latency p50", lambda figures: seconds(figures["latency_p50_s"])),
+    FigureColumn("Latency p95", lambda figures: seconds(figures["latency_p95_s"])),
+    FigureColumn("Errors", lambda figures: Cell(f"{figures['errors']:,}", n=figures["n"])),
+    FigureColumn(
+        "Unjudged", lambda figures: Cell(f"{figures['unjudged']:,}", n=figures["n"]), rare=True
+    ),
+    FigureColumn("Judges agree", lambda figures: _agreement(figures["agreement"]), rare=True),
 )
 
 # Two tables, for one would be too wide to be read without scrolling.
 SOURCES = (
-    Column("Grounded", lambda figures: percent(figures["grounded"])),
-    Column("Found gold", lambda figures: percent(figures["found_gold"])),
-    Column("Read gold", lambda figures: percent(figures["read_gold"])),
-    Column("Sources right", lambda figures: percent(figures["sources_correct"])),
-    Column("Always right", lambda figures: _if_any(figures["always_right"]), rare=True),
-    Column("Unjudged", lambda figures: Cell(f"{figures['unjudged']:,}", n=figures["n"])),
-    Column("Retries", lambda figures: Cell(f"{figures['retries']:,}", n=figures["n"])),
+    FigureColumn("Grounded", lambda figures: percent(figures["grounded"])),
+    FigureColumn("Found gold", lambda figures: percent(figures["found_gold"])),
+    FigureColumn("Read gold", lambda figures: percent(figures["read_gold"])),
+    FigureColumn("Sources right", lambda figures: percent(figures["sources_correct"])),
+    FigureColumn("Always right", lambda figures: _if_any(figures["always_right"]), rare=True),
+    FigureColumn("Unjudged", lambda figures: Cell(f"{figures['unjudged']:,}", n=figures["n"])),
+    FigureColumn("Retries", lambda figures: Cell(f"{figures['retries']:,}", n=figures["n"])),
 )
 TOKENS_AND_TIME = (
-    Column("Prompt tokens", lambda figures: tokens(figures["tokens"]["prompt_tokens"])),
-    Column("Cached tokens", lambda figures: tokens(figures["tokens"]["cached_prompt_tokens"])),
-    Column("Completion tokens", lambda figures: tokens(figures["tokens"]["completion_tokens"])),
-    Column("Reasoning tokens", lambda figures: tokens(figures["tokens"]["reasoning_tokens"])),
-    Column("Time in model", lambda figures: seconds(figures["latency_parts_s"]["model"])),
-    Column("Time in tools", lambda figures: seconds(figures["latency_parts_s"]["tools"])),
-    Column("Other time", lambda figures: seconds(figures["latency_parts_s"]["rest"])),
+    FigureColumn("Prompt tokens", lambda figures: tokens(figures["tokens"]["prompt_tokens"])),
+    FigureColumn(
+        "Cached tokens", lambda figures: tokens(figures["tokens"]["cached_prompt_tokens"])
+    ),
+    FigureColumn(
+        "Completion tokens", lambda figures: tokens(figures["tokens"]["completion_tokens"])
+    ),
+    FigureColumn("Reasoning tokens", lambda figures: tokens(figures["tokens"]["reasoning_tokens"])),
+    FigureColumn("Time in model", lambda figures: seconds(figures["latency_parts_s"]["model"])),
+    FigureColumn("Time in tools", lambda figures: seconds(figures["latency_parts_s"]["tools"])),
+    FigureColumn("Other time", lambda figures: seconds(figures["latency_parts_s"]["rest"])),
 )
 THROUGHPUT = (
-    Column("Questions", lambda figures: _measured(figures, "questions_per_second")),
-    Column("Prompt tokens", lambda figures: _measured(figures, "prompt_tokens_per_second")),
-    Column("Completion tokens", lambda figures: _measured(figures, "completion_tokens_per_second")),
-    Column("GPU hours per 1,000", lambda figures: _measured(figures, "gpu_hours_per_1000")),
-    Column("Under way at a time", _at_once),
-    Column("Cost per 1,000", _cost),
+    FigureColumn("Questions", lambda figures: _measured(figures, "questions_per_second")),
+    FigureColumn("Prompt tokens", lambda figures: _measured(figures, "prompt_tokens_per_second")),
+    FigureColumn(
+        "Completion tokens", lambda figures: _measured(figures, "completion_tokens_per_second")
+    ),
+    FigureColumn("GPU hours per 1,000", lambda figures: _measured(figures, "gpu_hours_per_1000")),
+    FigureColumn("Under way at a time", _at_once),
+    FigureColumn("Cost per 1,000", _cost),
 )
 
 
@@ -254,7 +262,7 @@ def headline(entries: Sequence[Entry]) -> Table:
     return Table(["Model", *(column.heading for column in columns)], rows)
 
 
-def details(entries: Sequence[Entry], of: Sequence[Column]) -> Table:
+def details(entries: Sequence[Entry], of: Sequence[FigureColumn]) -> Table:
     """What is behind the headline; `of` is `SOURCES`, `TOKENS_AND_TIME` or `THROUGHPUT`."""
     columns = _told(of, entries)
     headings = ["Model", *(column.heading for column in columns)]
@@ -348,7 +356,7 @@ def methods(figures: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(found)
 
 
-def _told(columns: Sequence[Column], entries: Sequence[Entry]) -> list[Column]:
+def _told(columns: Sequence[FigureColumn], entries: Sequence[Entry]) -> list[FigureColumn]:
     """The columns without the rare ones that say nothing of any model."""
     return [
         column
@@ -357,7 +365,7 @@ def _told(columns: Sequence[Column], entries: Sequence[Entry]) -> list[Column]:
     ]
 
 
-def _rows(columns: Sequence[Column], entries: Sequence[Entry]) -> list[Row]:
+def _rows(columns: Sequence[FigureColumn], entries: Sequence[Entry]) -> list[Row]:
     return [Row(each.label, [column.of(each.figures) for column in columns]) for each in entries]
 
 

@@ -37,7 +37,7 @@ class TrainingRows:
     alarms: list[dict[str, Any]]
 
 
-class _Figure(NamedTuple):
+class _RowFigure(NamedTuple):
     """A figure of a row; `field` is its name there, or calculates it."""
 
     name: str
@@ -58,34 +58,34 @@ def _flat_share(row: Row) -> float | None:
 _OTHER_JUDGE = "Answers by a judge that is not the reward's."
 _MEANS = "Means an episode; effort counts every call."
 _HELD_OUT = (
-    _Figure("accuracy", "Accuracy", "share", _OTHER_JUDGE, "accuracy"),
-    _Figure(
+    _RowFigure("accuracy", "Accuracy", "share", _OTHER_JUDGE, "accuracy"),
+    _RowFigure(
         "hallucination", "Hallucination on unanswerable questions", "share", _OTHER_JUDGE,
         "hallucination_unanswerable",
     ),
-    _Figure("abstention", "Abstention", "share", _OTHER_JUDGE, "abstention"),
-    _Figure("turns", "Turns when correct", "number", _MEANS, "turns_when_correct"),
-    _Figure("effort", "Effort when correct", "number", _MEANS, "effort_when_correct"),
-    _Figure("reward", "Reward", "number", "By the reward's own judge.", "reward"),
+    _RowFigure("abstention", "Abstention", "share", _OTHER_JUDGE, "abstention"),
+    _RowFigure("turns", "Turns when correct", "number", _MEANS, "turns_when_correct"),
+    _RowFigure("effort", "Effort when correct", "number", _MEANS, "effort_when_correct"),
+    _RowFigure("reward", "Reward", "number", "By the reward's own judge.", "reward"),
 )  # fmt: skip
 # Validation figures that a benchmark measures in the same way.
 _ALSO_MEASURED = ("accuracy", "abstention")
 _STEPWISE = (
-    _Figure("accuracy", "Accuracy in training", "share", "By the reward's judge.", "accuracy"),
-    _Figure("turns", "Turns in training", "number", "Means an episode.", "turns"),
-    _Figure("entropy", "Entropy", "number", "In nats a token.", "entropy"),
-    _Figure("kl", "KL", "number", "From the start, a token.", "kl"),
-    _Figure(
+    _RowFigure("accuracy", "Accuracy in training", "share", "By the reward's judge.", "accuracy"),
+    _RowFigure("turns", "Turns in training", "number", "Means an episode.", "turns"),
+    _RowFigure("entropy", "Entropy", "number", "In nats a token.", "entropy"),
+    _RowFigure("kl", "KL", "number", "From the start, a token.", "kl"),
+    _RowFigure(
         "flat-groups", "Groups without spread", "share",
         "Groups trained on whose rollouts all earned the same.", _flat_share,
     ),
-    _Figure("format-errors", "Format errors", "number", "Malformed calls an episode.",
+    _RowFigure("format-errors", "Format errors", "number", "Malformed calls an episode.",
             "format_errors"),
-    _Figure(
+    _RowFigure(
         "tokens-per-second", "Tokens a second", "number",
         "Generated and trained on; without the steps beside a validation.", "tokens_per_second",
     ),
-    _Figure("loss", "Loss", "number", "Of the optimizer.", "loss"),
+    _RowFigure("loss", "Loss", "number", "Of the optimizer.", "loss"),
 )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
 
 def _chart(
     name: str,
-    figure: _Figure,
+    figure: _RowFigure,
     rows: Sequence[tuple[str, Mapping[int, Row]]],
     note: str,
     *,

@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Table:
+class Distinct:
     """Values that occur many times, each once; `add` gives a value's number."""
 
     def __init__(self) -> None:
@@ -75,9 +75,9 @@ class Tables:
     """What the episodes of a page share: texts, heads of mails as searches show them, mails."""
 
     def __init__(self) -> None:
-        self.texts = Table()
-        self.heads = Table()
-        self.mails = Table()
+        self.texts = Distinct()
+        self.heads = Distinct()
+        self.mails = Distinct()
 
     def text(self, text: str) -> int:
         """The number of `text`, made visible."""
@@ -212,7 +212,7 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
     `{"outcomes", "wheres", "questions", "heads", "mails", "texts", "episodes"}`: episodes refer to
     the rows of the other lists by number. Ids of episodes are made distinct.
     """
-    tables, questions = Tables(), Table()
+    tables, questions = Tables(), Distinct()
     taken: set[str] = set()
     episodes = []
     for each in scored:

@@ -230,7 +230,7 @@ def reproduce(profile: Profile, cache: Cache) -> list[Unit]:
     return cache.units
 
 
-class Chosen(NamedTuple):
+class ChosenPrompt(NamedTuple):
     """The step that chose a prompt, and the prompt: None for the agent's own, and in a plan."""
 
     unit: Unit
@@ -327,7 +327,7 @@ class _Chain:
             [path] if path.exists() else [],
         )
 
-    def _prompts(self, mail: Sequence[Unit]) -> Chosen:
+    def _prompts(self, mail: Sequence[Unit]) -> ChosenPrompt:
         """Ask each prompt of each model on validation, and choose one."""
         profile = self.profile
         prompts = {each: _prompt_text(each, profile.recipe) for each in profile.prompts.compared}
@@ -353,10 +353,10 @@ class _Chain:
             [each for of in runs.values() for each in of],
         )
         if self.cache.dry and unit.state != "done":
-            return Chosen(unit, None)
-        return Chosen(unit, json.loads((unit.folder / CHOSEN).read_text("utf-8"))["text"])
+            return ChosenPrompt(unit, None)
+        return ChosenPrompt(unit, json.loads((unit.folder / CHOSEN).read_text("utf-8"))["text"])
 
-    def _baseline(self, model: str, mail: Sequence[Unit], chosen: Chosen) -> Unit:
+    def _baseline(self, model: str, mail: Sequence[Unit], chosen: ChosenPrompt) -> Unit:
         needs = [*mail, chosen.unit]
         return self._ask("baselines", f"baseline-{_slug(model)}", model, chosen.prompt, needs)
 
@@ -394,7 +394,7 @@ class _Chain:
         kind: Literal["sft", "grpo"],
         seed: int,
         mail: Sequence[Unit],
-        chosen: Chosen,
+        chosen: ChosenPrompt,
         start: Unit | None,
         baseline: Unit | None = None,
     ) -> Unit:

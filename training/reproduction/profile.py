@@ -104,7 +104,7 @@ class Evaluation(Table):
     server: tuple[str, ...] = ()
 
 
-class Measured(Table):
+class MeasuredStages(Table):
     """What a run of the profile took, by stage and for each of its units: minutes, and megabytes
     of disk; `source` says where and when. Without it time and disk are calculated."""
 
@@ -124,7 +124,7 @@ class Profile(Table):
     baselines: Baselines
     training: Training
     evaluation: Evaluation
-    measured: Measured | None = None
+    measured: MeasuredStages | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
