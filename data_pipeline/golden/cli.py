@@ -1,14 +1,15 @@
 """`art-e golden`: make a set of questions whose answers are known to be right."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich import box
+from rich.table import Table
 
 from art_e.cli.options import (
     HOSTED_CONCURRENCY,
@@ -16,6 +17,7 @@ from art_e.cli.options import (
     JsonOption,
     MaxCostOption,
     chosen_db,
+    chosen_split,
     db_argument,
 )
 from art_e.cli.output import (
@@ -34,38 +36,23 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model
 from art_e.privacy import load_env
-from art_e.question import SPLITS
+from art_e.storage import default_golden
 from art_e.text import cut_line
+from data_pipeline.golden import (
+    export,
+    filtering,
+    generate,
+    importing,
+    model_checks,
+    review,
+    split,
+    stats,
+    verify,
+)
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, settled_on, spent_on
-from data_pipeline.golden.export import QUESTION_FILES, contents
-from data_pipeline.golden.export import export as export_set
-from data_pipeline.golden.filtering import STEP, filter_rows
-from data_pipeline.golden.generate import (
-    TEMPERATURE,
-    Lost,
-    Options,
-    Plan,
-    Progress,
-    check_same,
-    make_plan,
-    settings_of,
-)
-from data_pipeline.golden.generate import generate as run
-from data_pipeline.golden.golden_set import GoldenSet, check_db, held
-from data_pipeline.golden.importing import import_questions, source_digest, source_name
-from data_pipeline.golden.inboxes import Counts
-from data_pipeline.golden.output import (
-    SetArgument,
-    SetOption,
-    chosen_new_set,
-    chosen_set,
-    print_step,
-    set_in,
-)
-from data_pipeline.golden.split import split as apply_split
-from data_pipeline.golden.stats import stats as figures_of
-from data_pipeline.golden.verify import estimate, refuse_own_rows, spent_usd
-from data_pipeline.golden.verify import verify as verify_set
+from data_pipeline.golden.golden_set import READY, SET_FILES, GoldenSet, Step, check_db, held
+from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
+from data_pipeline.golden.offline_reader import WordChecks
 from data_pipeline.sharing import (
     DryRunOption,
     PrivateOption,
@@ -74,16 +61,8 @@ from data_pipeline.sharing import (
     destination,
     send,
 )
-from evals.judges import choose_judge, needs_model
+from evals.judges import choose_judge, needs_model, spent_by
 from evals.judges.offline import Judge
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.table import Table
-
-
-from data_pipeline.golden.review import review_command
 
 app = typer.Typer(
     help="Make a set of questions with known answers, and check it.",
@@ -91,242 +70,127 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+# ---- Options and steps.
 
-# ---- How far a golden step that asks models is, with what it has cost so far.
-
-# Without a terminal a line is printed so often at most; what takes less prints none.
+SetOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Folder of the golden set [default: golden in ART_E_HOME]."
+    ),
+]
+SetArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the golden set.")]
+ModelOption = typer.Option("--model", "-m", help="Any litellm name.")
+TrainOption = Annotated[
+    int, typer.Option("--train", metavar="N", min=0, help="Number of inboxes to train on.")
+]
+ValidationOption = Annotated[
+    int,
+    typer.Option("--validation", metavar="N", min=0, help="Number of inboxes to validate on."),
+]
+TestOption = Annotated[
+    int, typer.Option("--test", metavar="N", min=0, help="Number of inboxes to test on.")
+]
+ConcurrencyOption = Annotated[
+    int, typer.Option("--concurrency", metavar="N", min=1, help="Number of parallel requests.")
+]
 LINE_EVERY_S = 10.0
+
+
+class _Opened(NamedTuple):
+    file: InboxFile
+    golden: GoldenSet
+    folder: Path
+
+
+@contextmanager
+def _step(
+    step: Step, folder: Path, db: Path | None, *, as_json: bool, is_new: bool = False
+) -> Iterator[_Opened]:
+    """Open the set in `folder`, save what the step makes of it, and print its counts."""
+    if is_new:
+        _check_new(folder)
+    with InboxFile(chosen_db(db)) as file, held(folder):
+        if is_new and not (folder / "manifest.json").exists():
+            golden = GoldenSet()
+        else:
+            golden = GoldenSet.load(folder)
+        if not is_new:
+            check_db(golden, file)
+        later = golden.later(step)
+        yield _Opened(file, golden, folder)
+        golden.save(folder, export.card(golden))
+    if later:
+        note(f"{step} anew: {', '.join(later)} must be run again")
+    record: dict[str, Any] = golden.manifest["steps"][step]
+    if as_json:
+        print_json({"set": str(folder), "step": step, **record})
+        return
+    sums = record["sums"]
+    print_line(f"{step}: {plural(sums['in'], 'row')}, {sums['kept']:,} kept")
+    for what in ("dropped", "mended", "unsure"):
+        for check, count in sums[what].items():
+            print_line(f"  {count:>7,}  {what}: {one_line(check)}")
+
+
+def _check_new(folder: Path) -> None:
+    """Raise `UserError` if the folder has files with the names of a set's, but no set."""
+    # READY is there if a save was killed.
+    if any((folder / each).exists() for each in ("manifest.json", READY)):
+        return
+    for each in SET_FILES:
+        if (folder / each).exists():
+            raise UserError(
+                f"{folder} holds other files, and a {each}; name a new folder with --out"
+            )
 
 
 @contextmanager
 def live(things: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Gives a function to call as each of `total` things is done, with what to say beside it."""
-    if not sys.stderr.isatty():
-        yield _lines(things, total)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    """A progress bar, and now and then a line with the status; call the function for each thing."""
+    done, last = 0, time.monotonic()
+    with progress(things, total) as advance:
 
-    columns = [
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{things}, {{task.fields[told]}}", markup=False),
-        TimeElapsedColumn(),
+        def show(status: str) -> None:
+            nonlocal done, last
+            advance()
+            done += 1
+            if time.monotonic() - last >= LINE_EVERY_S:
+                last = time.monotonic()
+                note(f"{done:,} of {total:,} {things}, {status}")
+
+        yield show
+
+
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; numbers stand on the right, and texts from outside are made safe."""
+    table = Table(title=title, box=box.SQUARE)
+    shown = [
+        [f"{each:,}" if isinstance(each, int) else one_line(str(each)) for each in row]
+        for row in rows
     ]
-    with Progress(*columns, console=console(to_stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, told="")
-        yield lambda told: bar.update(task, advance=1, told=told)
-
-
-def _lines(things: str, total: int) -> Callable[[str], None]:
-    done = 0
-    last = time.monotonic()
-
-    def show(told: str) -> None:
-        nonlocal done, last
-        done += 1
-        if time.monotonic() - last >= LINE_EVERY_S:
-            last = time.monotonic()
-            note(f"{done:,} of {total:,} {things}, {told}")
-
-    return show
-
-
-# ---- What the golden commands print for people: a set's figures and its leak report in tables.
-
-_EXAMPLE_CHARS = 100
-_LEAKS = {
-    "shared_gold": "mails that are gold in both",
-    "gold_in_inboxes": "gold mails of the first in inboxes of the second",
-    "shared_questions": "questions of the same words in both",
-}
-# What the split step drops rows for; the rest is only told.
-_FORBIDDEN = {
-    "shared_gold": ("train/validation", "train/test", "validation/test"),
-    "gold_in_inboxes": ("train/test", "validation/test"),
-}
-
-
-def print_leaks(leaks: dict[str, Any]) -> None:
-    """Print what splits have in common, before rows were dropped and after."""
-    table = _table("what splits have in common", ("", "splits", "before", "after"), left=2)
-    for name, label in _LEAKS.items():
-        before, after = leaks["before"][name], leaks["after"][name]
-        for pair in sorted(before, key=_as_splits):
-            mark = " *" if pair in _FORBIDDEN.get(name, ()) else ""
-            _add(table, label + mark, pair, f"{before[pair]:,}", f"{after[pair]:,}")
-    for pair in sorted(leaks["shared_mails"], key=_as_splits):
-        count = f"{leaks['shared_mails'][pair]:,}"
-        _add(table, "mails that inboxes of both hold", pair, count, count)
-    if table.row_count:
-        table.caption = "*: not allowed, rows that did it were dropped; the rest is only told"
-        console().print(table)
-    for each in leaks["same_people"]:
-        whose = " and ".join(f"{inbox} ({split})" for inbox, split in each["inboxes"].items())
-        _line(f"maybe one person, in two splits: {whose} are both named {each['name']!r}")
-    if leaks["unknown_gold"]:
-        _line(f"{plural(leaks['unknown_gold'], 'gold mail')} not in the inbox file: not checked")
-
-
-def _as_splits(pair: str) -> list[int]:
-
-    places = {str(each): place for place, each in enumerate(SPLITS)}
-    return [places[part] for part in pair.split("/")]
-
-
-def print_stats(figures: dict[str, Any]) -> None:
-    """Print the figures of `data_pipeline.golden.stats`."""
-    _line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
-    if figures["rows"]:
-        _print_rows(figures)
-        _print_days(figures["days"])
-        for line in _lines_golden_tables(figures):
-            _line(line)
-    _print_steps(figures)
-    _print_checks(figures)
-    if figures["leaks"] is not None:
-        print_leaks(figures["leaks"])
-    for each in figures["spent"]:
-        _line(_spent(each))
-    if figures["unbalanced"]:
-        for fault in figures["unbalanced"]:
-            _line(f"the sums do not balance: {fault}")
-    else:
-        _line("the sums of all steps balance")
-
-
-def _print_rows(figures: dict[str, Any]) -> None:
-    splits = list(figures["days"])
-    table = _table("rows", ("by", "", *splits, "all", "share"), left=2)
-    for by, group in (("kind", "kinds"), ("difficulty", "difficulties"), ("answer", "answerable")):
-        for number, (label, counts) in enumerate(figures[group].items()):
-            cells = _counts([counts[split] for split in splits], figures["rows"])
-            _add(table, "" if number else by, label, *cells)
-        table.add_section()
-    whole = [sum(counts[split] for counts in figures["kinds"].values()) for split in splits]
-    _add(table, "all", "", *_counts(whole, figures["rows"]))
-    console().print(table)
-    table = _table("inboxes", ("inbox", "split", "rows", "share", "kinds"), left=2)
-    table.columns[-1].justify = "left"
-    for each in figures["inboxes"]:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in each["kinds"].items())
-        share = f"{each['rows'] / figures['rows']:.1%}"
-        _add(table, each["inbox"], each["split"], f"{each['rows']:,}", share, kinds)
-    console().print(table)
-
-
-def _counts(counts: Sequence[int], of: int) -> list[str]:
-    total = sum(counts)
-    return [*(f"{count:,}" for count in counts), f"{total:,}", f"{total / of:.1%}"]
-
-
-def _print_days(days: dict[str, Any]) -> None:
-    table = _table("days", ("split", "asked on", "gold mails sent on (UTC)"), left=3)
-    for split, each in days.items():
-        _add(table, split, _days(each["query"]), _days(each["gold"]))
-    console().print(table)
-    if all(each["gold"] is None for each in days.values()):
-        _line("when gold mails were sent is told by art-e golden split")
-
-
-def _days(found: dict[str, Any] | None) -> str:
-    if found is None or found["first"] is None:
-        return "-"
-    undated = f", {found['undated']:,} undated" if found.get("undated") else ""
-    return f"{found['first']} to {found['last']}{undated}"
-
-
-def _lines_golden_tables(figures: dict[str, Any]) -> Iterable[str]:
-    for what, lengths in figures["lengths"].items():
-        words, chars = lengths["words"], lengths["chars"]
-        if words["median"] is not None:
-            yield (
-                f"{what}s: median {words['median']:g} words ({chars['median']:g} characters),"
-                f" p95 {words['p95']:g} ({chars['p95']:g})"
-            )
-    numbers = ", ".join(f"{number}: {count:,}" for number, count in figures["gold_mails"].items())
-    yield f"rows by number of gold mails: {numbers}"
-    bins = [
-        f"{each['from']:.1f}-{each['to']:.1f}: {each['rows']:,}"
-        for each in figures["realism"]["bins"]
-        if each["rows"]
-    ]
-    unscored = figures["realism"]["unscored"]
-    yield "rows by realism: " + ", ".join(
-        bins + ([f"not scored: {unscored:,}"] if unscored else [])
-    )
-    for mark, count in figures["marks"].items():
-        yield f"marked {mark}: {plural(count, 'row')}"
-
-
-def _print_steps(figures: dict[str, Any]) -> None:
-    table = _table("steps", ("step", "in", "kept", "dropped", "mended", "unsure"))
-    for each in figures["steps"]:
-        sums = (sum(each[what].values()) for what in ("dropped", "mended", "unsure"))
-        counts = (each["in"], each["kept"], *sums)
-        _add(table, each["step"], *(f"{count:,}" for count in counts))
-    console().print(table)
-    if not figures["drops"]:
+    if not shown:
         return
-    table = _table("dropped", ("step", "check", "rows", "for example"), left=2)
-    table.columns[-1].justify = "left"
-    for drop in figures["drops"]:
-        cells = [drop["step"], drop["check"], f"{drop['rows']:,}"]
-        for row in drop["examples"]:
-            _add(table, *cells, _example(row))
-            cells = [""] * len(cells)
-    console().print(table)
-
-
-def _example(example: dict[str, str]) -> str:
-    name, asked, reason = (one_line(example[key]) for key in ("id", "question", "reason"))
-    return f"{_cut(name)}: {_cut(asked)} ({_cut(reason)})" if asked else f"{_cut(reason)}"
-
-
-def _cut(line: str) -> str:
-    return cut_line(line, _EXAMPLE_CHARS)
-
-
-def _print_checks(figures: dict[str, Any]) -> None:
-    if not figures["checks"]:
-        return
-    columns = ("passed", "unsure", "failed", "without")
-    table = _table("checks of the rows that are kept", ("step", "check", *columns), left=2)
-    table.caption = "without: the check is not for these rows, or was not made"
-    for each in figures["checks"]:
-        cells = (f"{each[name]:,}" for name in columns)
-        _add(table, each["step"], each["check"], *cells)
-    console().print(table)
-    for each in figures["unchecked"]:
-        _line(f"{each['step']}, {each['check']} not checked: {each['rows']:,} ({each['reason']})")
-
-
-def _spent(each: dict[str, Any]) -> str:
-    replies = "" if each["replies"] is None else f"{each['replies']:,} replies, "
-    cost = shown_usd(each["cost_usd"], 2)
-    tokens = f"{each['prompt_tokens']:,} + {each['completion_tokens']:,} tokens"
-    return f"{each['role']} ({each['model'] or 'model unknown'}): {replies}{tokens}, {cost}"
-
-
-def _table(title: str, headings: Sequence[str], left: int = 1) -> "Table":
-    """A table whose first `left` columns are words, the others figures."""
-    from rich.table import Table
-
-    table = Table(title=title)
     for number, heading in enumerate(headings):
-        table.add_column(text(one_line(heading)), justify="left" if number < left else "right")
-    return table
-
-
-def _add(table: "Table", *cells: str) -> None:
-    """Add a row: whatever a set holds, its cells are lines of plain text."""
-    table.add_row(*(text(one_line(cell)) for cell in cells))
+        is_number = all(row[number][:1] in "-0123456789" for row in shown)
+        table.add_column(text(one_line(heading)), justify="right" if is_number else "left")
+    for row in shown:
+        table.add_row(*map(text, row))
+    console().print(table)
 
 
 def _line(line: str) -> None:
     console().print(text(one_line(line)), soft_wrap=True)
 
 
-# ---- `art-e golden generate`: have a model write questions about batches of mails.
+def _refuse_local(model: str) -> None:
+    if Model(model).kind == "local":
+        raise UserError(
+            "a checkpoint can't be asked in this process: art-e serve it,"
+            " and name it as --model hosted_vllm/NAME"
+        )
+
+
+# ---- generate and import.
 
 
 @app.command(
@@ -338,31 +202,28 @@ def _line(line: str) -> None:
         " --model ollama_chat/qwen2.5:14b",
     ),
 )
-def generate(
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="Any litellm name.")
-    ] = "gemini/gemini-2.5-pro",
+def generate_command(
+    model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
     seed: Annotated[
         int, typer.Option("--seed", help="Another seed draws other splits and mails.")
     ] = 0,
     batches: Annotated[
-        int, typer.Option("--batches", metavar="N", min=1, help="Batches of 20 mails an inbox.")
-    ] = 25,
+        int,
+        typer.Option("--batches", metavar="N", min=1, help="Number of 20-mail batches an inbox."),
+    ] = generate.BATCHES,
     questions: Annotated[
-        int, typer.Option("--questions", metavar="N", min=1, help="Asked for of each batch.")
-    ] = 8,
-    train: Annotated[
-        int, typer.Option("--train", metavar="N", min=0, help="Inboxes to train on.")
-    ] = 18,
-    validation: Annotated[
-        int, typer.Option("--validation", metavar="N", min=0, help="Inboxes to validate on.")
-    ] = 2,
-    test: Annotated[
-        int, typer.Option("--test", metavar="N", min=0, help="Inboxes to test on.")
-    ] = 8,
+        int,
+        typer.Option("--questions", metavar="N", min=1, help="Number of questions a batch."),
+    ] = generate.QUESTIONS,
+    train: TrainOption = TRAIN,
+    validation: ValidationOption = VALIDATION,
+    test: TestOption = TEST,
     min_mails: Annotated[
-        int, typer.Option("--min-mails", metavar="N", min=1, help="That an inbox has to hold.")
-    ] = 500,
+        int,
+        typer.Option(
+            "--min-mails", metavar="N", min=1, help="Minimum number of mails in an inbox."
+        ),
+    ] = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
         typer.Option(
@@ -371,12 +232,10 @@ def generate(
             help="Use this inbox; may be repeated [default: the largest of persons].",
         ),
     ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", min=1, help="Requests at a time.")
-    ] = HOSTED_CONCURRENCY,
+    concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
     max_cost: MaxCostOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be asked and its cost; ask nothing.")
+        bool, typer.Option("--dry-run", help="Show the requests and their cost; ask nothing.")
     ] = False,
     db: DbOption = None,
     out: SetOption = None,
@@ -384,135 +243,83 @@ def generate(
 ) -> None:
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
-    Replies are kept as they arrive. The same command again asks only for what is missing,
-    be it that it was killed, that --max-cost was reached or that the provider failed.
+    Replies are kept as they arrive. After a kill, a reached --max-cost or a failure of the
+    provider, the same command asks only for what is missing.
     """
-
     load_env()
-    notice = _notice(model)
-    named = tuple(inboxes or ())
-    counts = Counts(train, validation, test)
-    options = Options(seed, counts, min_mails, named, batches, questions)
-    with InboxFile(chosen_db(db)) as file:
-        if dry_run:
-            with progress("batches read", None) as advance:
-                planned = make_plan(file, options, model, advance)
-            _print_plan(planned, as_json=json_output)
-            return
-        folder = chosen_new_set(out)
-        with held(folder):
-            golden = set_in(folder)
-            check_same(golden, settings_of(file, options, model))
-            asker = Asker(
-                model,
-                folder,
-                "generate",
-                concurrency=concurrency,
-                max_cost_usd=max_cost,
-                temperature=TEMPERATURE,
-            )
-            with progress("batches read", None) as advance:
-                planned = make_plan(file, options, model, advance)
-            for line in [*planned.notes, notice, f"estimate: {planned.estimate}"]:
-                note(line)
-            if kept := spent_on(folder, "generate", model).calls:
-                note(f"{kept:,} kept of an earlier run are not paid for again")
-            later = golden.later("generate")
-            with live("batches", len(planned.batches)) as show:
-                lost = run(
-                    file,
-                    golden,
-                    asker,
-                    planned,
-                    lambda state: show(told(state, planned.estimate.usd)),
-                )
-            golden.save(folder)
-    _note_lost(lost, len(planned.batches))
-    print_step(golden, "generate", folder, later, as_json=json_output)
-    if not json_output:
-        note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
-
-
-def _notice(model: str) -> str:
-    """One line on where mail text goes. Raises `UserError` for what can't write questions."""
-
     if model == "offline":
         raise UserError(
             "questions are written by a model; those of the synthetic world need none:"
             " art-e golden import world.questions.jsonl"
         )
-    if Model(model).kind == "local":
-        raise UserError(
-            "a checkpoint can't be asked in this process: art-e serve it,"
-            " and name it as --model hosted_vllm/NAME"
+    _refuse_local(model)
+    notice = str(Model(model).notice)
+    counts = Counts(train, validation, test)
+    options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
+    if dry_run:
+        with InboxFile(chosen_db(db)) as file, progress("batches read", None) as advance:
+            planned = generate.make_plan(file, options, model, advance)
+        _print_plan(planned, as_json=json_output)
+        return
+    folder = out or default_golden()
+    with _step("generate", folder, db, as_json=json_output, is_new=True) as (file, golden, _):
+        generate.check_same(golden, generate.settings_of(file, options, model))
+        asker = Asker(
+            model,
+            folder,
+            "generate",
+            concurrency=concurrency,
+            max_cost_usd=max_cost,
+            temperature=generate.TEMPERATURE,
         )
-
-    return str(Model(model).notice)
-
-
-def _note_lost(lost: "Sequence[Lost]", batches: int) -> None:
-    """Tell which batches gave nothing, why, and what to do."""
+        with progress("batches read", None) as advance:
+            planned = generate.make_plan(file, options, model, advance)
+        for line in [*planned.notes, notice, f"estimate: {planned.estimate}"]:
+            note(line)
+        if kept := spent_on(folder, "generate", model).calls:
+            note(f"{kept:,} kept of an earlier run are not paid for again")
+        with live("batches", len(planned.batches)) as show:
+            lost = generate.generate(
+                file, golden, asker, planned, lambda state: show(_status(state, planned))
+            )
     for kind, count in sorted(Counter(each.kind for each in lost).items()):
         reason = next(each.reason for each in lost if each.kind == kind)
-        note(f"{count:,} of {batches:,} batches gave nothing ({kind}): {reason}")
-    if any(each.kind == "budget" for each in lost):
-        note("the same command with a higher --max-cost asks for those that are missing")
-    elif any(each.kind != "unreadable" for each in lost):
-        note("the same command again asks for those that are missing")
+        note(f"{count:,} of {len(planned.batches):,} batches gave nothing ({kind}): {reason}")
+    _note_retry({each.kind for each in lost} - {"unreadable"}, "asks for those that are missing")
+    if not json_output:
+        note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
 
 
-def _print_plan(plan: "Plan", *, as_json: bool) -> None:
-    """What would be asked: of which inboxes, how much, and at what cost."""
-    rows = [
-        {
-            "address": address,
-            "split": split,
-            "batches": sum(batch.inbox == address for batch in plan.batches),
-            "mails": sum(
-                len(batch.message_ids) for batch in plan.batches if batch.inbox == address
-            ),
-        }
-        for address, split in plan.splits.items()
-    ]
+def _status(state: generate.Progress, plan: generate.Plan) -> str:
+    cost = shown_usd(state.cost_usd, 2)
+    if state.cost_usd is not None and plan.estimate.usd is not None:
+        cost += f" of about ${plan.estimate.usd:,.2f}"
+    lost = f", {state.lost} lost" if state.lost else ""
+    return f"{plural(state.questions, 'question')}, {cost}{lost}"
+
+
+def _note_retry(kinds: set[str], does: str) -> None:
+    """Say what to do about calls that failed for reasons of these kinds."""
+    if "budget" in kinds:
+        note(f"the same command with a higher --max-cost {does}")
+    elif kinds:
+        note(f"the same command again {does}")
+
+
+def _print_plan(plan: generate.Plan, *, as_json: bool) -> None:
+    rows = []
+    for address, name in plan.splits.items():
+        drawn = [len(batch.message_ids) for batch in plan.batches if batch.inbox == address]
+        rows.append({"address": address, "split": name, "batches": len(drawn), "mails": sum(drawn)})
     if as_json:
-        print_json(
-            {
-                "model": plan.model,
-                "inboxes": rows,
-                "estimate": plan.estimate._asdict(),
-                "notes": plan.notes,
-            }
-        )
+        estimate = plan.estimate._asdict()
+        data = {"model": plan.model, "inboxes": rows, "estimate": estimate, "notes": plan.notes}
+        print_json(data)
         return
-    from rich.table import Table
-
-    table = Table("inbox", "split", "batches", "mails", box=None, pad_edge=False)
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for row in rows:
-        counts = [f"{row[each]:,}" for each in ("batches", "mails")]
-        table.add_row(text(str(row["address"])), str(row["split"]), *counts)
-    console().print(table)
+    _table("inboxes", ("inbox", "split", "batches", "mails"), [list(row.values()) for row in rows])
     for line in plan.notes:
         note(line)
     print_line(f"{one_line(plan.model)}: {plan.estimate}")
-
-
-def told(state: "Progress", expected_usd: float | None) -> str:
-    """What is said beside the number of batches."""
-    said = [plural(state.questions, "question")]
-    if state.cost_usd is None:
-        said.append("cost unknown")
-    elif expected_usd is None:
-        said.append(f"${state.cost_usd:.2f}")
-    else:
-        said.append(f"${state.cost_usd:.2f} of about ${expected_usd:,.2f}")
-    if state.lost:
-        said.append(f"{len(state.lost)} lost")
-    return ", ".join(said)
-
-
-# ---- `art-e golden import`: questions that others wrote, put to an inbox file.
 
 
 @app.command(
@@ -522,7 +329,7 @@ def told(state: "Progress", expected_usd: float | None) -> str:
         "art-e golden import world.questions.jsonl --db world.duckdb --out world-golden",
     ),
 )
-def import_(
+def import_command(
     source: Annotated[
         str,
         typer.Argument(metavar="SOURCE", help="Parquet or JSONL file, a folder of them, hub id."),
@@ -533,75 +340,47 @@ def import_(
 ) -> None:
     """Read questions, check their inboxes and gold mails, report the other offline checks.
 
-    Rows that are no question, or whose inbox or gold mail the inbox file lacks, are
+    Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
     rejected with the reason. The report drops nothing: filter and verify do.
     """
-
-    folder = chosen_new_set(out)
-    _check_source(source, folder)
-    with InboxFile(chosen_db(db)) as file, held(folder):
-        golden = set_in(folder)
-        _check_same(golden, source, folder)
-        later = golden.later("import")
-        with progress("rows checked", None) as advance:
-            import_questions(file, golden, source, advance)
-        golden.save(folder)
-    print_step(golden, "import", folder, later, as_json=json_output)
-    if not json_output:
-        print_line("checks that need no model (they drop nothing yet):")
-        _print_report(golden.manifest["steps"]["import"]["report"])
-        note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
-
-
-def _check_source(source: str, folder: "Path") -> None:
-    """Raise `UserError` where the source is among the files that may be replaced."""
-    from pathlib import Path
-
-    path = Path(source)
-    if path.exists() and path.resolve().is_relative_to(folder.resolve()):
+    folder = out or default_golden()
+    if Path(source).exists() and Path(source).resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{source} lies in {folder}, where the set is written; name another --out")
-
-
-def _check_same(golden: "GoldenSet", source: str, folder: "Path") -> None:
-    """Raise `UserError` where the folder's set is of other rows than the source's."""
-
-    steps: dict[str, Any] = golden.manifest["steps"]
-    if not steps:
+    with _step("import", folder, db, as_json=json_output, is_new=True) as (file, golden, _):
+        made = golden.manifest["steps"].get("import", {})
+        if golden.manifest["steps"] and made.get("source") != importing.source_name(source):
+            raise UserError(f"{folder} holds another golden set; name another --out")
+        if made and made.get("digest") != importing.source_digest(source):
+            raise UserError(
+                f"{folder} holds a golden set of other rows than {source} has; name another --out"
+            )
+        with progress("rows checked", None) as advance:
+            importing.import_questions(file, golden, source, advance)
+    if json_output:
         return
-    made = steps.get("import", {})
-    if made.get("source") != source_name(source):
-        raise UserError(f"{folder} holds another golden set; name another --out")
-    if made.get("digest") != source_digest(source):
-        raise UserError(
-            f"{folder} holds a golden set of other rows than {source} has; name another --out"
-        )
+    report = golden.manifest["steps"]["import"]["report"]
+    _table(
+        "checks that need no model (they drop nothing yet)",
+        ("check", "passed", "failed", "unsure", "for example"),
+        [
+            [name, *(found[each] for each in ("passed", "failed", "unsure")), example_row]
+            for name, found in report.items()
+            for example_row in [
+                next((f"{each['id']}: {each['reason']}" for each in found["examples"]), "")
+            ]
+        ],
+    )
+    note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
 
 
-def _print_report(report: dict[str, dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table("check", "passed", "failed", "unsure", "such as", box=None, pad_edge=False)
-    for column in table.columns[1:4]:
-        column.justify = "right"
-    for name, found in report.items():
-        rows = found["examples"]
-        first = one_line(f"{rows[0]['id']}: {rows[0]['reason']}") if rows else ""
-        counts = [f"{found[each]:,}" for each in ("passed", "failed", "unsure")]
-        table.add_row(text(name), *counts, text(first))
-    console().print(table)
-
-
-# ---- `art-e golden filter`: drop what is wrong by rule, without a model.
-
-# `filtering.MIN_REALISM`, which is not imported for a help page; a test compares them.
-MIN_REALISM = 0.7
+# ---- filter, verify and split.
 
 
 @app.command(
     "filter",
     epilog=example("art-e golden filter --db enron.duckdb --out golden --min-realism 0.6"),
 )
-def filter_(
+def filter_command(
     db: DbOption = None,
     out: SetOption = None,
     min_realism: Annotated[
@@ -609,7 +388,7 @@ def filter_(
         typer.Option(
             "--min-realism", metavar="X", min=0.0, max=1.0, help="Least realism, from 0 to 1."
         ),
-    ] = MIN_REALISM,
+    ] = filtering.MIN_REALISM,
     json_output: JsonOption = False,
 ) -> None:
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
@@ -617,15 +396,9 @@ def filter_(
     Rules: an answer, cited mails that are in the inbox, no message ids, no answer in the
     question, the owner's own words, and realism. A rerun starts from the rows before it.
     """
-
-    folder = chosen_set(out)
-    with InboxFile(chosen_db(db)) as file, held(folder):
-        golden = GoldenSet.load(folder)
-        check_db(golden, file)
-        later = golden.later(STEP)
-        filter_rows(file, golden, min_realism=min_realism)
-        golden.save(folder)
-    print_step(golden, STEP, folder, later, as_json=json_output)
+    folder = out or default_golden()
+    with _step("filter", folder, db, as_json=json_output) as (file, golden, _):
+        filtering.filter_rows(file, golden, min_realism=min_realism)
     if not json_output:
         note(
             "dropped rows are in rejected.jsonl; next: art-e golden verify"
@@ -633,19 +406,18 @@ def filter_(
         )
 
 
-# ---- `art-e golden verify`: is each answer right, the only one, and to be had from mail alone?
-
 DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 
 
 @app.command(
+    "verify",
     epilog=example(
         "art-e golden verify --db inbox.duckdb --out golden --max-cost 5",
         "art-e golden verify --db world.duckdb --out golden --model offline",
         "art-e golden verify --out golden --model openai/o3 --judge openai/gpt-4.1 --strict",
-    )
+    ),
 )
-def verify(
+def verify_command(
     model: Annotated[
         str,
         typer.Option(
@@ -656,16 +428,14 @@ def verify(
         str | None,
         typer.Option(
             "--judge",
-            help=f"Model that compares answers, or offline"
-            f" [default: {DEFAULT_MODEL}, offline where the model is].",
+            help="Model that compares answers, or offline"
+            f" [default: {DEFAULT_MODEL}, offline if the model is].",
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Drop rows with an unsure check, or one not made, too.")
+        bool, typer.Option("--strict", help="Also drop rows with an unsure or missing check.")
     ] = False,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", min=1, help="Rows at a time.")
-    ] = HOSTED_CONCURRENCY,
+    concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
     max_cost: Annotated[
         float | None,
         typer.Option(
@@ -681,201 +451,272 @@ def verify(
 ) -> None:
     """Check that each row can be answered from its mails, needs them, and has one answer.
 
-    A superseded answer becomes a latest-update question. Run again, it asks only what it
-    has no reply to. Without a model (offline) nothing is dropped: what words alone make
-    suspect is unsure.
+    A superseded answer becomes a latest-update question. A rerun asks only for missing
+    replies. Without a model (offline) nothing is dropped: what words alone make suspect is
+    unsure.
     """
-
-    folder, judge_name = chosen_set(out), _judge_name(model, judge)
-    with held(folder), InboxFile(chosen_db(db)) as file:
-        golden = GoldenSet.load(folder)
-        check_db(golden, file)
-        later = golden.later("verify")
-        golden.undo("verify")
-        asked = _asked(file, golden, folder, model, judge_name, concurrency, max_cost)
-        with live("rows", len(golden.questions)) as show:
-            verify_set(
-                file,
-                golden,
-                asked.reader,
-                asked.judge,
-                strict=strict,
-                concurrency=concurrency,
-                judged_before_usd=asked.judged_before_usd,
-                on_progress=lambda cost: show(shown_usd(cost)),
-            )
-        golden.save(folder)
-    if asked.reader is not None:
-        spent = spent_usd(*asked)
-        note("cost unknown" if spent is None else f"cost so far: ${spent:.4f}")
-    _note_unchecked(golden)
-    print_step(golden, "verify", folder, later, as_json=json_output)
-
-
-def _judge_name(model: str, judge: str | None) -> str:
-    if model != "offline":
-        return judge or DEFAULT_MODEL
-    if judge not in (None, "offline"):
+    if model == "offline" and judge not in (None, "offline"):
         raise UserError(
             f"without a model there is no answer for {judge} to judge;"
             " leave out --judge, or name a --model"
         )
-    return "offline"
+    folder = out or default_golden()
+    with _step("verify", folder, db, as_json=json_output) as opened:
+        golden = opened.golden
+        golden.undo("verify")
+        checks: verify.Checks
+        reader: Asker | None = None
+        chosen: Judge = choose_judge("offline")
+        judged_before: float | None = 0.0
+        if model == "offline":
+            note("offline: words alone can't find a wrong answer; name a model with --model")
+            checks = WordChecks()
+        else:
+            reader, chosen, judged_before = _reader_and_judge(
+                opened, model, judge or DEFAULT_MODEL, concurrency, max_cost
+            )
+            checks = model_checks.ModelChecks(reader, chosen)
 
-
-class _Asked(NamedTuple):
-    """Who is asked, and what the judge's replies of earlier runs have cost."""
-
-    reader: "Asker | None"
-    judge: "Judge"
-    judged_before_usd: float | None
-
-
-def _asked(
-    file: "InboxFile",
-    golden: "GoldenSet",
-    folder: "Path",
-    model: str,
-    judge: str,
-    concurrency: int,
-    max_cost: float | None,
-) -> _Asked:
-    """Reader and judge, ready to be asked; says first where mail goes and what it will cost."""
-
-    if Model(model).kind == "local":
-        raise UserError(
-            "a checkpoint can't read for a set in this process: art-e serve it,"
-            " and name it as --model hosted_vllm/NAME"
-        )
-    if model == "offline":
-        note("offline: words alone can't tell a wrong answer; name a model with --model")
-        return _Asked(None, choose_judge("offline"), 0.0)
-    refuse_own_rows(golden, model)
-    note(str(Model(model).notice))
-    if judge != model and needs_model(judge):
-        note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-    expected = estimate(file, golden, model, judge)
-    note(f"estimate: {expected}; what is kept from an earlier try is not paid again")
-    judged_before = settled_on(folder, "judge", judge) if needs_model(judge) else 0.0
-    readers = judges = None
-    if max_cost is not None:
-        # Shares of one limit, so that both together keep it whatever each does.
-        readers = max_cost * expected.reader_share
-        judges = left_of(max_cost - readers, judged_before or 0.0)
-        note(f"limit: ${readers:.4f} for the reader, ${max_cost - readers:.4f} for the judge")
-    reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=readers)
-    cache = responses_folder(folder, "judge", judge)
-    chosen = choose_judge(judge, max_cost_usd=judges, cache=cache)
-    return _Asked(reader, chosen, judged_before)
-
-
-def _note_unchecked(golden: "GoldenSet") -> None:
-    """Tell what could not be checked, why, and what to do."""
+        with live("rows", len(golden.questions)) as show:
+            verify.verify(
+                opened.file,
+                golden,
+                checks,
+                strict=strict,
+                concurrency=concurrency,
+                on_row=lambda: show(shown_usd(_spent(reader, chosen, judged_before))),
+            )
+        if reader is not None:
+            usd = _spent(reader, chosen, judged_before)
+            note("cost unknown" if usd is None else f"cost so far: ${usd:.4f}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
         note(f"not checked: {check} of {plural(sum(why.values()), 'row')} ({reasons})")
     kinds = {reason for why in unchecked.values() for reason in why}
-    if "budget" in kinds:
-        note("the same command with a higher --max-cost makes the checks that are missing")
-    elif kinds - {"unparseable"}:
-        note("the same command again makes the checks that are missing")
+    _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
 
 
-# ---- `art-e golden split`: inboxes into train, validation and test, without leaks between them.
+def _spent(reader: Asker | None, judge: Judge, judged_before: float | None) -> float | None:
+    """USD of all replies so far; None if a price is unknown."""
+    judged = spent_by(judge)
+    costs = (
+        judged_before,
+        reader.spent_usd if reader else 0.0,
+        judged.cost_usd if judged else 0.0,
+    )
+    return None if None in costs else sum(filter(None, costs))
 
-# As data_pipeline.golden.inboxes has them, which would cost its imports here.
-_TRAIN, _VALIDATION, _TEST = 18, 2, 8
+
+def _reader_and_judge(
+    opened: _Opened, model: str, judge: str, concurrency: int, max_cost: float | None
+) -> tuple[Asker, Judge, float | None]:
+    """Reader, judge and what the judge cost in earlier runs; notes where mail goes and the cost."""
+    file, golden, folder = opened
+    _refuse_local(model)
+    verify.refuse_own_rows(golden, model)
+    note(str(Model(model).notice))
+    if judge != model and needs_model(judge):
+        note(f"questions and answers go to {Model(judge).host} (judge {judge})")
+    expected = model_checks.estimate_cost(file, golden, model, judge)
+    note(f"estimate: {expected}; replies of an earlier run are not paid for again")
+    judged_before = settled_on(folder, "judge", judge) if needs_model(judge) else 0.0
+    readers = judges = None
+    if max_cost is not None:
+        # Shares of one limit, so that both together keep it.
+        readers = max_cost * expected.reader_share
+        judges = left_of(max_cost - readers, judged_before or 0.0)
+        note(f"limit: ${readers:.4f} for the reader, ${max_cost - readers:.4f} for the judge")
+    reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=readers)
+    cache = responses_folder(folder, "judge", judge)
+    return reader, choose_judge(judge, max_cost_usd=judges, cache=cache), judged_before
 
 
 @app.command(
-    name="split",
+    "split",
     epilog=example(
         "art-e golden split --db enron.duckdb --out golden",
         "art-e golden split --seed 7 --train 10 --validation 2 --test 4 --out golden",
     ),
 )
-def split(
+def split_command(
     seed: Annotated[int, typer.Option("--seed", help="Another seed draws other inboxes.")] = 0,
-    train: Annotated[
-        int, typer.Option("--train", metavar="N", min=0, help="Inboxes to train on, in proportion.")
-    ] = _TRAIN,
-    validation: Annotated[
-        int,
-        typer.Option("--validation", metavar="N", min=0, help="Inboxes that choose checkpoints."),
-    ] = _VALIDATION,
-    test: Annotated[
-        int, typer.Option("--test", metavar="N", min=0, help="Inboxes to measure on.")
-    ] = _TEST,
+    train: TrainOption = TRAIN,
+    validation: ValidationOption = VALIDATION,
+    test: TestOption = TEST,
     db: DbOption = None,
     out: SetOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Part the set by inbox; drop rows whose gold mails another split knows.
+    """Split the set by inbox; drop rows whose gold mails another split knows.
 
-    Inboxes that have splits already, drawn by generate or carried by the rows, keep them;
-    others are drawn by --seed. No mail, copies included, stays gold in two splits, and no
-    mail of a test inbox in train or validation; rows go from train first, never from test.
+    Inboxes that have splits already, from generate or from the rows, keep them; others are
+    drawn by --seed in the given proportions. No mail, copies included, stays gold in two
+    splits, and no mail of a test inbox in train or validation; rows go from train first,
+    never from test.
     """
-
-    folder = chosen_set(out)
-    with held(folder), InboxFile(chosen_db(db)) as file:
-        golden = GoldenSet.load(folder)
-        check_db(golden, file)
-        later = golden.later("split")
-        apply_split(file, golden, seed=seed, wanted=Counts(train, validation, test))
-        golden.save(folder)
+    folder = out or default_golden()
+    with _step("split", folder, db, as_json=json_output) as (file, golden, _):
+        split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
-    print_step(golden, "split", folder, later, as_json=json_output)
     if not json_output:
         print_leaks(record["leaks"])
-    for line in _origin(record):
-        note(line)
-    empty = [
-        name
-        for name, inboxes in record["inboxes"].items()
-        if inboxes and not any(each.split == name for each in golden.questions)
-    ]
-    if empty:
+    inboxes: dict[str, int] = record["inboxes"]
+    counts = ", ".join(f"{count} {name}" for name, count in inboxes.items())
+    origin = {
+        "generate": "as generate drew them (--seed and the numbers of inboxes have no effect)",
+        "rows": "as the rows came with them (--seed and the numbers of inboxes have no effect)",
+        "seed": f"drawn by seed {seed}",
+    }[record["splits_from"]]
+    note(f"{plural(sum(inboxes.values()), 'inbox')}: {counts}, {origin}")
+    wanted = record.get("proportions", {})
+    lacking = [name for name, count in inboxes.items() if wanted.get(name) and not count]
+    if record["splits_from"] == "seed" and sum(inboxes.values()) == 1:
+        note("a single inbox can't be split: all its rows are in one split")
+    elif lacking:
+        note(f"too few inboxes for all splits: none is in {' and '.join(lacking)}")
+    used = {each.split for each in golden.questions}
+    if empty := [name for name, count in inboxes.items() if count and name not in used]:
         note(f"no row is left in {' and '.join(empty)}")
 
 
-def _origin(record: dict[str, Any]) -> list[str]:
-    """How the inboxes came by their splits, and what follows from their number."""
-    inboxes: dict[str, int] = record["inboxes"]
-    total = sum(inboxes.values())
-    counts = ", ".join(f"{count} {name}" for name, count in inboxes.items())
-    if record["splits_from"] != "seed":
-        how = {"generate": "as generate drew them", "rows": "as the rows came with them"}
-        told = how[record["splits_from"]]
-        no_say = "--seed and the numbers of inboxes have no say"
-        return [f"{plural(total, 'inbox')}: {counts}, {told} ({no_say})"]
-    lines = [f"{plural(total, 'inbox')}: {counts}, drawn by seed {record['seed']}"]
-    wanted: dict[str, int] = record["proportions"]
-    lacking = [name for name, count in inboxes.items() if wanted[name] and not count]
-    if total == 1:
-        lines.append(
-            "a single inbox can't be parted: all its rows are in one split, since mail that a"
-            " model was trained on measures nothing"
-        )
-    elif lacking:
-        lines.append(f"too few inboxes for all splits: none is in {' and '.join(lacking)}")
-    return lines
+# ---- stats.
+
+_LEAKS = {
+    "shared_gold": "mails that are gold in both",
+    "gold_in_inboxes": "gold mails of the first in inboxes of the second",
+    "shared_questions": "questions of the same words in both",
+}
+# The split step drops rows for these.
+_FORBIDDEN = {
+    *(("shared_gold", pair) for pair in ("train/validation", "train/test", "validation/test")),
+    *(("gold_in_inboxes", pair) for pair in ("train/test", "validation/test")),
+}
 
 
-# ---- `art-e golden stats`: what is in a golden set, and what each step dropped and why.
+def print_leaks(leaks: dict[str, Any]) -> None:
+    """Print what splits have in common, before rows were dropped and after."""
+    rows: list[list[object]] = [
+        [label + " *" * ((name, pair) in _FORBIDDEN), pair, count, leaks["after"][name][pair]]
+        for name, label in _LEAKS.items()
+        for pair, count in leaks["before"][name].items()
+    ]
+    rows += [
+        ["mails that inboxes of both hold", pair, count, count]
+        for pair, count in leaks["shared_mails"].items()
+    ]
+    title = "what splits have in common (*: not allowed, such rows were dropped)"
+    _table(title, ("", "splits", "before", "after"), rows)
+    for each in leaks["same_people"]:
+        whose = " and ".join(f"{inbox} ({name})" for inbox, name in each["inboxes"].items())
+        _line(f"maybe one person, in two splits: {whose} are both named {each['name']!r}")
+    if leaks["unknown_gold"]:
+        _line(f"{plural(leaks['unknown_gold'], 'gold mail')} not in the inbox file: not checked")
+
+
+def print_stats(figures: dict[str, Any]) -> None:
+    """Print the figures of `data_pipeline.golden.stats`."""
+    _line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
+    splits = list(figures["days"])
+    groups = {"kind": "kinds", "difficulty": "difficulties", "answer": "answerable"}
+    _table(
+        "rows",
+        ("by", "", *splits, "all", "share"),
+        [
+            [by, label, *counts.values(), sum(counts.values()), share]
+            for by, group in groups.items()
+            for label, counts in figures[group].items()
+            for share in [f"{sum(counts.values()) / figures['rows']:.1%}"]
+        ],
+    )
+    _table(
+        "inboxes",
+        ("inbox", "split", "rows", "kinds"),
+        [
+            [each["inbox"], each["split"], each["rows"], kinds]
+            for each in figures["inboxes"]
+            for kinds in [", ".join(f"{kind} {count}" for kind, count in each["kinds"].items())]
+        ],
+    )
+    _table(
+        "days",
+        ("split", "asked on", "gold mails sent on (UTC)"),
+        [
+            [name, _days(each["query"]), _days(each["gold"])]
+            for name, each in figures["days"].items()
+        ],
+    )
+    if figures["rows"] and figures["leaks"] is None:
+        _line("art-e golden split finds out when gold mails were sent")
+    for what, lengths in figures["lengths"].items():
+        if lengths["words"]["median"] is not None:
+            parts = [f"{unit}: median {of['median']:g}, p95 {of['p95']:g}"
+                     for unit, of in lengths.items()]  # fmt: skip
+            _line(f"{what}s in {'; '.join(parts)}")
+    _print_steps(figures)
+    if figures["leaks"] is not None:
+        print_leaks(figures["leaks"])
+    for each in figures["spent"]:
+        replies = "" if each["replies"] is None else f"{each['replies']:,} replies, "
+        tokens = f"{each['prompt_tokens']:,} + {each['completion_tokens']:,} tokens"
+        cost = shown_usd(each["cost_usd"], 2)
+        _line(f"{each['role']} ({each['model'] or 'model unknown'}): {replies}{tokens}, {cost}")
+    for fault in figures["unbalanced"]:
+        _line(f"the sums do not balance: {fault}")
+    if not figures["unbalanced"]:
+        _line("the sums of all steps balance")
+
+
+def _days(found: dict[str, Any] | None) -> str:
+    if found is None or found["first"] is None:
+        return "unknown"
+    undated = f", {found['undated']:,} undated" if found.get("undated") else ""
+    return f"{found['first']} to {found['last']}{undated}"
+
+
+def _print_steps(figures: dict[str, Any]) -> None:
+    sums = ("dropped", "mended", "unsure")
+    _table(
+        "steps",
+        ("step", "in", "kept", *sums),
+        [
+            [each["step"], each["in"], each["kept"], *(sum(each[what].values()) for what in sums)]
+            for each in figures["steps"]
+        ],
+    )
+    _table(
+        "dropped",
+        ("step", "check", "rows", "for example"),
+        [
+            [drop["step"], drop["check"], drop["rows"], "; ".join(map(_example, drop["examples"]))]
+            for drop in figures["drops"]
+        ],
+    )
+    columns = ("step", "check", "passed", "unsure", "failed", "without")
+    _table(
+        "checks of the kept rows (without: not made, or not for these rows)",
+        columns,
+        [[each[name] for name in columns] for each in figures["checks"]],
+    )
+    for each in figures["unchecked"]:
+        _line(f"{each['step']}, {each['check']} not checked: {each['rows']:,} ({each['reason']})")
+
+
+def _example(row: dict[str, str]) -> str:
+    name, question, reason = (cut_line(row[key], 100) for key in ("id", "question", "reason"))
+    return f"{name}: {question} ({reason})" if question else reason
 
 
 @app.command(
-    name="stats",
+    "stats",
     epilog=example("art-e golden stats golden", "art-e golden stats golden --json"),
 )
-def stats(folder: SetArgument, json_output: JsonOption = False) -> None:
-    """Print the set's figures; draw lengths, dates, kinds and what was dropped in DIR/plots."""
-    from data_pipeline.golden.plots import write_plots
+def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
+    """Print the set's figures; draw lengths, dates, kinds and dropped rows in DIR/plots."""
+    from data_pipeline.golden.plots import write_plots  # matplotlib is slow to load
 
     golden = GoldenSet.load(folder)
-    figures = figures_of(golden, folder)
+    figures = stats.stats(golden, folder)
     if json_output:
         print_json({"set": str(folder), **figures})
     else:
@@ -884,32 +725,97 @@ def stats(folder: SetArgument, json_output: JsonOption = False) -> None:
     try:
         written = write_plots(golden, figures, plots)
     except OSError as error:
-        # A set that can only be read has figures too.
+        # A read-only set has figures too.
         note(f"no plots: can't write to {plots}: {error.strerror}")
     else:
         note(f"{plural(len(written), 'plot')} in {plots}")
 
 
-app.command(
+# ---- review and export.
+
+
+@app.command(
     "review",
     epilog=example(
         "art-e golden review golden/ --db inbox.duckdb --sample 100 --split test",
         "art-e golden review golden/ --db inbox.duckdb --apply --json",
     ),
-)(review_command)
+)
+def review_command(
+    folder: SetArgument,
+    sample: Annotated[
+        int | None,
+        typer.Option("--sample", metavar="N", min=1, help="Number of rows [default: 100]."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Another seed draws another sample [default: 0]."),
+    ] = None,
+    split_name: Annotated[
+        str | None,
+        typer.Option("--split", metavar="SPLIT", help="Only rows of train, validation or test."),
+    ] = None,
+    reviewer: Annotated[
+        str | None,
+        typer.Option("--reviewer", metavar="NAME", help="Who reviews; kept in reviews.jsonl."),
+    ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option("--apply", help="Apply earlier reviews, and show nothing."),
+    ] = False,
+    db: DbOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Review a random sample by hand, and measure how much of the set is right.
 
-
-# ---- `art-e golden export`: a golden set's folder as others load it, and on the hub if asked.
+    A dropped row leaves the set, and an edit changes it. The precision is the share of the
+    sample that was right as it stood: an edited row was not.
+    """
+    of_split = chosen_split(split_name)
+    with _step("review", folder, db, as_json=as_json) as (file, golden, _):
+        golden.undo("review")
+        earlier = review.read_reviews(folder)
+        if apply and not earlier:
+            raise UserError(f"there are no reviews in {folder}; leave --apply out to make some")
+        # Earlier reviews bring the sample of the last one.
+        last = earlier[-1].sample if apply else review.Sample()
+        chosen = review.Sample(
+            size=sample or last.size,
+            seed=last.seed if seed is None else seed,
+            split=of_split or last.split,
+        )
+        rows = review.drawn(golden.questions, chosen)
+        if not rows:
+            of = f" of split {chosen.split}" if chosen.split else ""
+            raise UserError(f"{folder} has no question{of} to review; name another set or --split")
+        if not apply:
+            person = review.Reviewer(folder, file, chosen, reviewer, to_stderr=as_json)
+            given = person.review(rows, earlier)
+            note(f"{plural(given, 'review')} added to {review.reviews_file(folder)}")
+        review.review(file, golden, review.read_reviews(folder), chosen)
+    record = golden.manifest["steps"]["review"]
+    precision, of = record["precision"], record["split"] or "all splits"
+    if precision["value"] is None:
+        note(f"no row of the sample of {of} is reviewed; the precision is not known")
+        return
+    note(
+        f"precision {precision['value']:.1%} ({precision['low']:.1%} to {precision['high']:.1%},"
+        f" {precision['method']}): {record['kept']} of {plural(record['reviewed'], 'row')} of"
+        f" {of} were right as they stood; an edited row was not"
+    )
+    if record["stale"]:
+        note(f"{plural(record['stale'], 'row')} changed after the review: not applied")
 
 
 @app.command(
+    "export",
     epilog=example(
         "art-e golden export golden --to published",
         "art-e golden export golden --to published --push me/my-questions --dry-run",
         "art-e golden export golden --to published --push me/my-questions",
-    )
+    ),
 )
-def export(
+def export_command(
     folder: SetArgument,
     to: ToOption,
     push: PushOption = None,
@@ -919,12 +825,11 @@ def export(
 ) -> None:
     """Write Parquet and JSONL of each split with a card, for load_dataset and --questions.
 
-    Rejected rows are left out. Rows without a split are written as one file, questions.
+    Rejected rows are left out. If a row has no split, all are written as one file, questions.
     """
     chosen = destination(push, private, dry_run)
-
     golden = GoldenSet.load(folder)
-    parts = export_set(golden, to)
+    parts = export.export(golden, to)
     left_out = len(golden.rejected)
     if not json_output:
         for name, count in parts.items():
@@ -936,11 +841,11 @@ def export(
         to,
         chosen,
         "dataset",
-        contents(golden),
-        replaces=QUESTION_FILES,
+        export.contents(golden),
+        replaces=export.QUESTION_FILES,
         message="Golden set",
         as_json=json_output,
     )
     if json_output:
-        told = {"to": str(to), "questions": parts, "rejected_left_out": left_out}
-        print_json({**told, **pushed})
+        data = {"to": str(to), "questions": parts, "rejected_left_out": left_out}
+        print_json({**data, **pushed})

@@ -1,9 +1,8 @@
-"""Whose inboxes a golden set asks about, and which split each is in.
+"""The inboxes that a golden set asks about, their splits, their threads and cited mails.
 
-Unless named, they are the largest of the file that are a person's: an address that
-hardly ever wrote a mail is a distribution list or another spelling. Of a person's
-addresses the largest is taken, so that nobody is trained on and tested. Knows nothing of
-batches and models.
+Unless named, they are the largest of the file that belong to a person: an address that hardly ever
+wrote a mail is a mailing list or another spelling. Of a person's addresses only the largest counts,
+so that nobody is in two splits.
 """
 
 import datetime as dt
@@ -17,10 +16,10 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
+from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
-from data_pipeline.golden.owner import by_name
 
-# ---- The mails that questions cite, looked up in the inbox file all at once.
+# ---- The mails that questions cite, looked up together.
 
 _FOUND = """
 WITH cited AS (SELECT unnest(?::VARCHAR[]) AS address, unnest(?::VARCHAR[]) AS message_id),
@@ -37,10 +36,10 @@ ORDER BY address, cited.message_id, own DESC, preference, email_id
 
 
 class Cited(NamedTuple):
-    """What an id stands for: the id under which the inbox has the mail.
+    """The mail of a cited id: `stored` is the id under which the inbox has it, or None.
 
-    None: it has none. `later`: it has one, sent after the question's date, on the day `sent`
-    (UTC), or without a date. `elsewhere`: only other inboxes of the file have one.
+    `later`: it was sent after the question's date, on the day `sent` (UTC), or has no date.
+    `elsewhere`: only other inboxes of the file have it.
     """
 
     stored: str | None
@@ -50,7 +49,7 @@ class Cited(NamedTuple):
 
 
 class FoundMail(NamedTuple):
-    """A mail that an id names. `own`: it is in the asker's inbox."""
+    """A mail of a cited id. `own`: it is in the question's inbox."""
 
     stored: str
     sent_at: dt.datetime | None
@@ -59,11 +58,7 @@ class FoundMail(NamedTuple):
 
 
 class CitedMails:
-    """What the inbox file has of the mails that `questions` cite.
-
-    `found` has, by `cited_key`, the mails that an id names, those of the asker's inbox
-    first. Of an inbox that the file lacks it has none.
-    """
+    """The mails that `questions` cite; `found` has them by `cited_key`, own mails first."""
 
     def __init__(self, file: InboxFile, questions: Iterable[Question]) -> None:
         wanted = sorted(
@@ -76,11 +71,20 @@ class CitedMails:
         self.found: Mapping[tuple[str, str], Sequence[FoundMail]] = dict(found)
 
     def of(self, question: Question) -> dict[str, Cited]:
-        """What each of the question's message ids stands for."""
-        return {
-            each: _as_of(self.found.get(cited_key(question, each), ()), question.query_date)
-            for each in question.message_ids
-        }
+        """The mail of each of the question's message ids."""
+        return {each: self._as_of(question, each) for each in question.message_ids}
+
+    def _as_of(self, question: Question, message_id: str) -> Cited:
+        found, day = self.found.get(cited_key(question, message_id), ()), question.query_date
+        own = [each for each in found if each.own]
+        for stored, sent_at, _, _ in own:
+            # Mail without a date is in no inbox as of a day.
+            if day is None or (sent_at is not None and sent_at.date() <= day):
+                return Cited(stored, False)
+        if not own:
+            return Cited(None, False, elsewhere=bool(found))
+        sent_at = own[0].sent_at
+        return Cited(None, True, None if sent_at is None else sent_at.date())
 
 
 def address_of(question: Question) -> str:
@@ -94,21 +98,9 @@ def cited_key(question: Question, message_id: str) -> tuple[str, str]:
     return address_of(question), wanted if wanted.startswith("<") else f"<{wanted}>"
 
 
-def _as_of(found: Sequence[FoundMail], day: dt.date | None) -> Cited:
-    own = [each for each in found if each.own]
-    for stored, sent_at, _, _ in own:
-        # Mail without a date is in no inbox as of a day.
-        if day is None or (sent_at is not None and sent_at.date() <= day):
-            return Cited(stored, False)
-    if not own:
-        return Cited(None, False, elsewhere=bool(found))
-    sent_at = own[0].sent_at
-    return Cited(None, True, None if sent_at is None else sent_at.date())
+# ---- Threads, by subject.
 
-
-# ---- Which mails of an inbox belong to one conversation, told by their subjects.
-
-# What is said under the same subject later than that is another matter ("Expense report").
+# After such a gap the same subject is another matter ("Expense report").
 LONGEST_GAP = dt.timedelta(days=60)
 
 # English, German and Swedish programs', also counted as in "Re[2]:".
@@ -116,7 +108,7 @@ _PREFIXES = re.compile(r"(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*
 
 
 class Mail(NamedTuple):
-    """What is to be known of a mail to draw it; `email_id` is in date order."""
+    """A mail that may be drawn; `email_id` is in date order."""
 
     email_id: int
     message_id: str
@@ -133,11 +125,7 @@ def plain_subject(subject: str) -> str:
 
 
 def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
-    """The threads of mails, which come in date order; each mail is in one.
-
-    A thread's mails are in date order, and threads in that of their first mails. A mail
-    without a subject is a thread of its own.
-    """
+    """The threads of mails in date order. A mail without a subject is a thread of its own."""
     threads: list[list[Mail]] = []
     last: dict[str, list[Mail]] = {}
     for mail in mails:
@@ -151,20 +139,19 @@ def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
     return threads
 
 
-# ---- Whose inboxes a golden set asks about, and which split each is in.
+# ---- Inboxes and splits.
 
-# The reference's 28 inboxes; two of its 20 for training validate here, which there the
-# test inboxes did.
+# The reference has 28 inboxes; two of its 20 for training are for validation here.
 TRAIN, VALIDATION, TEST = 18, 2, 8
-# Which split has an inbox where there are too few for all: something is measured first.
+# The splits that get an inbox first if there are too few.
 _FIRST: tuple[Split, ...] = ("test", "train", "validation")
 MIN_MAILS = 500
-# In the shared part of Enron's mail lists sent 1 at most, and persons with 500 mails 52 or more.
+# Mailing lists send 1 mail at most, persons with 500 mails of Enron 52 or more.
 MIN_SENT = 20
 
 
 class Counts(NamedTuple):
-    """How many inboxes are wanted in each split."""
+    """How many inboxes each split should have."""
 
     train: int = TRAIN
     validation: int = VALIDATION
@@ -175,7 +162,7 @@ USUAL = Counts()
 
 
 class Chosen(NamedTuple):
-    """The split of each inbox, the largest inbox first, and what is to be said of the choice."""
+    """The split of each inbox, the largest first, and notes on the choice."""
 
     splits: dict[str, Split]
     notes: list[str]
@@ -184,11 +171,9 @@ class Chosen(NamedTuple):
 def choose_inboxes(
     file: InboxFile, wanted: Counts, seed: int, min_mails: int = MIN_MAILS
 ) -> Chosen:
-    """The largest inboxes of persons, at least `min_mails` mails each; who is where is drawn.
+    """The largest inboxes of persons, with at least `min_mails` mails each.
 
-    Of a file that mail was imported into for owners, theirs alone are whole inboxes; others
-    are not chosen, nor is one that mail gives the name of a larger one. Raises `UserError`
-    where there is none.
+    In a file with owners only theirs are whole inboxes. Raises `UserError` if there is none.
     """
     owners = file.owners()
     rows = file.execute(
@@ -229,10 +214,7 @@ def choose_inboxes(
 
 
 def named_inboxes(file: InboxFile, addresses: Sequence[str], wanted: Counts, seed: int) -> Chosen:
-    """These inboxes, parted in the proportion that is wanted.
-
-    Raises `UserError` where one is none.
-    """
+    """These inboxes in the wanted proportions. Raises `UserError` for an unknown one."""
     named = list(dict.fromkeys(file.open_inbox(each).address for each in addresses))
     splits = draw(named, seed, wanted)
     other = len(named) != sum(wanted)
@@ -240,11 +222,10 @@ def named_inboxes(file: InboxFile, addresses: Sequence[str], wanted: Counts, see
 
 
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
-    """A split for each inbox, drawn by `seed`, as near to the proportions as whole inboxes go.
+    """A split for each inbox, drawn by `seed` in about the wanted proportions.
 
-    Each split that is wanted has an inbox where there are enough of them: test first, then
-    training, then validation. The order is that of `inboxes`, and has no say. Raises
-    `UserError` where nothing is wanted.
+    Each wanted split gets an inbox if there are enough: test first, then train, then validation.
+    The order of `inboxes` does not matter. Raises `UserError` if nothing is wanted.
     """
     weights = {name: weight for name in _FIRST if (weight := getattr(wanted, name)) > 0}
     if not weights:
@@ -252,7 +233,6 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     shares = {name: len(inboxes) * each / sum(weights.values()) for name, each in weights.items()}
     counts = {name: int(place < len(inboxes)) for place, name in enumerate(weights)}
     while sum(counts.values()) < len(inboxes):
-        # The one that lacks most; the first of equals.
         counts[max(weights, key=lambda name: shares[name] - counts[name])] += 1
     shuffled = sorted(inboxes)
     random.Random(f"{seed}/inboxes").shuffle(shuffled)
@@ -261,26 +241,46 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     return {inbox: drawn[inbox] for inbox in inboxes}
 
 
+def by_name(file: InboxFile, addresses: Iterable[str]) -> dict[str, list[str]]:
+    """The addresses that mail gives each name, sorted: maybe one person's.
+
+    Order of words and initials do not matter: "Kaminski, Vince J" is "Vince Kaminski". A single
+    word ("legal", "jeff") names nobody.
+    """
+    rows = file.execute(
+        "SELECT address, names FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))"
+        " ORDER BY address",
+        [sorted(addresses)],
+    ).fetchall()
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for address, names in rows:
+        for name in sorted(
+            {
+                " ".join(sorted(word for word in words(each) if len(word) > 1))
+                for each in names.split(" | ")
+            }
+        ):
+            if " " in name:
+                named[name].append(address)
+    return dict(sorted(named.items()))
+
+
 def _persons(
     file: InboxFile, addresses: Sequence[str], most: int
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Up to `most` addresses of as many people, the first of each, and those passed over, each
-    with the one that mail gives the same name.
-    """
-    names: defaultdict[str, list[str]] = defaultdict(list)
-    for name, named in by_name(file, addresses).items():
-        for address in named:
-            names[address].append(name)
+    """The first address of up to `most` people, and (other address, first address) of the rest."""
+    named = by_name(file, addresses)
     chosen: list[str] = []
     passed_over = []
     whose: dict[str, str] = {}
     for address in addresses:
         if len(chosen) == most:
             break
-        first = next((whose[name] for name in names[address] if name in whose), None)
+        names = [name for name, bearers in named.items() if address in bearers]
+        first = next((whose[name] for name in names if name in whose), None)
         if first is None:
             chosen.append(address)
-            whose |= dict.fromkeys(names[address], address)
+            whose |= dict.fromkeys(names, address)
         else:
             passed_over.append((address, first))
     return chosen, passed_over
@@ -292,12 +292,12 @@ def _parted(splits: Mapping[str, Split]) -> str:
 
 
 def inbox_of(file: InboxFile, question: Question) -> Inbox:
-    """The inbox as it was when the question was asked. Raises `UserError` for an unknown one."""
+    """The question's inbox as of its date. Raises `UserError` if the file lacks it."""
     return file.open_inbox(question.inbox_address, question.query_date)
 
 
 def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
-    """Those of the mails that the inbox has, each once, in the order given."""
+    """The mails that the inbox has, each once, in the given order."""
     found = inbox.read_many(list(message_ids))
     by_id = {each.message_id: each for each in found if each is not None}
     return list(by_id.values())

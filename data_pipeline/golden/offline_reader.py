@@ -1,14 +1,13 @@
-"""The checks of `verify` without a model: what word overlap can tell, and no more.
+"""The checks of `verify` without a model, by word overlap.
 
-It reads as the offline policy does, by how well a sentence fits the question
-(`art_e.models.fit`), and compares answers as the offline judge does. An opinion on text
-that is no better than that drops nothing: where it does not pass, a check is unsure, and
-its reason is what a person should look at. Knows nothing of sets and of models.
+It scores sentences as the offline policy does (`art_e.models.fit`) and compares answers as the
+offline judge does. That is too weak to drop a row: a check that does not pass is unsure, and its
+reason shows what a person should look at.
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -20,124 +19,116 @@ from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Check, with_checks
 from data_pipeline.golden.inboxes import inbox_of, mails_of
 from data_pipeline.golden.model_checks import own_part, possible_answers, rivals, sent
+from data_pipeline.golden.verify import Examined
 from evals.judges.offline import OfflineJudge, grounded_in
 
-BY = "search"
-# A sentence of another mail is suspect if its score is at least the gold mails' best less this.
-# Of the 635 answerable questions of synthetic:5000, all of which have one answer, 4 are
-# suspect with 0 and 6 with 1; from a score of 5 on, not ABSTAIN_BELOW, 35 were. Of 73 real
-# questions 2 are with either, and 6 from a score of 5 on, of which one more was worth a look.
-MARGIN = 0.0
 _SHOWN_CHARS = 200
 
 
-class Suspect(NamedTuple):
-    """A sentence that may be an answer, and the mail that it stands in."""
+class WordChecks:
+    """Checks rows by words alone."""
 
-    message_id: str
-    text: str
+    def settings(self) -> dict[str, Any]:
+        """Model and judge, for the manifest."""
+        return {"model": "offline", "judge": OfflineJudge().name}
 
-    def __str__(self) -> str:
-        return f"{self.message_id}: {cut_line(self.text, _SHOWN_CHARS)!r}"
-
-
-def examine_by_words(inbox: Inbox, question: Question) -> Question:
-    """The question with the checks that apply to it; `inbox` is as of its date."""
-    if question.answerable is False:
-        return with_checks(question, [unanswerable_by_words(inbox, question)])
-    checks = [answerable_by_words(inbox, question), unambiguous_by_words(inbox, question)]
-    return with_checks(question, checks)
-
-
-def answerable_by_words(inbox: Inbox, question: Question) -> Check:
-    """Whether the gold mails have the answer's values, names and words."""
-    gold, answer = mails_of(inbox, question.message_ids), question.answer or ""
-    if question.kind == "count" and OfflineJudge().decide(question, str(len(gold))).correct:
-        said = f"{len(gold)} mails are cited, as many as the answer says"
-        return Check("answerable", "verify", True, said, BY)
-    grounding = grounded_in(question.question, answer, gold)
-    passed = True if grounding.grounded else None
-    reason = "the gold mails have what the answer states" if passed else grounding.reason
-    return Check("answerable", "verify", passed, reason or "nothing in it can be looked up", BY)
+    async def examine(self, inbox: Inbox, question: Question) -> Examined:
+        """The row after its checks; `inbox` is as of the question's date."""
+        if question.answerable is False:
+            checks = [_unanswerable(inbox, question)]
+        else:
+            checks = [_answerable(inbox, question), _unambiguous(inbox, question)]
+        return Examined(with_checks(question, checks))
 
 
 def ambiguity_by_search(file: InboxFile, question: Question) -> Check:
-    """Whether a mail found with the question seems to give another answer than the gold one.
+    """Whether another mail seems to give another answer: passed, or unsure with its sentence.
 
-    Passed None: one does, and the reason names the mail and its sentence; never False.
-    Raises `UserError` where the file lacks the inbox.
+    Raises `UserError` if the file lacks the inbox.
     """
-    return unambiguous_by_words(inbox_of(file, question), question)
+    return _unambiguous(inbox_of(file, question), question)
 
 
-def unambiguous_by_words(inbox: Inbox, question: Question) -> Check:
-    """`ambiguity_by_search` in an opened inbox."""
+def _answerable(inbox: Inbox, question: Question) -> Check:
+    """Whether the gold mails have the answer's values, names and words."""
+    gold = mails_of(inbox, question.message_ids)
+    if question.kind == "count" and OfflineJudge().decide(question, str(len(gold))).correct:
+        reason = f"{len(gold)} mails are cited, as many as the answer says"
+        return _check("answerable", True, reason)
+    grounding = grounded_in(question.question, question.answer or "", gold)
+    if grounding.grounded:
+        return _check("answerable", True, "the gold mails have what the answer states")
+    return _check("answerable", None, grounding.reason or "nothing in it can be looked up")
+
+
+def _unambiguous(inbox: Inbox, question: Question) -> Check:
+    """Whether no other mail has a sentence that fits as well and says something else."""
     gold = mails_of(inbox, question.message_ids)
     found = rivals(inbox, question, gold)
-    suspect = _suspect(question, gold, found)
+    suspect = _rival_sentence(question, gold, found)
     if suspect is not None:
-        return Check("unambiguous", "verify", None, f"suspect: {suspect}", BY)
-    said = f"no other answer seen in {len(found)} mails found besides the gold ones"
-    return Check("unambiguous", "verify", True, said, BY)
+        return _suspect("unambiguous", suspect)
+    reason = f"no other answer seen in {len(found)} mails found besides the gold ones"
+    return _check("unambiguous", True, reason)
 
 
-def unanswerable_by_words(inbox: Inbox, question: Question) -> Check:
-    """Whether no sentence of the mails found seems to answer a question that has no answer."""
+def _unanswerable(inbox: Inbox, question: Question) -> Check:
+    """Whether no sentence of the found mails seems to answer the question."""
     found = possible_answers(inbox, question)
-    scored = _scored(question, found)
-    best = max(scored, key=_score, default=None)
+    best = max(_scored(question, found), key=_score, default=None)
     if best is not None and best.score >= ABSTAIN_BELOW:
-        suspect = Suspect(best.handle, best.text)
-        return Check("unanswerable", "verify", None, f"suspect: {suspect}", BY)
-    said = f"nothing that fits in {len(found)} mails found"
-    return Check("unanswerable", "verify", True, said, BY)
+        return _suspect("unanswerable", best)
+    return _check("unanswerable", True, f"nothing that fits in {len(found)} mails found")
 
 
-def _suspect(question: Question, gold: Sequence[Email], found: Sequence[Email]) -> Suspect | None:
-    """The best sentence of the mails found that says something else than the gold answer.
+def _rival_sentence(
+    question: Question, gold: Sequence[Email], found: Sequence[Email]
+) -> Candidate | None:
+    """The best sentence of the found mails that says something else than the gold answer.
 
-    Its mail speaks of as many of the question's words as the gold mail, and its score is as
-    high. What an older mail says is no suspect of a latest-update question.
+    It scores at least as high as the gold mails' best, and its mail has as many of the question's
+    words. Mails older than the gold don't count for a latest-update question.
     """
     ids = {each.message_id for each in gold}
     latest = max(map(sent, gold), default=None) if question.kind == "latest-update" else None
     later = [each for each in found if latest is None or sent(each) > latest]
-    # Scored together: a mail's age counts beside that of the others.
+    # Scored together, because a mail's age counts relative to the others.
     scored = _scored(question, [*gold, *(own_part(each, gold) for each in later)])
-    of_gold = [each for each in scored if each.handle in ids]
-    best = max(of_gold, key=_score, default=None)
-    least = ABSTAIN_BELOW if best is None else max(ABSTAIN_BELOW, best.score - MARGIN)
+    best = max((each for each in scored if each.handle in ids), key=_score, default=None)
+    least = ABSTAIN_BELOW if best is None else max(ABSTAIN_BELOW, best.score)
     share = 0.0 if best is None else best.features["mail"]
-    others = [
-        each
-        for each in scored
-        if each.handle not in ids and each.score >= least and each.features["mail"] >= share
-    ]
     judge = OfflineJudge()
-    for each in sorted(others, key=_score, reverse=True):
-        # The same either way round: a mail may tell less of it than the gold answer, or more.
-        said = dataclasses.replace(question, answer=each.text)
+    for each in sorted(scored, key=_score, reverse=True):
+        if each.handle in ids or each.score < least or each.features["mail"] < share:
+            continue
+        # In both directions, because the sentence may say more than the gold answer, or less.
+        turned = dataclasses.replace(question, answer=each.text)
         if not (
-            judge.decide(question, each.text).correct or judge.decide(said, question.answer).correct
+            judge.decide(question, each.text).correct
+            or judge.decide(turned, question.answer).correct
         ):
-            return Suspect(each.handle, each.text)
+            return each
     return None
+
+
+def _scored(question: Question, mails: Sequence[Email]) -> list[Candidate]:
+    read = [
+        ReadMail(
+            mail.message_id, format_date(mail.date), mail.subject, str(mail.sender), mail.body, rank
+        )
+        for rank, mail in enumerate(mails)
+    ]
+    return candidates(question.question, read)
 
 
 def _score(candidate: Candidate) -> float:
     return candidate.score
 
 
-def _scored(question: Question, mails: Sequence[Email]) -> list[Candidate]:
-    read = [
-        ReadMail(
-            each.message_id,
-            format_date(each.date),
-            each.subject,
-            str(each.sender),
-            each.body,
-            rank,
-        )
-        for rank, each in enumerate(mails)
-    ]
-    return candidates(question.question, read)
+def _suspect(name: str, sentence: Candidate) -> Check:
+    quoted = repr(cut_line(sentence.text, _SHOWN_CHARS))
+    return _check(name, None, f"suspect: {sentence.handle}: {quoted}")
+
+
+def _check(name: str, passed: bool | None, reason: str) -> Check:
+    return Check(name, "verify", passed, reason, "search")

@@ -1,49 +1,18 @@
-"""Who an inbox belongs to, and whether a question speaks of that person as of somebody else.
+"""The owner of an inbox, and whether a question names the owner like somebody else.
 
-A user asks of their own mail, so "What did Vince ask for?" is not what Vince would ask.
-A name that may be another person's ("Vince" where a gold mail knows Vince Strickler) is
-not held against a question. Knows nothing of checks.
+Vince would not ask "What did Vince ask for?" about his own mail. A name that may be another
+person's ("Vince" if a gold mail also names Vince Strickler) is not held against a question.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email, Mailbox
-from art_e.inbox.tokenizer import words
+from art_e.inbox.mail import Email
 from evals.judges.names import content_stems, find_names, same_first
 from evals.judges.values import clean
-
-# ---- Which addresses may be one person's, told by the names that mail gives them.
-
-
-def by_name(file: InboxFile, addresses: Iterable[str]) -> dict[str, list[str]]:
-    """Those of `addresses` that mail gives each name, names and addresses in their order.
-
-    Names are the same where their words are, initials aside: "Kaminski, Vince J" is
-    "Vince Kaminski". One word ("legal", "jeff") names nobody.
-    """
-    rows = file.execute(
-        "SELECT address, names FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))"
-        " ORDER BY address",
-        [sorted(addresses)],
-    ).fetchall()
-    named: defaultdict[str, list[str]] = defaultdict(list)
-    for address, names in rows:
-        for name in sorted({_person(each) for each in names.split(" | ")}):
-            if " " in name:
-                named[name].append(address)
-    return dict(sorted(named.items()))
-
-
-def _person(name: str) -> str:
-    return " ".join(sorted(each for each in words(name) if len(each) > 1))
-
-
-# ---- Who an inbox belongs to, and whether a question speaks of that person as of somebody else.
 
 _SUFFIXES = frozenset("jr sr ii iii iv phd md esq".split())
 _TITLES = frozenset("mr mrs ms miss dr prof professor sir".split())
@@ -60,24 +29,24 @@ class FullName(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """The owner's name in a text, as it stands there; `sure`: it can be no one else's."""
+    """The owner's name as it stands in a text; `sure` if it can be nobody else's."""
 
-    said: str
+    text: str
     sure: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An inbox's owner: the address and the names that the mail gives it."""
+    """The owner of an inbox: the address and the names that mail gives it."""
 
     address: str
     names: tuple[FullName, ...]
 
     def mention(self, text: str, mails: Callable[[], Iterable[Email]]) -> Mention | None:
-        """Where `text` names the owner, the surest mention first; None: it does not.
+        """Where `text` names the owner, a sure mention first; None if it does not.
 
-        Those who share the owner's first name are looked up in what `mails` gives, which
-        is called where that matters.
+        `mails` reads the gold mails, in which others may have the owner's first name. It is called
+        only if that matters.
         """
         text = clean(text)
         if re.search(rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])", text, re.IGNORECASE):
@@ -86,16 +55,16 @@ class Owner:
         certain = next((each for each in mentions if each.sure), None)
         if certain is None:
             return next(iter(mentions), None)
-        if " " not in certain.said and self._shared(certain.said, mails()):
-            return Mention(certain.said, False)
+        if " " not in certain.text and self._shared(certain.text, mails()):
+            return Mention(certain.text, False)
         return certain
 
     def _mentions(self, text: str) -> Iterator[Mention]:
         firsts = {name.first for name in self.names}
         lasts = {name.last for name in self.names}
-        # Initials are within names, and no words of their own.
+        # Initials are parts of names.
         words = [_Word(match) for match in _WORD.finditer(text) if len(match[0]) > 1]
-        # Capitals tell nothing where only the first word has one, or all are.
+        # Without capitals, or with capitals only, case says nothing.
         plain = text.isupper() or not any(word.capital for word in words[1:])
         for at, word in enumerate(words):
             if word.name not in firsts | lasts or not (plain or word.capital):
@@ -108,37 +77,37 @@ class Owner:
                 yield Mention(text[word.start : after.end].removesuffix("'s"), True)
             elif word.name in lasts:
                 yield from self._by_last(text, word, before, words[at + 1 : at + 2], plain)
-            elif at == 0 and not content_stems(word.said):
-                continue  # "Will" or "May" that opens the question is no name
+            elif at == 0 and not content_stems(word.text):
+                continue  # "Will" or "May" at the start of a question
             elif plain:
-                yield Mention(word.said, False)
+                yield Mention(word.text, False)
             elif not (
                 (after and after.capital) or (before and before.capital and before is not words[0])
             ):
-                yield Mention(word.said, True)
+                yield Mention(word.text, True)
 
     def _by_last(
         self, text: str, word: "_Word", before: "_Word | None", after: "list[_Word]", plain: bool
     ) -> Iterator[Mention]:
-        """The last name with a first name or a title, or alone."""
+        """Mentions by last name: with a first name or a title, or alone."""
         firsts = {name.first for name in self.names if name.last == word.name}
         if after and text[word.end : after[0].start] == ", " and after[0].name in firsts:
             yield Mention(text[word.start : after[0].end], True)
         elif before is None:
-            yield Mention(word.said, False)
+            yield Mention(word.text, False)
         elif before.name in _TITLES or (
             len(before.name) > 2 and any(same_first(first, before.name) for first in firsts)
         ):
             yield Mention(text[before.start : word.end].removesuffix("'s"), True)
         elif plain or not before.capital or before.start == 0:
-            yield Mention(word.said, False)
+            yield Mention(word.text, False)
 
     def _shared(self, first: str, mails: Iterable[Email]) -> bool:
-        """True if the mails name somebody else of that first name."""
+        """Whether the mails name somebody else of that first name."""
         lasts = {name.last for name in self.names}
         for mail in mails:
             boxes = (mail.sender, *mail.to, *mail.cc, *mail.bcc)
-            named = [each for box in boxes for each in _names_of(box)]
+            named = [name for box in boxes for name in _names(box.address, [box.name or "@"])]
             named += [
                 FullName(name.words[0], name.words[-1])
                 for name in find_names(clean(mail.body))
@@ -150,23 +119,23 @@ class Owner:
 
 
 class _Word:
-    """A word of a text; `name` is how names are compared."""
+    """A word of a text; `name` is its form for comparisons."""
 
     def __init__(self, match: re.Match[str]) -> None:
-        self.said = match[0].removesuffix("'s").removesuffix("'S")
-        self.name = self.said.lower()
+        self.text = match[0].removesuffix("'s").removesuffix("'S")
+        self.name = self.text.lower()
         self.capital = match[0][0].isupper()
-        self.owns = self.said != match[0]
+        self.owns = self.text != match[0]
         self.start, self.end = match.span()
 
     def joins(self, following: "_Word", text: str) -> bool:
-        """True if both may be words of one name ("Vince J. Kaminski")."""
+        """Whether both may be words of one name ("Vince J. Kaminski")."""
         between = text[self.end : following.start]
         return not self.owns and _INSIDE_NAME.fullmatch(between) is not None
 
 
 def owner_of(file: InboxFile, address: str) -> Owner | None:
-    """The owner of the inbox, by the names that the file's mail gives; None: no such inbox."""
+    """The owner of the inbox; None if the file has no such inbox."""
     wanted = address.strip().lower()
     row = file.execute("SELECT names FROM addresses WHERE address = ?", [wanted]).fetchone()
     return None if row is None else Owner(wanted, _names(wanted, row[0].split(" | ")))
@@ -175,7 +144,7 @@ def owner_of(file: InboxFile, address: str) -> Owner | None:
 def _names(address: str, given: Iterable[str]) -> tuple[FullName, ...]:
     local = address.partition("@")[0]
     names = [name for each in given if (name := _full_name(each)) is not None]
-    # An address may also be given the names of those who write for its owner.
+    # Mail may also give the names of those who write for the owner.
     fitting = [name for name in names if name.first in local or name.last in local]
     if (own := _full_name(re.sub(r"[._-]+", " ", local))) is not None:
         # Such as vince.kaminski for "vincent kaminski"; not all.employees.
@@ -183,12 +152,8 @@ def _names(address: str, given: Iterable[str]) -> tuple[FullName, ...]:
     return tuple(sorted(set(fitting or names)))
 
 
-def _names_of(box: Mailbox) -> tuple[FullName, ...]:
-    return _names(box.address, [box.name.lower()] if box.name else [])
-
-
 def _full_name(text: str) -> FullName | None:
-    """First and last name of "vince j kaminski" or "kaminski, vince j."; None of anything else."""
+    """First and last name of "vince j kaminski" or "kaminski, vince j."; None otherwise."""
     if "@" in text or any(char.isdigit() for char in text):
         return None
     last, comma, first = text.lower().partition(",")
