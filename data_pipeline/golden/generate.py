@@ -39,7 +39,6 @@ from data_pipeline.golden.golden_set import (
     Batch,
     GoldenSet,
     Rejected,
-    check_realism,
 )
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
@@ -101,7 +100,8 @@ def _not_empty(text: str) -> str:
 
 
 def _rating(value: float) -> float:
-    check_realism(value)
+    if not 0 <= value <= 1:
+        raise ValueError("it is not from 0 to 1")
     return value
 
 
@@ -158,8 +158,11 @@ def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
         raise UnparseableError("the reply is not JSON of the form asked for: it has no items")
     read = [_item(each) for each in items]
     if is_cut:
-        if read and isinstance(read[-1], NoQuestion):
-            read[-1] = NoQuestion(read[-1].item, "the reply was cut off in it")
+        # A number may be cut too, and still be a number.
+        is_whole = text.rstrip().endswith(("}", "]"))
+        if read and (isinstance(read[-1], NoQuestion) or not is_whole):
+            item = json.dumps(items[-1])[:_KEPT_CHARS]
+            read[-1] = NoQuestion(item, "the reply was cut off in it")
         if not any(isinstance(each, GeneratedItem) for each in read):
             raise UnparseableError("the reply was cut off before its first item had ended")
     return read

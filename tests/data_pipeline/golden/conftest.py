@@ -10,6 +10,7 @@ from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from data_pipeline.golden.asking import Asker, responses_folder
 from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.model_checks import ModelChecks
 from data_pipeline.golden.verify import verify
 from evals.judges.llm import LlmJudge
 from tests.builders import QUICK
@@ -52,7 +53,8 @@ def run(
             READER, folder, "read", concurrency=concurrency, max_cost_usd=max_cost, retries=QUICK
         )
         judge = LlmJudge(JUDGE, cache=responses_folder(folder, "judge", JUDGE), retries=QUICK)
-        verify(inbox_file, golden, asker, judge, concurrency=concurrency, **options)
+        checks = ModelChecks(asker, judge)
+        verify(inbox_file, golden, checks, concurrency=concurrency, **options)
         golden.sort()
         return golden
 

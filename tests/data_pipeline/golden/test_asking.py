@@ -38,12 +38,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def asker(provider: Provider, folder: Path, role: str = "read", **options: Any) -> Asker:
-    with pytest.MonkeyPatch.context() as patch:
-        provider.stand_in_for_openai(patch)
-        return Asker(MODEL, folder, role, **{"concurrency": 2, "retries": QUICK, **options})
-
-
 def ask(
     provider: Provider, folder: Path, *things: str, role: str = "read", **options: Any
 ) -> list[str]:
@@ -84,13 +78,6 @@ def test_what_can_not_be_read_is_kept_too_and_asked_for_again(tmp_path: Path) ->
         assert len(provider.requests) == ATTEMPTS
         assert len({json.dumps(each.body, sort_keys=True) for each in provider.requests}) == 1
     assert spent_on(tmp_path, "read", MODEL).calls == 3
-
-
-def test_it_is_given_up_for_good_after_so_many_attempts(tmp_path: Path) -> None:
-    with Provider(lambda _: says("red", usage=USAGE)) as provider:
-        for _ in range(2):
-            assert ask(provider, tmp_path, "apple") == ["unparseable"]
-        assert len(provider.requests) == ATTEMPTS
 
 
 def test_what_failed_is_asked_for_again_by_the_next_run(tmp_path: Path) -> None:
@@ -146,14 +133,6 @@ def test_a_reply_of_untold_usage_may_have_cost_the_most(tmp_path: Path) -> None:
 def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: float) -> None:
     with Provider(lambda _: RED) as provider, pytest.raises(UserError, match="is no sum"):
         ask(provider, tmp_path, "apple", max_cost_usd=limit)
-
-
-def test_money_is_told_with_what_was_paid_before(tmp_path: Path) -> None:
-    with Provider(lambda _: RED) as provider:
-        ask(provider, tmp_path, "apple", "pear")
-        made = asker(provider, tmp_path)
-    assert made.name == MODEL
-    assert made.spent_usd == pytest.approx(2 * COST)
 
 
 def test_no_path_is_made_of_a_models_name(tmp_path: Path) -> None:

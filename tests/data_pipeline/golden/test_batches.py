@@ -19,7 +19,6 @@ from data_pipeline.golden.generate import (
 )
 from data_pipeline.golden.golden_set import Batch
 from data_pipeline.golden.inboxes import Mail, threads_of
-from tests.conftest import RealInbox
 
 START = dt.datetime(2001, 1, 1)
 
@@ -69,11 +68,6 @@ def test_the_whole_period_is_drawn_from(count: int, seed: int) -> None:
         assert batch[-1].email_id <= (number + 1) * 1000 // count + 1
 
 
-def test_few_mails_make_one_small_batch() -> None:
-    assert [len(each) for each in draw(mails([1] * 7, list(range(7))), 5, random.Random(0))] == [7]
-    assert draw(mails([1] * 4, list(range(4))), 5, random.Random(0)) == []
-
-
 def check(file: InboxFile, splits: dict[str, Split], batches: list[Batch]) -> None:
     """By queries of their own: what may be in a batch."""
     used = [each for batch in batches for each in batch.message_ids]
@@ -111,30 +105,3 @@ def test_no_test_mail_is_read_by_a_training_batch(world: InboxFile) -> None:
     check(world, splits, batches)
     assert batches == draw_batches(world, splits, 2, 3)
     assert batches != draw_batches(world, splits, 2, 4)
-
-
-def test_on_real_mail(real_inbox: RealInbox) -> None:
-    with InboxFile(real_inbox.db) as file:
-        addresses = [each.address for each in file.inboxes(4)]
-        names: list[Split] = ["train", "test", "validation", "train"]
-        splits = dict(zip(addresses, names, strict=True))
-        batches = draw_batches(file, splits, 10, 0)
-        check(file, splits, batches)
-        # Dates that lie come first and last; the drawn ones have to span what is between.
-        for address in addresses:
-            own = [each for each in batches if each.inbox == address]
-            assert len(own) == 10
-            rows = file.execute(
-                "SELECT quantile_cont(epoch(sent_at), [0.1, 0.9]) FROM emails JOIN parties"
-                " USING (email_id) JOIN addresses USING (address_id) WHERE address = ?",
-                [address],
-            ).fetchall()
-            first, last = rows[0][0]
-            sent = file.execute(
-                "SELECT min(epoch(sent_at)), max(epoch(sent_at)) FROM emails"
-                " WHERE list_contains(?, message_id)",
-                [[each for batch in own for each in batch.message_ids]],
-            ).fetchone()
-            assert sent is not None
-            assert sent[0] <= first
-            assert sent[1] >= last

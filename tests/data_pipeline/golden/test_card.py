@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 from huggingface_hub import DatasetCard
-from hypothesis import example, given
-from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from art_e.publish import escaped
 from art_e.question import Question
 from data_pipeline.golden.export import card
 from data_pipeline.golden.golden_set import (
@@ -19,7 +16,6 @@ from data_pipeline.golden.golden_set import (
     Check,
     GoldenSet,
     Rejected,
-    marked,
     mended,
     with_checks,
 )
@@ -52,7 +48,7 @@ def whole() -> GoldenSet:
         checked(
             question(2), ("ids", "filter", True, "rule"), ("answerable", "verify", None, "search")
         ),
-        marked(checked(question(3), ("ids", "filter", True, "rule")), "long-answer"),
+        checked(question(3), ("ids", "filter", True, "rule")),
         mended(
             question(4, kind="unanswerable", answerable=False), "verify", "unambiguous", answer=""
         ),
@@ -129,7 +125,6 @@ def test_front_matter_says_what_loads() -> None:
         "2 rows have no check by `art-e golden verify`",
         "| ids | filter | rule | 3 | 0 | 1 |",
         "| answerable | verify | reader/x, search | 1 | 1 | 2 |",
-        "Marks, which drop nothing: long-answer 1.",
         "| mails that are gold in both | train/test | 7 | 0 |",
         "ann alder (a\\@t train, b\\@t test)",
         "38 were right as they stood, 1 were edited and 1 dropped",
@@ -149,7 +144,7 @@ def test_what_was_not_done_is_said() -> None:
     for said in (
         "written elsewhere and imported",
         "`art-e golden filter` was not run",
-        "Nobody has verified the answers",
+        "The answers are not verified",
         "`art-e golden split` was not run",
         "Not reviewed by a person yet",
     ):
@@ -159,35 +154,11 @@ def test_what_was_not_done_is_said() -> None:
     assert card(GoldenSet())
 
 
-def test_what_words_alone_verified_is_said() -> None:
-    golden = whole()
-    assert "by words alone" not in card(golden)
-    assert "except in verify" not in card(golden)
-    golden.manifest["steps"]["verify"] |= {"model": "offline", "strict": True}
-    assert "by words alone" in card(golden)
-    assert "except in verify" in card(golden)
-
-
-def test_made_up_mail_is_said_to_be_so() -> None:
-    golden = GoldenSet([question(1, provenance={"model": "synthetic", "story": "s"})])
-    assert "are made up" in card(golden)
-    golden.questions.append(question(2))
-    assert "real mail" in card(golden)
-
-
-def test_a_review_of_nothing_has_no_precision() -> None:
-    golden = whole()
-    golden.manifest["steps"]["review"]["precision"] = dict.fromkeys(
-        ("value", "low", "high", "method")
-    ) | {"n": 0}
-    assert "Not reviewed by a person yet" in card(golden)
-
-
 def test_hostile_words_are_only_words() -> None:
     """Every value that rows, models and files give a card holds the same trap."""
     golden = whole()
     trap = {"model": HOSTILE, "prompt": HOSTILE}
-    row = marked(question(1, provenance=trap), HOSTILE)
+    row = question(1, provenance=trap)
     golden.questions[0] = checked(row, (HOSTILE, "filter", True, HOSTILE))
     golden.manifest |= {"db": {"name": HOSTILE, "mails": 1}, "seed": HOSTILE}
     steps = golden.manifest["steps"]
@@ -206,22 +177,3 @@ def test_hostile_words_are_only_words() -> None:
     assert set(re.findall(r"</?(\w+)", rendered)) == set(re.findall(r"</?(\w+)", plain))
     assert rendered.count("<h2>") == plain.count("<h2>")
     assert "{{ 7*7 }}" in rendered.replace("\\", "")
-
-
-@given(st.text(max_size=60))
-@example(HOSTILE)
-@example("a\\|b")
-@example("www.evil.example")
-@example("&lt;b&gt;")
-def test_a_cell_shows_the_text_and_nothing_else(text: str) -> None:
-    rendered = (
-        MarkdownIt("commonmark").enable("table").render(f"| a |\n|---|\n| {escaped(text)} |\n")
-    )
-    [cell] = re.findall(r"<td>(.*)</td>", rendered)
-    shown = cell.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"')
-    wanted = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    assert shown.replace("&amp;", "&") == wanted
-
-
-def test_the_same_set_gives_the_same_card() -> None:
-    assert card(whole()) == card(whole())

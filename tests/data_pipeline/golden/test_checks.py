@@ -3,7 +3,6 @@
 import datetime as dt
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +13,6 @@ from data_pipeline.golden.golden_set import (
     Step,
     as_before,
     checks_of,
-    marked,
-    marks_of,
     mended,
     with_checks,
 )
@@ -34,18 +31,12 @@ CHANGES = st.fixed_dictionaries(
     },
 )
 
-MARKS = st.lists(st.sampled_from(["long-answer", "other"]), unique=True)
-
 
 def worked(draw: st.DrawFn, question: Question, step: Step) -> Question:
     """The question after a step that checks and mends it as it may."""
     for _ in range(draw(st.integers(0, 2))):
         question = with_checks(question, draw(st.lists(checks(step), max_size=2)))
         question = mended(question, step, "check", **draw(CHANGES))
-    if STEPS.index(step) > STEPS.index("filter") and draw(st.booleans()):
-        question = mended(question, step, "check", marks=draw(MARKS), **draw(CHANGES))
-    if step == "filter" and draw(st.booleans()):
-        question = marked(question, "long-answer")
     return question
 
 
@@ -63,13 +54,6 @@ def test_each_step_can_be_taken_back(states: list[Question]) -> None:
     for place, step in enumerate(STEPS):
         for later in states[place:]:
             assert as_before(later, step) == states[place]
-
-
-@given(histories())
-def test_a_row_tells_its_history_wherever_it_is_taken(states: list[Question]) -> None:
-    for state in states:
-        assert Question.from_row(state.to_row()) == state
-        assert as_before(Question.from_row(state.to_row()), "generate") == states[0]
 
 
 @given(questions(), st.lists(checks(), max_size=6))
@@ -102,16 +86,3 @@ def test_a_mend_remembers_what_was() -> None:
     ]
     assert as_before(twice, "verify") == once
     assert as_before(twice, "filter") == row()
-
-
-def test_a_mend_of_a_field_that_is_none_is_refused() -> None:
-    with pytest.raises(KeyError):
-        mended(row(), "filter", "sources", anwser="June")
-
-
-def test_marks_are_the_filters_and_stand_once() -> None:
-    question = marked(marked(marked(row(), "long-answer"), "other"), "long-answer")
-    assert marks_of(question) == ["long-answer", "other"]
-    assert as_before(question, "verify") == question
-    assert as_before(question, "filter") == row()
-    assert marks_of(row()) == []

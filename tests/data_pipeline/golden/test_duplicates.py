@@ -101,11 +101,6 @@ def test_an_answer_that_many_have_needs_a_common_mail() -> None:
     assert found(one, other, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
 
 
-def test_versions_of_a_fact_are_no_duplicates() -> None:
-    text = "What is the current limit?"
-    assert found(asked("q-1", text, "$5,000"), asked("q-2", text, "$7,000")) == {}
-
-
 def test_another_answer_from_the_same_mail_is_disputed_and_nothing_dropped() -> None:
     text = "When is the Rice seminar?"
     garbage = asked("q-1", text, "blah", how_realistic=0.9)
@@ -147,32 +142,6 @@ def test_kept_is_the_most_realistic_then_the_smallest_id() -> None:
     assert found(low, asked("q-10", text), asked("q-9", text)) == {"q-1": "q-9", "q-10": "q-9"}
     unrated = asked("q-0", text, how_realistic=None)
     assert found(unrated, low) == {"q-0": "q-1"}
-
-
-def planted(count: int, every: int) -> tuple[list[Question], dict[str, set[str]], dict[str, str]]:
-    """`count` different questions, and a reworded one for each `every`th, that it is one of."""
-    rng = random.Random(f"{count}/planted")
-    rows: list[Question] = []
-    gold: dict[str, set[str]] = {}
-    twins: dict[str, str] = {}
-    for number in range(count):
-        first, second = (f"{a}{b}".title() for a, b in (rng.sample(WORDS, 2) for _ in range(2)))
-        fact = f"{rng.choice(WORDS)} of {first} {second} number{number:05}"
-        name = f"q-{number:05}"
-        rows.append(asked(name, f"When is the {fact} due?", f"2001-05-{number % 28 + 1:02}"))
-        gold[name] = {f"mail-{number}"}
-        if number % every == 0:
-            twin = f"{name}-again"
-            rows.append(asked(twin, f"By when is the {fact} due, please?", rows[-1].answer or ""))
-            gold[twin] = gold[name]
-            twins[twin] = name
-    return rows, gold, twins
-
-
-def test_planted_ones_are_found_among_a_thousand_and_nothing_else() -> None:
-    rows, gold, twins = planted(1000, 20)
-    random.Random(0).shuffle(rows)
-    assert found(*rows, gold=gold) == twins
 
 
 # Few words, so that many are near.

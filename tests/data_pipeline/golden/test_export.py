@@ -74,14 +74,6 @@ def test_loads_as_questions_from_every_form(
     assert sorted(load_questions(str(out)), key=lambda each: each.id) == golden.questions
 
 
-def test_the_sets_own_folder_loads(tmp_path: Path) -> None:
-    golden = golden_set(*SPLITS_OF_ROWS)
-    golden.save(tmp_path / "set")
-    assert load_questions(str(tmp_path / "set")) == golden.questions
-    [(name, rows)] = loaded(tmp_path / "set", tmp_path).items()
-    assert (name, [row["id"] for row in rows]) == ("questions", ["q-0", "q-1", "q-2", "q-3"])
-
-
 @pytest.mark.parametrize("splits", [(None, None), ("train", None)])
 def test_rows_without_a_split_are_in_one_file(
     tmp_path: Path, splits: tuple[Split | None, ...]
@@ -127,23 +119,6 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="something else"):
             export(golden, folder)
         assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
-
-
-def test_an_empty_folder_is_used_and_an_empty_set_is_not(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    export(golden_set("test"), tmp_path / "out")
-    assert load_questions(str(tmp_path / "out"))
-    with pytest.raises(UserError, match="no row"):
-        export(GoldenSet(), tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-
-
-def test_a_place_that_can_not_be_written_is_a_user_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine", "utf-8")
-    for to in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none/x")):
-        with pytest.raises(UserError, match=r"can't write to .*; name another --to"):
-            export(golden_set("test"), to)
-    assert (tmp_path / "file").read_text("utf-8") == "mine"
 
 
 # Exports again, and kills itself at the call of that number that changes the folder.

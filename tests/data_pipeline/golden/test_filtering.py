@@ -11,10 +11,9 @@ import pytest
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
 from data_pipeline.golden.filtering import filter_rows
-from data_pipeline.golden.golden_set import Batch, GoldenSet, checks_of, marks_of
+from data_pipeline.golden.golden_set import Batch, GoldenSet, checks_of
 from data_pipeline.golden.inboxes import CitedMails
 from data_pipeline.ingest.batch import Rules
-from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import date_header, make_inbox, raw
 from tests.conftest import RealInbox
 
@@ -82,15 +81,6 @@ def test_each_planted_fault_is_dropped_for_its_own_reason(db: Path) -> None:
     assert "q-7" in twin
 
 
-def test_a_row_keeps_all_its_checks_and_falls_for_the_first(db: Path) -> None:
-    golden = filtered(db, row("q-1", "What does this email say?", how_realistic=0.1, answer=""))
-    [rejected] = golden.rejected
-    assert rejected.check == "answer"
-    assert rejected.question is not None
-    failed = {name for name, each in checks_of(rejected.question).items() if not each.passed}
-    assert failed == {"answer", "wording", "realism"}
-
-
 def test_rows_that_contradict_each_other_are_both_left_to_verify(db: Path) -> None:
     golden = filtered(db, row("q-1", answer="blah", how_realistic=1.0), row("q-2"))
     assert [each.id for each in golden.questions] == ["q-1", "q-2"]
@@ -124,11 +114,6 @@ def test_copies_are_cited_by_the_id_that_is_stored(db: Path) -> None:
     assert golden.manifest["steps"]["filter"]["sums"]["mended"] == {"kind": 1, "sources": 1}
 
 
-def test_long_answers_are_marked_and_kept(db: Path) -> None:
-    golden = filtered(db, row("q-1", answer="It ends, as I said, " * 6 + "in March."))
-    assert marks_of(golden.questions[0]) == ["long-answer"]
-
-
 def test_twice_is_once_and_order_does_not_matter(db: Path) -> None:
     rows = [row("q-7"), *PLANTED.values()]
     once = filtered(db, *rows, batches=(BATCH,))
@@ -137,20 +122,6 @@ def test_twice_is_once_and_order_does_not_matter(db: Path) -> None:
         filter_rows(file, twice)
     other = filtered(db, *random.Random(1).sample(rows, len(rows)), batches=(BATCH,))
     assert once == twice == other
-
-
-def test_the_filter_can_be_taken_back(db: Path) -> None:
-    rows = sorted([row("q-7"), *PLANTED.values()], key=lambda each: each.id)
-    golden = filtered(db, *rows, batches=(BATCH,))
-    golden.undo("filter")
-    assert golden.questions == rows
-
-
-def test_the_world_keeps_all_its_questions(world: InboxFile) -> None:
-    rows = questions(WorldConfig(size=1000))
-    golden = GoldenSet(list(rows))
-    filter_rows(world, golden, min_realism=0.0)
-    assert golden.rejected == []
 
 
 def test_ids_stand_for_what_the_inbox_says(db: Path) -> None:

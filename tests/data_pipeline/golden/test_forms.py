@@ -65,10 +65,8 @@ MEND = {"step": "filter", "check": "sources", "was": {"answer": "June"}}
         ("questions.jsonl", {"provenance": {"checks": {"x": {**CHECK, "step": "zz"}}}}, "x.step"),
         ("questions.jsonl", {"provenance": {"checks": {"x": {**CHECK, "passed": "no"}}}}, "passed"),
         ("questions.jsonl", {"provenance": {"checks": [1]}}, "checks"),
-        ("questions.jsonl", {"provenance": {"marks": "long"}}, "marks"),
         ("questions.jsonl", {"provenance": {"mended": [{**MEND, "was": {"id": []}}]}}, "id"),
         ("questions.jsonl", {"provenance": {"mended": [{**MEND, "was": {"x": 1}}]}}, "'x'"),
-        ("questions.jsonl", {"provenance": {"mended": [{**MEND, "was": {"marks": 1}}]}}, "marks"),
         ("rejected.jsonl", {"rejected": {"step": "zz", "check": "x", "reason": ""}}, "step"),
         ("rejected.jsonl", {"rejected": {"step": "filter", "check": 1, "reason": ""}}, "check"),
         ("rejected.jsonl", {"inbox_address": None}, "inbox_address"),
@@ -117,7 +115,7 @@ def test_a_manifest_that_no_step_writes_is_refused(
 def test_what_steps_write_is_taken(tmp_path: Path) -> None:
     doubt = Check("answerable", "verify", None, "no verdict", "m")
     mends = mended(row(1), "filter", "sources", message_ids=("<2@t>",), kind="lookup")
-    golden = GoldenSet([with_checks(row(0), [doubt]), mended(mends, "verify", "x", marks=["y"])])
+    golden = GoldenSet([with_checks(row(0), [doubt]), mends])
     # An import keeps what was no question as it came.
     golden.rejected = [Rejected({"id": "q-0", "provenance": [1]}, "import", "row", "none")]
     golden.record("import", came=3, settings={"any": {"setting": [1]}})

@@ -3,10 +3,8 @@
 Kills of it are tested in `test_chain_killed.py`.
 """
 
-import dataclasses
 import datetime as dt
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -140,32 +138,6 @@ def test_what_comes_of_it(undisturbed: Generating, world: InboxFile, plan: Plan)
     assert GoldenSet.load(undisturbed.folder).questions == golden.questions
 
 
-def test_progress_is_told_batch_by_batch(undisturbed: Generating, plan: Plan) -> None:
-    told = undisturbed.seen
-    assert [each.batches for each in told] == list(range(1, len(plan.batches) + 1))
-    assert told[-1].questions == 5 * len(plan.batches)
-    costs = [each.cost_usd for each in told if each.cost_usd is not None]
-    assert costs == sorted(costs)
-    assert costs[-1] == pytest.approx(COST * len(plan.batches))
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_order_of_replies_does_not_matter(
-    made: Generating, undisturbed: Generating, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    rng = random.Random(seed)
-    late = Writer(
-        lambda data, _: says(
-            json.dumps({"items": items_for(data)}), usage=USAGE, delay_s=rng.random() * 0.1
-        )
-    )
-    with Provider(late) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        made.run(concurrency=9)
-        assert provider.most_connections > 1
-    assert made.bytes == undisturbed.bytes
-
-
 def test_bad_replies_are_asked_again_or_used_in_part(
     made: Generating, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,47 +247,3 @@ def test_a_set_made_otherwise_is_left_alone(
     assert "seed 0, not 7" in str(raised.value)
     assert "batches_per_inbox 3, not 2" in str(raised.value)
     assert "model" not in str(raised.value)
-
-
-def test_prompts_are_counted_as_they_are_sent(plan: Plan) -> None:
-    expected = plan.estimate
-    assert expected.requests == len(plan.batches)
-    assert expected.usd == pytest.approx(
-        expected.prompt_tokens * 2e-6 + expected.completion_tokens * 8e-6
-    )
-    bodies = sum(len(each["body"]) for data in plan.data for each in data["mails"])
-    assert bodies / 6 < expected.prompt_tokens < bodies
-
-
-def test_an_inbox_that_gives_too_few_batches_is_named(world: InboxFile, plan: Plan) -> None:
-    drawn = [each.inbox for each in plan.batches]
-    few = [f"{each} {drawn.count(each)}" for each in plan.splits if drawn.count(each) < 3]
-    [note] = plan.notes
-    assert len(few) == 1
-    assert note.startswith("inboxes that give fewer than 3 batches: 1, of too little mail")
-    assert note.endswith(f": {few[0]}")
-    # Nobody gives less than is wanted where one batch is.
-    assert make_plan(world, dataclasses.replace(OPTIONS, batches=1), MODEL).notes == []
-
-
-def test_an_inbox_is_read_by_few_statements(
-    world: InboxFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    statements = 0
-    execute = InboxFile.execute
-
-    def counted(file: InboxFile, *arguments: Any) -> Any:
-        nonlocal statements
-        statements += 1
-        return execute(file, *arguments)
-
-    monkeypatch.setattr(InboxFile, "execute", counted)
-    few = make_plan(world, OPTIONS, MODEL)
-    of_few, statements = statements, 0
-    many = make_plan(world, dataclasses.replace(OPTIONS, batches=12), MODEL)
-    assert len(many.batches) > len(few.batches)
-    assert statements <= of_few
-
-
-def test_same_seed_same_plan(world: InboxFile, plan: Plan) -> None:
-    assert make_plan(world, OPTIONS, MODEL) == plan

@@ -73,25 +73,6 @@ def test_a_dry_run_says_what_is_in_it(art_e: Run, golden: Path, tmp_path: Path) 
     assert "nothing was sent" in shown.stderr
 
 
-def test_a_synthetic_set_is_told_as_made_up(art_e: Run, db: Path, tmp_path: Path) -> None:
-    rows, out = tmp_path / "made-up.jsonl", tmp_path / "made-up"
-    row = {**ROWS[0], "provenance": {"model": "synthetic"}}
-    rows.write_text(json.dumps(row) + "\n", "utf-8")
-    json_of(art_e("golden", "import", rows, "--db", db, "--out", out, "--json"))
-    command = ("golden", "export", out, "--to", tmp_path / "o", "--push", "me/set", "--dry-run")
-    assert "  the people and mails are made up" in art_e(*command).stdout.splitlines()
-
-
-def test_a_push_says_what_goes_before_it_goes(
-    art_e: Run, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running(Hub()) as hub:
-        hub.stand_in(monkeypatch)
-        said = art_e("golden", "export", golden, "--to", tmp_path / "o", "--push", "me/set").stderr
-    assert "go as the dataset me/set (private) to the hub: 2 questions, 1 with an answer" in said
-    assert f"pushed to {hub.url}/datasets/me/set" in said
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [(["--dry-run"], "add --push OWNER/NAME"), (["--push", "a/b/c", "--dry-run"], "check the id")],

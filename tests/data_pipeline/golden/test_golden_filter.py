@@ -9,8 +9,6 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.question import Question
-from data_pipeline.golden import filtering
-from data_pipeline.golden.cli import MIN_REALISM
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.builders import make_inbox, raw
 
@@ -94,16 +92,3 @@ def test_another_inbox_file_than_the_sets_is_refused(made: Path) -> None:
     assert "name that file with --db" in refused(*review)
     assert (made / "golden" / "questions.jsonl").read_bytes() == before
     assert run(made).exit_code == 0
-
-
-def test_mistakes_are_told_in_one_line(made: Path, tmp_path: Path) -> None:
-    assert run(made, "--min-realism", "2").exit_code == 2
-    result = CliRunner().invoke(
-        app,
-        ["golden", "filter", "--db", str(made / "inbox.duckdb"), "--out", str(tmp_path / "none")],
-    )
-    assert result.exit_code != 0
-
-
-def test_the_default_is_the_steps() -> None:
-    assert MIN_REALISM == filtering.MIN_REALISM

@@ -1,21 +1,15 @@
 """`art-e golden generate`: what it tells, asks for, refuses and leaves behind."""
 
-import inspect
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from art_e.question import load_questions
 from data_pipeline.golden import cli as golden_progress
-from data_pipeline.golden.cli import generate, told
-from data_pipeline.golden.generate import MODEL as DEFAULT_MODEL
-from data_pipeline.golden.generate import Lost, Options, Progress
 from tests.command_line import Run, json_of, the_error
 from tests.data_pipeline.golden.writers import COST, MODEL, Writer
-from tests.provider import KEY, Provider, says
+from tests.provider import KEY, Provider
 
 FEW = ("--train", "1", "--validation", "0", "--test", "1", "--min-mails", "50", "--batches", "2")
 
@@ -23,15 +17,6 @@ FEW = ("--train", "1", "--validation", "0", "--test", "1", "--min-mails", "50", 
 @pytest.fixture
 def command(world_db: Path, tmp_path: Path) -> tuple[object, ...]:
     return ("golden", "generate", "-m", MODEL, "--db", world_db, "--out", tmp_path / "set", *FEW)
-
-
-def test_the_defaults_are_the_pipelines() -> None:
-    given = {name: each.default for name, each in inspect.signature(generate).parameters.items()}
-    options = Options()
-    assert given["model"] == DEFAULT_MODEL
-    for name in ("seed", "batches", "questions", "min_mails"):
-        assert given[name] == getattr(options, name)
-    assert (given["train"], given["validation"], given["test"]) == options.counts
 
 
 def test_a_set_that_other_commands_read(
@@ -64,41 +49,6 @@ def test_a_set_that_other_commands_read(
     assert not [each for each in files if KEY.encode() in each.read_bytes()]
 
 
-def test_what_was_lost_is_told_with_what_to_do(
-    art_e: Run, command: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    silent: list[Any] = []
-
-    def instead(data: Any, _: int) -> Any:
-        # About one of the batches, always.
-        if not silent:
-            silent.append(data)
-        return says("\x1b[31mNo.") if data == silent[0] else None
-
-    with Provider(Writer(instead)) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        result = art_e(*command, "--concurrency", "1")
-    assert result.exit_code == 0, result.output
-    assert "1 of 4 batches gave nothing (unreadable): the reply is no JSON" in result.stderr
-    with Provider(Writer()) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        result = art_e(*command, "--seed", "1")
-    assert "made with seed 0, not 1" in the_error(result)
-
-
-def test_the_limit_is_told(
-    art_e: Run, command: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The first call fits, for the second too little is left.
-    with Provider(Writer()) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        result = art_e(*command, "--concurrency", "1", "--max-cost", "0.08")
-        assert 1 <= len(provider.requests) < 4
-    assert result.exit_code == 0, result.output
-    assert "gave nothing (budget)" in result.stderr
-    assert "the same command with a higher --max-cost" in result.stderr
-
-
 def test_a_dry_run_asks_and_writes_nothing(
     art_e: Run, command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,22 +63,6 @@ def test_a_dry_run_asks_and_writes_nothing(
     assert plan["inboxes"][0]["address"] in shown.stdout
     assert "about $0.0" in shown.stdout
     assert not (tmp_path / "set").exists()
-
-
-def test_steps_that_have_to_be_run_again_are_named(
-    art_e: Run, command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Provider(Writer()) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        json_of(art_e(*command, "--json"))
-        manifest = tmp_path / "set" / "manifest.json"
-        content = json.loads(manifest.read_text("utf-8"))
-        # That these steps were run is all that counts here.
-        content["steps"] |= dict.fromkeys(("filter", "verify"), content["steps"]["generate"])
-        manifest.write_text(json.dumps(content), "utf-8")
-        result = art_e(*command)
-    assert "generate anew: filter, verify must be run again" in result.stderr
-    assert list(json.loads(manifest.read_text("utf-8"))["steps"]) == ["generate"]
 
 
 @pytest.mark.parametrize(
@@ -175,19 +109,3 @@ def test_a_folder_of_other_things_is_left_alone(
         assert [each.name for each in own.parent.iterdir()] == [name]
         assert own.read_text("utf-8") == "mine"
         shutil.rmtree(own.parent)
-
-
-@pytest.mark.parametrize(
-    ("state", "expected", "words"),
-    [
-        (Progress(1, 8, (), 0.021), 30.0, "8 questions, $0.02 of about $30.00"),
-        (Progress(1, 1, (), None), None, "1 question, cost unknown"),
-        (
-            Progress(2, 0, (Lost("provider", "down"),), 0.0),
-            1.0,
-            "0 questions, $0.00 of about $1.00, 1 lost",
-        ),
-    ],
-)
-def test_what_is_told_while_it_runs(state: Progress, expected: float | None, words: str) -> None:
-    assert told(state, expected) == words

@@ -2,9 +2,7 @@
 
 import dataclasses
 import datetime as dt
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.question import Question
-from data_pipeline.golden.golden_set import Check, GoldenSet, marked, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, with_checks
 from data_pipeline.golden.review import Sample, drawn, read_reviews, reviews_file
 from tests.builders import WAIT_S, press, sent, type_line
 from tests.command_line import (
@@ -70,7 +68,7 @@ def shown(folder: Path) -> list[str]:
     """The ids in the order in which they are shown by default."""
     golden = GoldenSet.load(folder)
     golden.undo("review")
-    return [each.id for each in drawn(golden.questions, Sample(100, 0, None))]
+    return [each.id for each in drawn(golden.questions, Sample())]
 
 
 def record(folder: Path) -> dict[str, Any]:
@@ -140,31 +138,13 @@ def test_an_edit_is_asked_for_again_until_it_fits(review: Review, folder: Path) 
     }
 
 
-def test_what_is_shown(folder: Path, review: Review) -> None:
-    check = Check("answerable", "verify", None, "the reader\nsays May", "openai/o3")
-    save(folder, [marked(with_checks(row(1, message_ids=(LEASE_ID, "<no@x>")), [check]), "long")])
-    printed = review("q").stdout
-    wanted = (
-        f"Bob Berg <bob@harbor.example>  Warehouse lease  {LEASE_ID}\n",
-        "| The warehouse lease ends on March 31, 2002.\n| Bob\n",
-        "<no@x>: not in the inbox on that day\n",
-        "answerable: not sure, the reader says May (openai/o3)\n",
-        "row       lookup, easy, test, long\n",
-        f"inbox     {ANN}\n",
-        "question  When does lease 1 end?  (asked on 2001-03-01)\n",
-        "answer    March 31, 2002\n",
-    )
-    places = [printed.index(each) for each in wanted]
-    assert places == sorted(places)
-
-
 def test_hostile_rows_and_mail_are_only_text(folder: Path, review: Review) -> None:
     hostile = row(
         0, question=f"When? {HOSTILE}\nand where?", answer=HOSTILE, message_ids=(HOSTILE_ID,),
         query_date=None,
     )  # fmt: skip
     check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
-    save(folder, [marked(with_checks(hostile, [check]), HOSTILE)])
+    save(folder, [with_checks(hostile, [check])])
     result = review("wd")
     assert result.exit_code == 0, result.output
     assert "The prize code is 7781." in result.stdout
@@ -193,12 +173,6 @@ def test_apply_needs_nobody_and_takes_the_sample_of_the_last_review(
     assert applied["precision"] == by_hand["precision"]
     assert applied["step"] == "review"
     assert (applied["reviewed"], applied["dropped"], applied["split"]) == (2, 1, "test")
-
-
-def test_json_leaves_stdout_to_the_data(review: Review) -> None:
-    result = review("kq", "--json")
-    assert json.loads(result.stdout)["reviewed"] == 1
-    assert "| The warehouse lease ends" in result.stderr
 
 
 def test_user_errors_are_one_line(folder: Path, art_e: Any, db: Path, tmp_path: Path) -> None:
@@ -243,35 +217,6 @@ class Person:
                 type_line(self._terminal, self._lines.pop(prompt))
 
 
-@pytest.mark.parametrize("end", [b"q", b"\x03", b"\x04"], ids=["q", "ctrl-c", "ctrl-d"])
-def test_on_a_terminal(folder: Path, db: Path, end: bytes) -> None:
-    order = shown(folder)
-    ours, theirs = os.openpty()
-    process = start(folder, db, theirs)
-    lines = {
-        b"note: ": "schön".encode(),
-        b"question: ": b"",
-        b"answer: ": b"On April 30",
-        b"message ids: ": b"",
-        b"query date: ": b"",
-    }
-    person = Person(ours, [b"k", b"n", b"d", b"e", end], lines)
-    try:
-        person.work(b"an edited row was not")
-        assert process.wait(WAIT_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(theirs)
-        os.close(ours)
-    assert [(each.id, each.said, each.note) for each in read_reviews(folder)] == [
-        (order[0], "keep", ""), (order[1], "drop", "schön"), (order[2], "edit", ""),
-    ]  # fmt: skip
-    assert record(folder)["reviewed"] == 3
-    [edited] = [each for each in GoldenSet.load(folder).questions if each.id == order[2]]
-    assert edited.answer == "On April 30"
-
-
 def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, review: Review) -> None:
     untouched = (folder / "questions.jsonl").read_bytes()
     order = shown(folder)
@@ -291,28 +236,3 @@ def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, review: Review) -
     assert (folder / "questions.jsonl").read_bytes() == untouched
     assert "3 of 6" in review("q").stdout
     assert [each.row["id"] for each in GoldenSet.load(folder).rejected] == [order[0]]
-
-
-def test_without_a_terminal_it_says_so(folder: Path, db: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "art_e", "golden", "review", str(folder), "--db", str(db)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        # A session of its own has no terminal to open.
-        start_new_session=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("Error: reviews are asked for on a terminal")
-    assert not reviews_file(folder).exists()
-
-
-def test_a_set_of_another_inbox_file_is_one_line(
-    folder: Path, art_e: Any, world_db: Path, tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    failed = art_e("golden", "review", copy, "--db", world_db)
-    assert failed.exit_code == 2
-    assert f"no inbox '{ANN}'" in failed.stderr.splitlines()[-1]

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from data_pipeline.golden.golden_set import (
     STEPS,
-    Batch,
     Check,
     GoldenSet,
     Rejected,
@@ -17,7 +16,6 @@ from data_pipeline.golden.golden_set import (
     natural,
     with_checks,
 )
-from tests.data_pipeline.golden.rows import TEXTS
 from tests.data_pipeline.golden.sets import failed, golden_set, row
 
 STEP_RUNS = st.lists(
@@ -106,12 +104,6 @@ def test_sums_count_mends_and_doubts_of_their_step_alone() -> None:
     }  # fmt: skip
 
 
-@given(st.lists(TEXTS | st.from_regex(r"\Aq-?[0-9]{1,3}\Z"), unique=True))
-def test_natural_order_is_one_whatever_the_input(names: list[str]) -> None:
-    turned = names[::-1]
-    assert sorted(turned, key=natural) == sorted(names, key=natural)
-
-
 @given(st.sets(st.integers(0, 10**9)), st.sampled_from(["q-", "", "ß٣"]))
 def test_numbers_in_names_are_in_the_order_of_numbers(numbers: set[int], prefix: str) -> None:
     named = [f"{prefix}{each}" for each in sorted(numbers)]
@@ -123,25 +115,6 @@ def test_natural_order_of_a_hostile_name() -> None:
     # Python refuses to read so long a number.
     assert natural("9" * 5_000) < natural("1" + "0" * 5_000)
     assert sorted(["q-02", "q-2", "q", "q-10"], key=natural) == ["q", "q-02", "q-2", "q-10"]
-
-
-def test_a_batch_calls_its_mails_by_handles() -> None:
-    batch = Batch("b-1", "ann@test.example", "train", ("<x@test>", "<a@test>"))
-    assert batch.handles() == {"m1": "<x@test>", "m2": "<a@test>"}
-
-
-def test_later_steps_are_those_that_were_run_and_come_after() -> None:
-    golden = golden_set(3)
-    for step in ("split", "verify"):
-        golden.record(step, came=3, settings={})
-    golden.manifest["steps"] = dict(sorted(golden.manifest["steps"].items()))
-    assert golden.later("import") == ["filter", "verify", "split"]
-    assert golden.later("filter") == ["verify", "split"]
-    assert golden.later("review") == []
-    later = golden.later("verify")
-    golden.undo("verify")
-    assert later == ["split"]
-    assert set(golden.manifest["steps"]) == {"import", "filter"}
 
 
 @pytest.mark.parametrize("first", ["import", "generate"])
@@ -156,9 +129,3 @@ def test_what_a_split_gave_an_imported_set_goes_with_it(first: Step) -> None:
     golden.undo("filter")
     left = {name: value for name, value in golden.manifest.items() if name in drawn}
     assert left == ({} if first == "import" else drawn)
-
-
-def test_rejected_rows_that_never_were_questions_are_none() -> None:
-    for provenance in ([1], "hello", None):
-        gone = Rejected({**row(0).to_row(), "provenance": provenance}, "import", "row", "none")
-        assert gone.question is None

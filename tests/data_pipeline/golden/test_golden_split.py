@@ -1,18 +1,13 @@
 """`golden split`: the set in its folder is parted, and the user told how and what it cost."""
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split, load_questions
-from data_pipeline.golden import cli as golden_split
-from data_pipeline.golden import split as splitting
 from data_pipeline.golden.golden_set import GoldenSet
-from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import (
     ANN,
     BOB,
@@ -64,58 +59,6 @@ def test_json_is_the_step_alone(art_e: Run, db: Path, folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     assert told == {"set": str(folder), "step": "split", **manifest["steps"]["split"]}
     assert told["sums"]["dropped"] == {"leak-test-inbox": 1}
-
-
-def test_options_draw_and_the_same_ones_give_the_same_bytes(
-    art_e: Run, db: Path, tmp_path: Path
-) -> None:
-    folder = saved(tmp_path / "set", [lease("q-1", ANN), lease("q-2", BOB)])
-    states = []
-    for seed in (0, 1, 2, 3, 0):
-        art_e("golden", "split", "--db", db, "--out", folder, "--seed", seed)
-        states.append(b"".join(each.read_bytes() for each in sorted(folder.glob("[!.]*.*"))))
-    assert states[0] == states[-1]
-    assert len(set(states)) > 2
-    result = art_e("golden", "split", "--db", db, "--out", folder, "--train", 0, "--validation", 0)
-    assert "2 inboxes: 0 train, 0 validation, 2 test, drawn by seed 0" in result.stderr
-    assert "none is in" not in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("inboxes", "told"),
-    [
-        ([ANN], "a single inbox can't be parted: all its rows are in one split"),
-        ([ANN, BOB], "too few inboxes for all splits: none is in validation"),
-    ],
-)
-def test_too_few_inboxes_are_a_plain_word(
-    art_e: Run, db: Path, tmp_path: Path, inboxes: list[str], told: str
-) -> None:
-    rows = [lease(f"q-{n}", each, "<lunch.1@harbor.example>") for n, each in enumerate(inboxes)]
-    folder = saved(tmp_path / "set", rows)
-    result = art_e("golden", "split", "--db", db, "--out", folder)
-    assert told in result.stderr
-
-
-def test_the_defaults_are_those_of_the_step() -> None:
-    ours = inspect.signature(golden_split.split).parameters
-    theirs = inspect.signature(splitting.split).parameters
-    assert ours["seed"].default == theirs["seed"].default
-    for name, wanted in theirs["wanted"].default._asdict().items():
-        assert ours[name].default == wanted
-
-
-def test_a_world_needs_no_model_and_loses_nothing(
-    art_e: Run, world: InboxFile, tmp_path: Path
-) -> None:
-    rows = questions(WorldConfig(size=1000))
-    folder = saved(tmp_path / "world", rows)
-    result = art_e("golden", "split", "--db", world.path, "--out", folder)
-    assert f"{len(rows)} kept" in result.stdout
-    assert "as the rows came with them" in result.stderr
-    # The folder is what every --questions takes.
-    test = load_questions(str(folder), "test")
-    assert [each.id for each in test] == [each.id for each in rows if each.split == "test"]
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:

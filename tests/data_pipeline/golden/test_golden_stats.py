@@ -1,14 +1,11 @@
 """`golden stats`: a set's figures in tables or as JSON, and plots in its folder."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from art_e.question import Question
-from data_pipeline.golden.cli import print_stats
-from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, held
-from data_pipeline.golden.stats import stats
+from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 
 FAILED = Check("duplicate", "filter", False, f"as {HOSTILE} q-1", "rule")
@@ -69,38 +66,11 @@ def test_json_is_data_alone(art_e: Run, folder: Path) -> None:
     assert told["unbalanced"] == []
 
 
-def test_sums_that_do_not_balance_are_said(art_e: Run, folder: Path) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    manifest["steps"]["filter"]["sums"]["in"] = 7
-    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    result = art_e("golden", "stats", folder)
-    assert "the sums do not balance: import kept 3 rows and 7 came into filter" in result.stdout
-
-
-def test_a_set_without_rows_has_its_steps(art_e: Run, tmp_path: Path) -> None:
-    golden = GoldenSet()
-    golden.record("import", 0, {})
-    golden.save(tmp_path / "set")
-    result = art_e("golden", "stats", tmp_path / "set")
-    assert result.exit_code == 0, result.output
-    assert "0 rows, 0 rejected" in result.stdout
-    assert ["import", "0", "0", "0", "0", "0"] in rows_of(result.stdout)
-
-
 def test_no_set_is_an_error_of_one_line(art_e: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     for nothing in ("none", "none/a/b", "file", "file/below"):
         assert "no golden set" in the_error(art_e("golden", "stats", tmp_path / nothing))
     assert not (tmp_path / "none").exists()
-
-
-def test_to_look_at_a_set_another_process_need_not_end(
-    art_e: Run, folder: Path, tmp_path: Path
-) -> None:
-    with held(folder):
-        assert art_e("golden", "stats", folder).exit_code == 0
-        exported = art_e("golden", "export", folder, "--to", tmp_path / "out")
-    assert exported.exit_code == 0, exported.output
 
 
 def test_a_set_that_can_not_be_written_has_figures_and_no_plots(art_e: Run, folder: Path) -> None:
@@ -110,32 +80,3 @@ def test_a_set_that_can_not_be_written_has_figures_and_no_plots(art_e: Run, fold
     assert result.exit_code == 0, result.output
     assert "the sums of all steps balance" in result.stdout
     assert f"no plots: can't write to {folder / 'plots'}" in result.stderr
-
-
-def test_a_split_with_an_escape_is_refused(art_e: Run, folder: Path) -> None:
-    path = folder / "questions.jsonl"
-    path.write_text(
-        path.read_text("utf-8")
-        .replace('"test"}', '"x"}')
-        .replace('"split": "test"', '"split": "\\u001b[31mtest"'),
-        "utf-8",
-    )
-    error = the_error(art_e("golden", "stats", folder))
-    assert "no whole golden set (split:" in error
-    assert_safe(error)
-
-
-def test_tables_are_text_whatever_they_are_given(capsys: pytest.CaptureFixture[str]) -> None:
-    golden = GoldenSet([Question(HOSTILE, HOSTILE, HOSTILE, None, HOSTILE)])
-    # What a set is read from refuses these; the tables rest on nothing.
-    for name in ("kind", "difficulty", "split"):
-        object.__setattr__(golden.questions[0], name, HOSTILE)
-    golden.record("import", 1, {})
-    figures = stats(golden)
-    for group in ("kinds", "difficulties", "answerable"):
-        figures[group] = {HOSTILE: dict.fromkeys(figures["days"], 1)}
-    figures["steps"][0]["step"] = HOSTILE
-    print_stats(figures)
-    printed = capsys.readouterr().out
-    assert "[bold]red[/bold]" in printed
-    assert_safe(printed)

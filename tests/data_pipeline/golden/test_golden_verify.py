@@ -8,21 +8,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
-from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from data_pipeline.golden.asking import spent_on
-from data_pipeline.golden.golden_set import GoldenSet, Rejected
-from data_pipeline.golden.verify import estimate
+from data_pipeline.golden.golden_set import GoldenSet
 from tests.data_pipeline.golden import verified
 from tests.data_pipeline.golden.verified import (
     JUDGE,
     READER,
     WRITER,
     CarefulReader,
-    data_of,
-    form_of,
 )
-from tests.provider import Provider, Reply, Request, refuses, says
+from tests.provider import Provider
 
 FILES = ("questions.jsonl", "questions.parquet", "rejected.jsonl", "manifest.json", "README.md")
 
@@ -74,7 +70,6 @@ def test_what_it_says(db: Path, tmp_path: Path) -> None:
     assert f"mail text stays on this machine ({host}, {READER})" in result.stderr
     assert f"questions and answers go to {host} (judge {JUDGE})" in result.stderr
     assert "estimate: at most about $0." in result.stderr
-    assert "assumed" in result.stderr
     # Reader and judge were paid in full, however often it is run.
     both = spent_on(command.out, "read", READER), spent_on(command.out, "judge", JUDGE)
     assert all(each.cost_usd for each in both)
@@ -100,54 +95,6 @@ def test_one_limit_for_reader_and_judge(db: Path, tmp_path: Path) -> None:
         assert json.loads(whole.stdout)["unchecked"] == {}
         assert len(provider.requests) > asked
     assert len(GoldenSet.load(command.out).questions) == json.loads(whole.stdout)["sums"]["kept"]
-
-
-def test_verdicts_of_untold_usage_may_have_cost_the_most(db: Path, tmp_path: Path) -> None:
-    rows = (*verified.one("wrong"), *verified.one("ambiguous"))
-
-    class Untold(CarefulReader):
-        """Judges the rows one after the other, and does not tell what that took."""
-
-        judged: tuple[str, ...] = ("ferry",)
-
-        def __call__(self, request: Request) -> Reply:
-            form, data = form_of(request), data_of(request)
-            if form != "Correctness":
-                return super().__call__(request)
-            if not any(word in data["question"] for word in self.judged):
-                return refuses(400, "no")
-            return says(json.dumps(self.reply(form, data)), usage=None)
-
-    with Provider(rule := Untold()) as provider:
-        command = Verifying(provider, db, tmp_path / "golden", rows)
-        first = command.invoke(*MODELS)
-        assert "the same command again makes the checks that are missing" in first.stderr
-        assert json.loads(first.stdout)["unchecked"] == {"unambiguous": {"judge": 1}}
-        # $8 a million tokens, of which a verdict may have 4,096: the judge's share is for
-        # one more than that of before, if that counts as nothing, and for none if it counts.
-        with InboxFile(db) as file:
-            share = 1 - estimate(file, GoldenSet(list(rows)), READER, JUDGE).reader_share
-        limit = 0.05 / share
-        rule.judged = ("ferry", "canteen")
-        asked = len(provider.requests)
-        second = command.invoke(*MODELS, "--max-cost", str(limit))
-        assert json.loads(second.stdout)["unchecked"] == {"unambiguous": {"budget": 1}}
-        assert len(provider.requests) == asked
-        assert "the same command with a higher --max-cost" in second.stderr
-        whole = command.invoke(*MODELS, "--max-cost", str(2 * limit))
-        assert json.loads(whole.stdout)["unchecked"] == {}
-
-
-def test_a_rejected_row_of_any_form_is_no_hindrance(db: Path, tmp_path: Path) -> None:
-    with Provider(CarefulReader()) as provider:
-        command = Verifying(provider, db, tmp_path / "golden", verified.one("right"))
-        golden = GoldenSet.load(command.out)
-        row = {**verified.ROWS[0].to_row(), "id": "odd", "provenance": [1]}
-        golden.rejected.append(Rejected(row, "import", "row", "provenance: it is no object"))
-        golden.save(command.out)
-        result = command.invoke(*MODELS)
-    assert result.exit_code == 0, result.output
-    assert [each.row["id"] for each in GoldenSet.load(command.out).rejected] == ["odd"]
 
 
 def test_offline(db: Path, tmp_path: Path) -> None:
@@ -181,13 +128,3 @@ def test_refusals_name_the_fix(db: Path, tmp_path: Path, options: list[str], fix
         assert fix in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
         assert command.files() == before
-
-
-def test_a_folder_that_holds_no_set(db: Path, tmp_path: Path) -> None:
-    with Provider([]) as provider:
-        command = Verifying(provider, db, tmp_path / "golden")
-        for name in FILES:
-            (command.out / name).unlink()
-        result = command.invoke("--model", "offline")
-    assert result.exit_code == 2
-    assert "holds no golden set" in result.stderr

@@ -17,7 +17,6 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet, checks_of
 from data_pipeline.golden.importing import EXAMPLES, import_questions
-from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.conftest import RealInbox
 from tests.data_pipeline.golden.importable import PUBLIC, imported, small_inbox, the_row, write
 
@@ -111,15 +110,6 @@ def test_a_kind_that_is_not_told_is_inferred(
     assert "kind" in question.provenance["import"]["inferred"]
 
 
-def test_what_is_told_is_not_inferred(file: InboxFile, tmp_path: Path) -> None:
-    told = {**PUBLIC, "kind": "latest-update", "answerable": True, "difficulty": "hard"}
-    golden = imported(file, tmp_path, told)
-    assert the_row(golden).kind == "latest-update"
-    assert the_row(golden).difficulty == "hard"
-    assert the_row(golden).provenance["import"]["inferred"] == []
-    assert golden.manifest["steps"]["import"]["inferred"] == {}
-
-
 def test_ids_are_made_unique_and_clashes_counted(file: InboxFile, tmp_path: Path) -> None:
     rows = [{**PUBLIC, "id": each} for each in ("a", "a-2", "a", "a", "b")]
     golden = imported(file, tmp_path, *rows)
@@ -142,11 +132,6 @@ def test_columns_and_history_of_elsewhere_are_kept_apart(file: InboxFile, tmp_pa
         assert told["model"] == "m"
         assert set(told["checks"]) == {"gold"}
         assert not {"marks", "mended"} & told.keys()
-
-
-def test_one_spelling_of_an_inbox(file: InboxFile, tmp_path: Path) -> None:
-    row = {**PUBLIC, "inbox_address": " Bob@Test.example"}
-    assert the_row(imported(file, tmp_path, row)).inbox_address == "bob@test.example"
 
 
 def test_reports_the_offline_checks_and_drops_nothing(file: InboxFile, tmp_path: Path) -> None:
@@ -188,24 +173,6 @@ def test_every_source_gives_the_same_set(file: InboxFile, tmp_path: Path) -> Non
     assert [dataclasses.replace(each, split="train") for each in found[2]] == found[0]
 
 
-def test_the_same_rows_give_the_same_bytes(file: InboxFile, tmp_path: Path) -> None:
-    rows = [{**PUBLIC, "id": "b"}, {**PUBLIC, "id": "a"}, {**PUBLIC, "id": "b"}, [1]]
-    contents = []
-    for name in ("one", "two"):
-        imported(file, tmp_path, *rows).save(tmp_path / name)
-        contents.append({each.name: each.read_bytes() for each in (tmp_path / name).iterdir()})
-    assert contents[0] == contents[1]
-    assert not any(str(tmp_path).encode() in each for each in contents[0].values())
-
-
-def test_importing_anew_forgets_what_was_there(file: InboxFile, tmp_path: Path) -> None:
-    golden = imported(file, tmp_path, PUBLIC, [1])
-    golden.manifest["steps"]["verify"] = {"sums": {}}
-    import_questions(file, golden, write(tmp_path / "q.jsonl", [{**PUBLIC, "id": 5}]))
-    assert ([each.id for each in golden.questions], golden.rejected) == (["5"], [])
-    assert list(golden.manifest["steps"]) == ["import"]
-
-
 def test_a_source_without_rows_is_refused(file: InboxFile, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no row"):
         imported(file, tmp_path)
@@ -236,19 +203,6 @@ def test_whatever_the_rows_are_none_is_lost(
     kept = GoldenSet.load(tmp_path / "set")
     assert [each.reason for each in kept.rejected] == [each.reason for each in golden.rejected]
     assert kept.questions == golden.questions
-
-
-def test_rows_of_the_synthetic_world_come_as_they_are(world: InboxFile, tmp_path: Path) -> None:
-    asked = questions(WorldConfig(size=1000))[::3]
-    golden = imported(world, tmp_path, *(each.to_row() for each in asked))
-    assert golden.rejected == []
-    by_id = {each.id: each for each in golden.questions}
-    for each in asked:
-        found = by_id[each.id]
-        assert found.provenance.items() >= each.provenance.items()
-        assert dataclasses.replace(found, provenance=each.provenance) == each
-    report = golden.manifest["steps"]["import"]["report"]
-    assert all(report[name]["failed"] == 0 for name in ("sources", "ids", "answer", "leak"))
 
 
 def test_the_real_questions(real_inbox: RealInbox) -> None:

@@ -10,20 +10,13 @@ import pytest
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.importing import source_digest
-from tests.data_pipeline.golden.importable import PUBLIC, imported, small_inbox, the_row, write
+from tests.data_pipeline.golden.importable import PUBLIC, imported, small_inbox, write
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
     with InboxFile(small_inbox(tmp_path_factory.mktemp("inbox"))) as opened:
         yield opened
-
-
-def nested(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
 
 
 @pytest.mark.parametrize("levels", [60, 300, 700, 900, 5_000])
@@ -38,12 +31,6 @@ def test_what_is_nested_too_deep_costs_its_row_alone(
     assert [each.check for each in golden.rejected] == ["row", "row"]
     golden.save(tmp_path / "set")
     assert len(GoldenSet.load(tmp_path / "set").rejected) == 2
-
-
-def test_what_is_nested_a_little_is_kept_whole(file: InboxFile, tmp_path: Path) -> None:
-    row = {**PUBLIC, "mine": nested(40), "provenance": {"a": nested(40)}}
-    told = the_row(imported(file, tmp_path, row)).provenance
-    assert (told["extra"], told["a"]) == ({"mine": nested(40)}, nested(40))
 
 
 def test_what_is_written_is_json_whatever_the_numbers_were(file: InboxFile, tmp_path: Path) -> None:
@@ -64,28 +51,6 @@ def test_what_is_written_is_json_whatever_the_numbers_were(file: InboxFile, tmp_
         else:
             assert row["provenance"]["extra"] == {"mine": null}
             assert row["provenance"].items() >= null.items()
-
-
-def test_rows_are_looked_up_together(
-    file: InboxFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    execute = InboxFile.execute
-
-    def counted(self: InboxFile, sql: str, parameters: list[Any] | None = None) -> Any:
-        asked.append(sql)
-        return execute(self, sql, parameters)
-
-    monkeypatch.setattr(InboxFile, "execute", counted)
-    statements = []
-    # Nothing is searched for those that have no answer.
-    for count in (2, 40):
-        asked.clear()
-        rows = [{**PUBLIC, "id": number, "answer": None} for number in range(count)]
-        rows.append({**PUBLIC, "id": "bad", "message_ids": ["<9@test>"]})
-        assert len(imported(file, tmp_path, *rows).questions) == count
-        statements.append(len(asked))
-    assert statements[0] == statements[1]
 
 
 def test_a_digest_tells_the_rows_from_others(file: InboxFile, tmp_path: Path) -> None:

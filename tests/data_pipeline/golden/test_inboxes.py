@@ -12,9 +12,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS
 from data_pipeline.golden.inboxes import MIN_SENT, Counts, choose_inboxes, draw, named_inboxes
-from data_pipeline.golden.split import same_people
 from tests.builders import make_inbox, raw
-from tests.conftest import RealInbox
 
 
 @pytest.mark.parametrize(
@@ -59,11 +57,6 @@ def test_a_draw_keeps_to_the_proportions(
         assert share - 2 < counts[name] < max(share, 1) + 1
     order.shuffle(names)
     assert draw(names, seed, wanted) == drawn
-
-
-def test_no_proportion_above_zero_is_refused() -> None:
-    with pytest.raises(UserError, match="--train, --validation or --test above 0"):
-        draw(["ann@test.example"], 0, Counts(0, 0, 0))
 
 
 def inbox_of(path: Path, owner: str | None = None) -> InboxFile:
@@ -133,15 +126,6 @@ def test_nobody_has_two_inboxes(tmp_path: Path) -> None:
         # Who says so has both.
         both = ["ann@test.example", "a.alder@test.example"]
         assert list(named_inboxes(file, both, Counts(1, 0, 1), 0).splits) == both
-
-
-def test_on_real_mail_no_person_is_in_two_splits(real_inbox: RealInbox) -> None:
-    with InboxFile(real_inbox.db) as file:
-        chosen = choose_inboxes(file, Counts(), 0)
-        assert same_people(file, chosen.splits) == []
-        assert "vince.kaminski@enron.com" in chosen.splits
-        assert "j.kaminski@enron.com" not in chosen.splits
-        assert any("passed over" in each for each in chosen.notes)
 
 
 def test_only_owners_inboxes_are_whole(tmp_path: Path) -> None:

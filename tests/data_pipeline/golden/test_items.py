@@ -70,19 +70,6 @@ def test_cut_anywhere_it_gives_its_first_items(
     assert ended is None or len(used) in (ended, ended - 1)
 
 
-def test_items_that_had_ended_are_used() -> None:
-    text = reply(GOOD, {**GOOD, "question": "Who signs?"})
-    second = text.index('{"kind"', text.index("Who") - 100)
-    for end in (len(text), len(text) - 1, len(text) - 2):
-        assert len(good(read_items(text[:end]))) == 2
-    one = read_items(text[: len(text) - 3])
-    assert [type(each) for each in one] == [GeneratedItem, NoQuestion]
-    for end in (second, second - 1, second - 2):
-        assert len(good(read_items(text[:end]))) == 1
-    with pytest.raises(UnparseableError, match="cut off"):
-        read_items(text[: second - 5])
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -100,42 +87,6 @@ def test_one_wrong_item_costs_no_other(change: dict[str, Any], reason: str) -> N
     assert wrong.reason.startswith(reason)
     assert json.loads(wrong.item) == {**GOOD, **change}
     assert first == last == GeneratedItem(**GOOD)
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ("NaN", "how_realistic: it is not from 0 to 1"),
-        ("-Infinity", "how_realistic: it is not from 0 to 1"),
-        ("9" * 5_000, "how_realistic: it is not from 0 to 1"),
-        ("[" * 300 + "]" * 300, "how_realistic: Input should be"),
-        ("[" * 100_000 + "]" * 100_000, "it is no JSON that can be read"),
-        ("'high'", "it is no JSON that can be read"),
-        ("", "it is no JSON that can be read"),
-    ],
-)
-def test_one_bad_token_costs_no_other_item(value: str, reason: str) -> None:
-    good = json.dumps(GOOD)
-    said = f'{{"items": [{good}, {good.replace("0.8", value)}, {good}]}}'
-    first, wrong, last = read_items(said)
-    assert isinstance(wrong, NoQuestion)
-    assert wrong.reason.startswith(reason)
-    assert first == last == GeneratedItem(**GOOD)
-
-
-def test_an_escaped_lone_surrogate_costs_nothing() -> None:
-    text = reply({**GOOD, "mails": ["m1\ud800"]}, {**GOOD, "question": "When \udfff?"})
-    assert "\\ud800" in text
-    one, two = read_items(text)
-    assert isinstance(one, GeneratedItem) and isinstance(two, GeneratedItem)
-    assert (one.mails, two.question) == (["m1?"], "When ??")
-
-
-@pytest.mark.parametrize("after", ["\nDone.", "\n```", ' {"items": []}', ","])
-def test_text_after_the_items_costs_none(after: str) -> None:
-    assert read_items(reply(GOOD, GOOD) + after) == [GeneratedItem(**GOOD)] * 2
-    with pytest.raises(UnparseableError, match="text after"):
-        read_items(reply() + after)
 
 
 @pytest.mark.parametrize(("field", "most"), [("question", 500), ("answer", 2_000)])
@@ -177,13 +128,6 @@ def test_what_holds_no_item_is_said_so(said: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_hostile_item_is_kept_short() -> None:
-    huge = f'{{"items": [{{"how_realistic": {"9" * 4000}, "question": "{"x" * 90_000}"}}]}}'
-    [item] = read_items(huge)
-    assert isinstance(item, NoQuestion)
-    assert len(item.item) <= 4_000
-
-
 @given(st.lists(JSON, min_size=1, max_size=3) | JSON)
 def test_any_json_is_read_or_refused(items: Any) -> None:
     try:
@@ -193,14 +137,6 @@ def test_any_json_is_read_or_refused(items: Any) -> None:
     for each in found:
         if isinstance(each, NoQuestion):
             json.dumps(each).encode()
-
-
-@given(st.text(alphabet=st.characters(), max_size=200))
-def test_any_text_is_read_or_refused(said: str) -> None:
-    try:
-        read_items(said)
-    except UnparseableError as error:
-        assert str(error)
 
 
 def test_the_form_is_plain_enough_for_any_provider() -> None:

@@ -5,14 +5,13 @@ import datetime as dt
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
-from data_pipeline.golden.offline_reader import ambiguity_by_search
+from data_pipeline.golden.offline_reader import WordChecks, ambiguity_by_search
 from data_pipeline.golden.verify import verify
 from data_pipeline.synthetic.world import WorldConfig, questions
 from evals.judges.offline import OfflineJudge
@@ -66,11 +65,6 @@ def test_what_is_not_there_yet_is_no_suspect(inbox_file: InboxFile) -> None:
     assert ambiguity_by_search(inbox_file, early).passed
 
 
-def test_the_same_answer_and_a_quote_are_no_suspects(inbox_file: InboxFile) -> None:
-    asked = row("q", "How much does the Belmont crane of Ortega Works cost?", "$4,000", "crane")
-    assert ambiguity_by_search(inbox_file, asked).passed
-
-
 def test_a_count_of_the_mails_cited_can_be_counted(inbox_file: InboxFile) -> None:
     asked = "How many failures of the Havers kiln were there?"
     rows = [
@@ -78,13 +72,13 @@ def test_a_count_of_the_mails_cited_can_be_counted(inbox_file: InboxFile) -> Non
         row("text", "What of the Havers kiln?", "It burst.", "kiln"),
     ]
     golden = GoldenSet(rows)
-    verify(inbox_file, golden, None, OfflineJudge())
+    verify(inbox_file, golden, WordChecks())
     text, two = (checks_of(each)["answerable"] for each in golden.questions)
     assert two.passed
     assert text.passed is None
     assert text.by == "search"
     strict = GoldenSet(rows)
-    verify(inbox_file, strict, None, OfflineJudge(), strict=True)
+    verify(inbox_file, strict, WordChecks(), strict=True)
     assert [each.row["id"] for each in strict.rejected] == ["text"]
 
 
@@ -101,7 +95,7 @@ def flagged(found: list[Question]) -> dict[str, list[Question]]:
 def test_on_the_synthetic_world_nothing_is_dropped_and_little_suspected(world: InboxFile) -> None:
     rows = questions(WorldConfig(size=1000))
     golden = GoldenSet(list(rows))
-    verify(world, golden, None, OfflineJudge())
+    verify(world, golden, WordChecks())
     assert golden.rejected == []
     assert len(golden.questions) == len(rows)
     step = golden.manifest["steps"]["verify"]
@@ -124,7 +118,7 @@ def test_a_planted_wrong_answer_is_suspected(world: InboxFile) -> None:
         if not OfflineJudge().decide(one, other.answer).correct
     ]
     golden = GoldenSet(wrong)
-    verify(world, golden, None, OfflineJudge())
+    verify(world, golden, WordChecks())
     assert golden.rejected == []
     assert len(flagged(golden.questions)["answerable"]) >= 0.8 * len(wrong)
 
@@ -134,20 +128,9 @@ def test_on_real_questions(real_inbox: RealInbox) -> None:
     rows = load_questions(str(real_inbox.folder / "questions.jsonl"))
     with InboxFile(real_inbox.db) as file:
         golden = GoldenSet(rows)
-        verify(file, golden, None, OfflineJudge())
+        verify(file, golden, WordChecks())
         once: list[Check] = [ambiguity_by_search(file, each) for each in rows]
     unsure = flagged(golden.questions)
     assert len(unsure["unambiguous"]) <= 3
     assert len(unsure["answerable"]) <= 4
     assert sum(each.passed is None for each in once) == len(unsure["unambiguous"])
-
-
-def test_the_same_twice(world_db: Path) -> None:
-    rows = questions(WorldConfig(size=1000))[:30]
-    found = []
-    for _ in range(2):
-        with InboxFile(world_db) as file:
-            golden = GoldenSet(list(rows))
-            verify(file, golden, None, OfflineJudge())
-            found.append([each.to_row() for each in golden.questions])
-    assert found[0] == found[1]

@@ -1,20 +1,14 @@
 """What a search finds besides the gold mails: copies are left out, and other inboxes' mail is."""
 
-import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.inbox.mail import Email, Mailbox
 from data_pipeline.golden.inboxes import mails_of
 from data_pipeline.golden.model_checks import (
     MAX_RIVALS,
-    by_date,
-    lines_of,
     own_part,
     possible_answers,
     rivals,
@@ -78,40 +72,3 @@ def test_names_alone_find_what_is_lost_among_words(inbox: Inbox) -> None:
 def test_a_question_of_no_words_finds_nothing(inbox: Inbox) -> None:
     assert rivals(inbox, row("q", "?!", "x"), []) == []
     assert possible_answers(inbox, row("q", "...", "", kind="unanswerable")) == []
-
-
-def mail(body: str, message_id: str = "<1@t>", date: dt.datetime | None = None) -> Email:
-    return Email(message_id, date, Mailbox("a@t.example", ""), (), (), (), "", body)
-
-
-@given(st.lists(st.from_regex(r"[a-z]{2,8}( [a-z]{2,8}){0,4}", fullmatch=True), max_size=6))
-def test_quoting_makes_a_copy_and_nothing_of_ones_own(lines: list[str]) -> None:
-    gold = mail("\n".join(lines))
-    quote = mail("\n".join(f"> {each.upper()}" for each in lines))
-    assert lines_of([quote]) <= lines_of([gold])
-    assert own_part(quote, [gold]).body == ""
-    assert own_part(quote, []).body.lower().split() == gold.body.split()
-
-
-def test_undated_mail_is_the_oldest() -> None:
-    mails = [mail("b", "<2@t>", dt.datetime(1990, 1, 1)), mail("a"), mail("c", "<0@t>")]
-    assert [each.message_id for each in by_date(mails)] == ["<0@t>", "<1@t>", "<2@t>"]
-
-
-def test_what_a_search_finds_is_read_together(
-    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gold = mails_of(inbox, ["<gold@t>"])
-    reads: list[int] = []
-    read_many = Inbox.read_many
-
-    def counted(self: Inbox, message_ids: Sequence[str]) -> list[Email | None]:
-        reads.append(len(message_ids))
-        return read_many(self, message_ids)
-
-    monkeypatch.setattr(Inbox, "read_many", counted)
-    monkeypatch.setattr(Inbox, "read", None)
-    assert len(rivals(inbox, ASKED, gold)) == MAX_RIVALS
-    # Again only for the copies among the first.
-    assert 1 <= len(reads) <= 2
-    assert max(reads) <= MAX_RIVALS

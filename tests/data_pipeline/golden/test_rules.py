@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
-from data_pipeline.golden.filtering import mended
+from data_pipeline.golden.filtering import agreeing
 from data_pipeline.golden.golden_set import Batch, Check
 from data_pipeline.golden.inboxes import Cited
 from data_pipeline.golden.owner import FullName, Mention, Owner
@@ -204,13 +204,7 @@ def test_sources_name_the_fault() -> None:
     assert "sent after" in said(ID, later=True).reason
 
 
-def test_realism_is_a_bound_that_belongs() -> None:
-    ratings = {0.69: False, 0.7: True, 1.0: True, None: None}
-    for rated, passed in ratings.items():
-        assert rules.realism(row(how_realistic=rated), facts()).passed is passed
-
-
-def test_fields_that_disagree_are_mended() -> None:
+def test_fields_that_disagree_are_agreeing() -> None:
     cited = {
         ID: Cited("<kept@x>", False),
         "<2@x>": Cited("<kept@x>", False),
@@ -218,7 +212,7 @@ def test_fields_that_disagree_are_mended() -> None:
     }
 
     def after(**fields: Any) -> Question:
-        return mended(row(**fields), None, cited)
+        return agreeing(row(**fields), None, cited)
 
     assert after(message_ids=(ID, "m9", "<2@x>")).message_ids == ("<kept@x>", "m9")
     assert after(kind="multi-mail").kind == "lookup"

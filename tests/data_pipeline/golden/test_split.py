@@ -13,7 +13,7 @@ from data_pipeline.golden.inboxes import Counts
 from data_pipeline.golden.split import split
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
-from tests.data_pipeline.golden.splitting import asked, made, written
+from tests.data_pipeline.golden.splitting import asked, made
 
 ANN, BOB, CAT, DAN = (f"{name}@test.example" for name in ("ann", "bob", "cat", "dan"))
 SPLIT_OF: dict[str, Split] = {ANN: "train", BOB: "train", CAT: "validation", DAN: "test"}
@@ -123,18 +123,6 @@ def test_mail_that_the_file_lacks_is_told_and_compared_by_its_id(file: InboxFile
     assert golden.manifest["steps"]["split"]["leaks"]["unknown_gold"] == 2
 
 
-def test_kept_rows_carry_what_was_checked(file: InboxFile) -> None:
-    golden = made([asked("q-1", ANN, "<a>"), asked("q-2", DAN, "<d>")], generated=SPLIT_OF)
-    split(file, golden)
-    train, test = map(checks_of, golden.questions)
-    assert {name: each.passed for name, each in train.items()} == {
-        "leak-test-inbox": True,
-        "shared-gold": True,
-    }
-    # Test mail is allowed to be where it is.
-    assert list(test) == ["shared-gold"]
-
-
 def test_the_report_tells_what_is_not_forbidden(file: InboxFile) -> None:
     rows = [
         asked("q-1", ANN, "<a>"),
@@ -229,36 +217,7 @@ def test_else_inboxes_are_drawn(file: InboxFile, splits: tuple[Split | None, ...
     )
 
 
-def test_another_seed_draws_anew_and_the_first_one_again_as_before(file: InboxFile) -> None:
-    rows = [
-        asked(f"q-{n}", each, "<a>", split="train") for n, each in enumerate((ANN, BOB, CAT, DAN))
-    ]
-    golden = made(rows)
-    split(file, golden, seed=0)
-    first = written(golden)
-    drawn = set()
-    for seed in range(1, 9):
-        split(file, golden, seed=seed)
-        drawn.add(tuple(golden.manifest["inboxes"].items()))
-    assert len(drawn) > 1
-    split(file, golden, seed=0)
-    assert written(golden) == first
-    # Rows are as they came once the step is taken back.
-    golden.undo("split")
-    assert golden.questions == rows
-
-
 def test_an_inbox_that_the_file_lacks_names_the_option(file: InboxFile) -> None:
     golden = made([asked("q-1", "eve@evil.example", "<a>"), asked("q-2", ANN, "<a>")])
     with pytest.raises(UserError, match=r"no mail of 'eve@evil\.example'; .* --db FILE"):
         split(file, golden)
-
-
-def test_an_inbox_that_generate_did_not_name_is_refused(file: InboxFile) -> None:
-    with pytest.raises(UserError, match="no split for the inbox"):
-        split(file, made([asked("q-1", ANN, "<a>")], generated={DAN: "test"}))
-
-
-def test_a_set_without_rows_can_not_be_split(file: InboxFile) -> None:
-    with pytest.raises(UserError, match="no rows to split"):
-        split(file, made([]))

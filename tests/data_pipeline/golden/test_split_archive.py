@@ -14,7 +14,6 @@ from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.split import split
-from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.conftest import RealInbox
 from tests.data_pipeline.golden.leaking import leaks
 
@@ -86,16 +85,3 @@ def test_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:
 def test_a_world(world_db: Path, world: InboxFile, tmp_path: Path) -> None:
     dropped = check(world_db, made_up(world, 600), tmp_path)
     assert dropped["leak-test-inbox"] > 10
-
-
-def test_the_world_s_own_questions_keep_their_splits_and_all_stay(world: InboxFile) -> None:
-    rows = questions(WorldConfig(size=1000))
-    golden = GoldenSet(rows)
-    golden.record("import", len(rows), {})
-    split(world, golden)
-    step = golden.manifest["steps"]["split"]
-    assert step["splits_from"] == "rows"
-    assert step["sums"]["kept"] == len(rows)
-    assert {each.id: each.split for each in golden.questions} == {
-        each.id: each.split for each in rows
-    }

@@ -1,33 +1,21 @@
 """The figures of a golden set: counted by hand, and true of any set; the plots drawn from them."""
 
 import datetime as dt
-import json
-from itertools import combinations
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import matplotlib as mpl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from matplotlib.image import imread
-from matplotlib.text import Text
 
-from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.models.responses import Response, Responses
-from art_e.question import SPLITS, Question
+from art_e.question import Question
 from data_pipeline.golden.asking import responses_folder
-from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, Step, marked, with_checks
-from data_pipeline.golden.plots import draw, write_plots
-from data_pipeline.golden.split import split
+from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, Step, with_checks
+from data_pipeline.golden.plots import write_plots
 from data_pipeline.golden.stats import stats
-from data_pipeline.synthetic.world import WorldConfig
-from data_pipeline.synthetic.world import questions as world_questions
-from tests.data_pipeline.golden.rows import questions
 
 ANN, BOB = "ann@test.example", "bob@test.example"
 
@@ -60,7 +48,7 @@ def few() -> GoldenSet:
         Question("q-4", "Why?", BOB, None, "No", ("<3>",), None, None, None, True, "test"),
         *(Question(f"q-{n}", f"Question {n}?", ANN, how_realistic=0.1) for n in range(5, 10)),
     ]  # fmt: skip
-    golden = GoldenSet([marked(rows[0], "long-answer"), with_checks(rows[1], [unsure]), *rows[2:]])
+    golden = GoldenSet([rows[0], with_checks(rows[1], [unsure]), *rows[2:]])
     usage = {"prompt_tokens": 70, "cached_prompt_tokens": 0, "completion_tokens": 7,
              "reasoning_tokens": 0}  # fmt: skip
     settings = {"model": "openai/gpt-4.1", "usage": usage, "cost_usd": 0.25}
@@ -88,7 +76,6 @@ def test_what_is_in_the_set(few: GoldenSet) -> None:
         (BOB, "test", 2),
     ]
     assert found["gold_mails"] == {"0": 1, "1": 2, "2": 1}
-    assert found["marks"] == {"long-answer": 1}
     bins = {each["from"]: each["rows"] for each in found["realism"]["bins"] if each["rows"]}
     # A bin has its lower bound: 0.7 is in the one that begins there, 0.699 is not.
     assert bins == {0.6: 1, 0.7: 1, 0.9: 1}
@@ -119,14 +106,6 @@ def test_what_became_of_the_others(few: GoldenSet) -> None:
         {"check": "wording", "step": "filter", "passed": 0, "unsure": 1, "failed": 0, "without": 3}
     ]
     assert found["unbalanced"] == []
-
-
-def test_what_verify_could_not_check_is_told(few: GoldenSet) -> None:
-    few.record("verify", 4, {"unchecked": {"needs-mail": {"offline": 3}, "answerable": {"x": 1}}})
-    assert stats(few)["unchecked"] == [
-        {"step": "verify", "check": "answerable", "reason": "x", "rows": 1},
-        {"step": "verify", "check": "needs-mail", "reason": "offline", "rows": 3},
-    ]
 
 
 def test_what_was_no_question_is_an_example_too(few: GoldenSet) -> None:
@@ -181,94 +160,6 @@ def tampered(golden: GoldenSet, how: str) -> str:
 def test_sums_that_do_not_balance_are_told(few: GoldenSet, how: str) -> None:
     expected = tampered(few, how)
     assert any(expected in each for each in stats(few)["unbalanced"])
-
-
-@settings(max_examples=30)
-@given(st.lists(questions(), max_size=12), st.lists(questions(), max_size=4))
-def test_figures_of_any_set_add_up(kept: list[Question], dropped: list[Question]) -> None:
-    failed = Check("leak", "filter", False, "it says so", "rule")
-    golden = GoldenSet(kept, [Rejected.of(each, failed) for each in dropped])
-    golden.sort()
-    golden.record("filter", len(kept) + len(dropped), {})
-    found = stats(golden)
-    json.dumps(found)
-    for group in ("kinds", "difficulties", "answerable"):
-        assert sum(sum(each.values()) for each in found[group].values()) == len(kept)
-    assert sum(each["rows"] for each in found["inboxes"]) == len(kept)
-    assert sum(sum(each["kinds"].values()) for each in found["inboxes"]) == len(kept)
-    binned = sum(each["rows"] for each in found["realism"]["bins"])
-    assert binned + found["realism"]["unscored"] == len(kept)
-    assert sum(found["gold_mails"].values()) == len(kept)
-    assert sum(each["rows"] for each in found["drops"]) == len(dropped)
-    assert found["unbalanced"] == []
-
-
-def of_world(world: InboxFile) -> GoldenSet:
-    rows = world_questions(WorldConfig(size=1000))
-    golden = GoldenSet(rows)
-    golden.record("import", len(rows), {})
-    filtered(golden, {"realism": tuple(each.id for each in rows[::7])})
-    split(world, golden)
-    return golden
-
-
-def wild(rows: int) -> GoldenSet:
-    """Lengths and dates such as nobody expects."""
-    draws = Random(rows)
-    golden = GoldenSet(
-        [
-            Question(
-                f"q-{number}",
-                "why " * draws.choice([0, 1, 5, 20, 400]),
-                ANN,
-                dt.date(draws.choice([1980, 1999, 2004, 2038]), draws.randint(1, 12), 3),
-                "x " * draws.choice([1, 60, 30_000]),
-                split=draws.choice([*SPLITS, None]),
-            )
-            for number in range(rows)
-        ]
-    )
-    golden.record("import", rows, {})
-    return golden
-
-
-def overlapping(figure: Figure) -> list[tuple[str, str]]:
-    """Texts of the figure that are drawn over each other, or out of the picture."""
-    figure.draw_without_rendering()
-    # Ticks beyond the ends of an axis are there, and not drawn.
-    beyond = {
-        tick.label1
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for low, high in [sorted(axis.get_view_interval())]
-        for tick in axis.get_major_ticks()
-        if not low - 1e-9 <= tick.get_loc() <= high + 1e-9
-    }
-    drawn = [
-        (each.get_text(), each.get_window_extent())
-        for each in figure.findobj(Text)
-        if isinstance(each, Text) and each.get_text() and each.get_visible() and each not in beyond
-    ]
-    outside = [
-        (text, "the picture's edge")
-        for text, box in drawn
-        if not (
-            box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
-        )
-    ]
-    return outside + [
-        (one, other)
-        for (one, box), (other, beside) in combinations(drawn, 2)
-        if box.x0 < beside.x1 and beside.x0 < box.x1 and box.y0 < beside.y1 and beside.y0 < box.y1
-    ]
-
-
-@pytest.mark.parametrize("which", ["world", "one", "wild"])
-def test_plots_are_drawn_and_nothing_overlaps(which: str, world: InboxFile) -> None:
-    golden = {"world": lambda: of_world(world), "one": lambda: wild(1), "wild": lambda: wild(3000)}
-    made = golden[which]()
-    for name, figure in draw(made, stats(made)).items():
-        assert overlapping(figure) == [], name
 
 
 def test_plots_are_files_of_the_same_bytes(few: GoldenSet, tmp_path: Path) -> None:

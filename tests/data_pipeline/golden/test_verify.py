@@ -10,8 +10,10 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.golden_set import GoldenSet, Rejected, checks_of
-from data_pipeline.golden.verify import refuse_own_rows, verify
+from data_pipeline.golden.golden_set import GoldenSet, checks_of
+from data_pipeline.golden.model_checks import ModelChecks
+from data_pipeline.golden.offline_reader import WordChecks
+from data_pipeline.golden.verify import verify
 from evals.judges.offline import OfflineJudge
 from tests.data_pipeline.golden.verified import (
     ROWS,
@@ -76,12 +78,6 @@ def test_a_superseded_answer_becomes_the_latest_and_the_set_can_be_taken_back(
         ROWS, key=lambda each: each.id
     )
     assert golden.manifest["steps"] == {}
-
-
-def test_strict_drops_what_is_unsure(run: Verified) -> None:
-    golden = run(CarefulReader(), one("yes"), strict=True)
-    assert dropped(golden)["yes"][0] == "needs-mail"
-    assert "one of two, guessed" in dropped(golden)["yes"][1]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -198,26 +194,11 @@ def test_the_writer_of_the_rows_is_no_reader_of_them(inbox_file: InboxFile) -> N
     golden = GoldenSet(list(ROWS))
     reader: Any = Named()
     with pytest.raises(UserError, match=f"{WRITER} wrote rows of this set.*--model"):
-        verify(inbox_file, golden, reader, OfflineJudge())
+        verify(inbox_file, golden, ModelChecks(reader, OfflineJudge()))
     assert golden.questions == list(ROWS)
-
-
-@pytest.mark.parametrize("provenance", [[1], "hello", 5])
-def test_a_rejected_row_that_is_no_question_has_no_writer(provenance: Any) -> None:
-    row = {**ROWS[0].to_row(), "provenance": provenance}
-    refuse_own_rows(GoldenSet(rejected=[Rejected(row, "import", "row", "no object")]), WRITER)
 
 
 def test_an_inbox_that_is_not_there_is_told(inbox_file: InboxFile) -> None:
     rows = [dataclasses.replace(each, inbox_address="eve@test.example") for each in ROWS]
     with pytest.raises(UserError, match=r"no inbox 'eve@test\.example'"):
-        verify(inbox_file, GoldenSet(rows), None, OfflineJudge())
-
-
-def test_progress_is_told_for_each_row(run: Verified) -> None:
-    costs: list[float | None] = []
-    run(CarefulReader(), on_progress=costs.append)
-    assert len(costs) == len(ROWS)
-    known = [each for each in costs if each is not None]
-    assert known == sorted(known)
-    assert known[-1] > 0
+        verify(inbox_file, GoldenSet(rows), WordChecks())
