@@ -12,8 +12,8 @@ from art_e.models.base import Usage
 from art_e.models.model import Model
 from art_e.models.prices import expected_cost
 from art_e.storage import expanded, runs_folder
-from data_pipeline.golden.asking import THINKING_TOKENS, TOKENS_PER_ITEM
-from data_pipeline.golden.verify import COMPLETION_TOKENS, JUDGE_USAGE, VERDICTS_PER_ROW
+from data_pipeline.golden.generate import THINKING_TOKENS, TOKENS_PER_ITEM
+from data_pipeline.golden.model_checks import COMPLETION_TOKENS, JUDGE_USAGE, VERDICTS_PER_ROW
 from evals.benchmark import estimate_cost, model_name
 from evals.judges import needs_model
 from training.judging import is_paid
