@@ -76,6 +76,7 @@ from evals.judges.labels import (
 )
 from evals.judges.offline import Judge
 from evals.labelling import label
+from evals.report.build import build_report, command, differences
 from evals.scored import Scored, load_run
 from evals.statistics import Estimate
 
@@ -510,8 +511,6 @@ def _show(
 ) -> None:
     """Print the figures, and the command that resumes an incomplete run; exit with 1 if a model
     was not measured."""
-    from evals.report.build import command
-
     for judge in judges:
         note_cost(judge)
     note_entries(metrics)
@@ -633,8 +632,6 @@ def _parted(argument: str) -> tuple[str, str | None]:
 
 
 def _print_compared(a: _Side, b: _Side, found: Mapping[str, Any]) -> None:
-    from evals.report.build import differences
-
     headings = ("", "A", "B", "B - A")
     table = _table(f"{found['n']:,} pairs", headings, "in brackets: 95 % interval of B - A")
     for row in differences(found["figures"]):
@@ -858,8 +855,6 @@ def report(
     json_output: JsonOption = False,
 ) -> None:
     """Write report.html, which works without network or server, and its charts as PNGs."""
-    from evals.report.build import build_report
-
     found = [find_run(each, runs_folder()) for each in runs]
     distinct = list({each.folder.resolve(): each for each in found}.values())
     folder = out or distinct[0].folder

@@ -1,6 +1,6 @@
-"""A drawn chart as a file and as markup: PNG on white, SVG in the page's own colours.
+"""Charts as data, drawn by matplotlib: PNG on white, SVG in the page's own colours.
 
-Knows nothing of what is drawn.
+matplotlib is imported when a chart is drawn, so that commands which draw none start fast.
 """
 
 import io
@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import matplotlib
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
-from matplotlib.transforms import Transform, blended_transform_factory
 
 from art_e.text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Transform
 
 # ---- Where the names of a chart's series stand, and names cut to what can be drawn.
 
@@ -116,8 +116,10 @@ class BarChart:
     series: tuple[str, ...] = ()
     log: bool = False
 
-    def draw(self, *, titled: bool) -> Figure:
+    def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure; with its title and note where nothing else says them."""
+        from matplotlib.transforms import blended_transform_factory
+
         legend = legend_height(self.series, WIDTH)
         marks = sum(len(bar.marks) for bar in self.bars)
         plot = len(self.bars) * (_LABEL + _GAP) + marks * _BAR
@@ -142,7 +144,7 @@ class BarChart:
         return figure
 
     def _draw_mark(
-        self, axes: Axes, across: Transform, of: Bar, mark: Mark, number: int, at: float
+        self, axes: "Axes", across: "Transform", of: Bar, mark: Mark, number: int, at: float
     ) -> None:
         colour = SERIES[number]
         left = axes.get_xlim()[0]
@@ -169,7 +171,7 @@ class BarChart:
             va="center",
         )
 
-    def _scale_x(self, axes: Axes) -> None:
+    def _scale_x(self, axes: "Axes") -> None:
         marks = [mark for bar in self.bars for mark in bar.marks]
         tops = [top for mark in marks for top in (mark.value, mark.high) if top is not None]
         if self.scale == "share":
@@ -180,12 +182,12 @@ class BarChart:
             lowest = min(mark.value for mark in marks if mark.value) if any(tops) else 1.0
             axes.set_xscale("log")
             axes.set_xlim(10.0 ** math.floor(math.log10(lowest) - 0.3), max(positive) * 1.6)
-            axes.xaxis.set_major_locator(LogLocator(base=10, numticks=5))
-            axes.xaxis.set_minor_locator(LogLocator(base=10, subs=()))
+            axes.locator_params(axis="x", numticks=5)
+            axes.minorticks_off()
         else:
             axes.set_xlim(0, max([*tops, 1e-9]) * 1.05)
-            axes.xaxis.set_major_locator(MaxNLocator(4, min_n_ticks=3))
-        axes.xaxis.set_major_formatter(FuncFormatter(_tick(self.scale)))
+            axes.locator_params(axis="x", nbins=4, min_n_ticks=3)
+        axes.xaxis.set_major_formatter(_tick(self.scale))
         axes.grid(axis="x", color=GRID, linewidth=0.8)
 
 
@@ -222,7 +224,7 @@ class CurveChart:
     baselines: tuple[Baseline, ...] = ()
     smooth: int = 1
 
-    def draw(self, *, titled: bool) -> Figure:
+    def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure; with its title and note where nothing else says them."""
         names = tuple(curve.label for curve in self.curves) if len(self.curves) > 1 else ()
         legend = legend_height(names, WIDTH)
@@ -257,9 +259,9 @@ class CurveChart:
                 axes.set_ylim(0, axes.get_ylim()[1] * 1.05)
             elif axes.dataLim.ymax > 0:
                 axes.axhline(0, color=MUTED, linewidth=0.8)
-            axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.yaxis.set_major_formatter(FuncFormatter(_tick(self.scale)))
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            axes.locator_params(axis="y", nbins=5, steps=[1, 2, 2.5, 5, 10])
+        axes.yaxis.set_major_formatter(_tick(self.scale))
+        axes.locator_params(axis="x", nbins=6, integer=True)
         axes.set_xlabel("training step", color=MUTED, size=_SMALL)
         axes.grid(axis="y", color=GRID, linewidth=0.8)
         self._label_baselines(axes)
@@ -268,7 +270,7 @@ class CurveChart:
         return figure
 
     def _draw_curve(
-        self, axes: Axes, steps: Sequence[int], values: Sequence[float], colour: str
+        self, axes: "Axes", steps: Sequence[int], values: Sequence[float], colour: str
     ) -> None:
         if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
             axes.plot(steps, values, color=colour, linewidth=0.8, alpha=0.35)
@@ -282,11 +284,11 @@ class CurveChart:
             markersize=4,
         )
 
-    def _draw_baselines(self, axes: Axes) -> None:
+    def _draw_baselines(self, axes: "Axes") -> None:
         for baseline in self.baselines:
             axes.axhline(baseline.value, color=MUTED, linewidth=1.1, linestyle=(0, (5, 4)))
 
-    def _label_baselines(self, axes: Axes) -> None:
+    def _label_baselines(self, axes: "Axes") -> None:
         """Each label at the end of its line, or higher where another one is in the way."""
         low, high = axes.get_ylim()
         line = (high - low) / (_CURVE_HEIGHT / 14)
@@ -301,7 +303,7 @@ class CurveChart:
                 cut(baseline.label, _BASELINE_CHARS),
                 MUTED,
                 _SMALL,
-                transform=blended_transform_factory(axes.transAxes, axes.transData),
+                transform=axes.get_yaxis_transform(),
                 va="center",
             )
 
@@ -320,8 +322,10 @@ class _Frame:
     left: float
     right: float
 
-    def open(self, *, above: float, below: float) -> tuple[Figure, Axes]:
+    def open(self, *, above: float, below: float) -> "tuple[Figure, Axes]":
         """The figure and its empty plot, with so much room above it and below."""
+        from matplotlib.figure import Figure
+
         notes = textwrap.wrap(self.note, 78) if self.titled else []
         title = 26 + 13 * len(notes) if self.titled else 0
         height = title + above + self.plot + below
@@ -343,7 +347,7 @@ class _Frame:
             self._write_title(figure, notes, height)
         return figure, axes
 
-    def legend(self, figure: Figure, names: tuple[str, ...]) -> None:
+    def legend(self, figure: "Figure", names: tuple[str, ...]) -> None:
         """The series' names and colours above the plot, in as many lines as they need."""
         axes = figure.axes[0]
         height = figure.get_figheight() * 72
@@ -356,7 +360,7 @@ class _Frame:
             _write(figure, at / WIDTH, y, "■", colour, _FONT, va="center")
             _write(figure, (at + 14) / WIDTH, y, name, INK, _SMALL, va="center")
 
-    def _write_title(self, figure: Figure, notes: list[str], height: float) -> None:
+    def _write_title(self, figure: "Figure", notes: list[str], height: float) -> None:
         _write(figure, EDGE / WIDTH, 1 - 20 / height, self.title, INK, 13, weight="bold")
         for number, line in enumerate(notes, start=1):
             y = 1 - (22 + 13 * number) / height
@@ -370,14 +374,14 @@ def _smoothed(values: Sequence[float], steps: int) -> list[float]:
 
 
 def _write(
-    on: Axes | Figure, x: float, y: float, text: str, colour: str, size: float, **how: Any
+    on: "Axes | Figure", x: float, y: float, text: str, colour: str, size: float, **how: Any
 ) -> None:
     """Text as it is: a "$" in a model's name begins no formula."""
     on.text(x, y, text, color=colour, size=size, parse_math=False, **how)
 
 
-def _tick(scale: Scale) -> Callable[[float, int], str]:
-    def shown(value: float, _: int) -> str:
+def _tick(scale: Scale) -> Callable[[float, float], str]:
+    def shown(value: float, _: float) -> str:
         if scale == "share":
             return f"{value:.0%}"
         if scale == "seconds" and 0 < value < 1:
@@ -404,18 +408,20 @@ _XLINK = "http://www.w3.org/1999/xlink"
 _DPI = 200
 
 
-def write_png(figure: Figure, file: Path) -> None:
+def write_png(figure: "Figure", file: Path) -> None:
     """Write the figure as a picture on white."""
     with _quiet():
         figure.savefig(file, format="png", dpi=_DPI, facecolor="white", metadata={"Software": None})
 
 
-def svg(figure: Figure, name: str, title: str) -> Markup:
+def svg(figure: "Figure", name: str, title: str) -> Markup:
     """The figure as markup for a page: one `<svg>` that is named `title` to who can't see it.
 
     Text stays text, in the page's font; colours are the page's variables; ids begin with
     `name`, so that several charts can share a page.
     """
+    import matplotlib
+
     drawn = io.StringIO()
     with _quiet(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
