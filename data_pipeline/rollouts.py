@@ -43,58 +43,61 @@ from data_pipeline.sharing import (
 
 # ---- A trajectory as a row of a table, and back.
 
-_TEXT = pa.string()
-
 
 class Column(NamedTuple):
-    """A field of `Trajectory` as a column; `is_json`: a text that is JSON."""
+    """A field of `Trajectory` as a column; its `form` is the type in words."""
 
     name: str
-    type: pa.DataType
+    form: str
     what: str
-    is_json: bool = False
-
-    @property
-    def form(self) -> str:
-        """Its type in words."""
-        if self.is_json:
-            return "JSON"
-        is_list = pa.types.is_list(self.type)
-        return f"list of {self.type.value_type}" if is_list else str(self.type)
-
-
-def _json(name: str, what: str) -> Column:
-    return Column(name, _TEXT, what, is_json=True)
 
 
 COLUMNS = (
-    Column("run_id", _TEXT, "the run"),
-    Column("episode_id", _TEXT, "the episode, unique in the run"),
-    Column("question_id", _TEXT, "the question, by its id in the golden set"),
-    Column("inbox_address", _TEXT, "whose inbox was asked about"),
-    Column("as_of", _TEXT, "the day of asking: later mail did not exist; null: all mail"),
-    Column("model", _TEXT, "who chose the messages"),
-    _json("policy", "sampling settings, hash of the system prompt; in training the step"),
-    _json("messages", "the conversation in OpenAI's chat form, with tool calls and their results"),
-    _json("handles", "message ids by the handles (m1, m2, ...) that the conversation uses"),
-    Column("final_answer", _TEXT, "what was answered; null where nothing was"),
-    Column("sources", pa.list_(_TEXT), "message ids of the mails that the answer cites"),
-    _json("rubric", "what happened, as facts: found, read, turns, malformed calls"),
-    _json("usage", "tokens"),
-    Column("cost_usd", pa.float64(), "what was paid; null where it is not known"),
-    _json("seconds", "how long it took"),
-    Column("started_at", _TEXT, "when it began, in UTC"),
-    Column("call_seconds", pa.list_(pa.float64()), "how long each call of the model took"),
-    Column("retries", pa.int64(), "calls that failed and were made again"),
-    _json("error", "the outside failure that ended it; null: none"),
-    _json("verdict", "of the judge that decides: correct, grounded, judge, reason; or null"),
-    _json("other_verdicts", "of the other judges"),
-    _json("reward", "total and components, in training; else null"),
-    Column("repeat", pa.int64(), "from 0, where a question was asked several times"),
-    _json("question", "the golden row: question, answer, gold mails, kind, split; or null"),
-    Column("schema", _TEXT, "the form of all this"),
+    Column("run_id", "string", "the run"),
+    Column("episode_id", "string", "the episode, unique in the run"),
+    Column("question_id", "string", "the question, by its id in the golden set"),
+    Column("inbox_address", "string", "whose inbox was asked about"),
+    Column("as_of", "string", "the day of asking: later mail did not exist; null: all mail"),
+    Column("model", "string", "who chose the messages"),
+    Column("policy", "JSON", "sampling settings, hash of the system prompt; in training the step"),
+    Column(
+        "messages",
+        "JSON",
+        "the conversation in OpenAI's chat form, with tool calls and their results",
+    ),
+    Column(
+        "handles", "JSON", "message ids by the handles (m1, m2, ...) that the conversation uses"
+    ),
+    Column("final_answer", "string", "what was answered; null where nothing was"),
+    Column("sources", "list of string", "message ids of the mails that the answer cites"),
+    Column("rubric", "JSON", "what happened, as facts: found, read, turns, malformed calls"),
+    Column("usage", "JSON", "tokens"),
+    Column("cost_usd", "double", "what was paid; null where it is not known"),
+    Column("seconds", "JSON", "how long it took"),
+    Column("started_at", "string", "when it began, in UTC"),
+    Column("call_seconds", "list of double", "how long each call of the model took"),
+    Column("retries", "int64", "calls that failed and were made again"),
+    Column("error", "JSON", "the outside failure that ended it; null: none"),
+    Column(
+        "verdict", "JSON", "of the judge that decides: correct, grounded, judge, reason; or null"
+    ),
+    Column("other_verdicts", "JSON", "of the other judges"),
+    Column("reward", "JSON", "total and components, in training; else null"),
+    Column("repeat", "int64", "from 0, where a question was asked several times"),
+    Column(
+        "question", "JSON", "the golden row: question, answer, gold mails, kind, split; or null"
+    ),
+    Column("schema", "string", "the form of all this"),
 )
-SCHEMA = pa.schema([(each.name, each.type) for each in COLUMNS])
+_TYPES = {
+    "string": pa.string(),
+    "JSON": pa.string(),
+    "int64": pa.int64(),
+    "double": pa.float64(),
+    "list of string": pa.list_(pa.string()),
+    "list of double": pa.list_(pa.float64()),
+}
+SCHEMA = pa.schema([(each.name, _TYPES[each.form]) for each in COLUMNS])
 
 
 def fields_of(trajectory: Trajectory) -> dict[str, Any]:
@@ -104,16 +107,16 @@ def fields_of(trajectory: Trajectory) -> dict[str, Any]:
 
 def to_row(trajectory: Trajectory) -> dict[str, Any]:
     """The row of a trajectory. None is null, and not JSON."""
-    return {each.name: _cell(each, getattr(trajectory, each.name)) for each in COLUMNS}
-
-
-def _cell(column: Column, value: Any) -> Any:
-    if column.is_json and value is not None:
-        # A lone surrogate becomes the JSON escape that it may have come from.
-        return compact_json(value).encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, list):
-        return [encodable(each) if isinstance(each, str) else each for each in value]
-    return encodable(value) if isinstance(value, str) else value
+    row = fields_of(trajectory)
+    for name, form, _ in COLUMNS:
+        if form == "JSON" and row[name] is not None:
+            # A lone surrogate becomes the JSON escape that it may have come from.
+            row[name] = compact_json(row[name]).encode("utf-8", "backslashreplace").decode("utf-8")
+        elif form == "string" and row[name] is not None:
+            row[name] = encodable(row[name])
+        elif form == "list of string":
+            row[name] = [encodable(each) for each in row[name]]
+    return row
 
 
 def from_row(row: Mapping[str, Any]) -> Trajectory:
@@ -121,7 +124,7 @@ def from_row(row: Mapping[str, Any]) -> Trajectory:
     try:
         fields = {each.name: row[each.name] for each in COLUMNS}
         for each in COLUMNS:
-            if each.is_json and fields[each.name] is not None:
+            if each.form == "JSON" and fields[each.name] is not None:
                 fields[each.name] = json.loads(fields[each.name])
     except (KeyError, TypeError) as error:
         raise ValueError(f"no row of rollouts: {error}") from None
@@ -142,6 +145,10 @@ class Sharing:
     def shared(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory as others may see it."""
         question, error = trajectory.question, trajectory.error
+        verdict, *others = [
+            each and {**each, "judge": public_model(str(each["judge"]))}
+            for each in (trajectory.verdict, *trajectory.other_verdicts)
+        ]
         if question is not None and "provenance" in question:
             question = {**question, "provenance": public_settings(question["provenance"])}
         if error is not None:
@@ -151,8 +158,8 @@ class Sharing:
             "model": self._model(trajectory.model),
             "policy": public_settings(trajectory.policy),
             "error": error,
-            "verdict": _verdict(trajectory.verdict),
-            "other_verdicts": [_verdict(each) for each in trajectory.other_verdicts],
+            "verdict": verdict,
+            "other_verdicts": others,
             "question": question,
         }
         clean = _without_keys(row, self._keys)
@@ -181,10 +188,6 @@ def _without_keys(value: Any, keys: re.Pattern[str]) -> Any:
     if isinstance(value, dict):
         return {_without_keys(k, keys): _without_keys(each, keys) for k, each in value.items()}
     return value
-
-
-def _verdict(verdict: Any) -> Any:
-    return verdict and {**verdict, "judge": public_model(str(verdict["judge"]))}
 
 
 # ---- The export.
@@ -227,11 +230,14 @@ def export(run: Run, to: Path, split: Split | None = None) -> Exported:
     An earlier export there is replaced, whole or not at all. Raises `UserError` where the run has
     no such episode or can't be read, or the folder holds something else or can't be written.
     """
-    config = _config(run)
+    config: Any = None
+    with contextlib.suppress(OSError, ValueError):
+        config = run.config
+    if not isinstance(config, dict):
+        raise UserError(f"the config.json of {run.folder} can't be read; name another run")
     sharing, tally = Sharing(), _Tally()
     with replacing(to, _MANIFEST, _MANIFEST_SCHEMA, _NAMES.__contains__) as folder:
-        episodes = ((_part(each), each) for each in _episodes(run))
-        chosen = ((part, each) for part, each in episodes if split in (None, part))
+        chosen = (each for each in _episodes(run) if split in (None, each[0]))
         with contextlib.ExitStack() as opened:
             writers: dict[str, pq.ParquetWriter] = {}
             while group := list(itertools.islice(chosen, _GROUP)):
@@ -264,11 +270,6 @@ def export(run: Run, to: Path, split: Split | None = None) -> Exported:
         (folder / _MANIFEST).write_text(f"{text}\n", "utf-8")
         (folder / "README.md").write_text(_card(facts, tally.made_up), "utf-8")
     return Exported(parts, contents)
-
-
-def _part(trajectory: Trajectory) -> str:
-    split = (trajectory.question or {}).get("split")
-    return split if split in SPLITS else _NO_SPLIT
 
 
 class _Tally:
@@ -312,27 +313,19 @@ class _Tally:
         )
 
 
-def _episodes(run: Run) -> Iterator[Trajectory]:
+def _episodes(run: Run) -> Iterator[tuple[str, Trajectory]]:
+    """The episodes, each with the part that it belongs to."""
     for name in _EPISODES:
         path = run.folder / name
-        if path.exists():
-            number = 0
-            try:
-                for number, each in enumerate(read_trajectories(path), start=1):  # noqa: B007
-                    yield each
-            except ValueError as error:
-                raise UserError(
-                    f"line {number + 1} of {path} is no trajectory ({error}); make the run again"
-                ) from None
-
-
-def _config(run: Run) -> dict[str, Any]:
-    config: Any = None
-    with contextlib.suppress(OSError, ValueError):
-        config = run.config
-    if not isinstance(config, dict):
-        raise UserError(f"the config.json of {run.folder} can't be read; name another run")
-    return config
+        number = 0
+        try:
+            for number, each in enumerate(read_trajectories(path), start=1):  # noqa: B007
+                split = (each.question or {}).get("split")
+                yield split if split in SPLITS else _NO_SPLIT, each
+        except ValueError as error:
+            raise UserError(
+                f"line {number + 1} of {path} is no trajectory ({error}); make the run again"
+            ) from None
 
 
 def _facts(config: dict[str, Any]) -> dict[str, Any]:
@@ -363,15 +356,16 @@ def _card(facts: Mapping[str, Any], made_up: bool) -> str:
         license="unknown",
         tags=["art-e", "email", "agent", "rollouts"],
     )
+    settings = {
+        name.replace("_", " "): _in_words(value)
+        for name, value in facts.items()
+        if name not in _APART and value is not None
+    }
     text = template("data_pipeline", "rollouts.md.j2").render(
         front_matter=Own(front_matter),
         facts=facts,
         what=_RUNS.get(str(facts.get("kind"))) or _RUNS.get(str(facts.get("name"))) or "a run",
-        settings={
-            name.replace("_", " "): _in_words(value)
-            for name, value in facts.items()
-            if name not in _APART and value is not None
-        },
+        settings=settings,
         total=rows,
         columns=COLUMNS,
         made_up=made_up,

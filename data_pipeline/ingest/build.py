@@ -33,190 +33,12 @@ from data_pipeline.ingest.batch import Batch, Job, Rules, StoredMail, sender_tex
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.workers import processed
 
+BATCH_MESSAGES = 2000
+_BATCH_BYTES = 8_000_000
 # Enough to sort the postings of 500,000 mails; beyond it DuckDB uses the disk.
 _MEMORY_LIMIT = "1500MB"
-
 # A lookup decompresses whole row groups; DuckDB's 122,880 rows make reading twice as slow.
 _ROW_GROUP_SIZE = 4096
-
-_SQL = Path(__file__).parent
-
-
-class InboxBuild:
-    """The inbox file being made, in a folder beside its path; used as a context manager."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        # A build that was killed leaves its folder; the caller holds the file's lock.
-        partial = re.compile(re.escape(f".{path.name}.") + r"\d+\.partial")
-        for each in path.parent.iterdir():
-            if partial.fullmatch(each.name):
-                shutil.rmtree(each)
-        self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
-
-    def __enter__(self) -> Self:
-        # What it holds is mail, which nobody else may read, whatever the process's umask is.
-        self._folder.mkdir(parents=True, mode=0o700)
-        try:
-            self._open()
-        except BaseException:  # Ctrl-C too: no folder is left behind
-            shutil.rmtree(self._folder)
-            raise
-        return self
-
-    def _open(self) -> None:
-        self._new_file = self._folder / "inbox.duckdb"
-        self._connection = duckdb.connect(
-            config={
-                "memory_limit": _MEMORY_LIMIT,
-                "temp_directory": str(self._folder / "spill"),
-                "autoinstall_known_extensions": False,
-            }
-        )
-        self._run("ATTACH ':memory:' AS staging")
-        self._run_file("staging.sql")
-        self._rows = 0
-        self._terms: dict[str, int] = {}
-        self._words: dict[str, int] = {}
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-        shutil.rmtree(self._folder)
-
-    def add(self, batch: Batch) -> None:
-        """Take one worker's tables in; their rows and terms get the build's numbers."""
-        offset = self._rows
-        self._rows += batch.mails.num_rows
-        self._insert("mails", batch.mails, offset)
-        self._insert("recipients", batch.recipients, offset)
-        self._insert("owners", batch.owners, offset)
-        terms = self._term_ids(batch.stems)
-        postings = batch.postings.set_column(
-            1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
-        )
-        self._insert("postings", postings, offset)
-        word_terms = terms[batch.words["term"].to_numpy()].tolist()
-        self._words.update(zip(batch.words["word"].to_pylist(), word_terms, strict=True))
-        if batch.skipped:
-            columns = list(zip(*batch.skipped, strict=True))
-            names = ["source", "stage", "reason", "detail"]
-            self._insert("skipped", pa.table(dict(zip(names, columns, strict=True))), None)
-
-    def carry_over(self, old: Path) -> None:
-        """Take over the duplicates and skipped mails of the file being added to."""
-        self._run(f"ATTACH {_quoted(old)} AS old (READ_ONLY)")
-        self._run(
-            "INSERT INTO staging.old_copies"
-            " SELECT a.message_id, content_digest, any_id, a.source"
-            " FROM old.aliases AS a JOIN old.emails USING (email_id)"
-        )
-        self._run("INSERT INTO staging.skipped FROM old.skipped")
-
-    def deduplicate(self) -> None:
-        """Merge the copies; nothing can be added after it."""
-        self._run_file("merge.sql")
-
-    def finish(self, read: int) -> dict[str, Any]:
-        """Write, mark complete and move into place; return the file's counts.
-
-        `read` is the number of messages that the file stands for.
-        """
-        self._run(f"ATTACH {_quoted(self._new_file)} AS inbox (ROW_GROUP_SIZE {_ROW_GROUP_SIZE})")
-        self._run("USE inbox")
-        self._run(tables_sql())
-        self._add_vocabulary()
-        self._run_file("load.sql")
-        self._run(macros_sql())
-        counts = self._counts(read)
-        self._run(
-            "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?)",
-            [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)],
-        )
-        self._run("CHECKPOINT inbox")
-        self._run("INSERT INTO meta VALUES ('complete', 'true')")
-        self._run("CHECKPOINT inbox")
-        self._run("USE memory")
-        self._run("DETACH inbox")
-        self._new_file.chmod(0o600)
-        _sync(self._new_file)
-        self._new_file.replace(self.path)
-        _sync(self.path.parent)
-        return counts
-
-    def _add_vocabulary(self) -> None:
-        """Number the words that only stored senders' names bring, and stage all words and stems."""
-        senders = self._run(
-            "SELECT DISTINCT from_name, from_address FROM staging.mails"
-            " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
-        ).fetchall()
-        surfaces = sorted({word for sender in senders for word in words(sender_text(*sender))})
-        surfaces = [word for word in surfaces if len(word) <= MAX_WORD_CHARS]
-        numbers = self._term_ids(stems(surfaces)).tolist()
-        self._words.update(zip(surfaces, numbers, strict=True))
-        for table, key, terms in (("words", "word", self._words), ("stems", "stem", self._terms)):
-            rows = pa.table({"term": pa.array(terms.values(), pa.int32()), key: list(terms)})
-            self._insert(table, rows, None)
-
-    def _counts(self, read: int) -> dict[str, Any]:
-        stored, duplicates = self._rows_of("emails"), self._rows_of("aliases")
-        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}}
-        for stage, reason, count in self._run(
-            "SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL"
-        ).fetchall():
-            skipped[stage][reason] = count
-        counts = {"read": read, "stored": stored, "duplicates": duplicates, **skipped}
-        accounted = stored + duplicates + sum(sum(each.values()) for each in skipped.values())
-        if accounted != read:
-            raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
-        junk = self._rows_of("emails WHERE junk")
-        return {**counts, "junk": junk, "inboxes": self._rows_of("addresses WHERE emails > 0")}
-
-    def _insert(self, table: str, rows: pa.Table, offset: int | None) -> None:
-        if offset is not None and offset:
-            shifted = np.add(rows["row"].to_numpy(), offset, dtype=np.int32)
-            rows = rows.set_column(0, "row", pa.array(shifted))
-        self._connection.register("incoming", rows)
-        self._run(f"INSERT INTO staging.{table} BY NAME SELECT * FROM incoming")
-        self._connection.unregister("incoming")
-
-    def _term_ids(self, batch_stems: list[str]) -> "np.ndarray[Any, np.dtype[np.int32]]":
-        terms = self._terms
-        return np.fromiter(
-            (terms.setdefault(stem, len(terms)) for stem in batch_stems),
-            dtype=np.int32,
-            count=len(batch_stems),
-        )
-
-    def _rows_of(self, table: str) -> int:
-        row = self._run(f"SELECT count(*) FROM inbox.{table}").fetchone()
-        return int(row[0]) if row else 0
-
-    def _run_file(self, name: str) -> None:
-        self._run((_SQL / name).read_text(encoding="utf-8"))
-
-    def _run(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
-        return self._connection.execute(sql, parameters)
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
-
-
-def _sync(path: Path) -> None:
-    """Have what was written to a file, or renamed in a folder, on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-# ---- Reading sources into it.
-
-BATCH_MESSAGES = 2000
-BATCH_BYTES = 8_000_000
-
-Item = RawMessage | MailFields | StoredMail
 
 
 class Source(NamedTuple):
@@ -270,7 +92,7 @@ def ingest(
         old = opened.enter_context(InboxFile(db)) if append and db.exists() else None
         old_counts = {"read": 0, "stored": 0} if old is None else old.counts
         build = opened.enter_context(InboxBuild(db))
-        jobs: Iterator[Job] = _jobs(sources, owner, limit)
+        jobs = _jobs(sources, owner, limit)
         if old is not None:
             jobs = itertools.chain(_stored_jobs(old), jobs)
             build.carry_over(old.path)
@@ -282,48 +104,32 @@ def ingest(
             raise UserError("no message found in the source; is it the right path or --format?")
         build.deduplicate()
         counts = build.finish(read + old_counts["read"])
-    return IngestReport(
-        db=db,
-        counts=counts,
-        added_read=read,
-        added_stored=counts["stored"] - old_counts["stored"],
-        seconds=time.perf_counter() - started,
-    )
+    seconds = time.perf_counter() - started
+    return IngestReport(db, counts, read, counts["stored"] - old_counts["stored"], seconds)
 
 
 def _jobs(sources: Sequence[Source], owner: str | None, limit: int | None) -> Iterator[Job]:
     left = limit
     for source in sources:
-        for items in _batches(itertools.islice(source.messages, left)):
-            if left is not None:
-                left -= len(items)
-            yield Job(items, source.rules, owner)
-
-
-def _batches(messages: Iterable[Item]) -> Iterator[list[Item]]:
-    batch: list[Item] = []
-    size = 0
-    for message in messages:
-        batch.append(message)
-        size += _size(message)
-        if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _size(message: Item) -> int:
-    if isinstance(message, RawMessage):
-        return len(message.data)
-    return len(message.email.body if isinstance(message, StoredMail) else message.body)
+        batch: list[RawMessage | MailFields] = []
+        size = 0
+        for message in itertools.islice(source.messages, left):
+            batch.append(message)
+            size += len(message.data if isinstance(message, RawMessage) else message.body)
+            left = None if left is None else left - 1
+            if len(batch) >= BATCH_MESSAGES or size >= _BATCH_BYTES:
+                yield Job(batch, source.rules, owner)
+                batch, size = [], 0
+        if batch:
+            yield Job(batch, source.rules, owner)
 
 
 def _stored_jobs(old: InboxFile) -> Iterator[Job]:
+    """The mails of the file being added to."""
     rows = old.execute(
         """
-        SELECT e.source, message_id, sent_at, subject, from_address, from_name, to_recipients,
-            cc_recipients, bcc_recipients, body, junk, any_id, coalesce(owned.owners, [])
+        SELECT any_id, coalesce(owned.owners, []), from_address, from_name, to_recipients,
+            cc_recipients, bcc_recipients, e.source, message_id, sent_at, subject, body, junk
         FROM emails AS e LEFT JOIN (
             SELECT email_id, list(address ORDER BY address) AS owners
             FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
@@ -332,15 +138,178 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
         """
     )
     while chunk := rows.fetchmany(BATCH_MESSAGES):
-        yield Job([_stored_mail(row) for row in chunk], Rules(), None)
+        items = []
+        for (
+            any_id,
+            owners,
+            address,
+            name,
+            *roles,
+            source,
+            message_id,
+            sent,
+            subject,
+            body,
+            junk,
+        ) in chunk:
+            to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
+            sender = Mailbox(address, name)
+            email = ParsedEmail(source, message_id, sent, subject, sender, to, cc, bcc, body, junk)
+            items.append(StoredMail(email, any_id, tuple(owners)))
+        yield Job(items, Rules(), None)
 
 
-def _stored_mail(row: tuple[Any, ...]) -> StoredMail:
-    source, message_id, sent_at, subject, address, name, *recipients, body, junk, any_id, own = row
-    to, cc, bcc = (
-        tuple(Mailbox(each["address"], each["name"]) for each in listed) for listed in recipients
-    )
-    email = ParsedEmail(
-        source, message_id, sent_at, subject, Mailbox(address, name), to, cc, bcc, body, junk
-    )
-    return StoredMail(email, any_id, tuple(own))
+class InboxBuild:
+    """The inbox file being made, in a folder beside its path; used as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # A build that was killed leaves its folder; the caller holds the file's lock.
+        partial = re.compile(re.escape(f".{path.name}.") + r"\d+\.partial")
+        for each in path.parent.iterdir():
+            if partial.fullmatch(each.name):
+                shutil.rmtree(each)
+        self._folder = path.parent / f".{path.name}.{os.getpid()}.partial"
+        self._rows = 0
+        self._terms: dict[str, int] = {}
+        self._words: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        # Nobody else may read the mail, whatever the process's umask is.
+        self._folder.mkdir(parents=True, mode=0o700)
+        try:
+            self._connection = duckdb.connect(
+                config={
+                    "memory_limit": _MEMORY_LIMIT,
+                    "temp_directory": str(self._folder / "spill"),
+                    "autoinstall_known_extensions": False,
+                }
+            )
+            self._run("ATTACH ':memory:' AS staging")
+            self._run_file("staging.sql")
+        except BaseException:  # Ctrl-C too: no folder is left behind
+            shutil.rmtree(self._folder)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        shutil.rmtree(self._folder)
+
+    def add(self, batch: Batch) -> None:
+        """Take one worker's tables in; their rows and terms get the build's numbers."""
+        terms = self._term_ids(batch.stems)
+        postings = batch.postings.set_column(
+            1, "term", pa.array(terms[batch.postings["term"].to_numpy()])
+        )
+        tables = {"recipients": batch.recipients, "owners": batch.owners, "postings": postings}
+        for name, table in {"mails": batch.mails, **tables}.items():
+            rows = np.add(table["row"].to_numpy(), self._rows, dtype=np.int32)
+            self._insert(name, table.set_column(0, "row", pa.array(rows)))
+        self._rows += batch.mails.num_rows
+        word_terms = terms[batch.words["term"].to_numpy()].tolist()
+        self._words.update(zip(batch.words["word"].to_pylist(), word_terms, strict=True))
+        if batch.skipped:
+            columns = list(zip(*batch.skipped, strict=True))
+            self._insert("skipped", pa.table(columns, ["source", "stage", "reason", "detail"]))
+
+    def carry_over(self, old: Path) -> None:
+        """Take over the duplicates and skipped mails of the file being added to."""
+        self._attach(old, "old (READ_ONLY)")
+        self._run(
+            "INSERT INTO staging.old_copies"
+            " SELECT a.message_id, content_digest, any_id, a.source"
+            " FROM old.aliases AS a JOIN old.emails USING (email_id)"
+        )
+        self._run("INSERT INTO staging.skipped FROM old.skipped")
+
+    def deduplicate(self) -> None:
+        """Merge the copies; nothing can be added after it."""
+        self._run_file("merge.sql")
+
+    def finish(self, read: int) -> dict[str, Any]:
+        """Write, mark complete and move into place; return the file's counts.
+
+        `read` is the number of messages that the file stands for.
+        """
+        new_file = self._folder / "inbox.duckdb"
+        self._attach(new_file, f"inbox (ROW_GROUP_SIZE {_ROW_GROUP_SIZE})")
+        self._run("USE inbox")
+        self._run(tables_sql())
+        self._add_vocabulary()
+        self._run_file("load.sql")
+        self._run(macros_sql())
+        counts = self._counts(read)
+        self._run(
+            "INSERT INTO meta VALUES ('schema_version', ?), ('tokenizer', ?), ('counts', ?)",
+            [SCHEMA_VERSION, TOKENIZER, json.dumps(counts)],
+        )
+        self._run("CHECKPOINT inbox")
+        self._run("INSERT INTO meta VALUES ('complete', 'true')")
+        self._run("CHECKPOINT inbox")
+        self._run("USE memory")
+        self._run("DETACH inbox")
+        new_file.chmod(0o600)
+        _sync(new_file)
+        new_file.replace(self.path)
+        _sync(self.path.parent)
+        return counts
+
+    def _add_vocabulary(self) -> None:
+        """Number the words that only stored senders' names bring, and stage all words and stems."""
+        senders = self._run(
+            "SELECT DISTINCT from_name, from_address FROM staging.mails"
+            " WHERE row IN (SELECT row FROM kept) ORDER BY ALL"
+        ).fetchall()
+        found = {word for sender in senders for word in words(sender_text(*sender))}
+        surfaces = sorted(word for word in found if len(word) <= MAX_WORD_CHARS)
+        numbers = self._term_ids(stems(surfaces)).tolist()
+        self._words.update(zip(surfaces, numbers, strict=True))
+        for table, key, terms in (("words", "word", self._words), ("stems", "stem", self._terms)):
+            rows = {"term": pa.array(terms.values(), pa.int32()), key: list(terms)}
+            self._insert(table, pa.table(rows))
+
+    def _counts(self, read: int) -> dict[str, Any]:
+        def count(table: str) -> int:
+            return int(self._run(f"SELECT count(*) FROM inbox.{table}").fetchall()[0][0])
+
+        skipped: dict[str, dict[str, int]] = {"filtered": {}, "quarantined": {}}
+        rows = self._run("SELECT stage, reason, count(*) FROM skipped GROUP BY ALL ORDER BY ALL")
+        for stage, reason, number in rows.fetchall():
+            skipped[stage][reason] = number
+        stored, duplicates = count("emails"), count("aliases")
+        counts = {"read": read, "stored": stored, "duplicates": duplicates, **skipped}
+        accounted = stored + duplicates + sum(sum(each.values()) for each in skipped.values())
+        if accounted != read:
+            raise AssertionError(f"{read} messages read, {accounted} accounted for: {counts}")
+        inboxes = count("addresses WHERE emails > 0")
+        return {**counts, "junk": count("emails WHERE junk"), "inboxes": inboxes}
+
+    def _insert(self, table: str, rows: pa.Table) -> None:
+        self._connection.register("incoming", rows)
+        self._run(f"INSERT INTO staging.{table} BY NAME SELECT * FROM incoming")
+        self._connection.unregister("incoming")
+
+    def _term_ids(self, names: list[str]) -> "np.ndarray[Any, np.dtype[np.int32]]":
+        terms = self._terms
+        numbers = (terms.setdefault(stem, len(terms)) for stem in names)
+        return np.fromiter(numbers, dtype=np.int32, count=len(names))
+
+    def _attach(self, path: Path, name: str) -> None:
+        quoted = str(path).replace("'", "''")
+        self._run(f"ATTACH '{quoted}' AS {name}")
+
+    def _run_file(self, name: str) -> None:
+        self._run(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+    def _run(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
+        return self._connection.execute(sql, parameters)
+
+
+def _sync(path: Path) -> None:
+    """Wait until what was written to a file, or renamed in a folder, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

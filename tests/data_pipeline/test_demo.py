@@ -50,10 +50,3 @@ def test_the_sample_inbox_is_made_once(tour: tuple[Path, Result, Result]) -> Non
     assert "making a sample inbox" in first.stderr
     assert "making" not in second.stderr
     assert len(list((home / "demo").glob("*.duckdb"))) == 1
-
-
-def test_the_question_is_chosen_without_a_look_at_answers() -> None:
-    world = questions(WorldConfig(size=1_000, seed=9))
-    asked = tour_question(world)
-    assert (asked.split, asked.kind, asked.difficulty) == ("test", "lookup", "easy")
-    assert asked.answerable

@@ -1,4 +1,4 @@
-"""Ingest: nothing lost, nothing counted twice, the same inbox in any order."""
+"""Ingest: nothing lost, nothing counted twice, the same inbox in any order; and its command."""
 
 import datetime as dt
 import os
@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import filelock
 import pytest
@@ -19,16 +21,24 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
+from art_e.question import load_questions
+from data_pipeline.cli import FormatName
 from data_pipeline.ingest import workers
-from data_pipeline.ingest.batch import Batch, Job, Rules, process, sender_text
+from data_pipeline.ingest.batch import Job, Rules, process, sender_text
 from data_pipeline.ingest.parse import from_fields
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from tests.builders import contents, date_header, make_inbox, raw
+from tests.command_line import Run, json_of, the_error
 
 ANY_ID = Rules(any_id=True)
 
 
-def test_the_sums_balance_and_every_reason_is_listed(tmp_path: Path) -> None:
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "inbox.duckdb"
+
+
+def test_the_sums_balance_and_every_reason_is_listed(db: Path) -> None:
     messages = [
         raw("<1@t>"),
         raw("<2@t>", subject="Long", body="word " * 200),
@@ -36,20 +46,14 @@ def test_the_sums_balance_and_every_reason_is_listed(tmp_path: Path) -> None:
         raw("<4@t>"),
         RawMessage("mail/empty", b""),
     ]
-    db = tmp_path / "inbox.duckdb"
     report = make_inbox(db, messages, Rules(max_body_chars=500, max_recipients=5, any_id=True))
-    counts = report.counts
-    assert counts == {
-        "read": 5,
-        "stored": 1,
-        "duplicates": 1,
-        "filtered": {"long-body": 1, "many-recipients": 1},
-        "quarantined": {"empty": 1},
-        "junk": 0,
-        "inboxes": 2,
-    }
+    filtered = {"long-body": 1, "many-recipients": 1}
+    assert report.counts == {
+        "read": 5, "stored": 1, "duplicates": 1, "filtered": filtered, "quarantined": {"empty": 1},
+        "junk": 0, "inboxes": 2,
+    }  # fmt: skip
     with InboxFile(db) as file:
-        assert file.counts == counts
+        assert file.counts == report.counts
         skipped = file.execute("SELECT source, stage, reason FROM skipped").fetchall()
     assert skipped == [
         ("mail/<2@t>", "filtered", "long-body"),
@@ -58,10 +62,9 @@ def test_the_sums_balance_and_every_reason_is_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_copy_leaves_its_id_and_its_recipients(tmp_path: Path) -> None:
+def test_a_copy_leaves_its_id_and_its_recipients(db: Path) -> None:
     later = raw("<a@t>", to="bob@test.example", date=date_header(7))
     earlier = raw("<z@t>", to="cleo@test.example", cc="Bob B <bob@test.example>")
-    db = tmp_path / "inbox.duckdb"
     make_inbox(db, [later, earlier], ANY_ID)
     with InboxFile(db) as file:
         for address in ("bob@test.example", "cleo@test.example", "ann@test.example"):
@@ -75,14 +78,9 @@ def test_a_copy_leaves_its_id_and_its_recipients(tmp_path: Path) -> None:
         assert mail.cc == ()
 
 
-def test_ones_own_mail_is_a_copy_only_under_the_same_id(tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
+def test_a_users_mail_is_a_copy_only_under_the_same_id_and_with_the_same_content(db: Path) -> None:
     report = make_inbox(db, [raw("<1@t>"), raw("<2@t>"), raw("<1@t>")])
     assert (report.counts["stored"], report.counts["duplicates"]) == (2, 1)
-
-
-def test_other_content_under_a_taken_id_is_stored_under_its_own(tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
     first, second = raw("<1@t>", body="One."), raw("<1@t>", body="Two.", date=date_header(8))
     make_inbox(db, [second, first])
     with InboxFile(db) as file:
@@ -91,20 +89,13 @@ def test_other_content_under_a_taken_id_is_stored_under_its_own(tmp_path: Path) 
     assert bodies["Two."].endswith("+1@t>")
 
 
-def test_owner_has_all_mail_of_the_import(tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
-    make_inbox(db, [raw("<1@t>", to="list@lists.example")], owner="me@test.example")
+def test_an_owner_has_all_mail_and_undated_mail_is_in_no_dated_inbox(db: Path) -> None:
+    undated = raw("<1@t>", to="list@lists.example", date=None)
+    make_inbox(db, [undated, raw("<2@t>", subject="Other")], owner="me@test.example")
     with InboxFile(db) as file:
         assert file.owners() == ["me@test.example"]
         assert file.open_inbox("me@test.example").read("<1@t>") is not None
-
-
-def test_mail_without_a_date_is_in_no_dated_inbox(tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
-    make_inbox(db, [raw("<1@t>", date=None), raw("<2@t>", subject="Other")])
-    with InboxFile(db) as file:
-        assert file.open_inbox("bob@test.example").read("<1@t>") is not None
-        assert file.open_inbox("bob@test.example", dt.date(2100, 1, 1)).read("<1@t>") is None
+        assert file.open_inbox("me@test.example", dt.date(2100, 1, 1)).read("<1@t>") is None
 
 
 # Few values each, so that copies, taken ids and shared recipients come up all the time.
@@ -176,14 +167,16 @@ def test_workers_give_what_one_process_gives(
     assert contents(tmp_path / "workers.duckdb") == contents(tmp_path / "single.duckdb")
 
 
-def test_an_empty_source_is_an_error_and_leaves_the_file(tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
+def test_an_empty_source_and_a_second_ingest_leave_the_file(db: Path) -> None:
     make_inbox(db, [raw()])
     before = contents(db)
     with pytest.raises(UserError, match="no message found"):
         make_inbox(db, [])
+    busy = pytest.raises(UserError, match="another ingest is writing")
+    with filelock.FileLock(f"{db}.lock"), busy:
+        make_inbox(db, [raw("<2@t>")])
     assert contents(db) == before
-    assert list(tmp_path.glob(".*.partial")) == []
+    assert list(db.parent.glob(".*.partial")) == []
 
 
 # As the command does it: DuckDB may swallow a Ctrl-C, which is noted beside it.
@@ -213,9 +206,8 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_ingest_leaves_the_old_inbox_and_no_process(
-    tmp_path: Path, how: signal.Signals
+    db: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
-    db = tmp_path / "inbox.duckdb"
     make_inbox(db, [raw("<old@t>")])
     before = contents(db)
     script = tmp_path / "slow.py"
@@ -250,35 +242,22 @@ def test_a_killed_ingest_leaves_the_old_inbox_and_no_process(
     assert list(tmp_path.glob(".*.partial")) == []
 
 
-def test_an_inbox_is_its_owners_alone(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        make_inbox(tmp_path / "inbox.duckdb", [raw()])
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "inbox.duckdb").stat().st_mode) == 0o600
-
-
-def test_an_ingest_clears_away_what_is_its_own_alone(tmp_path: Path) -> None:
+def test_an_ingest_clears_away_its_own_alone_and_nobody_else_reads_it(tmp_path: Path) -> None:
     """`mail` is a beginning of `mail.duckdb`, whose ingest may be running."""
     running = tmp_path / ".mail.duckdb.123.partial"
     killed = [tmp_path / ".mail.77.partial", tmp_path / ".in[box].duckdb.78.partial"]
     for each in (running, *killed):
         each.mkdir()
         (each / "inbox.duckdb").write_text("half")
-    make_inbox(tmp_path / "mail", [raw()])
+    before = os.umask(0o022)
+    try:
+        make_inbox(tmp_path / "mail", [raw()])
+    finally:
+        os.umask(before)
     make_inbox(tmp_path / "in[box].duckdb", [raw()])
     assert (running / "inbox.duckdb").read_text() == "half"
     assert [each.exists() for each in killed] == [False, False]
-
-
-def test_two_ingests_of_one_file_do_not_mix(tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
-    with (
-        filelock.FileLock(f"{db}.lock"),
-        pytest.raises(UserError, match="another ingest is writing"),
-    ):
-        make_inbox(db, [raw()])
+    assert stat.S_IMODE((tmp_path / "mail").stat().st_mode) == 0o600
 
 
 # ---- What a batch indexes.
@@ -300,48 +279,168 @@ mails = st.lists(
 )  # fmt: skip
 
 
-def batch_of(fields: list[MailFields]) -> tuple[Batch, list[ParsedEmail]]:
-    emails = [email for each in fields if isinstance(email := from_fields(each), ParsedEmail)]
-    assert len(emails) == len(fields)
-    return process(Job(fields, Rules(), None)), emails
-
-
 def indexed(of: str) -> list[str]:
     return [word for word in words(of) if len(word) <= MAX_WORD_CHARS]
 
 
 @settings(max_examples=200)
 @given(mails)
-def test_postings_count_the_stems_of_each_mail(fields: list[MailFields]) -> None:
-    batch, emails = batch_of(fields)
-    expected: Counter[tuple[int, str]] = Counter()
+def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
+    emails = [email for each in fields if isinstance(email := from_fields(each), ParsedEmail)]
+    assert len(emails) == len(fields)
+    batch = process(Job(fields, Rules(), None))
+    postings: Counter[tuple[int, str]] = Counter()
     found: list[str] = []
     lengths = []
     for row, email in enumerate(emails):
         content = indexed(email.subject) * SUBJECT_WEIGHT + indexed(email.body)
         everything = content + indexed(sender_text(email.sender.name, email.sender.address))
-        expected.update((row, stem) for stem in stems(everything))
+        postings.update((row, stem) for stem in stems(everything))
         found += content
         lengths.append(len(everything))
-    postings = batch.postings.to_pydict()
-    terms = [batch.stems[term] for term in postings["term"]]
-    keys = list(zip(postings["row"], terms, strict=True))
-    assert dict(zip(keys, postings["frequency"], strict=True)) == expected
-    assert len(keys) == len(expected)
+    rows = batch.postings.to_pylist()
+    assert len(rows) == len(postings)
+    assert {
+        (each["row"], batch.stems[each["term"]]): each["frequency"] for each in rows
+    } == postings
     assert batch.mails["length"].to_pylist() == lengths
-    word_terms = zip(*batch.words.to_pydict().values(), strict=True)
-    assert {word: batch.stems[term] for word, term in word_terms} == dict(
-        zip(found, stems(found), strict=True)
-    )
-
-
-@given(mails)
-def test_recipients_in_their_roles_and_order(fields: list[MailFields]) -> None:
-    batch, emails = batch_of(fields)
-    expected = [
+    terms = {each["word"]: batch.stems[each["term"]] for each in batch.words.to_pylist()}
+    assert terms == dict(zip(found, stems(found), strict=True))
+    assert batch.recipients.to_pylist() == [
         {"row": row, "address": box.address, "name": box.name, "role": role, "position": position}
         for row, email in enumerate(emails)
         for role, listed in enumerate((email.to, email.cc, email.bcc))
         for position, box in enumerate(listed)
     ]
-    assert batch.recipients.to_pylist() == expected
+
+
+# ---- The command.
+
+SUMS = [
+    "db", "read", "stored", "duplicates", "filtered", "quarantined", "junk", "inboxes", "added",
+    "seconds", "messages_per_second",
+]  # fmt: skip
+
+
+@pytest.fixture
+def eml(tmp_path: Path) -> Path:
+    """A folder of four .eml files: two mails, a copy of one, and an empty file."""
+    folder = tmp_path / "mail"
+    folder.mkdir()
+    for number, name in enumerate("aba"):
+        (folder / f"{number}.eml").write_bytes(raw(f"<{name}@t>", subject=name).data)
+    (folder / "9.eml").write_bytes(b"")
+    return folder
+
+
+def test_the_sums_in_json_and_in_words_and_append(art_e: Run, eml: Path, db: Path) -> None:
+    report = json_of(art_e("ingest", eml, "--db", db, "--json"))
+    assert list(report) == SUMS
+    assert (report["read"], report["stored"], report["duplicates"]) == (4, 2, 1)
+    assert report["quarantined"] == {"empty": 1}
+    shown = art_e("ingest", eml / "0.eml", "--db", db)
+    assert shown.exit_code == 0 and shown.stderr == ""
+    for line in ("1  read", "1  stored", "0  duplicates", f"art-e inboxes --db {db}"):
+        assert line in shown.stdout
+    both = json_of(art_e("ingest", eml / "1.eml", "--db", db, "--append", "--json"))
+    assert (both["stored"], both["added"]["stored"]) == (2, 1)
+    assert art_e("ingest", eml, "--owner", " Me@X.example").exit_code == 0
+    assert len(json_of(art_e("search", "--from", "ann", "--json"))) == 2
+    assert get_args(FormatName) == ("auto", *FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("options", "stored"),
+    [
+        ("", 3),
+        ("--max-recipients 2", 2),
+        ("--max-body-chars 9", 0),
+        ("--format enron", 1),
+        ("--format enron --max-recipients 40", 2),
+        ("--format enron --no-filter", 3),
+    ],
+)
+def test_rules_follow_the_format_and_the_options(
+    options: str, stored: int, art_e: Run, tmp_path: Path
+) -> None:
+    """Two copies under different ids, and a mail to 35 people."""
+    folder = tmp_path / "maildir" / "ann"
+    folder.mkdir(parents=True)
+    people = ", ".join(f"p{number}@test.example" for number in range(35))
+    for number, mail in enumerate(
+        (raw("<1@t>"), raw("<2@t>"), raw("<3@t>", subject="All", to=people))
+    ):
+        (folder / f"{number}.eml").write_bytes(mail.data)
+    report = json_of(art_e("ingest", tmp_path / "maildir", *options.split(), "--json"))
+    assert (report["read"], report["stored"]) == (3, stored)
+
+
+def test_a_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
+    db = tmp_path / "world.duckdb"
+    report = json_of(art_e("ingest", "synthetic:1000,seed=4", "--db", db, "--json"))
+    path = tmp_path / "world.questions.jsonl"
+    assert report["questions"] == str(path)
+    questions = load_questions(str(path))
+    assert {each.kind for each in questions} >= {"lookup", "unanswerable"}
+    more = json_of(art_e("ingest", "synthetic:1000,seed=5", "--db", db, "--append", "--json"))
+    assert more["read"] == 2_000
+    both = load_questions(str(path))
+    assert both[: len(questions)] == questions and len(both) > len(questions)
+
+
+def test_a_part_of_a_world_has_no_questions(art_e: Run, tmp_path: Path) -> None:
+    db = tmp_path / "world.duckdb"
+    result = art_e("ingest", "1000", "--format", "synthetic", "--limit", 50, "--db", db, "--json")
+    assert "questions" not in json_of(result)
+    assert "--limit" in result.stderr
+    assert not (tmp_path / "world.questions.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["nowhere.mbox"], ["nowhere.mbox", "check the path"]),
+        (["synthetic:12"], ["1,000"]),
+        (["synthetic:1000", "--owner", "ann"], ["--owner 'ann'", "name@example.com"]),
+        (["synthetic:1000", "--no-filter", "--max-recipients", "3"], ["--no-filter"]),
+        (["synthetic:1000", "--no-filter", "--max-body-chars", "3"], ["--no-filter"]),
+    ],
+)
+def test_user_errors_are_one_line_with_the_fix(
+    art_e: Run, args: list[str], words: list[str]
+) -> None:
+    error = the_error(art_e("ingest", *args))
+    for word in words:
+        assert word in error
+
+
+def test_a_file_that_is_no_inbox_is_not_replaced(art_e: Run, eml: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "mail.mbox"
+    precious.write_text("From ann\n" * 100)
+    assert "--db" in the_error(art_e("ingest", eml, "--db", precious))
+    assert precious.read_text() == "From ann\n" * 100
+    assert "folder" in the_error(art_e("ingest", eml, "--db", tmp_path))
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_leaves_the_old_file(
+    process: Callable[..., "subprocess.Popen[str]"], art_e: Run, eml: Path, tmp_path: Path
+) -> None:
+    db = tmp_path / "inbox" / "x.duckdb"
+    json_of(art_e("ingest", eml, "--db", db, "--json"))
+    before = db.read_bytes()
+    started = process("ingest", "synthetic:20000", "--db", db)
+    deadline = time.monotonic() + 30
+    while not list(db.parent.glob(".*.partial/*")):
+        assert time.monotonic() < deadline and started.poll() is None
+        time.sleep(0.01)
+    # As a terminal does it: to the whole group.
+    os.killpg(started.pid, signal.SIGINT)
+    out, err = started.communicate(timeout=30)
+    assert (started.returncode, out) == (130, "")
+    assert err == "interrupted; the inbox is as it was\n"
+    assert db.read_bytes() == before
+    assert json_of(art_e("inboxes", "--db", db, "--json"))["total"] == 4
+    # What may be left of the interrupted build goes with the next one.
+    json_of(art_e("ingest", eml, "--db", db, "--json"))
+    assert not list(db.parent.glob(".*.partial"))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_pipeline.ingest.headers import decode_words, parse_date, sender_mailbox, tidy
+from data_pipeline.ingest.headers import decode_words, parse_date, tidy
 from data_pipeline.ingest.parse import (
     PlainMessage,
     compose,
@@ -251,12 +251,6 @@ def test_dates_are_what_the_standard_library_says(
 def test_odd_dates_in_the_usual_form(text: str, expected: dt.datetime | None) -> None:
     assert parse_date(text) == expected
     assert parse_date(text.replace("Jan", "jan").replace("Feb", "feb")) == expected  # by `email`
-
-
-def test_a_directory_name_is_used_only_for_a_sender_without_a_name() -> None:
-    for _ in range(2):  # senders are cached
-        assert sender_mailbox("ann@example.com", "Lee, Ann").name == "Lee, Ann"
-        assert sender_mailbox("ann@example.com").name == ""
 
 
 def test_the_well_formed_message_itself() -> None:
