@@ -1,9 +1,8 @@
-"""docs/commands.md: the help page of every command, as the command line prints it.
+"""docs/commands.md: the help page of every command.
 
-    python -m tests.commands_page        writes it anew; a test says when that is due
+    python -m tests.commands_page        writes it; a test fails when it is out of date
 
-The width is fixed, so that the page is the same from any terminal. Knows nothing of what the
-commands do.
+The width is fixed, so that the page is the same from any terminal.
 """
 
 from collections.abc import Iterator
@@ -22,45 +21,40 @@ WIDTH = 96
 _HEAD = f"""\
 # Commands
 
-What `--help` prints, command by command. This page is written by `{COMMAND}`; a test
-fails when it is behind. Every command but `mcp` and `serve` has `--json`, which prints data alone
-on standard output; notes and progress go to standard error. Exit codes: 0 done, 2 your input (one
-line says what to do), 1 our fault, 130 interrupted.
+The output of `--help`, command by command. `{COMMAND}` writes this page; a test
+fails when it is out of date. Every command but `mcp` and `serve` has `--json`, which prints data
+alone on standard output; notes and progress go to standard error. Exit codes: 0 done, 2 a user
+error (one line says what to do), 1 our fault, 130 interrupted.
 """
 
 
 class HelpPage(NamedTuple):
-    """One command's help: `path` is how it is called, such as "art-e golden split"."""
+    """One command's help: `path` is how to call it, such as "art-e golden split"."""
 
     path: str
     text: str
 
 
-def help_pages() -> Iterator[HelpPage]:
+def help_pages(command: Any = None, name: str = "art-e", parent: Any = None) -> Iterator[HelpPage]:
     """The help of `art-e`, its groups and their commands, in the order of the help pages."""
-    yield from _pages(typer.main.get_command(app), "art-e", None)
-
-
-def _pages(command: Any, name: str, parent: Any) -> Iterator[HelpPage]:
+    command = command or typer.main.get_command(app)
     context = command.context_class(
         command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
     )
     yield HelpPage(context.command_path, command.get_help(context))
     if isinstance(command, TyperGroup):
         for each in command.list_commands(context):
-            yield from _pages(command.get_command(context, each), each, context)
+            yield from help_pages(command.get_command(context, each), each, context)
 
 
 def commands_page() -> str:
     """The page."""
-    pages = list(help_pages())
-    index = "\n".join(f"- [`{each.path}`](#{each.path.replace(' ', '-')})" for each in pages)
-    sections = (f"## {each.path}\n\n```text\n{_trimmed(each.text)}\n```\n" for each in pages)
-    return "\n".join([_HEAD, f"{index}\n", *sections])
-
-
-def _trimmed(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+    index, sections = "", ""
+    for path, text in help_pages():
+        index += f"- [`{path}`](#{path.replace(' ', '-')})\n"
+        trimmed = "\n".join(line.rstrip() for line in text.strip().splitlines())
+        sections += f"\n## {path}\n\n```text\n{trimmed}\n```\n"
+    return f"{_HEAD}\n{index}{sections}"
 
 
 if __name__ == "__main__":

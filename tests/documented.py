@@ -1,27 +1,28 @@
-"""What README.md and docs/ tell people to type: code blocks, the commands in them, their parsers.
+"""The code blocks of README.md, CONTRIBUTING.md and docs/, the commands in them, and their parsers.
 
-Commands stand in fenced blocks: `sh` holds nothing else, `console` has them behind "$ " with
-what they print below. A comment before a block says that a test runs it as it is written:
+Commands stand in fenced blocks: `sh` holds nothing else; in `console` they follow "$ ", with their
+output below. A comment before a block says that a test runs it as written:
 
-    <!-- run -->                            offline, in a folder of the page's own
+    <!-- run -->                            offline, in a new folder
     <!-- run with the Enron archive -->     where ART_E_REAL_DATA names it
-
-Knows nothing of what the commands do.
 """
 
 import re
 import shlex
+import string
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from typer.core import TyperGroup
 
 from art_e.cli.main import app
 
 ROOT = Path(__file__).parent.parent
-# The command reference has a test of its own, and no command blocks.
+# The page of commands has tests and examples of its own.
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -29,14 +30,13 @@ PAGES = (
 )
 OFFLINE, REAL = "run", "run with the Enron archive"
 
-_FENCE = re.compile(r"^( *)(```+)(.*)$")
 _MARK = re.compile(r"<!-- (run\b.*?) -->")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ENDS_A_COMMAND = {"&&", "||", "|", ";", "&"}
 
 
 class Block(NamedTuple):
-    """A code block: `line` is that of its fence, `mark` the comment before it, "" for none."""
+    """A code block: the line of its fence, and the comment before it ("" if there is none)."""
 
     page: Path
     line: int
@@ -46,65 +46,55 @@ class Block(NamedTuple):
 
     @property
     def where(self) -> str:
-        """What to call it: README.md:42."""
+        """Such as README.md:42."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
     def script(self) -> str:
-        """What a shell would be given: in `console` the lines behind "$ ", with continuations."""
+        """The input of a shell; in `console` the lines after "$ ", with continuations."""
         if self.language != "console":
             return self.text
-        typed, goes_on = [], False
+        typed: list[str] = []
         for line in self.text.splitlines():
-            if line.startswith("$ ") or goes_on:
+            if line.startswith("$ ") or (typed and typed[-1].endswith("\\")):
                 typed.append(line.removeprefix("$ "))
-                goes_on = line.endswith("\\")
+            elif typed and typed[-1]:
+                typed.append("")
         return "\n".join(typed)
 
 
 class CommandLine(NamedTuple):
-    """One simple command: its words, and the variables that are set for it alone."""
+    """One simple command: its words, and the variables set for it alone."""
 
     words: list[str]
     variables: dict[str, str]
 
 
+def tokens(page: Path) -> list[Token]:
+    """The Markdown of a page."""
+    return MarkdownIt("commonmark").parse(page.read_text("utf-8"))
+
+
 def blocks(page: Path) -> Iterator[Block]:
-    """The code blocks of a page. Raises `AssertionError` for one that says no language."""
-    lines = page.read_text("utf-8").splitlines()
-    number = 0
-    while number < len(lines):
-        opened = _FENCE.match(lines[number])
-        if opened is None:
-            number += 1
-            continue
-        indent, fence, language = opened.groups()
-        begin = number + 1
-        end = next(n for n in range(begin, len(lines)) if lines[n].strip() == fence)
-        where = f"{page.name}:{begin}"
-        assert language.strip(), f"{where}: the block says no language"
-        text = "\n".join(line.removeprefix(indent) for line in lines[begin:end])
-        yield Block(page, begin, language.strip(), text, _mark(lines, number))
-        number = end + 1
-
-
-def _mark(lines: Sequence[str], fence: int) -> str:
-    """The mark in the line before a block, an empty one between them allowed."""
-    for line in reversed(lines[max(0, fence - 2) : fence]):
-        found = _MARK.search(line)
-        if found:
-            return found[1]
-        if line.strip():
-            break
-    return ""
+    """The fenced code blocks of a page."""
+    mark = ""
+    for token in tokens(page):
+        if token.type == "fence":
+            assert token.map is not None
+            yield Block(page, token.map[0] + 1, token.info.strip(), token.content, mark)
+        comment = _MARK.search(token.content) if token.type == "html_block" else None
+        mark = comment[1] if comment else ""
 
 
 def command_lines(script: str) -> Iterator[CommandLine]:
-    """The simple commands of a script, without comments; variables set before are filled in."""
+    """The simple commands of a script, with the values of variables set before."""
     known: dict[str, str] = {}
     for line in script.replace("\\\n", " ").splitlines():
+        filled = string.Template(line).safe_substitute(known)
+        lexer = shlex.shlex(filled, posix=True, punctuation_chars=";&|")
+        lexer.whitespace_split = True
         words: list[str] = []
-        for word in [*_split(_filled(line, known)), ";"]:
+        for word in [*lexer, ";"]:
             if word not in _ENDS_A_COMMAND:
                 words.append(word)
                 continue
@@ -118,16 +108,6 @@ def command_lines(script: str) -> Iterator[CommandLine]:
             words = []
 
 
-def _split(line: str) -> list[str]:
-    words = shlex.shlex(line, posix=True, punctuation_chars=";&|")
-    words.whitespace_split = True
-    return list(words)
-
-
-def _filled(line: str, known: dict[str, str]) -> str:
-    return re.sub(r"\$(\w+)", lambda found: known.get(found[1], found[0]), line)
-
-
 def _without_variables(words: Sequence[str]) -> CommandLine:
     variables: dict[str, str] = {}
     rest = list(words)
@@ -138,10 +118,9 @@ def _without_variables(words: Sequence[str]) -> CommandLine:
 
 
 def parse_art_e(arguments: Sequence[str]) -> dict[str, Any]:
-    """What the real command line makes of the arguments of `art-e`; nothing is run.
+    """The parameters that the real command line parses from arguments of `art-e`; runs nothing.
 
-    Raises typer's exceptions for a command or option that isn't there and for a value that
-    its option can't take.
+    Raises typer's exceptions for an unknown command or option and for an invalid value.
     """
     command: Any = typer.main.get_command(app)
     context: Any = None

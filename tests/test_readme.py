@@ -1,8 +1,7 @@
-"""README, CONTRIBUTING and docs/ hold what is true: commands that parse, and run, as written.
+"""README, CONTRIBUTING and docs/ are true: their commands parse, and run, as written.
 
-Every command of a code block is parsed by the real parser of what it calls, or its program
-stands in `NOT_PARSED` with the reason. Blocks marked `run` (see `tests.documented`) are run as
-they are written, page by page from the top, each page in a folder of its own.
+The real parsers check every command of a code block, or `NOT_PARSED` says why not. Blocks marked
+`run` (see `tests.documented`) are run page by page from the top, each page in a new folder.
 """
 
 import importlib.util
@@ -13,16 +12,18 @@ import runpy
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from typer.exceptions import TyperException
 
 from data_pipeline.synthetic.world import WorldConfig, messages
 from evals.report.tables import PUBLISHED, accuracy
 from tests.builders import real_data
+from tests.commands_page import COMMAND, PAGE, HelpPage, commands_page, help_pages
 from tests.documented import (
     OFFLINE,
     PAGES,
@@ -33,75 +34,61 @@ from tests.documented import (
     blocks,
     command_lines,
     parse_art_e,
+    tokens,
 )
 from tests.formats import write_maildir, write_mbox
 from training.planning import gpu_of, plan
 from training.recipe import load_recipe, recipe_names
 from training.reward import OUTCOMES, RewardWeights
 
+README = ROOT / "README.md"
 SHELL = ("sh", "console")
-# What else stands in code blocks: output, settings, queries, and what isn't typed.
+# What else stands in code blocks: output, settings, queries, code.
 OTHERS = ("text", "json", "toml", "sql", "diff", "python", "mermaid", "yaml")
-
-# Programs whose commands are not parsed here, and why.
-NOT_PARSED = {
-    "pip": "not ours; what it installs is named in pyproject.toml, which is checked",
-    "ollama": "not ours, and not installed where the tests run",
-    "claude": "not ours, and not installed where the tests run",
-    "sky": "not ours, and not installed where the tests run; the task file: test_launch.py",
-    "aws": "not ours, and not installed where the tests run",
-    "ruff": "not ours; as `make lint` calls it",
-    "mypy": "not ours; as `make lint` calls it",
-}
-OUR_SCRIPTS = "training/launch/"
+# Not our programs; most are not installed where the tests run.
+NOT_PARSED = {"pip", "ollama", "claude", "sky", "aws", "ruff", "mypy"}
 
 BLOCKS = [each for page in PAGES for each in blocks(page)]
-SHELL_BLOCKS = [each for each in BLOCKS if each.language in SHELL]
-COMMANDS = [(each, line) for each in SHELL_BLOCKS for line in command_lines(each.script)]
-
-
-def named(block: Block, line: CommandLine) -> str:
-    return f"{block.where} {' '.join(line.words)[:60]}"
+COMMANDS = [
+    pytest.param(block, line, id=f"{block.where} {' '.join(line.words)[:60]}")
+    for block in BLOCKS
+    if block.language in SHELL
+    for line in command_lines(block.script)
+]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda each: each.where)
-def test_blocks_say_what_they_are(block: Block) -> None:
+def test_blocks_have_a_language_and_text_holds_no_commands(block: Block) -> None:
     assert block.language in SHELL + OTHERS
     assert block.mark in ("", OFFLINE, REAL)
     assert not block.mark or block.language in SHELL
-    # A command that no test sees would stand in a block of another kind.
     if block.language == "text":
         assert not re.search(r"^(\$ |art-e (?!report)\w+ -|make \w+$)", block.text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda each: each.name)
-def test_no_code_stands_outside_of_fences(page: Path) -> None:
-    fenced = {
-        number
-        for each in blocks(page)
-        for number in range(each.line, each.line + len(each.text.splitlines()) + 2)
-    }
-    lines = enumerate(page.read_text("utf-8").splitlines(), 1)
-    assert [n for n, line in lines if line.startswith("    ") and n not in fenced] == []
+def test_code_stands_in_fences(page: Path) -> None:
+    assert [each.content for each in tokens(page) if each.type == "code_block"] == []
 
 
-@pytest.mark.parametrize(("block", "line"), COMMANDS, ids=[named(*each) for each in COMMANDS])
+@pytest.mark.parametrize(("block", "line"), COMMANDS)
 def test_commands_parse(block: Block, line: CommandLine) -> None:
     program, arguments = line.words[0], line.words[1:]
-    if program.startswith(OUR_SCRIPTS):
-        assert os.access(ROOT / program, os.X_OK)
-        return
     name = program.rpartition("/")[2]
-    if name in ("accelerate", "torchrun"):
-        # Their own options: test_launch.py; what they start is ours.
+    if program.startswith("training/launch/"):
+        assert os.access(ROOT / program, os.X_OK)
+    elif name in ("accelerate", "torchrun", "python"):
+        # test_launch.py checks the launchers' own options.
         check_module(arguments[arguments.index("-m") + 1 :])
-    elif name == "python":
-        assert arguments[0] == "-m"
-        check_module(arguments[1:])
-    elif name in CHECKS:
-        CHECKS[name](arguments)
+    elif name == "art-e":
+        check_art_e(arguments)
+    elif name == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        assert set(arguments) <= set(targets)
+    elif name == "pytest":
+        assert all((ROOT / each).exists() for each in arguments if not each.startswith("-"))
     else:
-        assert name in NOT_PARSED, f"{block.where}: how is {program!r} to be checked?"
+        assert name in NOT_PARSED, f"{block.where}: add a check of {program!r}"
 
 
 def check_art_e(arguments: list[str]) -> None:
@@ -112,7 +99,7 @@ def check_art_e(arguments: list[str]) -> None:
 
 
 def check_module(arguments: list[str]) -> None:
-    """`python -m MODULE ...`: of this project, and its own parser takes the arguments."""
+    """`python -m MODULE ...`: a module of this project, whose parser accepts the arguments."""
     module, rest = arguments[0], arguments[1:]
     if module == "art_e":
         check_art_e(rest)
@@ -121,133 +108,107 @@ def check_module(arguments: list[str]) -> None:
     assert module.partition(".")[0] in ("tests", "training", "evals", "data_pipeline")
     if not rest:
         return
-    # With a `--help` at its end argparse has checked what stands before it, and nothing is run.
+    # argparse checks what stands before `--help`, and runs nothing.
     printed = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["", *rest, "--help"]),
         redirect_stdout(printed),
-        warnings.catch_warnings(action="ignore"),  # that it is imported already
+        warnings.catch_warnings(action="ignore"),  # the module is imported already
         pytest.raises(SystemExit) as ended,
     ):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     assert ended.value.code == 0, printed.getvalue()
-    known = set(re.findall(r"--[\w-]+", printed.getvalue()))
-    assert {each for each in rest if each.startswith("--")} <= known
-
-
-def check_make(arguments: list[str]) -> None:
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    for target in arguments:
-        assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), target
-
-
-def check_pytest(arguments: list[str]) -> None:
-    assert all((ROOT / each).exists() for each in arguments if not each.startswith("-"))
-
-
-CHECKS: Mapping[str, Callable[[list[str]], None]] = {
-    "art-e": check_art_e,
-    "make": check_make,
-    "pytest": check_pytest,
-}
+    options = set(re.findall(r"--[\w-]+", printed.getvalue()))
+    assert {each for each in rest if each.startswith("--")} <= options
 
 
 @pytest.mark.parametrize("arguments", ["ask", "ask x --no-such", "sarch x", "search --limit 0"])
-def test_a_command_that_is_none_is_found(arguments: str) -> None:
-    from typer.exceptions import TyperException
-
+def test_an_invalid_command_is_found(arguments: str) -> None:
     with pytest.raises(TyperException):
         check_art_e(arguments.split())
 
 
-def test_extras_that_are_installed_exist() -> None:
+@pytest.mark.parametrize("page", list(help_pages()), ids=lambda each: each.path)
+def test_examples_of_help_pages_parse(page: HelpPage) -> None:
+    examples = [line[4:] for line in page.text.partition("Example:\n")[2].splitlines()]
+    lines = list(command_lines("\n".join(examples)))
+    assert lines or "Commands:" in page.text
+    for line in lines:
+        if line.words[0] == "art-e":
+            parse_art_e(line.words[1:])
+
+
+def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"COLUMNS": "40", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    page = PAGE.read_text("utf-8")
+    assert page == commands_page(), f"docs/commands.md is out of date: {COMMAND}"
+    for group in ("runs", "golden", "eval", "train"):
+        assert page.count(f"\n## art-e {group} ") >= 3
+
+
+def test_extras_to_install_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text("utf-8")
-    asked = {
-        found
-        for _, line in COMMANDS
-        if line.words[0].endswith("pip")
-        for found in re.findall(r"\.\[(\w+)\]", " ".join(line.words))
+    extras = set(re.findall(r"pip install -e '\.\[(\w+)\]'", README.read_text("utf-8")))
+    assert extras
+    assert extras <= set(re.findall(r"^(\w+) = \[", project, re.MULTILINE))
+
+
+def reader_environment(folder: Path) -> dict[str, str]:
+    """A reader's environment with a home in `folder` that holds mail."""
+    home = folder / "home"
+    mails = [each.data for each in messages(WorldConfig(size=1000, seed=5))]
+    (home / "Takeout" / "Mail").mkdir(parents=True)
+    write_mbox(home / "Takeout" / "Mail", mails)
+    write_maildir(home, mails).rename(home / "Maildir")
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(home),
+        "ART_E_HOME": str(folder / "art-e"),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUTF8": "1",
     }
-    assert asked and all(re.search(rf"^{each} = \[", project, re.MULTILINE) for each in asked)
 
 
-def pages_with(mark: str) -> list[Path]:
-    return [page for page in PAGES if any(each.mark == mark for each in blocks(page))]
+def pages_with(mark: str) -> list[tuple[Path, str]]:
+    return [(page, mark) for page in PAGES if any(each.mark == mark for each in blocks(page))]
 
 
-class Desk:
-    """A folder of a reader's own, with mail at home, in which a page's blocks are run."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        home = folder / "home"
-        mails = [each.data for each in messages(WorldConfig(size=1000, seed=5))]
-        takeout = home / "Takeout" / "Mail"
-        takeout.mkdir(parents=True)
-        write_mbox(takeout, mails)
-        write_maildir(home, mails).rename(home / "Maildir")
-        self.environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "HOME": str(home),
-            "ART_E_HOME": str(folder / "art-e"),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONUTF8": "1",
-        }
-
-    def run(self, block: Block) -> str:
-        """What the block prints on standard output."""
-        done = subprocess.run(
+@pytest.mark.parametrize(
+    ("page", "mark"), [*pages_with(OFFLINE), *pages_with(REAL)], ids=lambda each: Path(each).name
+)
+def test_blocks_run_as_they_are_written(page: Path, mark: str, tmp_path: Path) -> None:
+    for name in ("enron-maildir.tar.xz", "questions.jsonl") if mark == REAL else ():
+        (tmp_path / name).symlink_to(real_data() / name)
+    environment = reader_environment(tmp_path)
+    for block in blocks(page):
+        if block.mark != mark:
+            continue
+        ended = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.script],
-            cwd=self.folder,
-            env=self.environment,
+            cwd=tmp_path,
+            env=environment,
             stdin=subprocess.DEVNULL,
             check=False,
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, f"{block.where}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        assert ended.returncode == 0, f"{block.where}\n{ended.stdout}\n{ended.stderr}"
+        printed = untimed(ended.stdout).splitlines()
+        typed = set(block.script.splitlines())
+        for line in untimed(block.text).splitlines() if block.language == "console" else ():
+            if line and line.removeprefix("$ ") not in typed:
+                assert line in printed, f"{block.where}: {line}\n{printed}"
 
 
-def shown(block: Block) -> list[str]:
-    """What a `console` block says that its commands print."""
-    typed = set(block.script.splitlines())
-    return [
-        line for line in block.text.splitlines() if line.removeprefix("$ ") not in typed and line
-    ]
-
-
-def untimed(line: str) -> str:
-    return re.sub(r"\b[\d.]+ s\b", "N s", line)
-
-
-def run_page(page: Path, mark: str, folder: Path) -> None:
-    desk = Desk(folder)
-    for name in ("enron-maildir.tar.xz", "questions.jsonl"):
-        if mark == REAL:
-            (folder / name).symlink_to(real_data() / name)
-    for block in blocks(page):
-        if block.mark == mark:
-            printed = [untimed(each) for each in desk.run(block).splitlines()]
-            for line in shown(block):
-                assert untimed(line) in printed, f"{block.where}: {line}\n{printed}"
-
-
-@pytest.mark.parametrize("page", pages_with(OFFLINE), ids=lambda each: each.name)
-def test_blocks_run_as_they_are_written(page: Path, tmp_path: Path) -> None:
-    run_page(page, OFFLINE, tmp_path)
-
-
-@pytest.mark.parametrize("page", pages_with(REAL), ids=lambda each: each.name)
-def test_blocks_about_the_archive_run_as_they_are_written(page: Path, tmp_path: Path) -> None:
-    real_data()  # skips where there is none
-    run_page(page, REAL, tmp_path)
+def untimed(text: str) -> str:
+    return re.sub(r"\b[\d.]+ s\b", "N s", text)
 
 
 def rows(page: Path, heading: str) -> Iterator[list[str]]:
-    """The rows of the first table below a heading, as cells without their marks."""
+    """The rows of the first table below a heading, as cells without their backticks."""
     below = f"\n{page.read_text('utf-8')}".partition(f"\n{heading}\n")[2].splitlines()
     start = next(n for n, line in enumerate(below) if line.startswith("|"))
     for line in below[start + 2 :]:
@@ -256,10 +217,7 @@ def rows(page: Path, heading: str) -> Iterator[list[str]]:
         yield [cell.strip().strip("`") for cell in line.strip("|").split("|")]
 
 
-README = ROOT / "README.md"
-
-
-def test_the_rewards_table_is_the_codes() -> None:
+def test_the_table_of_rewards_agrees_with_the_code() -> None:
     table = {row[0]: tuple(map(float, row[2:])) for row in rows(README, "## The reward")}
     fields = RewardWeights.model_fields.items()
     weights = [name for name, field in fields if field.annotation is float]
@@ -281,7 +239,7 @@ def test_published_figures_are_those_of_the_report() -> None:
             assert value is None or f"{value}" in line
 
 
-# What the tables of recipes are calculated for: card, and GPUs.
+# The GPUs that the tables of recipes are calculated for.
 PLANNED = {
     "mini": ("h100-80gb", 1),
     "talk": ("h100-80gb", 1),
@@ -294,22 +252,22 @@ PLANNED = {
     ("page", "heading"),
     [("README.md", "## Train your own"), ("docs/scale.md", "# Training at full scale")],
 )
-def test_what_is_calculated_is_what_is_planned(page: str, heading: str) -> None:
+def test_tables_of_recipes_agree_with_the_plan(page: str, heading: str) -> None:
     table = {row[0]: row[-1] for row in rows(ROOT / page, heading)}
     assert list(table) == list(PLANNED)
     assert set(table) == set(recipe_names()) - {"nano"}
-    for name, said in table.items():
+    for name, text in table.items():
         card, gpus = PLANNED[name]
         made = plan(load_recipe(name), gpu_of(card), count=gpus)
         if name == "mini":
-            assert said == "minutes, below $1" and made.hours < 1 and made.gpu_usd < 1
+            assert text == "minutes, below $1" and made.hours < 1 and made.gpu_usd < 1
         else:
             figures = (made.hours, made.gpu_usd, sum(each.usd or 0 for each in made.judges))
-            numbers = [float(each) for each in re.findall(r"\d+", said)]
+            numbers = [float(each) for each in re.findall(r"\d+", text)]
             assert numbers == [round(each) for each in figures], name
 
 
-def test_the_layout_is_the_trees() -> None:
+def test_the_layout_is_that_of_the_tree() -> None:
     for row in rows(README, "## The code"):
         paths = row[0].replace("`", "").split(", ")
         folder = Path(paths[0]).parent
@@ -324,24 +282,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         file = (page.parent / name) if name else page
         assert file.exists(), target
         if anchor:
-            assert anchor in anchors(file), target
-
-
-def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as code-hosting sites make them."""
-    fenced = {
-        number
-        for each in blocks(page)
-        for number in range(each.line, each.line + len(each.text.splitlines()) + 2)
-    }
-    found = set()
-    for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
-        if line.startswith("#") and number not in fenced:
-            words = re.sub(r"[^\w\- ]", "", line.lstrip("#").strip().lower())
-            found.add(words.replace(" ", "-"))
-    return found
-
-
-def test_what_is_not_parsed_is_written_somewhere() -> None:
-    written = {line.words[0].rpartition("/")[2] for _, line in COMMANDS}
-    assert set(NOT_PARSED) <= written
+            parsed = tokens(file)
+            headings = [
+                parsed[number + 1].content.lower()
+                for number, each in enumerate(parsed)
+                if each.type == "heading_open"
+            ]
+            anchors = [re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in headings]
+            assert anchor in anchors, target
