@@ -1,6 +1,5 @@
-"""A real browser for pages that are opened from disk: Debian's Chromium, driven by Playwright.
+"""A real browser for pages on disk: the system's Chromium, driven by Playwright.
 
-Nothing is downloaded: Playwright drives the browser that the system has.
 `CHROMIUM` in the environment names another executable.
 """
 
@@ -14,46 +13,29 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-_ARGUMENTS = (
-    "--no-sandbox",  # tests run as root in containers
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-extensions",
-    "--disable-sync",
-    "--no-first-run",
-    "--mute-audio",
-    "--force-color-profile=srgb",
-)
-
-
-def chromium() -> str:
-    """The path of the browser; the test is skipped where there is none."""
-    found = chromium_path()
-    if found is None:
-        pytest.skip("no Chromium here: apt-get install chromium, or CHROMIUM=/path/to/it")
-    return found
+# Tests run as root in containers, where a sandbox is impossible.
+_ARGUMENTS = """--no-sandbox --disable-gpu --disable-dev-shm-usage --disable-background-networking
+    --disable-component-update --disable-default-apps --disable-extensions --disable-sync
+    --no-first-run --mute-audio --force-color-profile=srgb""".split()
 
 
 def chromium_path() -> str | None:
-    """The path of the browser; None where there is none."""
+    """The path of the browser; None if there is none."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
 
 
 @contextmanager
 def running_browser() -> Iterator[Browser]:
-    """A headless browser that is closed with the block.
+    """A headless browser; without Chromium the test is skipped.
 
-    Playwright's event loop belongs to this thread until then: the block can't call
+    Playwright's event loop belongs to this thread until the block ends: it can't call
     `asyncio.run`.
     """
-    path = chromium()
+    path = chromium_path()
+    if path is None:
+        pytest.skip("no Chromium: apt-get install chromium, or set CHROMIUM=/path/to/it")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, headless=True, args=list(_ARGUMENTS)
-        )
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=_ARGUMENTS)
         try:
             yield browser
         finally:
@@ -61,11 +43,10 @@ def running_browser() -> Iterator[Browser]:
 
 
 class Visit:
-    """One visitor's browser window: a page, what its console complained of, what it fetched.
+    """A browser window: a page, the complaints of its console, and the addresses it fetched.
 
-    `complaints` are console errors and warnings, uncaught exceptions and refusals by the
-    page's own policy; `fetched` are the addresses of everything that was asked for, the page
-    itself and its data: URLs left out.
+    `complaints` are console errors and warnings, uncaught exceptions and refusals by the page's
+    own policy; `fetched` leaves out the page itself and data: URLs.
     """
 
     def __init__(
@@ -86,7 +67,7 @@ class Visit:
         self.page.on("request", self._note)
 
     def open(self, file: Path, fragment: str = "") -> Page:
-        """The page of a file on disk, loaded; `fragment` is what follows the "#"."""
+        """Load a file on disk; `fragment` follows the "#"."""
         self.page.goto(file.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
         return self.page
 

@@ -1,9 +1,8 @@
-"""Stands in for vLLM below TRL's own code: what TRL 1.16 calls of it, on a tiny Qwen2.
+"""A stand-in for vLLM below TRL's own code: what TRL 1.16 calls of it, on a tiny Qwen2.
 
-vLLM needs a GPU and was not run. What stands here is its documented interface as TRL uses it:
-`LLM` with sleep and wake-up, whose weights are gone after a sleep of level 2, and the routes of
-`vllm serve` that take and give tokens. Only how weights travel to the server differs: NCCL needs
-GPUs, so that they go by a file.
+It follows vLLM's documented interface: `LLM` with sleep and wake-up, which loses its weights in a
+sleep of level 2, and the routes of `vllm serve` for tokens. Only the transfer of weights to the
+server differs: NCCL needs GPUs, so a file carries them.
 """
 
 import importlib.machinery
@@ -13,10 +12,9 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -26,25 +24,23 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2ForCausalLM
 
-# What vLLM documents of SamplingParams, as far as TRL gives it.
-_SAMPLING = {
-    "n",
-    "repetition_penalty",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "max_tokens",
-    "logprobs",
-}
+from tests.provider import json_server
+
+# The options that TRL passes, of those that vLLM documents.
+_SAMPLING = set("n repetition_penalty temperature top_p top_k min_p max_tokens logprobs".split())
+_ENGINE = set(
+    """model tensor_parallel_size gpu_memory_utilization max_model_len max_num_seqs
+    enable_sleep_mode model_impl distributed_executor_backend seed max_num_batched_tokens
+    logprobs_mode quantization trust_remote_code""".split()
+)
 
 
 class SamplingParams(SimpleNamespace):
     """`vllm.SamplingParams`."""
 
-    def __init__(self, **given: Any) -> None:
-        assert set(given) == _SAMPLING
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        assert set(options) == _SAMPLING
+        super().__init__(**options)
 
 
 class Logprob(NamedTuple):
@@ -55,62 +51,46 @@ class Logprob(NamedTuple):
 
 
 class LLM:
-    """`vllm.LLM`, which keeps what it was asked to do in `did`."""
+    """`vllm.LLM`, which records its calls in `did`."""
 
     made: "LLM"
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        tensor_parallel_size: int,
-        gpu_memory_utilization: float,
-        max_model_len: int,
-        max_num_seqs: int,
-        enable_sleep_mode: bool,
-        model_impl: str,
-        distributed_executor_backend: str,
-        seed: int,
-        max_num_batched_tokens: int,
-        logprobs_mode: str,
-        quantization: str | None,
-        trust_remote_code: bool,
-    ) -> None:
-        assert tensor_parallel_size == 1
-        assert 0 < gpu_memory_utilization < 1
-        assert logprobs_mode == "processed_logprobs"
-        assert quantization is None
-        self.share = gpu_memory_utilization
-        self.sleeps = enable_sleep_mode
+    def __init__(self, **options: Any) -> None:
+        assert set(options) == _ENGINE
+        assert options["tensor_parallel_size"] == 1
+        assert 0 < options["gpu_memory_utilization"] < 1
+        assert options["logprobs_mode"] == "processed_logprobs"
+        assert options["quantization"] is None
+        self.share = options["gpu_memory_utilization"]
+        self.sleeps = options["enable_sleep_mode"]
         self.did: list[str] = []
         self.awake = {"weights", "kv_cache"}
-        self._model = Qwen2ForCausalLM.from_pretrained(model)
+        self._model = Qwen2ForCausalLM.from_pretrained(options["model"])
         self._names = dict(self._model.named_parameters())
-        self._limit = max_model_len
+        self._limit = options["max_model_len"]
         runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load))
         driver = SimpleNamespace(model_runner=runner)
         self.llm_engine = SimpleNamespace(
             model_executor=SimpleNamespace(driver_worker=driver),
-            model_config=SimpleNamespace(max_model_len=max_model_len),
+            model_config=SimpleNamespace(max_model_len=self._limit),
         )
         LLM.made = self
 
     def generate(
         self, prompts: Sequence[dict[str, list[int]]], *, sampling_params: Any, use_tqdm: bool
     ) -> list[Any]:
-        """A completion for each prompt. Fails where it sleeps, or has no weights."""
+        """A completion for each prompt. Fails while it sleeps or has no weights."""
         assert self.awake == {"weights", "kv_cache"}
         assert sampling_params.n == 1
         self.did.append("generate")
         outputs = []
-        for each in prompts:
-            ids = each["prompt_token_ids"]
-            assert len(ids) + sampling_params.max_tokens <= self._limit
-            said, told = sampled(
-                self._model, ids, sampling_params.temperature, sampling_params.max_tokens
-            )
-            logprobs = [{one: Logprob(of, 1)} for one, of in zip(said, told, strict=True)]
-            completion = SimpleNamespace(token_ids=said, logprobs=logprobs)
+        for prompt in prompts:
+            ids = prompt["prompt_token_ids"]
+            most = sampling_params.max_tokens
+            assert len(ids) + most <= self._limit
+            written, values = sampled(self._model, ids, sampling_params.temperature, most)
+            logprobs = [{one: Logprob(of, 1)} for one, of in zip(written, values, strict=True)]
+            completion = SimpleNamespace(token_ids=written, logprobs=logprobs)
             outputs.append(SimpleNamespace(prompt_token_ids=ids, outputs=[completion]))
         return outputs
 
@@ -125,13 +105,13 @@ class LLM:
                 each.fill_(torch.nan)
 
     def wake_up(self, tags: list[str]) -> None:
-        """Weights come back with whatever was in their memory."""
+        """The weights come back as their memory is: discarded."""
         assert self.sleeps
         self.did.append(f"wake {' '.join(tags)}")
         self.awake |= set(tags)
 
     def reset_prefix_cache(self) -> None:
-        """Which TRL does at the end of each transfer of weights."""
+        """TRL calls it at the end of each transfer of weights."""
         self.did.append("transferred")
 
     def _load(self, weights: Sequence[tuple[str, torch.Tensor]]) -> None:
@@ -144,19 +124,19 @@ class LLM:
 def sampled(
     model: Qwen2ForCausalLM, prompt: Sequence[int], temperature: float, most: int
 ) -> tuple[list[int], list[float]]:
-    """What the model says behind `prompt`, its end mark too, and the log-probability of each."""
+    """The completion of `prompt` with its end token, and the log-probability of each token."""
     ends = _ends(model)
     ids = list(prompt)
-    told: list[float] = []
+    values: list[float] = []
     with torch.no_grad():
-        while len(ids) < len(prompt) + most and (not told or ids[-1] not in ends):
+        while len(ids) < len(prompt) + most and (not values or ids[-1] not in ends):
             logits = model(input_ids=torch.tensor([ids])).logits[0, -1].float()
-            assert not logits.isnan().any(), "it generates with weights that were discarded"
+            assert not logits.isnan().any(), "it generates with discarded weights"
             scaled = torch.log_softmax(logits / (temperature or 1.0), -1)
             one = int(torch.multinomial(scaled.exp(), 1)) if temperature else int(scaled.argmax())
             ids.append(one)
-            told.append(float(scaled[one]))
-    return ids[len(prompt) :], told
+            values.append(float(scaled[one]))
+    return ids[len(prompt) :], values
 
 
 def _ends(model: Qwen2ForCausalLM) -> list[int]:
@@ -168,11 +148,11 @@ def _ends(model: Qwen2ForCausalLM) -> list[int]:
 
 @dataclass
 class Server:
-    """`vllm serve` as TRL's client asks it; `batches` are the numbers of prompts that came."""
+    """`vllm serve` for TRL's client; `batches` are the numbers of prompts in each request."""
 
     model: Qwen2ForCausalLM
     address: str = ""
-    # What is said behind a prompt, in place of the model.
+    # Gives the completion of a prompt in place of the model.
     say: Callable[[Sequence[int]], list[int]] | None = None
     batches: list[int] = field(default_factory=list)
     transfers: int = 0
@@ -180,37 +160,44 @@ class Server:
 
     @property
     def end_id(self) -> int:
-        """What ends a turn."""
+        """The token that ends a turn."""
         return _ends(self.model)[0]
 
-    def completions(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The answer of /v1/completions."""
-        assert asked["n"] == 1
-        assert asked["return_token_ids"]
-        assert asked["return_tokens_as_token_ids"]
-        assert asked["prompt"]
+    def answer(self, _: str, path: str, __: Mapping[str, str], body: bytes) -> tuple[int, Any]:
+        """Status and JSON for a request."""
+        if path == "/v1/completions":
+            return 200, self.completions(json.loads(body))
+        if path == "/weights":
+            self.load(json.loads(body)["file"])
+        return 200, _ROUTES[path]
+
+    def completions(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The response of /v1/completions."""
+        assert request["n"] == 1
+        assert request["return_token_ids"]
+        assert request["return_tokens_as_token_ids"]
+        assert request["prompt"]
         choices = []
-        for prompt in asked["prompt"]:
+        for prompt in request["prompt"]:
             with self.lock:
                 if self.say is not None:
                     ids = self.say(prompt)
-                    told = [-0.1] * len(ids)
+                    values = [-0.1] * len(ids)
                 else:
-                    ids, told = sampled(
-                        self.model, prompt, asked["temperature"], asked["max_tokens"]
-                    )
+                    options = request["temperature"], request["max_tokens"]
+                    ids, values = sampled(self.model, prompt, *options)
             names = [f"token_id:{each}" for each in ids]
             logprobs = {
                 "tokens": names,
-                "token_logprobs": told,
-                "top_logprobs": [{name: of} for name, of in zip(names, told, strict=True)],
+                "token_logprobs": values,
+                "top_logprobs": [{name: of} for name, of in zip(names, values, strict=True)],
             }
             choices.append({"prompt_token_ids": prompt, "token_ids": ids, "logprobs": logprobs})
         self.batches.append(len(choices))
         return {"choices": choices}
 
     def load(self, file: str) -> None:
-        """Take on the weights of a file, as by NCCL."""
+        """Load the weights of a file."""
         with self.lock:
             missing, unknown = self.model.load_state_dict(load_file(file), strict=False)
         assert not unknown
@@ -223,59 +210,26 @@ _INFO = {
     "weight_transfer_config": {"backend": "nccl"},
     "model_config": {"logprobs_mode": "processed_logprobs"},
 }
+_ROUTES: dict[str, Any] = {
+    "/health": {},
+    "/v1/models": {"data": [{"id": "tiny"}]},
+    "/server_info?config_format=json": {"vllm_config": _INFO},
+    "/get_world_size": {"world_size": 1},
+    "/weights": {},
+    "/reset_prefix_cache": {"success": True},
+}
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[Server]:
     """A server of the checkpoint in `folder`."""
     server = Server(Qwen2ForCausalLM.from_pretrained(folder))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            told: dict[str, Any] = {
-                "/health": {},
-                "/v1/models": {"data": [{"id": "tiny"}]},
-                "/server_info?config_format=json": {"vllm_config": _INFO},
-                "/get_world_size": {"world_size": 1},
-            }
-            self._send(told[self.path])
-
-        def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            given = json.loads(self.rfile.read(length) or b"{}")
-            if self.path == "/v1/completions":
-                self._send(server.completions(given))
-            elif self.path == "/weights":
-                server.load(given["file"])
-                self._send({})
-            else:
-                assert self.path == "/reset_prefix_cache"
-                self._send({"success": True})
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def _send(self, told: dict[str, Any]) -> None:
-            body = json.dumps(told).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.address = f"http://127.0.0.1:{listening.server_port}"
-    thread = threading.Thread(target=listening.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with json_server(server.answer) as server.address:
         yield server
-    finally:
-        listening.shutdown()
-        listening.server_close()
-        thread.join()
 
 
 def install(patch: pytest.MonkeyPatch) -> None:
-    """Have TRL find this where it would import vLLM."""
+    """Have TRL import this in place of vLLM."""
     from trl.generation import vllm_client, vllm_generation
 
     module = ModuleType("vllm")
@@ -286,10 +240,10 @@ def install(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vllm_generation, "SamplingParams", SamplingParams, raising=False)
     patch.setattr(vllm_client, "is_vllm_available", lambda: True)
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        # TRL sets them for vLLM in its own process, where they would make one of many of it.
-        held = os.environ.get(name)
-        patch.setenv(name, held or "")
-        if held is None:
+        # TRL sets them for vLLM in its own process; they must not outlive the test.
+        before = os.environ.get(name)
+        patch.setenv(name, before or "")
+        if before is None:
             del os.environ[name]
     client = vllm_client.VLLMClient
     patch.setattr(client, "init_communicator", lambda self, device: self.get_server_info())

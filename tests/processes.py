@@ -1,4 +1,4 @@
-"""`art-e serve` as a process of its own, for as long as a test needs it; a stand-in for vLLM."""
+"""`art-e` as processes: quick copies, `art-e serve`, and a stand-in for the command of vLLM."""
 
 import itertools
 import json
@@ -11,11 +11,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-# ---- `art-e` as real processes that begin quickly: copies of one that has imported everything.
-
+# Forks `art-e` from a process that has imported everything.
 _PARENT = """
 import json, os, sys
 import data_pipeline.golden.generate, data_pipeline.golden.verify, evals.judges.llm
@@ -54,12 +52,7 @@ class Forked:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parent.kill()
         self._parent.communicate()
 
@@ -79,15 +72,11 @@ class Forked:
         return int(self._parent.stdout.readline())
 
 
-# ---- `art-e serve` as a process of its own, for as long as a test needs it; a stand-in for vLLM.
-
-# What the server prints once it answers.
+# What the server prints when it is ready.
 TOLD = re.compile(r"(http://\S+/v1) serves (.+): HOSTED_VLLM_API_BASE=(\S+) --model (\S+)\n")
 
-# It takes the options of `vllm serve` that its documentation has, as far as we use them, and
-# no others; of a draft it checks what vLLM's SpeculativeConfig does (0.22 to 0.31). It answers
-# to a health check as vLLM does while it loads and then, and notes what it was given in the
-# file of $NOTED. It generates nothing.
+# Accepts the options of `vllm serve` that we use, and no others. Its health check fails at first,
+# as vLLM's does while it loads. It writes its arguments to the file $NOTED, and generates nothing.
 _VLLM = """#!{python}
 import argparse, http.server, json, os, pathlib, sys
 options = argparse.ArgumentParser(allow_abbrev=False)
@@ -130,7 +119,7 @@ http.server.HTTPServer(("127.0.0.1", chosen.port), Handler).serve_forever()
 
 
 def write_vllm(folder: Path) -> None:
-    """Put the stand-in for vLLM's command into that folder."""
+    """Put the stand-in for vLLM's command into `folder`."""
     folder.mkdir()
     script = folder / "vllm"
     script.write_text(_VLLM.format(python=sys.executable))
@@ -138,12 +127,12 @@ def write_vllm(folder: Path) -> None:
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
-    """Options with their values, as a command has them one after the other."""
+    """Each argument of a command with the next one."""
     return dict(itertools.pairwise(given))
 
 
 def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
+    """A port that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return int(listening.getsockname()[1])
 
@@ -155,7 +144,7 @@ def serving(
     after: Sequence[str] = (),
     environment: dict[str, str] | None = None,
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """The process and its base URL, once it answers. It is ended with the block.
+    """The process and its base URL, once it answers; it ends with the block.
 
     `after` are options of the server itself.
     """
@@ -171,9 +160,9 @@ def serving(
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        told = TOLD.fullmatch(process.stdout.readline())
-        assert told, process.stderr.read()
-        yield process, told[1]
+        ready = TOLD.fullmatch(process.stdout.readline())
+        assert ready, process.stderr.read()
+        yield process, ready[1]
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate()

@@ -3,9 +3,9 @@
     with Provider([says(None, search("lease")), rate_limited("1"), says("Done.")]) as provider:
         provider.stand_in_for_openai(monkeypatch)
 
-Real client libraries talk to it over HTTP. A script's replies are served in the order in
-which requests arrive; a rule is asked for each request. It answers POST
-/v1/chat/completions and GET /v1/models, and knows nothing of episodes and policies.
+Real client libraries talk to it over HTTP. It serves a script's replies in the order in which
+requests arrive, or calls a rule for each request: POST /v1/chat/completions and GET /v1/models.
+`json_server` is the plain server of the other stand-ins.
 """
 
 import json
@@ -13,25 +13,25 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pytest
 
 from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import Usage
 
-# Long enough that a client's timeout ends it, and not the provider.
+# Longer than any client's timeout.
 NEVER_S = 600.0
 KEY = "sk-test-of-the-scripted-provider"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asked for: `body` is {} for GET; header names are in lower case."""
+    """A client's request: `body` is {} for GET; header names are in lower case."""
 
     number: int
     path: str
@@ -40,16 +40,15 @@ class Request:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation that was sent."""
+        """The conversation."""
         messages: list[dict[str, Any]] = self.body["messages"]
         return messages
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What goes over the wire. With `cut_after` the connection ends after so many bytes
-    of the body (negative: before the status line); `delay_s` passes before the body.
-    `fails`: a client gets no answer out of it."""
+    """A response. With `cut_after` the connection ends after so many bytes of the body (negative:
+    before the status line); `delay_s` passes before the body. `fails`: it holds no answer."""
 
     body: bytes
     status: int = 200
@@ -62,9 +61,8 @@ class Reply:
 Rule = Callable[[Request], Reply]
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A request and what was served for it, when its turn came."""
+class Exchange(NamedTuple):
+    """A request and its response."""
 
     request: Request
     reply: Reply
@@ -77,23 +75,15 @@ def says(
     delay_s: float = 0.0,
     **fields: Any,
 ) -> Reply:
-    """A chat completion; `fields` are put into its message as they are.
-
-    `usage` None: the provider tells no usage.
-    """
-    chat = AssistantMessage(text, calls).to_chat()
+    """A chat completion with `fields` added to its message; `usage` None leaves usage out."""
+    message = {**AssistantMessage(text, calls).to_chat(), "content": text, **fields}
+    finish = "tool_calls" if calls else "stop"
     completion: dict[str, Any] = {
         "id": f"chatcmpl-{random.getrandbits(48):012x}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": "scripted",
-        "choices": [
-            {
-                "index": 0,
-                "message": {**chat, "content": text, **fields},
-                "finish_reason": "tool_calls" if calls else "stop",
-            }
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
     }
     if usage is not None:
         completion["usage"] = {
@@ -109,7 +99,7 @@ def says(
 def refuses(
     status: int, message: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Reply:
-    """An error in the form of OpenAI's."""
+    """An error in OpenAI's form."""
     kind = "invalid_request_error" if status < 429 else "server_error"
     error = {"message": message, "type": kind, "param": None, "code": code}
     return Reply(json.dumps({"error": error}).encode(), status, headers or {}, fails=True)
@@ -127,17 +117,17 @@ def broken(status: int = 500) -> Reply:
 
 
 def cut(after: int = 40) -> Reply:
-    """A completion of which only the first bytes come; negative: not even the status."""
+    """A completion that ends after a few bytes; negative: before the status."""
     return Reply(says("cut off").body, cut_after=after, fails=True)
 
 
 def stalls() -> Reply:
-    """A completion whose body does not come before any client gives up."""
+    """A completion whose body comes after every client has given up."""
     return Reply(says("too late").body, delay_s=NEVER_S, fails=True)
 
 
 def no_json() -> Reply:
-    """200, but a body that is no JSON, as from a proxy's error page."""
+    """200 with a proxy's error page."""
     return Reply(b"<html><body>Bad gateway</body></html>", fails=True)
 
 
@@ -155,9 +145,9 @@ FAILURES: tuple[Callable[[], Reply], ...] = (
 class Provider:
     """The server, from `with` to its end.
 
-    With `failure_rate` that share of chat requests gets one of `failures` instead of an
-    answer, drawn by `seed`. With `key`, requests with another are refused with 401. A
-    rule that raises is raised again when the provider ends, so that no assertion is lost.
+    With `failure_rate` that share of chat requests gets one of `failures` instead of an answer,
+    drawn by `seed`. With `key`, requests with another key get 401. What a rule raises is raised
+    again when the provider ends, so that no assertion is lost.
     """
 
     def __init__(
@@ -170,7 +160,7 @@ class Provider:
         failures: Sequence[Callable[[], Reply]] = FAILURES,
         seed: int = 0,
     ) -> None:
-        self._replies = replies
+        self._replies = replies if callable(replies) else list(replies)
         self._models = models
         self._key = key
         self._failure_rate = failure_rate
@@ -178,8 +168,7 @@ class Provider:
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._exchanges: list[Exchange] = []
-        self._served = 0
-        self._faults: list[Exception] = []
+        self._errors: list[Exception] = []
         self._connections: set[socket.socket] = set()
         self.most_connections = 0
         self.ending = threading.Event()
@@ -191,12 +180,7 @@ class Provider:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.ending.set()
         self._server.shutdown()
         with self._lock:
@@ -205,50 +189,44 @@ class Provider:
                 each.shutdown(socket.SHUT_RDWR)
         self._server.server_close()
         self._thread.join()
-        if error is None and self._faults:
-            raise self._faults[0]
+        if error is None and self._errors:
+            raise self._errors[0]
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its base URL."""
+        """The base URL of an OpenAI client."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def stand_in_for_openai(self, monkeypatch: pytest.MonkeyPatch, key: str = KEY) -> None:
-        """Have models named openai/... asked here, with that key."""
+        """Have models named openai/... come here, with that key."""
         monkeypatch.setenv("OPENAI_API_KEY", key)
         monkeypatch.setenv("OPENAI_BASE_URL", self.base_url)
         monkeypatch.delenv("OPENAI_API_BASE", raising=False)
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """What was asked and served, in order of arrival."""
+        """Requests and responses, in order of arrival."""
         with self._lock:
             return list(self._exchanges)
 
     @property
     def requests(self) -> list[Request]:
-        """What was asked, in order of arrival."""
+        """Requests, in order of arrival."""
         return [each.request for each in self.exchanges]
 
     @property
-    def connections(self) -> int:
-        """How many clients' connections are open."""
-        with self._lock:
-            return len(self._connections)
-
-    @property
     def failed(self) -> int:
-        """How many requests were given no answer."""
+        """The number of requests without an answer."""
         return sum(each.reply.fails for each in self.exchanges)
 
     def reply_to(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Reply:
-        """What to serve, recorded."""
+        """Choose a response, and record it."""
         with self._lock:
             request = Request(len(self._exchanges), path, headers, body)
             try:
                 reply = self._choose(request)
             except Exception as error:  # noqa: BLE001 - raised again at the end
-                self._faults.append(error)
+                self._errors.append(error)
                 reply = refuses(400, f"the rule failed: {error!r}")
             self._exchanges.append(Exchange(request, reply))
         return reply
@@ -265,26 +243,25 @@ class Provider:
             return self._random.choice(self._failures)()
         if callable(self._replies):
             return self._replies(request)
-        if self._served == len(self._replies):
+        if not self._replies:
             raise AssertionError("the script has no further reply")
-        self._served += 1
-        return self._replies[self._served - 1]
+        return self._replies.pop(0)
 
     def opened(self, connection: socket.socket) -> None:
-        """A client has come."""
+        """Count a client that connects."""
         with self._lock:
             self._connections.add(connection)
             self.most_connections = max(self.most_connections, len(self._connections))
 
     def closed(self, connection: socket.socket) -> None:
-        """A client has gone."""
+        """Forget a client that leaves."""
         with self._lock:
             self._connections.discard(connection)
 
 
 class _Server(ThreadingHTTPServer):
     provider: Provider
-    # All clients of a test may come at once.
+    # All clients of a test may connect at once.
     request_queue_size = 512
     daemon_threads = False
 
@@ -294,13 +271,14 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server
 
-    def setup(self) -> None:
-        super().setup()
+    def handle(self) -> None:
         self.server.provider.opened(self.connection)
-
-    def finish(self) -> None:
-        self.server.provider.closed(self.connection)
-        super().finish()
+        try:
+            super().handle()
+        except ConnectionError:  # the client gave up waiting, or left
+            self.close_connection = True
+        finally:
+            self.server.provider.closed(self.connection)
 
     def do_GET(self) -> None:
         self._answer({})
@@ -310,15 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: dict[str, Any]) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        provider = self.server.provider
-        reply = provider.reply_to(self.path, headers, body)
-        try:
-            self._send(reply)
-        except ConnectionError:
-            # The client gave up waiting.
-            self.close_connection = True
-
-    def _send(self, reply: Reply) -> None:
+        reply = self.server.provider.reply_to(self.path, headers, body)
         if reply.cut_after is not None and reply.cut_after < 0:
             self.close_connection = True
             return
@@ -333,12 +303,41 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body[: reply.cut_after])
         self.close_connection |= reply.cut_after is not None
 
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except ConnectionError:
-            # The client went while its next request was waited for.
-            self.close_connection = True
+    def log_message(self, *_: Any) -> None:
+        """Keep standard error for the tests."""
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Nothing: what was asked is in `exchanges`."""
+
+# Takes a method, a path, headers (names in lower case) and a body; gives a status and a JSON value.
+Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any]]
+
+
+@contextmanager
+def json_server(answer: Answer) -> Iterator[str]:
+    """A server on this machine; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            status, value = answer(self.command, self.path, headers, body)
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET  # noqa: N815 - the library's name
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
