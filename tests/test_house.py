@@ -103,17 +103,13 @@ def test_the_packages_are_found() -> None:
     assert seen["art_e.mcp"] == Import("art_e.mcp", late=True, typed=False)
 
 
-# It reads recipes, and is to lose that.
-UP = {"art_e.cli.forms"}
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_point_one_way(package: str) -> None:
     allowed = PACKAGES[: PACKAGES.index(package) + 1]
     wrong = [
         f"{name} imports {each.module}"
         for name in files()
-        if package_of(name) == package and name not in UP
+        if package_of(name) == package
         for each in imports(name)
         if package_of(each.module) not in allowed
     ]

@@ -1,8 +1,7 @@
-"""`serve`: an OpenAI-compatible server for a checkpoint, as a child of this process.
+"""`art-e serve`: an OpenAI-compatible server for a checkpoint, as a child of this process.
 
-vLLM where it is installed, else transformers' own server: this module waits until it
-answers, says how to use it, and ends with it. Knows nothing of requests, which are the
-server's, and of either server's options.
+The server is vLLM if it is installed, else transformers' own. This module waits until it answers,
+says how to use it, and ends with it.
 """
 
 import errno
@@ -20,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 
-# ---- A server as a process of its own: started, sent our signals, ended with us.
+# ---- A server as a child process: started, sent our signals, ended with us.
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -123,12 +122,11 @@ def transformers_can_serve() -> bool:
 def transformers_server(
     checkpoint: str, adapter: str | None, name: str, listen: list[str], folder: Path
 ) -> Server:
-    """The server of transformers. `folder` is for what it is given; raises `UserError`.
+    """The server of transformers. Raises `UserError`.
 
-    The server takes the path that it loads for the model's name, an adapter only beside
-    the weights, and the model's own tokenizer: so it gets a folder that has them so.
+    It takes the path that it loads for the model's name, an adapter only beside the weights, and
+    the model's own tokenizer: `folder` gets a folder laid out so.
     """
-
     require_train_extra()
     source = checkpoint_folder(checkpoint)
     tokenizer = load_tokenizer(source, checkpoint)
@@ -153,9 +151,7 @@ def transformers_server(
 
 
 def check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", checkpoint: str) -> None:
-    """Raise `UserError` where transformers, as vLLM uses it too, would make another one of
-    `folder`."""
-
+    """Raise `UserError` if transformers (vLLM uses it too) would load another from `folder`."""
     if not reloads_the_same(folder, tokenizer):
         raise UserError(
             f"servers would load another tokenizer than the one saved in {checkpoint};"
@@ -185,49 +181,16 @@ def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
     path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-# ---- vLLM's server: the options with which it calls tools, has an adapter, and speculates.
+# ---- vLLM's server: the options with which it calls tools and has an adapter.
 
-# Of an adapter: vLLM takes these as the largest that it makes room for.
+# vLLM makes room for adapters of these ranks.
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-NGRAM = "ngram"
-# What vLLM's documentation has in its examples of both methods; tuned by nobody here.
-PROPOSED_TOKENS = 5
-LONGEST_NGRAM = 4
-
-
-class Speculation(NamedTuple):
-    """What proposes tokens, `NGRAM` or a draft model's folder or id, and how many at a time."""
-
-    by: str
-    tokens: int
-
-
-def chosen_speculation(by: str | None, tokens: int | None) -> Speculation | None:
-    """What `--speculative` and `--speculative-tokens` say. Raises `UserError`."""
-    if by is None:
-        if tokens is not None:
-            raise UserError("--speculative-tokens says how many; add --speculative ngram or MODEL")
-        return None
-    return Speculation(by, PROPOSED_TOKENS if tokens is None else tokens)
 
 
 def vllm_server(
-    vllm: str,
-    checkpoint: str,
-    adapter: str | None,
-    name: str,
-    listen: list[str],
-    speculation: Speculation | None = None,
+    vllm: str, checkpoint: str, adapter: str | None, name: str, listen: list[str]
 ) -> Server:
-    """vLLM's server; `vllm` is its command's path. Raises `UserError`."""
-
-    if adapter is not None and speculation is not None:
-        # Listed as not compatible; n-grams crashed with two requests at a time
-        # (vllm-project/vllm 20284), another draft changed what was said (26679).
-        raise UserError(
-            "vLLM does not speculate with a LoRA adapter; fold it into the weights first"
-            f" (art-e train merge {adapter} --out DIR) and serve DIR, or leave --speculative out"
-        )
+    """vLLM's server; `vllm` is the path of its command. Raises `UserError`."""
     model = checkpoint_folder(checkpoint)
     check_tokenizer(model, load_tokenizer(model, checkpoint), checkpoint)
     command = [vllm, "serve", str(model), *listen, "--dtype", "bfloat16"]
@@ -241,52 +204,7 @@ def vllm_server(
         command += ["--served-model-name", f"{name}-base"]
         command += ["--enable-lora", "--lora-modules", f"{name}={folder}"]
         command += ["--max-lora-rank", str(_room_for(folder, adapter))]
-    if speculation is not None:
-        command += ["--speculative-config", json.dumps(_config_of(speculation, model, checkpoint))]
     return Server(command, Path.cwd(), dict(os.environ))
-
-
-def _config_of(speculation: Speculation, model: Path, checkpoint: str) -> dict[str, Any]:
-    """The JSON of `--speculative-config`. Raises `UserError` for a draft that does not fit."""
-
-    if speculation.by == NGRAM:
-        return {
-            "method": "ngram",
-            "num_speculative_tokens": speculation.tokens,
-            "prompt_lookup_max": LONGEST_NGRAM,
-        }
-    draft = checkpoint_folder(speculation.by)
-    _check_vocabulary(draft, speculation.by, model, checkpoint)
-    return {
-        "method": "draft_model",
-        "model": str(draft),
-        "num_speculative_tokens": speculation.tokens,
-    }
-
-
-def _check_vocabulary(draft: Path, named: str, model: Path, checkpoint: str) -> None:
-    """Raise `UserError` unless both models mean the same token by the same number."""
-
-    ours, wanted = load_tokenizer(draft, named), load_tokenizer(model, checkpoint)
-    if ours.get_vocab() != wanted.get_vocab():
-        raise UserError(
-            f"{named} has another vocabulary than {checkpoint}; draft with a smaller model of the"
-            " same family, or use --speculative ngram"
-        )
-    rows, needed = _rows(draft), _rows(model)
-    if rows != needed:
-        # As Qwen2.5 has them: the same tokens, and more unused rows in the larger models.
-        raise UserError(
-            f"{named} has {rows:,} rows of embeddings and {checkpoint} {needed:,}, and vLLM takes"
-            f" equal ones only; give the draft as many (resize_token_embeddings({needed}) of"
-            " transformers), or use --speculative ngram"
-        )
-
-
-def _rows(model: Path) -> int:
-    """The rows of a model's embeddings, of which there may be more than tokens."""
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    return int(config["vocab_size"])
 
 
 def _room_for(folder: Path, adapter: str) -> int:
@@ -311,7 +229,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
         "art-e serve Qwen/Qwen2.5-14B-Instruct --adapter runs/talk/adapter --name talk",
         f"{BASE_VARIABLE}=http://{LOOPBACK}:8000/v1 \\",
         '    art-e ask "When does the lease end?" --model hosted_vllm/talk',
-        "art-e serve merged --speculative ngram",
         "art-e serve merged -- --max-model-len 16384 --tensor-parallel-size 2",
     )
 )
@@ -328,61 +245,45 @@ def serve(
         typer.Option("--adapter", metavar="ADAPTER", help="Folder or hub id of a peft adapter."),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", metavar="HOST", help="Others than this machine: 0.0.0.0.")
+        str,
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="Address to listen on; 0.0.0.0 serves other machines too.",
+        ),
     ] = LOOPBACK,
     port: Annotated[int, typer.Option("--port", metavar="PORT", min=1, max=65_535)] = 8000,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="Of the model [default: the folder's name]."),
-    ] = None,
-    speculative: Annotated[
-        str | None,
-        typer.Option(
-            "--speculative",
-            metavar="ngram|MODEL",
-            help="What proposes tokens for the model to check: repeated words, or a draft model.",
-        ),
-    ] = None,
-    speculative_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--speculative-tokens", metavar="N", min=1, help="Proposed at a time [default: 5]."
-        ),
+        typer.Option("--name", metavar="NAME", help="Name of the model [default: the folder's]."),
     ] = None,
     options: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="OPTION",
-            help="After --: options of the server, as it has them.",
+            help="After --: options of the server itself.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
     """Serve a checkpoint to any OpenAI client, until Ctrl-C."""
-
     served = chosen_name(checkpoint, name)
-    speculation = chosen_speculation(speculative, speculative_tokens)
     checkpoint, adapter = of_training(checkpoint, adapter)
     vllm = shutil.which("vllm")
     if vllm is None and not transformers_can_serve():
         raise UserError("no server is installed: pip install 'art-e[train]' (or vllm, on a GPU)")
-    if vllm is None and speculation is not None:
-        raise UserError(
-            "--speculative needs vLLM, which is not installed (pip install vllm, on a GPU);"
-            " leave it out"
-        )
     check_free(host, port)
     with tempfile.TemporaryDirectory(prefix="art-e-serve-") as folder:
         listen = ["--host", host, "--port", str(port)]
         if vllm is None:
             server = transformers_server(checkpoint, adapter, served, listen, Path(folder))
         else:
-            server = vllm_server(vllm, checkpoint, adapter, served, listen, speculation)
+            server = vllm_server(vllm, checkpoint, adapter, served, listen)
         server = with_options(server, options or [])
         note(f"loading {checkpoint} with {'transformers' if vllm is None else 'vLLM'}")
         with Child(server) as child:
             if wait_until_it_answers(child, host, port):
-                tell(served, host, port)
+                print_address(served, host, port)
             code = child.exit_code()
     raise typer.Exit(code)
 
@@ -458,7 +359,7 @@ def wait_until_it_answers(child: Child, host: str, port: int) -> bool:
     return False
 
 
-def tell(name: str, host: str, port: int) -> None:
+def print_address(name: str, host: str, port: int) -> None:
     """Print the one line that says how to use the server."""
     shown = _reachable(host)
     base = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/v1"

@@ -147,7 +147,7 @@ def test_what_a_recipe_says_is_not_said_twice(
 ) -> None:  # fmt: skip
     before = sorted(home.glob("runs/*"))
     error = the_error(art_e(*evaluate(golden, world_db, "--recipe", recipe, *options)))
-    assert f"--recipe says what {named} would" in error
+    assert f"--recipe decides {named}" in error
     assert sorted(home.glob("runs/*")) == before
 
 

@@ -133,9 +133,9 @@ def test_the_server_gets_the_tokenizer_and_the_parser(checkpoint: Path, tmp_path
 def test_one_line_says_where_it_is_for_whom_and_how_to_use_it(
     capsys: pytest.CaptureFixture[str], host: str, base: str, whom: str
 ) -> None:
-    from art_e.cli.serve import tell
+    from art_e.cli.serve import print_address
 
-    tell("talk", host, 8000)
+    print_address("talk", host, 8000)
     told = TOLD.fullmatch(capsys.readouterr().out)
     assert told
     assert told.groups() == (base, whom, base, "hosted_vllm/talk")
@@ -239,17 +239,6 @@ class TestRefused:
         (changed / "tokenizer.json").write_text(json.dumps(content))
         line = the_error(art_e("serve", changed, "--port", free_port()))
         assert f"--model local:{changed}" in line
-
-    def test_to_speculate_without_vllm(
-        self, checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("PATH", "")
-        options = ("--speculative", "ngram", "--port", free_port())
-        assert "--speculative needs vLLM" in the_error(art_e("serve", checkpoint, *options))
-
-    def test_a_number_of_tokens_that_nothing_proposes(self, checkpoint: Path, art_e: Run) -> None:
-        line = the_error(art_e("serve", checkpoint, "--speculative-tokens", 3))
-        assert "add --speculative" in line
 
     def test_no_server_is_installed(
         self, checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
