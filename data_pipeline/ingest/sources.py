@@ -4,6 +4,7 @@
 the same mail lies.
 """
 
+import contextlib
 import csv
 import datetime as dt
 import gzip
@@ -15,7 +16,6 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -45,7 +45,7 @@ _SYNTHETIC = "synthetic:"
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, csv.Error)
 
 
-@contextmanager
+@contextlib.contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn what goes wrong while `path` is read into a `UserError`."""
     shown = printable(os.fspath(path))
@@ -91,14 +91,11 @@ def _regular_files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def _message(path: Path, source: str) -> RawMessage:
-    """The message in a file, cut one byte beyond what the parser accepts."""
+def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
+    """The message in a file of a folder, cut one byte beyond what the parser accepts."""
     with path.open("rb") as file:
-        return RawMessage(source, file.read(LARGEST_MESSAGE + 1))
-
-
-def _within(path: Path, folder: Path) -> str:
-    return printable(path.relative_to(folder).as_posix())
+        data = file.read(LARGEST_MESSAGE + 1)
+    return RawMessage(f"{prefix}{printable(path.relative_to(folder).as_posix())}", data)
 
 
 # ---- One door to all sources.
@@ -140,11 +137,11 @@ def _missing(path_or_id: str) -> UserError:
 def _read_eml(path: Path) -> Iterator[RawMessage]:
     """One message in a file, or all .eml files under a folder."""
     if not path.is_dir():
-        yield _message(path, printable(path.name))
+        yield _message(path, path.parent)
         return
     for file in _regular_files(path):
         if file.suffix.lower() == ".eml":
-            yield _message(file, _within(file, path))
+            yield _message(file, path)
 
 
 def _read_maildir(path: Path) -> Iterator[RawMessage]:
@@ -153,7 +150,8 @@ def _read_maildir(path: Path) -> Iterator[RawMessage]:
         if file.parent.name in _MAILDIR_FOLDERS and not file.name.startswith("."):
             # Without the flags (":2,S"), which change when a mail is read. Where ":" isn't
             # allowed in file names, "!" or ";" stands for it.
-            yield _message(file, re.split("[:!;]2,", _within(file, path), maxsplit=1)[0])
+            message = _message(file, path)
+            yield message._replace(source=re.split("[:!;]2,", message.source, maxsplit=1)[0])
 
 
 def read_enron(path: Path) -> Iterator[RawMessage]:
@@ -174,7 +172,7 @@ def read_enron(path: Path) -> Iterator[RawMessage]:
     is_owner = owner.parent.name == _ENRON_ROOT
     prefix = f"{_ENRON_ROOT}/{printable(owner.name)}" if is_owner else _ENRON_ROOT
     for file in _regular_files(root):
-        yield _message(file, f"{prefix}/{_within(file, root)}")
+        yield _message(file, root, f"{prefix}/")
 
 
 # ---- Tar archives, at little more than the cost of reading them.
@@ -241,19 +239,18 @@ def _tar_data(stream: BinaryIO, size: int, limit: int) -> bytes:
 def _pax_records(data: bytes) -> Iterator[tuple[str, str]]:
     """The records of an extended header: lines of `<length> <name>=<value>`."""
     while data.strip(b"\0"):
-        digits, _, _ = data.partition(b" ")
+        digits = data.partition(b" ")[0]
         if not digits.isdigit() or not len(digits) < int(digits) <= len(data):
             raise tarfile.ReadError("damaged extended header")
-        name, _, value = data[len(digits) + 1 : int(digits) - 1].partition(b"=")
-        yield name.decode("utf-8", "replace"), value.decode("utf-8", "surrogateescape")
-        data = data[int(digits) :]
+        record, data = data[len(digits) + 1 : int(digits) - 1], data[int(digits) :]
+        name, _, value = record.decode("utf-8", "surrogateescape").partition("=")
+        yield name, value
 
 
 # ---- mbox: Gmail Takeout, Thunderbird, mutt.
 
-# A separator has a time and a year, and a header in the next line.
-_SEPARATOR = re.compile(rb"From (?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
-_LONGEST_SEPARATOR = 1_000
+# A From_ line has a time and a year; in the middle of a file a header must follow.
+_SEPARATOR = re.compile(rb"From (?=.{0,1000}$)(?=.*\b\d{1,2}:\d\d)(?=.*\b\d{4}\b)")
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|>?From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_READ = 1 << 20
@@ -277,11 +274,6 @@ def _read_mbox(path: Path) -> Iterator[RawMessage]:
                         _QUOTED.sub(rb"\1", data),
                         _envelope_date(separator.decode("ascii", "replace")),
                     )
-
-
-def _is_separator(line: bytes) -> bool:
-    """Whether a line can be a From_ line; in the middle of a file, a header must follow."""
-    return len(line) < _LONGEST_SEPARATOR and _SEPARATOR.match(line) is not None
 
 
 def _envelope_date(separator: str) -> dt.datetime | None:
@@ -308,7 +300,7 @@ def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
             else:
                 lines.append(candidate)
             candidate = b""
-        if at_line_start and _is_separator(line):
+        if at_line_start and _SEPARATOR.match(line):
             candidate = line
         elif current and size <= LARGEST_MESSAGE:
             lines.append(line)
@@ -469,7 +461,6 @@ def _number(digits: str, text: str) -> int:
 
 # ---- Which format a source has, by its content.
 
-_HEAD = 1 << 16
 _LOOKED_AT = 1_000  # files of a folder, members of an archive
 
 _NUMBERED = re.compile(r"\d+\.?")
@@ -513,7 +504,7 @@ def _format_of_folder(folder: Path) -> Format | None:
         head = _head(file)
         if head.startswith(_PARQUET_MAGIC):
             return "hf"
-        if file.suffix == ".mbox" and _is_separator(head.partition(b"\n")[0]):
+        if file.suffix == ".mbox" and _SEPARATOR.match(head.partition(b"\n")[0]):
             return "mbox"
         if _looks_like_mail(head):
             if file.suffix.lower() == ".eml":
@@ -531,10 +522,17 @@ def _format_of_file(file: Path) -> Format | None:
         raise UserError(f"{file} is empty: give a file with mail in it")
     if head.startswith(_PARQUET_MAGIC):
         return "hf"
-    if _is_tar(head):
-        return "enron" if _holds_numbered_files(file) else None
+    try:
+        _tar_header(head[:_BLOCK])
+    except tarfile.HeaderError:
+        pass
+    else:
+        with open_stream(file) as stream:
+            names = [name for name, _ in itertools.islice(tar_files(stream, 0), _LOOKED_AT)]
+        numbered = [name for name in names if _NUMBERED.fullmatch(name.rpartition("/")[2])]
+        return "enron" if any("/" in name for name in numbered) else None
     first_line = head.partition(b"\n")[0]
-    if _is_separator(first_line):
+    if _SEPARATOR.match(first_line):
         return "mbox"
     names = first_line.decode("utf-8-sig", "replace").split(",")
     if set(_CSV_COLUMNS) <= {name.strip(' "\r') for name in names}:
@@ -544,24 +542,7 @@ def _format_of_file(file: Path) -> Format | None:
 
 def _head(file: Path) -> bytes:
     with open_stream(file) as stream:
-        return stream.read(_HEAD)
-
-
-def _is_tar(head: bytes) -> bool:
-    try:
-        tarfile.TarInfo.frombuf(head[:_BLOCK], "utf-8", "surrogateescape")
-    except tarfile.HeaderError:
-        return False
-    return True
-
-
-def _holds_numbered_files(archive: Path) -> bool:
-    with open_stream(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as members:
-        for member in itertools.islice(members, _LOOKED_AT):
-            name = Path(member.name)
-            if member.isreg() and len(name.parts) >= 2 and _NUMBERED.fullmatch(name.name):
-                return True
-    return False
+        return stream.read(1 << 16)
 
 
 def _looks_like_mail(head: bytes) -> bool:

@@ -4,6 +4,7 @@ Its people are staff and its projects have names of their own, so that it can ne
 contradict a planted question.
 """
 
+import bisect
 import itertools
 from collections.abc import Sequence
 from random import Random
@@ -49,9 +50,7 @@ class Chatter:
         staff = self._company.staff
         if rng.random() < 0.78:
             mark = rng.random() * self._cumulative[-1]
-            return next(
-                owner for owner, bound in zip(staff, self._cumulative, strict=False) if mark < bound
-            )
+            return staff[bisect.bisect_right(self._cumulative, mark)]
         return staff[int(rng.random() * len(staff))]
 
     def _near(self, rng: Random, person: Person, count: int) -> list[Person]:
@@ -116,7 +115,9 @@ class Chatter:
             if first:
                 subject = reply_subject(subject)
                 if not company.plain:
-                    draft.attachment = _paper(rng, str(slots["thing"]))
+                    if rng.random() <= 0.03:
+                        ending = ("pdf", "docx", "xlsx")[int(rng.random() * 3)]
+                        draft.attachment = f"{str(slots['thing']).replace(' ', '_')}.{ending}"
                     if rng.random() < 0.02:
                         draft.bcc = tuple(self._near(rng, sender, 1))
             minute = draft.minute + int(10 + rng.random() ** 3 * 2000)
@@ -153,22 +154,10 @@ class Chatter:
         lines = ["A few things for everybody.", *self._lines(rng, 3)]
         slots = self._slots(rng)
         subject = pick(rng, _ALL_HANDS)
-        return Draft(
-            message_id=_message_id(9, rng),
-            minute=minute,
-            sender=sender,
-            to=tuple(crowd),
-            subject=subject.format_map(slots),
-            text=letter(rng, self._company, sender, crowd, lines, filler=0.3),
-        )
+        message_id = _message_id(9, rng)
+        text = letter(rng, self._company, sender, crowd, lines, filler=0.3)
+        return Draft(message_id, minute, sender, tuple(crowd), subject.format_map(slots), text)
 
 
 def _message_id(number: int, rng: Random) -> str:
     return f"<{rng.getrandbits(72):018x}.{number}@mail.example>"
-
-
-def _paper(rng: Random, thing: str) -> str:
-    """The name of an attachment, "" for most mails."""
-    if rng.random() > 0.03:
-        return ""
-    return f"{thing.replace(' ', '_')}.{('pdf', 'docx', 'xlsx')[int(rng.random() * 3)]}"

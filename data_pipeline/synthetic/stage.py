@@ -17,15 +17,10 @@ from data_pipeline.synthetic.wording import Said, Voice, pick, slots_of, words_o
 
 Slot = str | Said
 
-REALISM: dict[Kind, float] = {
-    "lookup": 0.9,
-    "latest-update": 0.85,
-    "unanswerable": 0.8,
-    "multi-mail": 0.7,
-    "count": 0.7,
-}
-"""How likely a person is to ask such a question of their own mail; our estimate."""
-
+# How likely a person is to ask such a question of their own mail; our estimate.
+_REALISM: dict[Kind, float] = {
+    "lookup": 0.9, "latest-update": 0.85, "unanswerable": 0.8, "multi-mail": 0.7, "count": 0.7,
+}  # fmt: skip
 _STOP = frozenset(
     "a an and at be by did do does for from had has have how i in is it many much of on or our the"
     " this to was we what when where which who whose will with us s".split()
@@ -113,10 +108,6 @@ class Stage(Voice):
             if person not in self._used:
                 self._used.add(person)
                 return person
-
-    def cities(self, count: int) -> list[str]:
-        """Different cities."""
-        return self.rng.sample(self.company.cities, count)
 
     def things(self, bank: str, count: int) -> list[str]:
         """Different entries of a list of the story's phrase file."""
@@ -313,8 +304,7 @@ class Stage(Voice):
 
     def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
         """Ask how many there are; sometimes before the last has come."""
-        facts = sorted(facts, key=lambda fact: fact.mail.minute)
-        total = len(facts)
+        facts, total = sorted(facts, key=lambda fact: fact.mail.minute), len(facts)
         upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
         while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
             upto += 1
@@ -350,6 +340,7 @@ class Stage(Voice):
             if query_date < first:
                 raise ValueError(f"story {self.plan.number}: no day between {first} and its update")
         subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
+        names = tuple(each.full if isinstance(each, Person) else each for each in subjects)
         question = Question(
             id="",
             question=text,
@@ -357,24 +348,16 @@ class Stage(Voice):
             query_date=query_date,
             answer=answer,
             message_ids=tuple(dict.fromkeys(fact.mail.message_id for fact in evidence)),
-            how_realistic=REALISM[kind],
+            how_realistic=_REALISM[kind],
             kind=kind,
             difficulty=_difficulty(kind, text, mails),
             answerable=kind != "unanswerable",
             split=self.plan.split,
             provenance={"model": "synthetic", "story": f"{self.plan.kind}-{self.plan.number}"},
         )
-        self.planted.append(
-            Planted(
-                question=question,
-                evidence=tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence),
-                detail=detail,
-                subjects=tuple(
-                    each.full if isinstance(each, Person) else each for each in subjects
-                ),
-                until=until.message_id if until else "",
-            )
-        )
+        written = tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence)
+        last = until.message_id if until else ""
+        self.planted.append(Planted(question, written, detail, names, last))
 
 
 def _as_written(fact: Fact) -> str:
@@ -396,8 +379,8 @@ def _difficulty(kind: Kind, question: str, mails: Sequence[Draft]) -> Difficulty
     `mails` are the gold mails; for an unanswerable question, the mail that it grew from.
     """
     words = words_of(question) - _STOP
-    shared = words & words_of(" ".join(f"{mail.subject} {mail.text}" for mail in mails))
-    share = len(shared) / max(1, len(words))
+    text = " ".join(f"{mail.subject} {mail.text}" for mail in mails)
+    share = len(words & words_of(text)) / max(1, len(words))
     points = (share < 0.6) + (share < 0.4) + (len(mails) >= 2) + (len(mails) >= 4)
     points += kind in ("latest-update", "unanswerable")
     return "easy" if points == 0 else "medium" if points == 1 else "hard"

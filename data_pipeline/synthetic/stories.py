@@ -20,12 +20,10 @@ def tell_approval(stage: Stage) -> None:
     granted = stage.cast[2 : 4 + rng.randrange(2)]
     left = stage.cast[2 + len(granted) :]
     items = stage.things("items", 2)
-    requests = list(zip(granted, items, stage.coined, strict=False))
+    requests = list(zip((*granted[:2], left[-1]), [*items, items[1]], stage.coined, strict=False))
     wishes = [
         stage.tell("wish", 2 * at, r=stage.name(person), site=site, item=item)
-        for at, (person, item, site) in enumerate(
-            [*requests, (left[-1], items[1], stage.coined[2])]
-        )
+        for at, (person, item, site) in enumerate(requests)
     ]
 
     def grant(manager: Person, person: Person, offset: int) -> Told:
@@ -252,7 +250,7 @@ def tell_relocation(stage: Stage) -> None:
     movers = stage.cast[: rng.randrange(2, 5)]
     leaver, team = stage.cast[4], stage.coined[0]
     houses = [f"{name} House" for name in stage.coined[1:3]]
-    city, visited = stage.cities(2)
+    city, visited = rng.sample(stage.company.cities, 2)
     boss, human_resources, payroll = stage.colleague(), stage.colleague(), stage.colleague()
 
     announced = []
@@ -309,7 +307,7 @@ def tell_travel(stage: Stage) -> None:
     """Somebody makes two to four trips; the first changes, the second is to a client."""
     rng = stage.rng
     traveller, other = stage.cast[:2]
-    cities = stage.cities(rng.randrange(2, 5))
+    cities = rng.sample(stage.company.cities, rng.randrange(2, 5))
     desk, client = stage.colleague(), stage.coined[0]
     hotels = [f"{name} {rng.choice(('Inn', 'Hotel'))}" for name in stage.coined[1:4]]
 

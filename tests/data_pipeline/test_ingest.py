@@ -5,7 +5,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -177,69 +176,6 @@ def test_an_empty_source_and_a_second_ingest_leave_the_file(db: Path) -> None:
         make_inbox(db, [raw("<2@t>")])
     assert contents(db) == before
     assert list(db.parent.glob(".*.partial")) == []
-
-
-# As the command does it: DuckDB may swallow a Ctrl-C, which is noted beside it.
-_SLOW_INGEST = """
-import signal, sys
-from pathlib import Path
-from art_e.cli.output import check, listening
-from data_pipeline.ingest.batch import Rules
-from data_pipeline.ingest.build import Source, ingest
-from tests.builders import raw
-
-def endless():
-    number = 0
-    while True:
-        number += 1
-        yield raw(f"<{number}@new>")
-        if number == 2000:
-            print("under way", flush=True)
-
-if __name__ == "__main__":
-    # A shell starts what runs in the background, this test too, with Ctrl-C ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with listening():
-        ingest([Source(endless(), Rules())], Path(sys.argv[1]), on_progress=lambda _: check())
-"""
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_ingest_leaves_the_old_inbox_and_no_process(
-    db: Path, tmp_path: Path, how: signal.Signals
-) -> None:
-    make_inbox(db, [raw("<old@t>")])
-    before = contents(db)
-    script = tmp_path / "slow.py"
-    script.write_text(_SLOW_INGEST)
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(db)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": root},
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"under way\n"
-    process.send_signal(how)
-    process.wait(timeout=30)
-    process.stdout.close()
-    assert process.returncode != 0
-    assert contents(db) == before
-    # The workers see that their parent is gone; nothing of its process group is left.
-    for _ in range(100):
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail("workers outlived the ingest")
-    # A later ingest clears away what the killed one left, and is not locked out.
-    make_inbox(db, [raw("<new@t>", subject="New")])
-    assert [row[1] for row in contents(db)["emails"]] == ["<new@t>"]
-    assert list(tmp_path.glob(".*.partial")) == []
 
 
 def test_an_ingest_clears_away_its_own_alone_and_nobody_else_reads_it(tmp_path: Path) -> None:
@@ -423,10 +359,11 @@ def test_a_file_that_is_no_inbox_is_not_replaced(art_e: Run, eml: Path, tmp_path
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupt_leaves_the_old_file(
-    process: Callable[..., "subprocess.Popen[str]"], art_e: Run, eml: Path, tmp_path: Path
-) -> None:
-    db = tmp_path / "inbox" / "x.duckdb"
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
+    how: signal.Signals, process: Callable[..., "subprocess.Popen[str]"], art_e: Run, eml: Path,
+    db: Path,
+) -> None:  # fmt: skip
     json_of(art_e("ingest", eml, "--db", db, "--json"))
     before = db.read_bytes()
     started = process("ingest", "synthetic:20000", "--db", db)
@@ -434,13 +371,21 @@ def test_an_interrupt_leaves_the_old_file(
     while not list(db.parent.glob(".*.partial/*")):
         assert time.monotonic() < deadline and started.poll() is None
         time.sleep(0.01)
-    # As a terminal does it: to the whole group.
-    os.killpg(started.pid, signal.SIGINT)
+    if how == signal.SIGINT:
+        # As a terminal does it: to the whole group.
+        os.killpg(started.pid, how)
+    else:
+        started.send_signal(how)
     out, err = started.communicate(timeout=30)
-    assert (started.returncode, out) == (130, "")
-    assert err == "interrupted; the inbox is as it was\n"
+    if how == signal.SIGINT:
+        assert (started.returncode, out) == (130, "")
+        assert err == "interrupted; the inbox is as it was\n"
     assert db.read_bytes() == before
-    assert json_of(art_e("inboxes", "--db", db, "--json"))["total"] == 4
-    # What may be left of the interrupted build goes with the next one.
-    json_of(art_e("ingest", eml, "--db", db, "--json"))
+    # The workers see that their parent is gone; nothing of its process group is left.
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(started.pid, 0)
+            time.sleep(0.05)
+    # A later ingest clears away what is left of the build, and is not locked out.
+    assert json_of(art_e("ingest", eml, "--db", db, "--json"))["read"] == 4
     assert not list(db.parent.glob(".*.partial"))

@@ -362,6 +362,13 @@ def test_plain_text_is_preferred_and_attachments_are_named() -> None:
     )
 
 
+def test_html_is_read_where_plain_text_is_blank() -> None:
+    made = message()
+    made.set_content("  \n")
+    made.add_alternative("<p>Dear Ann,</p><p>see <a href='http://x.com'>this</a></p>", "html")
+    assert body_of(made.as_bytes()) == "Dear Ann,\n\nsee this"
+
+
 def test_an_attached_mail_is_read() -> None:
     inner = message()
     inner.replace_header("Subject", "Old news")

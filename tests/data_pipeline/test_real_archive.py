@@ -4,7 +4,6 @@ Set ART_E_REAL_DATA to a folder with `enron-maildir.tar.xz`, `nasty.tsv` and `qu
 """
 
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -16,8 +15,8 @@ from art_e.question import load_questions
 from data_pipeline.ingest.batch import default_rules
 from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
-from data_pipeline.ingest.sources import open_source, open_stream, read_enron
+from data_pipeline.ingest.records import ParsedEmail
+from data_pipeline.ingest.sources import read_enron
 from tests.conftest import RealInbox
 
 READ = 47_990
@@ -43,16 +42,6 @@ def hashes(db: Path) -> dict[str, tuple[int, int]]:
             assert row is not None
             found[name] = (int(row[0]), int(row[1]))
     return found
-
-
-@pytest.fixture(scope="module")
-def expected(real_inbox: RealInbox) -> dict[str, tuple[int, int]]:
-    return hashes(real_inbox.db)
-
-
-def ingested(messages: Iterator[RawMessage | MailFields] | list[RawMessage], db: Path) -> Path:
-    ingest([Source(messages, default_rules("enron"))], db)
-    return db
 
 
 def test_the_sums_balance(real_inbox: RealInbox, file: InboxFile) -> None:
@@ -111,17 +100,6 @@ def test_nasty_messages_are_stored_or_listed_with_their_reason(
         assert detail
 
 
-def test_all_are_clean_and_complete(nasty: dict[str, ParsedEmail]) -> None:
-    for source, email in nasty.items():
-        boxes = [email.sender, *email.to, *email.cc, *email.bcc]
-        texts = [email.subject, email.body, *(text for box in boxes for text in box)]
-        assert not any(re.search("[\x00\ud800-\udfff]", text) for text in texts), source
-        assert email.message_id.endswith("@thyme>"), source
-        assert email.sent_at is not None, source
-        assert email.body, source
-        assert all("@" in box.address for box in boxes), source
-
-
 def test_broken_headers_are_mended(nasty: dict[str, ParsedEmail]) -> None:
     for tail in CALENDAR:
         email = nasty[f"maildir/whalley-g/{tail}"]
@@ -145,16 +123,6 @@ def test_leftover_quoted_printable_and_html_are_gone(nasty: dict[str, ParsedEmai
     assert "=\n" not in nasty["maildir/dasovich-j/all_documents/73."].body
 
 
-def test_long_lists_and_odd_addresses(nasty: dict[str, ParsedEmail]) -> None:
-    assert len(nasty["maildir/kitchen-l/_americas/netco_eol/23."].to) == 594
-    assert len(nasty["maildir/kean-s/california___working_group/24."].to) > 100
-    forwarded = nasty["maildir/kitchen-l/_americas/regulatory/129."]
-    assert len(forwarded.to) == 109
-    assert sum(not box.address.isascii() for box in forwarded.to) == 1
-    sender = nasty["maildir/farmer-d/deleted_items/personal/2."].sender
-    assert len(sender.address.partition("@")[0]) > 80
-
-
 def test_absurd_dates_are_kept_where_nothing_better_is_known(nasty: dict[str, ParsedEmail]) -> None:
     for source, date in (
         ("kean-s/all_documents/364.", "1980-01-01"),
@@ -166,31 +134,12 @@ def test_absurd_dates_are_kept_where_nothing_better_is_known(nasty: dict[str, Pa
 # ---- The whole.
 
 
-@pytest.mark.parametrize("order", ["reversed", "shuffled"])
-def test_any_order_gives_the_same_file(
-    order: str,
-    real_inbox: RealInbox,
-    expected: dict[str, tuple[int, int]],
-    tmp_path: Path,
-) -> None:
+def test_any_order_gives_the_same_file(real_inbox: RealInbox, tmp_path: Path) -> None:
     messages = list(read_enron(real_inbox.archive))
-    if order == "reversed":
-        messages.reverse()
-    else:
-        Random(0).shuffle(messages)
-    assert hashes(ingested(messages, tmp_path / "inbox.duckdb")) == expected
-
-
-def test_the_folder_gives_the_same_file_as_the_archive(
-    real_inbox: RealInbox, expected: dict[str, tuple[int, int]], tmp_path: Path
-) -> None:
-    with (
-        open_stream(real_inbox.archive) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as archive,
-    ):
-        archive.extractall(tmp_path / "mail", filter="data")
-    messages = open_source(str(tmp_path / "mail"), "enron")
-    assert hashes(ingested(messages, tmp_path / "inbox.duckdb")) == expected
+    Random(0).shuffle(messages)
+    db = tmp_path / "inbox.duckdb"
+    ingest([Source(messages, default_rules("enron"))], db)
+    assert hashes(db) == hashes(real_inbox.db)
 
 
 def test_the_questions_own_words_find_the_gold_mail(real_inbox: RealInbox, file: InboxFile) -> None:

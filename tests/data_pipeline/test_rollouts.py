@@ -22,7 +22,7 @@ from art_e.runs import Run, start_run
 from art_e.text import encodable
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.rollouts import COLUMNS, SCHEMA, Sharing, export, fields_of, from_row, to_row
-from data_pipeline.sharing import Addresses, json_lines
+from data_pipeline.sharing import Addresses
 from tests import command_line
 from tests.builders import TEXT, trajectory
 from tests.command_line import json_of, the_error
@@ -235,12 +235,6 @@ def test_addresses_are_counted_and_ids_of_mails_are_not(added: list[Any], count:
     assert len(addresses) == count
 
 
-def test_json_lines() -> None:
-    assert list(json_lines('{"a":1}\n[2]')) == [{"a": 1}, [2]]
-    for text in ("", "word", '{"a":1', '{"a":1}\nword', '"text"', "[" * 100_000):
-        assert list(json_lines(text)) == []
-
-
 # ---- The export.
 
 
@@ -292,49 +286,39 @@ def test_it_counts_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert facts["contents"] == contents.to_json()
 
 
+HOME = "/home/annsecret"
 GRPO = {
     "kind": "grpo",
     "seed": 7,
-    "init": "/home/annsecret/start",
+    "init": f"{HOME}/start",
     "recipe": {
         "name": "mine",
-        "model": {"base": "/home/annsecret/.cache/models--Qwen--Qwen2.5-14B-Instruct/snapshots/1"},
-        "data": {"questions": "/home/annsecret/golden", "db": "/home/annsecret/mail.duckdb"},
+        "model": {"base": f"{HOME}/.cache/models--Qwen--Qwen2.5-14B-Instruct/snapshots/1"},
+        "data": {"questions": f"{HOME}/golden", "db": f"{HOME}/mail.duckdb"},
         "judging": {"reward": "openai/gpt-4.1", "validation": "f1", "max_cost_usd": 3},
     },
-    "baseline": {"models": {"local:/home/annsecret/x": {"n": 1}}},
+    "baseline": {"models": {f"local:{HOME}/x": {"n": 1}}},
 }
+GRPO_FACTS = {
+    "kind": "grpo", "seed": 7, "recipe": "mine", "judges": ["openai/gpt-4.1", "f1"],
+    "base_model": "Qwen/Qwen2.5-14B-Instruct",
+}  # fmt: skip
 EVAL = {
-    "models": ["local:/home/annsecret/x"],
-    "questions": "test of /home/annsecret/run",
-    "judges": ["f1/1", "local:/home/annsecret/judge"],
-    "recipe": "/home/annsecret/run",
+    "questions": f"test of {HOME}/run", "judges": ["f1/1", f"local:{HOME}/judge"],
+    "recipe": f"{HOME}/run", "view": {"handles": True}, "db": f"{HOME}/mail.duckdb",
+    "commit": "0" * 40, "cpus": 64,
+}  # fmt: skip
+EVAL_FACTS = {
+    "questions": "test of run", "judges": ["f1/1", "local:judge"], "recipe": "run",
     "view": {"handles": True},
-    "db": "/home/annsecret/mail.duckdb",
-    "commit": "0" * 40,
-    "cpus": 64,
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        (
-            GRPO,
-            {"kind": "grpo", "seed": 7, "recipe": "mine", "judges": ["openai/gpt-4.1", "f1"],
-             "base_model": "Qwen/Qwen2.5-14B-Instruct"},
-        ),
-        (
-            EVAL,
-            {"questions": "test of run", "judges": ["f1/1", "local:judge"], "recipe": "run",
-             "view": {"handles": True}},
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("config", "expected"), [(GRPO, GRPO_FACTS), (EVAL, EVAL_FACTS)])
 def test_it_tells_how_the_run_was_made_and_nothing_of_the_machine(
     tmp_path: Path, config: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    made = trajectory("a", model="local:/home/annsecret/x", policy={"path": "/home/annsecret/x"})
+    made = trajectory("a", model=f"local:{HOME}/x", policy={"path": f"{HOME}/x"})
     export(run_of(tmp_path / "run", [made], config), tmp_path / "out")
     facts = json.loads((tmp_path / "out" / "run.json").read_text("utf-8"))
     assert {name: facts[name] for name in expected} == expected

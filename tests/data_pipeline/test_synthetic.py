@@ -24,11 +24,9 @@ from art_e.question import KINDS, SPLITS
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail
 from data_pipeline.synthetic.mail import Draft, encoded, render
-from data_pipeline.synthetic.people import Names, Person, ascii_fold
+from data_pipeline.synthetic.people import Names, Person
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.wording import (
-    STORY_KINDS,
-    load_toml,
     word_list,
     words_of,
 )
@@ -323,21 +321,6 @@ def test_the_standard_world_has_enough_of_everything() -> None:
 
 
 # ---- Names, words and bytes.
-
-
-def test_no_name_stands_twice_and_every_bank_has_variants() -> None:
-    given_names = [line.split(" ") for line in word_list("given.txt")]
-    for names in (
-        [form.casefold() for forms in given_names for form in forms],
-        [ascii_fold(forms[0]) for forms in given_names],
-        [ascii_fold(name) for name in word_list("family.txt")],
-        word_list("cities.txt"),
-    ):
-        assert len(set(names)) == len(names) >= 100
-        assert all(names)
-    for kind in STORY_KINDS:
-        for name, bank in load_toml(f"phrases/{kind}.toml").items():
-            assert len(set(bank)) == len(bank) >= 6, (kind, name)
 
 
 @functools.cache
