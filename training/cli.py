@@ -46,7 +46,7 @@ from training.planning import (
 from training.planning import plan as make_plan
 from training.processes import LostError, Processes, joined, launched
 from training.recipe import Recipe, load_recipe, named_recipe
-from training.run import Setting, TrainingRun, View, opened
+from training.run import RunView, Setting, TrainingRun, opened
 from training.watch import Watch
 
 if TYPE_CHECKING:
@@ -400,7 +400,7 @@ def grpo(
         total = chosen.grpo.steps if chosen.grpo else 0
         with ExitStack() as stack:
             # Only the leading process shows the run.
-            view = Watch(total, f"grpo {chosen.name}") if processes.leads else View()
+            view = Watch(total, f"grpo {chosen.name}") if processes.leads else RunView()
             if isinstance(view, Watch):
                 stack.enter_context(view)
             training, checkpoint = stack.enter_context(

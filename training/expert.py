@@ -62,7 +62,7 @@ class MarkedTokens(NamedTuple):
 def marked_tokens(
     messages: Sequence[ChatMessage], tokens: ChatTokens, part: Part = "whole"
 ) -> MarkedTokens:
-    """The conversation as tokens, or that part of it (`training.recipe.Stage`)."""
+    """The conversation as tokens, or that part of it (`training.recipe.SftStage`)."""
     own = _own_turns(messages)
     question = list(messages[: own[0]])
     if part == "first":

@@ -340,7 +340,7 @@ _ESCAPE = re.compile(r"\\(?=[^\w\s])")
 _LEAST_PATH_CHARS = 5
 
 
-class Exported(NamedTuple):
+class ExportedCheckpoint(NamedTuple):
     """A checkpoint to export, and the run that made it; `adapter_to` as in `Copy`."""
 
     checkpoint: Path
@@ -348,7 +348,9 @@ class Exported(NamedTuple):
     adapter_to: str | None
 
 
-def find_checkpoint(named: Path, run: Path | None = None, base_id: str | None = None) -> Exported:
+def find_checkpoint(
+    named: Path, run: Path | None = None, base_id: str | None = None
+) -> ExportedCheckpoint:
     """The checkpoint at `named`, or the best one of a run there, and its run.
 
     `run` is needed for a checkpoint outside its run's folder, `base_id` (a hub id) for an adapter
@@ -359,10 +361,10 @@ def find_checkpoint(named: Path, run: Path | None = None, base_id: str | None = 
     base = base_of(checkpoint)
     if base is None and not (checkpoint / CONFIG).is_file():
         raise _no_checkpoint(checkpoint)
-    return Exported(checkpoint, _run_of(checkpoint, run), _hub_base(named, base, base_id))
+    return ExportedCheckpoint(checkpoint, _run_of(checkpoint, run), _hub_base(named, base, base_id))
 
 
-def export(chosen: Exported, to: Path) -> Contents:
+def export(chosen: ExportedCheckpoint, to: Path) -> Contents:
     """Write the checkpoint to the folder `to`, in place of an earlier export; what is in it.
 
     Raises `UserError` if a file names a path of this machine, or the folder holds something else
@@ -479,7 +481,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n", "utf-8")
 
 
-def _checked_texts(folder: Path, chosen: Exported) -> dict[str, str]:
+def _checked_texts(folder: Path, chosen: ExportedCheckpoint) -> dict[str, str]:
     """The texts of the files that leave; raises `UserError` if one names a path of this machine."""
     from safetensors import safe_open
 

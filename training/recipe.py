@@ -33,13 +33,13 @@ Part = Literal["whole", "first", "read", "answer"]
 # ---- The tables of a recipe.
 
 
-class Table(BaseModel):
+class RecipeTable(BaseModel):
     """A table of a recipe; unknown fields are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Scratch(Table):
+class Scratch(RecipeTable):
     """A new Qwen2, and its tokenizer of at most `vocabulary` learnt tokens.
 
     `init` is the standard deviation of new weights: with transformers' 0.02 so small a model
@@ -56,7 +56,7 @@ class Scratch(Table):
     template: str = "nano"
 
 
-class Lora(Table):
+class Lora(RecipeTable):
     """A LoRA adapter, trained in place of all weights."""
 
     rank: Count = 16
@@ -64,7 +64,7 @@ class Lora(Table):
     dropout: Share = 0.0
 
 
-class ModelTable(Table):
+class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder or hub id), or a new one from `scratch`.
 
     `lora` trains an adapter instead of all weights. `bits`: with 4 the weights under the adapter
@@ -87,7 +87,7 @@ class ModelTable(Table):
         return self
 
 
-class Worlds(Table):
+class Worlds(RecipeTable):
     """Synthetic companies to train and measure on, one per seed.
 
     The seeds of each split are [first, end), and no seed is in two splits. With `names` all
@@ -116,7 +116,7 @@ class Worlds(Table):
         return self
 
 
-class Data(Table):
+class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
     `db`, which default to those of `ART_E_HOME`.
 
@@ -164,7 +164,7 @@ class SpacedView(View):
         return {name: each if name in kept else spaced(each) for name, each in fields.items()}
 
 
-class EpisodeForm(Table):
+class EpisodeForm(RecipeTable):
     """The form of an episode: turns, system prompt (None: the default), and how much of a mail the
     tools show (`art_e.tools.View`).
 
@@ -188,7 +188,7 @@ class EpisodeForm(Table):
         return kind(self.handles, self.hits, self.snippet_chars, self.addresses)
 
 
-class Noise(Table):
+class Noise(RecipeTable):
     """How often, per episode, the scripted expert makes each mistake.
 
     malformed: begins with a message without a call. lazy_searches: searches for one word
@@ -208,7 +208,7 @@ class Noise(Table):
     lists: Share = 0.0
 
 
-class Stage(Table):
+class SftStage(RecipeTable):
     """A stretch of supervised training: `steps` of `batch` conversations each.
 
     `part` is the part to imitate: "first" (question and first turn), "read" (question, first
@@ -227,7 +227,7 @@ class Stage(Table):
     schedule: Schedule = "constant"
 
 
-class Sft(Table):
+class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
     It imitates the scripted expert, who errs by `noise`, or the best stored episodes of the runs
@@ -238,7 +238,7 @@ class Sft(Table):
     that multiple of a stage's rate; 0 is AdamW for all.
     """
 
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
+    stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
     early_noise: Noise | None = None
     leading_space: bool = False
@@ -266,7 +266,7 @@ class Sft(Table):
         return self.steps - self.stages[-1].steps + 1
 
 
-class Vllm(Table):
+class Vllm(RecipeTable):
     """Generation by vLLM instead of transformers.
 
     colocate: in the training process on the same GPU, with the share `memory` of it, which
@@ -280,7 +280,7 @@ class Vllm(Table):
     server: str = "http://127.0.0.1:8000"
 
 
-class Grpo(Table):
+class Grpo(RecipeTable):
     """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each, over
     all processes.
 
@@ -347,7 +347,7 @@ class Grpo(Table):
         return self
 
 
-class Judging(Table):
+class Judging(RecipeTable):
     """The judges: `reward` in training, `validation` on held-out questions, a different one so
     that a hole in the first shows (`training.judging` has the names).
 
@@ -363,7 +363,7 @@ class Judging(Table):
     test_questions: Count = 400
 
 
-class Recipe(Table):
+class Recipe(RecipeTable):
     """A training run in all its settings. `name` defaults to the file's."""
 
     name: str

@@ -39,7 +39,7 @@ _SHOWN, _SHOWN_CHARS = 3, 80
 # ---- The run.
 
 
-class View:
+class RunView:
     """Shows a run as it goes; this one shows nothing. Steps before a resume come again first."""
 
     def step(self, step: Step) -> None:
@@ -88,7 +88,7 @@ class TrainingRun:
         setting: Setting,
         state: dict[str, Any],
         *,
-        view: View,
+        view: RunView,
         card: WriteCard = no_card,
         processes: Processes = ALONE,
     ) -> None:
@@ -249,7 +249,7 @@ def opened(
     parent: Path,
     *,
     resume: bool = False,
-    view: View | None = None,
+    view: RunView | None = None,
     card: WriteCard = no_card,
     processes: Processes = ALONE,
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
@@ -266,7 +266,7 @@ def opened(
         assert begun is not None
         run, checkpoint, state = begun
         training = TrainingRun(
-            run, setting, state, view=view or View(), card=card, processes=processes
+            run, setting, state, view=view or RunView(), card=card, processes=processes
         )
         stack.callback(training.close)
         yield training, checkpoint

@@ -20,7 +20,7 @@ from training.expert import MarkedTokens, has_part, marked_tokens
 from training.optimizer import optimizer_of, own_tokens_scored
 from training.processes import keep_memory, quiet
 from training.progress import Step
-from training.recipe import Sft, Stage
+from training.recipe import Sft, SftStage
 from training.roller import Judges
 from training.rollout import ChatTokens
 from training.run import Setting, TrainingRun
@@ -98,7 +98,7 @@ def train_sft(
         return finished(examiner, trainer, generate_at)
 
 
-def rate_at(stages: Sequence[Stage], step: int) -> float:
+def rate_at(stages: Sequence[SftStage], step: int) -> float:
     """The learning rate of step number `step`, from 0: a warm-up, then constant or a cosine."""
     for stage in stages:
         if step < stage.steps:
@@ -162,7 +162,7 @@ def _batches(
     return examples, batches
 
 
-def _ends(stages: Sequence[Stage]) -> list[int]:
+def _ends(stages: Sequence[SftStage]) -> list[int]:
     """The steps at which the stages end."""
     return list(accumulate(each.steps for each in stages))
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from art_e.text import printable
 from training.alarms import TrainingAlarm
 from training.progress import Step, Validation
-from training.run import View
+from training.run import RunView
 
 # Seconds between lines, and between drawings on a terminal.
 LINE_EVERY_S, DRAW_EVERY_S = 10.0, 1.0
@@ -35,7 +35,7 @@ Shown = Callable[[float], str]
 Rows = Mapping[str, tuple[list[float | None], Shown]]
 
 
-class Watch(View):
+class Watch(RunView):
     """Shows a run of `total_steps`, by default on stderr."""
 
     def __init__(self, total_steps: int, title: str, *, console: Console | None = None) -> None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 State = Literal["ok", "missing", "broken"]
 
 
-class Check(NamedTuple):
-    """One thing looked at. "missing" can be done without, "broken" can't."""
+class Finding(NamedTuple):
+    """The state of one thing: art-e works without a "missing" one, not with a "broken" one."""
 
     name: str
     state: State
@@ -72,7 +72,7 @@ VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
 LOCAL = ("torch", "transformers")
 
 
-def model_checks(*, online: bool) -> Iterator[Check]:
+def model_checks(*, online: bool) -> Iterator[Finding]:
     """One check a model. "missing" says what to export or install; "broken" never occurs."""
 
     load_env()
@@ -84,7 +84,7 @@ def model_checks(*, online: bool) -> Iterator[Check]:
     yield _local()
 
 
-def _looked_at() -> Iterator[tuple[str, Check]]:
+def _looked_at() -> Iterator[tuple[str, Finding]]:
     """What the environment tells of each model behind a server."""
     for model, variables in HOSTED:
         found = next((name for name in variables if os.environ.get(name)), None)
@@ -106,7 +106,7 @@ def _looked_at() -> Iterator[tuple[str, Check]]:
         yield VLLM, _missing(VLLM, "no HOSTED_VLLM_API_BASE", fix)
 
 
-def _local() -> Check:
+def _local() -> Finding:
     absent = [name for name in LOCAL if importlib.util.find_spec(name) is None]
     if absent:
         fix = "pip install 'art-e[train]'"
@@ -114,15 +114,15 @@ def _local() -> Check:
     return _ready("local:PATH", f"{' and '.join(LOCAL)} are installed")
 
 
-def _ready(model: str, detail: str) -> Check:
-    return Check(f"model {model}", "ok", detail)
+def _ready(model: str, detail: str) -> Finding:
+    return Finding(f"model {model}", "ok", detail)
 
 
-def _missing(model: str, detail: str, fix: str | None) -> Check:
-    return Check(f"model {model}", "missing", detail, fix)
+def _missing(model: str, detail: str, fix: str | None) -> Finding:
+    return Finding(f"model {model}", "missing", detail, fix)
 
 
-def _asked(models: list[str]) -> dict[str, Check]:
+def _asked(models: list[str]) -> dict[str, Finding]:
     """What each of the models said, or why it did not."""
 
     async def ask_all() -> list[str | None]:
@@ -167,14 +167,14 @@ RENT = "rent one with training/launch/sky.yaml; nano and everything else need no
 LEAST_DRIVER = "580"
 
 
-def gpu_check() -> Check:
+def gpu_check() -> Finding:
     """The card, and what of the lock is not installed as locked. Never "broken": it can be done
     without."""
     driver = driver_version()
     if driver is None:
-        return Check(NAME, "missing", "no CUDA device; only for training at full scale", RENT)
+        return Finding(NAME, "missing", "no CUDA device; only for training at full scale", RENT)
     if importlib.util.find_spec("torch") is None:
-        return Check(NAME, "missing", f"NVIDIA driver {driver}, without torch", INSTALL)
+        return Finding(NAME, "missing", f"NVIDIA driver {driver}, without torch", INSTALL)
     cards = _cards()
     if cards is None:
         import torch
@@ -182,13 +182,13 @@ def gpu_check() -> Check:
         built = torch.version.cuda
         told = f"torch {torch.__version__}, {f'CUDA {built}' if built else 'built without CUDA'}"
         fix = f"{INSTALL}; CUDA 13 takes a driver from {LEAST_DRIVER} on"
-        return Check(NAME, "missing", f"NVIDIA driver {driver}, but no CUDA device: {told}", fix)
+        return Finding(NAME, "missing", f"NVIDIA driver {driver}, but no CUDA device: {told}", fix)
     card = f"{cards}, driver {driver}"
     wrong = differences()
     if wrong:
-        return Check(NAME, "missing", f"{card}; {', '.join(wrong)}", INSTALL)
+        return Finding(NAME, "missing", f"{card}; {', '.join(wrong)}", INSTALL)
     as_locked = ", ".join(f"{name} {version}" for name, version in pins().items())
-    return Check(NAME, "ok", f"{card}; as locked: {as_locked}")
+    return Finding(NAME, "ok", f"{card}; as locked: {as_locked}")
 
 
 def driver_version() -> str | None:
@@ -292,7 +292,7 @@ def doctor(
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine; exit code 1 if something needed is broken."""
+    """Finding this machine; exit code 1 if something needed is broken."""
     checks = list(_checks(db, online))
     works = all(check.state != "broken" for check in checks)
     if as_json:
@@ -308,7 +308,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _checks(db: Path | None, online: bool) -> Iterator[Check]:
+def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
 
     yield _python()
     yield _packages()
@@ -321,16 +321,16 @@ def _checks(db: Path | None, online: bool) -> Iterator[Check]:
     yield from model_checks(online=online)
 
 
-def _python() -> Check:
+def _python() -> Finding:
     import platform
 
     version = platform.python_version()
     if sys.version_info >= LEAST_PYTHON:
-        return Check("Python", "ok", version)
-    return Check("Python", "broken", version, "install Python 3.11 or newer")
+        return Finding("Python", "ok", version)
+    return Finding("Python", "broken", version, "install Python 3.11 or newer")
 
 
-def _packages() -> Check:
+def _packages() -> Finding:
     failed = []
     for name in CORE:
         try:
@@ -338,11 +338,13 @@ def _packages() -> Check:
         except ImportError as error:
             failed.append(f"{name} ({error})")
     if failed:
-        return Check("packages", "broken", ", ".join(failed), "pip install --force-reinstall art-e")
-    return Check("packages", "ok", ", ".join(CORE))
+        return Finding(
+            "packages", "broken", ", ".join(failed), "pip install --force-reinstall art-e"
+        )
+    return Finding("packages", "ok", ", ".join(CORE))
 
 
-def _duckdb() -> Check:
+def _duckdb() -> Finding:
     try:
         from importlib import metadata
 
@@ -350,13 +352,15 @@ def _duckdb() -> Check:
 
         row = duckdb.connect().execute("SELECT strip_accents('É'), 6 * 7").fetchone()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with it is the finding
-        return Check("DuckDB", "broken", str(error), "pip install --force-reinstall duckdb")
+        return Finding("DuckDB", "broken", str(error), "pip install --force-reinstall duckdb")
     if row != ("E", 42):
-        return Check("DuckDB", "broken", f"computes {row}", "pip install --force-reinstall duckdb")
-    return Check("DuckDB", "ok", metadata.version("duckdb"))
+        return Finding(
+            "DuckDB", "broken", f"computes {row}", "pip install --force-reinstall duckdb"
+        )
+    return Finding("DuckDB", "ok", metadata.version("duckdb"))
 
 
-def _home(home: Path) -> Check:
+def _home(home: Path) -> Finding:
     import tempfile
 
     place = _existing(home)
@@ -365,44 +369,44 @@ def _home(home: Path) -> Check:
             pass
     except OSError as error:
         fix = "set ART_E_HOME to a folder that can be written to"
-        return Check("ART_E_HOME", "broken", f"{home} ({error.strerror})", fix)
-    return Check("ART_E_HOME", "ok", f"{home}{'' if place == home else ' (made when needed)'}")
+        return Finding("ART_E_HOME", "broken", f"{home} ({error.strerror})", fix)
+    return Finding("ART_E_HOME", "ok", f"{home}{'' if place == home else ' (made when needed)'}")
 
 
-def _disk(home: Path) -> Check:
+def _disk(home: Path) -> Finding:
     import shutil
 
     free = shutil.disk_usage(_existing(home)).free
     detail = f"{free / 1e9:.1f} GB free"
     if free < LEAST_FREE:
-        return Check("disk", "missing", detail, "free 1 GB, or set ART_E_HOME to another disk")
-    return Check("disk", "ok", detail)
+        return Finding("disk", "missing", detail, "free 1 GB, or set ART_E_HOME to another disk")
+    return Finding("disk", "ok", detail)
 
 
-def _inbox(db: Path | None) -> Check:
+def _inbox(db: Path | None) -> Finding:
 
     path = chosen_db(db)
     if not path.exists():
         fix = f"art-e ingest SOURCE{db_argument(db)} makes one; art-e demo needs none"
-        return Check("inbox file", "missing", str(path), fix)
+        return Finding("inbox file", "missing", str(path), fix)
     try:
         with InboxFile(path) as file:
             counts = file.counts
     except UserError as error:
-        return Check("inbox file", "broken", str(error))
+        return Finding("inbox file", "broken", str(error))
     stored = plural(counts["stored"], "mail")
-    return Check("inbox file", "ok", f"{path}: {stored}, {plural(counts['inboxes'], 'address')}")
+    return Finding("inbox file", "ok", f"{path}: {stored}, {plural(counts['inboxes'], 'address')}")
 
 
-def _training() -> Check:
+def _training() -> Finding:
     from importlib import metadata
 
     absent = [name for name in TRAINING if importlib.util.find_spec(name) is None]
     if absent:
         fix = "only for training: pip install 'art-e[train]'"
-        return Check("training", "missing", f"without {', '.join(absent)}", fix)
+        return Finding("training", "missing", f"without {', '.join(absent)}", fix)
     versions = (f"{name} {metadata.version(name)}" for name in TRAINING)
-    return Check("training", "ok", ", ".join(versions))
+    return Finding("training", "ok", ", ".join(versions))
 
 
 def _existing(place: Path) -> Path:

@@ -21,7 +21,7 @@ from tests import tiny_qwen
 from tests.builders import files_of, the_error
 from tests.training import tiny
 from tests.training.conftest import Begin
-from training.export import FILES, Exported, export, find_checkpoint, merge, public_recipe
+from training.export import FILES, ExportedCheckpoint, export, find_checkpoint, merge, public_recipe
 from training.recipe import Recipe, named_recipe
 
 # peft asks transformers by an older name.
@@ -101,7 +101,7 @@ def test_a_trained_run_is_shared_and_answers_the_same(
 ) -> None:
     out = tmp_path / "new" / "shared"
     checkpoint = best_checkpoint(trained)
-    assert find_checkpoint(trained) == Exported(checkpoint, trained, None)
+    assert find_checkpoint(trained) == ExportedCheckpoint(checkpoint, trained, None)
     found = export(find_checkpoint(trained), out)
     had, has = files_of(checkpoint), files_of(out)
     assert set(has) == {

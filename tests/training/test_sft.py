@@ -19,7 +19,7 @@ from training.cli import run_sft
 from training.expert import NO_LOSS, conversations_of, marked_tokens
 from training.material import load_material, planted_in
 from training.progress import Validation, read_steps
-from training.recipe import Noise, Sft, Stage
+from training.recipe import Noise, Sft, SftStage
 from training.run import STATE, Setting
 from training.sft import _batches, rate_at
 from training.start import Start
@@ -89,7 +89,7 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
 def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -> None:
     silent = dict.fromkeys(Noise.model_fields, 0.0)
     wordy, good = Noise(**{**silent, "malformed": 1.0}), Noise(**silent)
-    stages = tuple(Stage(steps=2, batch=each) for each in (2, 3, 1))
+    stages = tuple(SftStage(steps=2, batch=each) for each in (2, 3, 1))
     recipe = tiny.recipe()
     table = Sft(stages=stages, noise=wordy, early_noise=good)
     material = load_material(recipe.data, "train")
@@ -110,7 +110,7 @@ def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, beg
         answered.step(each)
     for each in (asked, said):
         gave_up.step(each)
-    table = Sft(stages=(Stage(part="answer", steps=3, batch=2),))
+    table = Sft(stages=(SftStage(part="answer", steps=3, batch=2),))
     told = [gave_up.messages, answered.messages]
     examples, batches = _batches(table, [told], start.tokens, 0)
     assert examples == [marked_tokens(answered.messages, start.tokens, "answer")]
@@ -120,8 +120,8 @@ def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, beg
 
 
 def test_rates() -> None:
-    constant = Stage(steps=10, rate=1.0, warmup=4)
-    falling = Stage(steps=10, rate=0.5, warmup=0, schedule="cosine")
+    constant = SftStage(steps=10, rate=1.0, warmup=4)
+    falling = SftStage(steps=10, rate=0.5, warmup=0, schedule="cosine")
     stages = (constant, falling)
     assert [rate_at(stages, step) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
     cosine = [rate_at(stages, step) for step in range(10, 20)]

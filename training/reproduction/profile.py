@@ -15,7 +15,7 @@ from training.recipe import (
     NotNegative,
     Positive,
     Recipe,
-    Table,
+    RecipeTable,
     load_recipe,
     read_content,
     validated,
@@ -32,7 +32,7 @@ GENERATED, WORLD = "generated", "world"
 _KIND = Kind("profile", "reproduction/profiles")
 
 
-class Ingest(Table):
+class Ingest(RecipeTable):
     """The mail: `sources` as `art-e ingest` takes them; without any, the companies that the
     recipe holds out. `mails` is about how many there are, for the plan."""
 
@@ -42,7 +42,7 @@ class Ingest(Table):
     mails: Count
 
 
-class Golden(Table):
+class Golden(RecipeTable):
     """The questions: "generated" by the model `writer`, of the synthetic "world", or those of a
     file or hub id. `reader` verifies them, and `judge` compares its answers.
 
@@ -63,7 +63,7 @@ class Golden(Table):
     max_cost_usd: NotNegative | None = None
 
 
-class Prompts(Table):
+class Prompts(RecipeTable):
     """The system prompts that are compared on validation, by the `models` that read one: names
     of `training/reproduction/prompts`, paths, or "default", the agent's own."""
 
@@ -72,14 +72,14 @@ class Prompts(Table):
     max_cost_usd: NotNegative | None = None
 
 
-class Baselines(Table):
+class Baselines(RecipeTable):
     """The models that are prompted and not trained; `max_cost_usd` bounds each."""
 
     models: Annotated[tuple[str, ...], Field(min_length=1)]
     max_cost_usd: NotNegative | None = None
 
 
-class Training(Table):
+class Training(RecipeTable):
     """What is trained: a recipe with `changes` as `--set` makes them, once for each seed.
 
     gpu: the GPU that the plan calculates with; None without one.
@@ -92,7 +92,7 @@ class Training(Table):
     gpu: str | None = None
 
 
-class Evaluation(Table):
+class Evaluation(RecipeTable):
     """The start and the trained checkpoint, served and asked the test's questions.
 
     usd_per_hour: what the machine that serves costs; None: cost is not measured. server: options
@@ -104,7 +104,7 @@ class Evaluation(Table):
     server: tuple[str, ...] = ()
 
 
-class MeasuredStages(Table):
+class MeasuredStages(RecipeTable):
     """What a run of the profile took, by stage and for each of its units: minutes, and megabytes
     of disk; `source` says where and when. Without it time and disk are calculated."""
 
@@ -113,7 +113,7 @@ class MeasuredStages(Table):
     megabytes: dict[str, NotNegative]
 
 
-class Profile(Table):
+class Profile(RecipeTable):
     """A reproduction in all its settings. `judges` score all answers; the first decides."""
 
     name: str
