@@ -84,8 +84,7 @@ TrainOption = Annotated[
     int, typer.Option("--train", metavar="N", min=0, help="Number of inboxes to train on.")
 ]
 ValidationOption = Annotated[
-    int,
-    typer.Option("--validation", metavar="N", min=0, help="Number of inboxes to validate on."),
+    int, typer.Option("--validation", metavar="N", min=0, help="Number of inboxes to validate on.")
 ]
 TestOption = Annotated[
     int, typer.Option("--test", metavar="N", min=0, help="Number of inboxes to test on.")
@@ -212,8 +211,7 @@ def generate_command(
         typer.Option("--batches", metavar="N", min=1, help="Number of 20-mail batches an inbox."),
     ] = generate.BATCHES,
     questions: Annotated[
-        int,
-        typer.Option("--questions", metavar="N", min=1, help="Number of questions a batch."),
+        int, typer.Option("--questions", metavar="N", min=1, help="Number of questions a batch.")
     ] = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
@@ -377,8 +375,7 @@ def import_command(
 
 
 @app.command(
-    "filter",
-    epilog=example("art-e golden filter --db enron.duckdb --out golden --min-realism 0.6"),
+    "filter", epilog=example("art-e golden filter --db enron.duckdb --out golden --min-realism 0.6")
 )
 def filter_command(
     db: DbOption = None,
@@ -500,11 +497,7 @@ def verify_command(
 def _spent(reader: Asker | None, judge: Judge, judged_before: float | None) -> float | None:
     """USD of all replies so far; None if a price is unknown."""
     judged = spent_by(judge)
-    costs = (
-        judged_before,
-        reader.spent_usd if reader else 0.0,
-        judged.cost_usd if judged else 0.0,
-    )
+    costs = (judged_before, reader.spent_usd if reader else 0.0, judged.cost_usd if judged else 0.0)
     return None if None in costs else sum(filter(None, costs))
 
 
@@ -708,8 +701,7 @@ def _example(row: dict[str, str]) -> str:
 
 
 @app.command(
-    "stats",
-    epilog=example("art-e golden stats golden", "art-e golden stats golden --json"),
+    "stats", epilog=example("art-e golden stats golden", "art-e golden stats golden --json")
 )
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
     """Print the set's figures; draw lengths, dates, kinds and dropped rows in DIR/plots."""
@@ -748,8 +740,7 @@ def review_command(
         typer.Option("--sample", metavar="N", min=1, help="Number of rows [default: 100]."),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Another seed draws another sample [default: 0]."),
+        int | None, typer.Option("--seed", help="Another seed draws another sample [default: 0].")
     ] = None,
     split_name: Annotated[
         str | None,
@@ -760,8 +751,7 @@ def review_command(
         typer.Option("--reviewer", metavar="NAME", help="Who reviews; kept in reviews.jsonl."),
     ] = None,
     apply: Annotated[
-        bool,
-        typer.Option("--apply", help="Apply earlier reviews, and show nothing."),
+        bool, typer.Option("--apply", help="Apply earlier reviews, and show nothing.")
     ] = False,
     db: DbOption = None,
     as_json: JsonOption = False,

@@ -11,14 +11,7 @@ from markdown_it import MarkdownIt
 
 from art_e.question import Question
 from data_pipeline.golden.export import card
-from data_pipeline.golden.golden_set import (
-    Batch,
-    Check,
-    GoldenSet,
-    Rejected,
-    mended,
-    with_checks,
-)
+from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, Rejected, mended, with_checks
 
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"

@@ -8,15 +8,7 @@ import pytest
 
 from art_e.question import load_questions
 from data_pipeline.synthetic.world import WorldConfig, questions
-from tests.command_line import (
-    ANN,
-    HOSTILE,
-    LEASE_ID,
-    Run,
-    assert_safe,
-    json_of,
-    the_error,
-)
+from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
 ROW: dict[str, Any] = {
     "id": 1,

@@ -18,15 +18,7 @@ from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, with_checks
 from data_pipeline.golden.review import Sample, drawn, read_reviews, reviews_file
 from tests.builders import WAIT_S, press, sent, type_line
-from tests.command_line import (
-    ANN,
-    HOSTILE,
-    HOSTILE_ID,
-    LEASE_ID,
-    assert_safe,
-    json_of,
-    the_error,
-)
+from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe, json_of, the_error
 
 KEYS = "[k]eep [d]rop [e]dit [n]ote [w]hole mails [s]kip [q]uit"
 LEASE_2 = "<lease.2@harbor.example>"

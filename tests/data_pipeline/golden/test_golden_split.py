@@ -8,16 +8,7 @@ import pytest
 
 from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.golden_set import GoldenSet
-from tests.command_line import (
-    ANN,
-    BOB,
-    HOSTILE,
-    LEASE_ID,
-    Run,
-    assert_safe,
-    json_of,
-    the_error,
-)
+from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
 
 def saved(folder: Path, rows: list[Question], **manifest: Any) -> Path:

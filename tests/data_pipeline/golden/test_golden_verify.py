@@ -12,12 +12,7 @@ from art_e.question import Question
 from data_pipeline.golden.asking import spent_on
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.data_pipeline.golden import verified
-from tests.data_pipeline.golden.verified import (
-    JUDGE,
-    READER,
-    WRITER,
-    CarefulReader,
-)
+from tests.data_pipeline.golden.verified import JUDGE, READER, WRITER, CarefulReader
 from tests.provider import Provider
 
 FILES = ("questions.jsonl", "questions.parquet", "rejected.jsonl", "manifest.json", "README.md")

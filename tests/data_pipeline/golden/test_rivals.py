@@ -7,12 +7,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from data_pipeline.golden.inboxes import mails_of
-from data_pipeline.golden.model_checks import (
-    MAX_RIVALS,
-    own_part,
-    possible_answers,
-    rivals,
-)
+from data_pipeline.golden.model_checks import MAX_RIVALS, own_part, possible_answers, rivals
 from tests.builders import BOB, date_header, make_inbox, raw
 from tests.data_pipeline.golden.verified import row
 

@@ -97,9 +97,7 @@ def test_nothing_depends_on_the_order_of_replies(run: Verified, tmp_path: Path, 
     assert quiet.asked == shaken.asked
 
 
-def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(
-    run: Verified,
-) -> None:
+def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run: Verified) -> None:
     def failing(request: Request, careful: CarefulReader = CarefulReader()) -> Reply:  # noqa: B008
         form, data = form_of(request), data_of(request)
         if form == "Candidates":
