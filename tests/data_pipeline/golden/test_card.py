@@ -130,23 +130,6 @@ def test_tells_what_was_done(told: str) -> None:
     assert told in card(whole())
 
 
-def test_what_was_not_done_is_said() -> None:
-    golden = GoldenSet([question(1)])
-    golden.record("import", 1, {"source": "q.jsonl"})
-    text = card(golden)
-    for said in (
-        "written elsewhere and imported",
-        "`art-e golden filter` was not run",
-        "The answers are not verified",
-        "`art-e golden split` was not run",
-        "Not reviewed by a person yet",
-    ):
-        assert said in text
-    assert "--split test" not in text
-    assert "Precision 0" not in text
-    assert card(GoldenSet())
-
-
 def test_hostile_words_are_only_words() -> None:
     """Every value that rows, models and files give a card holds the same trap."""
     golden = whole()

@@ -15,7 +15,6 @@ from typer.testing import CliRunner, Result
 from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
-from data_pipeline.golden.asking import ATTEMPTS
 from data_pipeline.golden.golden_set import GoldenSet, checks_of
 from tests.conftest import RealInbox
 from tests.golden import (
@@ -141,18 +140,6 @@ def test_each_item_ends_where_its_fault_leads(story: Story) -> None:
     assert {fault for fault, _ in expected.values()} == FATE.keys()
 
 
-def test_each_has_its_reason(story: Story) -> None:
-    cut = {
-        f"{each.batch}-q{CUT_IN}" for each in story.planned if story.ways.get(each.key) == WAYS[2]
-    }
-    for each in story.golden.rejected:
-        wanted = "cut off in it" if each.row["id"] in cut else REASONS[each.check]
-        assert wanted in each.reason, each
-        if each.question is not None:
-            check = checks_of(each.question)[each.check]
-            assert (check.passed, check.reason, check.step) == (False, each.reason, each.step)
-
-
 def test_sums_balance_over_all_steps(story: Story) -> None:
     expected = story.expected()
     came = len(expected)
@@ -165,16 +152,6 @@ def test_sums_balance_over_all_steps(story: Story) -> None:
         assert sums["kept"] == came
         assert story.golden.manifest["steps"][step]["sums"] == sums
     assert came == len(story.golden.questions)
-
-
-def test_unreadable_replies_are_asked_for_again_and_the_batch_is_counted(story: Story) -> None:
-    generated = [data_of(each.request) for each in story.exchanges][: len(story.planned) + 3]
-    asked = Counter(tuple(mail["body"] for mail in each["mails"]) for each in generated)
-    # Asked in the plan's order or not: one is never read, one at the second time.
-    assert sorted(asked.values(), reverse=True)[:3] == [ATTEMPTS, 2, 1]
-    batches = story.golden.manifest["steps"]["generate"]["batches"]
-    drawn = len(story.planned)
-    assert batches == {"drawn": drawn, "used": drawn - 1, "lost": {"unreadable": 1}}
 
 
 def test_a_superseded_fact_is_mended(story: Story) -> None:

@@ -94,13 +94,6 @@ def test_a_word_in_another_ones_place_needs_a_common_mail() -> None:
     assert found(both[0], both[2]) == {}
 
 
-def test_an_answer_that_many_have_needs_a_common_mail() -> None:
-    one = asked("q-1", "Did Ann sign the lease for the quay?", "Yes")
-    other = asked("q-2", "Did Ann already sign the lease for the quay?", "Yes")
-    assert found(one, other) == {}
-    assert found(one, other, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
-
-
 def test_another_answer_from_the_same_mail_is_disputed_and_nothing_dropped() -> None:
     text = "When is the Rice seminar?"
     garbage = asked("q-1", text, "blah", how_realistic=0.9)

@@ -1,11 +1,7 @@
 """What is exported loads with `datasets` and with `load_questions`, whole, and nothing else."""
 
 import datetime as dt
-import errno
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +10,6 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.question import Question, Split, load_questions
-from data_pipeline.golden import export as exporting
 from data_pipeline.golden.export import export
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
 
@@ -142,34 +137,3 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 export(golden, folder / "out")
 """
-
-
-def test_killed_at_any_moment_an_earlier_export_is_not_lost(tmp_path: Path) -> None:
-    first, second, out = golden_set("train"), golden_set("test", "test"), tmp_path / "out"
-    second.save(tmp_path / "set")
-    seen = set()
-    for number in range(20):
-        export(first, out)
-        command = [sys.executable, "-c", KILLED, str(tmp_path), str(number)]
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
-        if out.exists():
-            [rows] = [len(load_questions(str(each))) for each in out.glob("*.jsonl")]
-        else:
-            # Between two renames it lies aside, and comes back even if the next one fails.
-            seen.add("aside")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(exporting, "write_manifest", _no_room)
-                with pytest.raises(UserError, match="No space left"):
-                    export(second, out)
-            rows = len(load_questions(str(out)))
-        seen.add({1: "first", 2: "second"}[rows])
-        export(second, out)
-        assert sorted(each.name for each in tmp_path.iterdir()) == ["out", "set"]
-        if done.returncode == 0:
-            break
-        assert done.returncode == -9, done.stderr
-    assert seen == {"first", "aside", "second"}
-
-
-def _no_room(_folder: Path, _manifest: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

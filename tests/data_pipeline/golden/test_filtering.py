@@ -11,8 +11,7 @@ import pytest
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
 from data_pipeline.golden.filtering import filter_rows
-from data_pipeline.golden.golden_set import Batch, GoldenSet, checks_of
-from data_pipeline.golden.inboxes import CitedMails
+from data_pipeline.golden.golden_set import Batch, GoldenSet
 from data_pipeline.ingest.batch import Rules
 from tests.builders import date_header, make_inbox, raw
 from tests.conftest import RealInbox
@@ -81,16 +80,6 @@ def test_each_planted_fault_is_dropped_for_its_own_reason(db: Path) -> None:
     assert "q-7" in twin
 
 
-def test_rows_that_contradict_each_other_are_both_left_to_verify(db: Path) -> None:
-    golden = filtered(db, row("q-1", answer="blah", how_realistic=1.0), row("q-2"))
-    assert [each.id for each in golden.questions] == ["q-1", "q-2"]
-    for each, other in zip(golden.questions, ("q-2", "q-1"), strict=True):
-        check = checks_of(each)["duplicate"]
-        assert (check.passed, check.reason) == (None, f"asked also as {other} with another answer")
-    sums = golden.manifest["steps"]["filter"]["sums"]
-    assert (sums["kept"], sums["dropped"], sums["unsure"]) == (2, {}, {"duplicate": 2})
-
-
 def test_mails_that_the_inbox_does_not_have_yet_or_at_all(db: Path) -> None:
     golden = filtered(
         db,
@@ -107,13 +96,6 @@ def test_mails_that_the_inbox_does_not_have_yet_or_at_all(db: Path) -> None:
     assert "no inbox" in reasons["q-4"]
 
 
-def test_copies_are_cited_by_the_id_that_is_stored(db: Path) -> None:
-    golden = filtered(db, row("q-1", message_ids=("<9@test>", "<1@test>"), kind="multi-mail"))
-    [kept] = golden.questions
-    assert (kept.message_ids, kept.kind) == (("<1@test>",), "lookup")
-    assert golden.manifest["steps"]["filter"]["sums"]["mended"] == {"kind": 1, "sources": 1}
-
-
 def test_twice_is_once_and_order_does_not_matter(db: Path) -> None:
     rows = [row("q-7"), *PLANTED.values()]
     once = filtered(db, *rows, batches=(BATCH,))
@@ -122,18 +104,6 @@ def test_twice_is_once_and_order_does_not_matter(db: Path) -> None:
         filter_rows(file, twice)
     other = filtered(db, *random.Random(1).sample(rows, len(rows)), batches=(BATCH,))
     assert once == twice == other
-
-
-def test_ids_stand_for_what_the_inbox_says(db: Path) -> None:
-    ids = ("<1@test>", " 9@test", "<3@test>", "<4@test>", "<none@test>")
-    with InboxFile(db) as file:
-        for day in (None, dt.date(2020, 1, 6), dt.date(2020, 1, 20), dt.date(2019, 1, 1)):
-            asked = row("q", message_ids=ids, query_date=day)
-            inbox = file.open_inbox(ANN, day)
-            found = CitedMails(file, [asked]).of(asked)
-            assert {each: found[each].stored for each in ids} == {
-                each: inbox.canonical_id(each) for each in ids
-            }
 
 
 def test_real_questions_lose_only_third_person_and_twice_asked_ones(real_inbox: RealInbox) -> None:

@@ -11,35 +11,6 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, mended, 
 from tests.data_pipeline.golden.sets import golden_set, row
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("manifest.json", "{}", "no whole golden set"),
-        ("manifest.json", "[]", "no whole golden set"),
-        ("manifest.json", "{", "no whole golden set"),
-        ("questions.jsonl", "{}\n", "no whole golden set"),
-        ("questions.jsonl", '{"id"', "no whole golden set"),
-        ("questions.jsonl", '{"id":' + "[" * 100_000, "no whole golden set"),
-        ("rejected.jsonl", "{}\n", "no whole golden set"),
-        ("rejected.jsonl", "7\n", "no whole golden set"),
-        ("batches.jsonl", '{"id": 1}\n', "no whole golden set"),
-        ("batches.jsonl", None, "holds no golden set"),
-    ],
-)
-def test_a_damaged_set_is_refused_in_one_line(
-    tmp_path: Path, name: str, content: str | None, words: str
-) -> None:
-    golden_set(2).save(tmp_path)
-    if content is None:
-        (tmp_path / name).unlink()
-    else:
-        (tmp_path / name).write_text(content)
-    with pytest.raises(UserError) as refused:
-        GoldenSet.load(tmp_path)
-    assert words in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
 def changed(folder: Path, name: str, place: int, **fields: Any) -> None:
     """Give the line of that place other values."""
     lines = (folder / name).read_text("utf-8").splitlines()

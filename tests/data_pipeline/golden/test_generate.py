@@ -18,8 +18,8 @@ from data_pipeline.golden.generate import Options, Plan, Progress, generate, mak
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts
 from tests.builders import QUICK
-from tests.data_pipeline.golden.writers import COST, MODEL, USAGE, Writer, asked_of, items_for
-from tests.provider import Provider, broken, refuses, says
+from tests.data_pipeline.golden.writers import COST, MODEL, USAGE, Writer, items_for
+from tests.provider import Provider, broken, says
 
 OPTIONS = Options(counts=Counts(2, 0, 1), min_mails=50, batches=3)
 FILES = ("questions.jsonl", "rejected.jsonl", "batches.jsonl", "manifest.json")
@@ -71,33 +71,6 @@ def undisturbed(
         provider.stand_in_for_openai(patch)
         assert whole.run() == []
     return whole
-
-
-def test_what_is_sent(
-    made: Generating, plan: Plan, world: InboxFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Provider(Writer()) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        made.run()
-        requests = provider.requests
-    assert (
-        len(requests)
-        == len(plan.batches)
-        == len({each.messages[1]["content"] for each in requests})
-    )
-    batch = plan.batches[0]
-    [data] = [d for each in requests if (d := asked_of(each)) == plan.data[0]]
-    inbox = world.open_inbox(batch.inbox)
-    assert data["owner"]["address"] == batch.inbox
-    assert data["owner"]["name"]
-    assert [each["id"] for each in data["mails"]] == list(batch.handles())
-    for sent, name in zip(data["mails"], batch.message_ids, strict=True):
-        mail = inbox.read(name)
-        assert mail is not None
-        assert (sent["subject"], sent["body"]) == (mail.subject, mail.body)
-        assert name not in json.dumps(sent)
-    assert requests[0].body["temperature"] == 0.7
-    assert requests[0].body["response_format"]["json_schema"]["name"] == "GeneratedItems"
 
 
 def test_what_comes_of_it(undisturbed: Generating, world: InboxFile, plan: Plan) -> None:
@@ -220,14 +193,6 @@ def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
         assert made.run(max_cost_usd=10) == []
         assert len(provider.requests) == len(plan.batches)
     assert made.bytes == undisturbed.bytes
-
-
-def test_no_question_at_all_is_an_error(made: Generating, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Provider(lambda _: refuses(401, "no such key")) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        with pytest.raises(UserError, match="gave no question"):
-            made.run()
-    assert not (made.folder / "manifest.json").exists()
 
 
 def test_a_set_made_otherwise_is_left_alone(

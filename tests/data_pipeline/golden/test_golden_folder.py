@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
-from art_e.inbox.file import InboxFile
 from art_e.question import Question, load_questions
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_db, held
+from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, held
 from tests.data_pipeline.golden.rows import TEXTS, questions
 from tests.data_pipeline.golden.sets import failed, golden_set
 
@@ -121,19 +120,6 @@ def same_files(folder: Path, other: Path) -> bool:
     return same == list(FILES)
 
 
-def test_the_same_rows_in_any_order_give_the_same_bytes(tmp_path: Path) -> None:
-    first = golden_set(30, dropped=12)
-    second = copy.deepcopy(first)
-    second.questions.reverse()
-    second.rejected.reverse()
-    second.manifest = dict(reversed(second.manifest.items()))
-    first.save(tmp_path / "first")
-    second.save(tmp_path / "second")
-    GoldenSet.load(tmp_path / "first").save(tmp_path / "third")
-    assert same_files(tmp_path / "first", tmp_path / "second")
-    assert same_files(tmp_path / "first", tmp_path / "third")
-
-
 def unique_rows(of: str) -> st.SearchStrategy[list[Question]]:
     """Rows of different ids, which all begin with `of`."""
     named = questions(TEXTS.map(lambda name: of + name))
@@ -219,18 +205,3 @@ def test_a_reader_sees_whole_sets_while_another_process_writes(tmp_path: Path) -
         writer.join()
     assert all(each in sets for each in seen)
     assert all(each in seen for each in sets)
-
-
-def test_a_set_is_worked_on_with_its_own_inbox_file_alone(world_db: Path) -> None:
-    golden = golden_set(1)
-    with InboxFile(world_db) as file:
-        mails = file.counts["stored"]
-        check_db(golden, file)
-        golden.manifest["db"] = {"name": world_db.name, "mails": mails}
-        check_db(golden, file)
-        golden.manifest["db"] = {"name": "enron.duckdb", "mails": 34_889}
-        with pytest.raises(UserError, match=r"enron\.duckdb with 34,889 mails.*--db$"):
-            check_db(golden, file)
-        # The same file under another name.
-        golden.manifest["db"] = {"name": "other.duckdb", "mails": mails}
-        check_db(golden, file)

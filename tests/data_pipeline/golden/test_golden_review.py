@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 from art_e.cli.main import app
 from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, with_checks
-from data_pipeline.golden.review import Sample, drawn, read_reviews, reviews_file
+from data_pipeline.golden.review import Sample, drawn, read_reviews
 from tests.builders import WAIT_S, press, sent, type_line
-from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe, json_of, the_error
+from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe, json_of
 
 KEYS = "[k]eep [d]rop [e]dit [n]ote [w]hole mails [s]kip [q]uit"
 LEASE_2 = "<lease.2@harbor.example>"
@@ -89,23 +89,6 @@ def test_keys_become_verdicts_in_the_order_shown(review: Review, folder: Path) -
     assert "review: 6 rows, 5 kept" in result.stdout
 
 
-def test_it_goes_on_with_the_same_sample(review: Review, folder: Path) -> None:
-    order = shown(folder)
-    review("ks", "--sample", 3)
-    # The dropped and the kept are not shown again; the skipped one is.
-    again = review("dd", "--sample", 3)
-    assert "2 of 3" in again.stdout
-    assert "1 of 3" not in again.stdout
-    assert [each.id for each in read_reviews(folder)] == [order[0], order[1], order[1], order[2]]
-    done = review("", "--sample", 3)
-    assert KEYS not in done.stderr
-    assert "0 reviews added" in done.stderr
-    # A larger sample begins with the smaller one.
-    more = review("q", "--sample", 5)
-    assert "4 of 5" in more.stdout
-    assert record(folder)["reviewed"] == 3
-
-
 def test_an_edit_is_asked_for_again_until_it_fits(review: Review, folder: Path) -> None:
     first = shown(folder)[0]
     unfit = f"e\n\n{LEASE_2}\n\n"
@@ -165,18 +148,6 @@ def test_apply_needs_nobody_and_takes_the_sample_of_the_last_review(
     assert applied["precision"] == by_hand["precision"]
     assert applied["step"] == "review"
     assert (applied["reviewed"], applied["dropped"], applied["split"]) == (2, 1, "test")
-
-
-def test_user_errors_are_one_line(folder: Path, art_e: Any, db: Path, tmp_path: Path) -> None:
-    def failed(*args: object) -> str:
-        return the_error(art_e("golden", "review", *args, "--db", db))
-
-    assert "leave --apply out" in failed(folder, "--apply")
-    assert "there are train, validation, test" in failed(folder, "--split", "moon")
-    assert "no question of split validation" in failed(folder, "--split", "validation")
-    assert "holds no golden set" in failed(tmp_path / "none")
-    reviews_file(folder).write_text("{}\n")
-    assert "line 1 is no review" in failed(folder, "--apply")
 
 
 def start(folder: Path, db: Path, terminal: int) -> "subprocess.Popen[bytes]":

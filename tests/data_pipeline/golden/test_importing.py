@@ -1,24 +1,20 @@
 """Importing rows: each is judged on its own, nothing is lost, what is inferred is said."""
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet, checks_of
-from data_pipeline.golden.importing import EXAMPLES, import_questions
+from data_pipeline.golden.importing import import_questions
 from tests.conftest import RealInbox
-from tests.data_pipeline.golden.importable import PUBLIC, imported, small_inbox, the_row, write
+from tests.data_pipeline.golden.importable import PUBLIC, imported, small_inbox, the_row
 
 
 @pytest.fixture(scope="module")
@@ -119,63 +115,6 @@ def test_ids_are_made_unique_and_clashes_counted(file: InboxFile, tmp_path: Path
     assert {name: told.get("id") for name, told in by_id.items()} == {
         "a": None, "a-2": None, "a-3": "a", "a-4": "a", "b": None,
     }  # fmt: skip
-
-
-def test_columns_and_history_of_elsewhere_are_kept_apart(file: InboxFile, tmp_path: Path) -> None:
-    history = {"checks": {"ids": {}}, "marks": ["m"], "mended": [{"step": "filter"}]}
-    given_ = {"model": "m", **history}
-    for provenance in (given_, json.dumps(given_)):
-        row = {**PUBLIC, "provenance": provenance, "tokens": 12, "note": None}
-        told = the_row(imported(file, tmp_path, row)).provenance
-        assert told["extra"] == {"tokens": 12, "note": None}
-        assert told["earlier"] == history
-        assert told["model"] == "m"
-        assert set(told["checks"]) == {"gold"}
-        assert not {"marks", "mended"} & told.keys()
-
-
-def test_reports_the_offline_checks_and_drops_nothing(file: InboxFile, tmp_path: Path) -> None:
-    rows = [{**PUBLIC, "id": f"same-{number}"} for number in range(EXAMPLES + 3)]
-    rows.append({**PUBLIC, "id": "dull", "how_realistic": 0.1})
-    rows.append({**PUBLIC, "id": "tells", "question": "When, if not on May 3, does the lease end?"})
-    rows.append({**PUBLIC, "id": "cites", "question": "What does the mail <1@test> say?"})
-    golden = imported(file, tmp_path, *rows)
-    assert len(golden.questions) == len(rows)
-    assert all(set(each.provenance["checks"]) == {"gold"} for each in golden.questions)
-    report = golden.manifest["steps"]["import"]["report"]
-    for name, culprit in (("realism", "dull"), ("leak", "tells"), ("ids", "cites")):
-        assert report[name]["failed"] == 1
-        assert [each["id"] for each in report[name]["examples"]] == [culprit]
-    assert report["duplicate"]["failed"] == EXAMPLES + 2
-    assert len(report["duplicate"]["examples"]) == EXAMPLES
-    assert report["unambiguous"]["step"] == "verify"
-    for found in report.values():
-        assert found["passed"] + found["failed"] + found["unsure"] <= len(rows)
-
-
-def test_every_source_gives_the_same_set(file: InboxFile, tmp_path: Path) -> None:
-    rows = [{**PUBLIC, "id": str(number), "extra_column": number} for number in range(3)]
-    folder = tmp_path / "set"
-    folder.mkdir()
-    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
-    for row in rows:
-        row["split"] = "train"
-    write(tmp_path / "q.jsonl", rows)
-    found = []
-    for source in (tmp_path / "q.jsonl", folder, folder / "train-00000-of-00001.parquet"):
-        golden = GoldenSet()
-        import_questions(file, golden, str(source))
-        for each in golden.questions:
-            assert each.provenance["import"].pop("source") == source.name
-        found.append(golden.questions)
-    assert found[0] == found[1]
-    # A single file says nothing of splits.
-    assert [dataclasses.replace(each, split="train") for each in found[2]] == found[0]
-
-
-def test_a_source_without_rows_is_refused(file: InboxFile, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no row"):
-        imported(file, tmp_path)
 
 
 _json = st.recursive(

@@ -15,25 +15,6 @@ from data_pipeline.golden.inboxes import MIN_SENT, Counts, choose_inboxes, draw,
 from tests.builders import make_inbox, raw
 
 
-@pytest.mark.parametrize(
-    ("inboxes", "counts"),
-    [
-        (0, (0, 0, 0)),
-        # One split is all there is: with test, something is measured on unseen mail.
-        (1, (0, 0, 1)),
-        (2, (1, 0, 1)),
-        (3, (1, 1, 1)),
-        (4, (2, 1, 1)),
-        (14, (9, 1, 4)),
-        (28, (18, 2, 8)),
-        (56, (36, 4, 16)),
-    ],
-)
-def test_how_many_inboxes_are_where(inboxes: int, counts: tuple[int, ...]) -> None:
-    drawn = draw([f"{n}@test.example" for n in range(inboxes)], 0, Counts())
-    assert tuple(list(drawn.values()).count(name) for name in SPLITS) == counts
-
-
 @given(
     st.integers(0, 60),
     st.integers(0, 99),
@@ -131,16 +112,6 @@ def test_nobody_has_two_inboxes(tmp_path: Path) -> None:
 def test_only_owners_inboxes_are_whole(tmp_path: Path) -> None:
     with inbox_of(tmp_path / "inbox.duckdb", owner="cem@test.example") as file:
         assert list(choose_inboxes(file, Counts(), 0, 30).splits) == ["cem@test.example"]
-
-
-def test_the_seed_draws_the_splits(world: InboxFile) -> None:
-    wanted = Counts(3, 1, 2)
-    drawn = {seed: choose_inboxes(world, wanted, seed, 20).splits for seed in range(5)}
-    assert drawn[0] == choose_inboxes(world, wanted, 0, 20).splits
-    assert len({tuple(each.items()) for each in drawn.values()}) > 1
-    largest = [each.address for each in world.inboxes() if each.sent >= MIN_SENT][:6]
-    for splits in drawn.values():
-        assert list(splits) == largest
 
 
 def test_named_ones(world: InboxFile) -> None:

@@ -89,15 +89,6 @@ def test_one_wrong_item_costs_no_other(change: dict[str, Any], reason: str) -> N
     assert first == last == GeneratedItem(**GOOD)
 
 
-@pytest.mark.parametrize(("field", "most"), [("question", 500), ("answer", 2_000)])
-def test_a_text_of_no_bounds_is_no_question(field: str, most: int) -> None:
-    longest = {**GOOD, field: "x" * most}
-    fits, wrong = read_items(reply(longest, {**GOOD, field: "x" * (most + 1)}))
-    assert fits == GeneratedItem(**longest)
-    assert isinstance(wrong, NoQuestion)
-    assert wrong.reason == f"{field}: it has {most + 1:,} characters, more than {most:,}"
-
-
 def test_texts_are_single_spaced_and_no_answer_is_an_empty_one() -> None:
     item = {**GOOD, "question": " When\n does\tit end? ", "answer": None, "kind": "unanswerable"}
     [found] = read_items(reply(item))
@@ -126,17 +117,6 @@ def test_what_holds_no_item_is_said_so(said: str) -> None:
     with pytest.raises(UnparseableError) as raised:
         read_items(said)
     assert "\n" not in str(raised.value)
-
-
-@given(st.lists(JSON, min_size=1, max_size=3) | JSON)
-def test_any_json_is_read_or_refused(items: Any) -> None:
-    try:
-        found = read_items(json.dumps({"items": items}))
-    except UnparseableError:
-        return
-    for each in found:
-        if isinstance(each, NoQuestion):
-            json.dumps(each).encode()
 
 
 def test_the_form_is_plain_enough_for_any_provider() -> None:

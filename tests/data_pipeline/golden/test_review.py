@@ -190,30 +190,6 @@ def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not(file: Inb
     assert (record["stale"], record["reviewed"], record["dropped"]) == (3, 1, 1)
 
 
-def test_an_edit_that_fits_no_more_is_stale(file: InboxFile) -> None:
-    golden = golden_set(1)
-    [only] = golden.questions
-    review(file, golden, [said(only, "edit", message_ids=["<gone@test>"])], ALL)
-    assert golden.questions == [only]
-    assert golden.manifest["steps"]["review"]["stale"] == 1
-    assert golden.manifest["steps"]["review"]["precision"]["value"] is None
-
-
-def test_precision_is_of_the_sample_alone_but_all_verdicts_are_applied(file: InboxFile) -> None:
-    golden = golden_set(40)
-    sample = Sample(size=5, seed=3, split="test")
-    inside = drawn(golden.questions, sample)
-    assert all(each.split == "test" for each in inside)
-    outside = [each for each in golden.questions if each not in inside]
-    reviews = [said(each, "keep", sample=sample) for each in inside[:3]]
-    reviews += [said(each, "drop") for each in outside]
-    review(file, golden, reviews, sample)
-    record = golden.manifest["steps"]["review"]
-    assert (record["reviewed"], record["precision"]["value"]) == (3, 1.0)
-    assert (record["split"], record["sample"], record["seed"]) == ("test", 5, 3)
-    assert len(golden.questions) == 5
-
-
 @given(
     st.sets(st.integers(0, 60), min_size=1),
     st.integers(1, 61),

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
@@ -14,7 +12,7 @@ from data_pipeline.golden import filtering as rules
 from data_pipeline.golden.filtering import agreeing
 from data_pipeline.golden.golden_set import Batch, Check
 from data_pipeline.golden.inboxes import Cited
-from data_pipeline.golden.owner import FullName, Mention, Owner
+from data_pipeline.golden.owner import FullName, Owner
 
 VINCE = Owner("vince.kaminski@enron.com", (FullName("vince", "kaminski"),))
 ID = "<1.2@x>"
@@ -103,12 +101,6 @@ def test_a_name_that_another_person_shares_is_not_sure() -> None:
     assert worded("What did Kaminski's secretary book?").passed is None
 
 
-def test_an_auxiliary_is_no_name() -> None:
-    will = Owner("will.hall@x.example", (FullName("will", "hall"),))
-    assert will.mention("Will the meeting be moved?", list) is None
-    assert will.mention("When did Will sign the lease?", list) == Mention("Will", True)
-
-
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
@@ -168,15 +160,6 @@ def test_an_answer_in_the_question_fails(question: str, answer: str) -> None:
 )
 def test_an_answer_that_says_more_passes(question: str, answer: str) -> None:
     assert rules.leak(row(question, answer), facts()).passed is True
-
-
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_rules_take_any_text(question: str, answer: str) -> None:
-    given_row = row(question, answer)
-    for rule in rules.RULES:
-        check = rule(given_row, facts(batch=BATCH))
-        assert check.step == "filter"
-        assert len(check.reason.splitlines()) == 1
 
 
 def test_answers() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Question, Split
 from data_pipeline.golden.golden_set import GoldenSet, checks_of
@@ -151,20 +150,6 @@ def test_the_report_tells_what_is_not_forbidden(file: InboxFile) -> None:
     assert found["same_people"] == [{"name": "dunn vince", "inboxes": {ANN: "train", DAN: "test"}}]
 
 
-def test_when_gold_mails_were_sent(file: InboxFile) -> None:
-    rows = [asked("q-1", ANN, "<a>", "<kept>"), asked("q-2", ANN, "<a>", "<undated>")]
-    golden = made(rows, generated={ANN: "train", CAT: "test"})
-    split(file, golden)
-    assert golden.manifest["steps"]["split"]["gold_days"] == {
-        "train": {
-            "first": "2020-01-06",
-            "last": "2020-01-06",
-            "by_month": {"2020-01": 2},
-            "undated": 1,
-        }
-    }
-
-
 def test_inboxes_of_generate_keep_their_splits(file: InboxFile) -> None:
     golden = made([asked("q-1", ANN, "<a>", split="train")], generated=SPLIT_OF)
     split(file, golden, seed=9, wanted=Counts(train=0, test=1))
@@ -187,37 +172,3 @@ def test_rows_keep_the_splits_that_they_came_with(file: InboxFile) -> None:
     assert golden.manifest["inboxes"] == {ANN: "test", CAT: "train"}
     assert golden.manifest["steps"]["split"]["splits_from"] == "rows"
     assert "seed" not in golden.manifest
-
-
-@pytest.mark.parametrize(
-    "splits",
-    [
-        pytest.param(("train", "test", "test"), id="an inbox in two splits"),
-        pytest.param(("train", None, "test"), id="a row without one"),
-        pytest.param(("train", "train", "train"), id="one split for all"),
-        pytest.param((None, None, None), id="none"),
-    ],
-)
-def test_else_inboxes_are_drawn(file: InboxFile, splits: tuple[Split | None, ...]) -> None:
-    rows = [
-        asked("q-1", ANN, "<a>", split=splits[0]),
-        asked("q-2", ANN, "<a>", split=splits[1]),
-        asked("q-3", CAT, "<c>", split=splits[2]),
-    ]
-    golden = made(rows)
-    split(file, golden, seed=3)
-    assert golden.manifest["steps"]["split"]["splits_from"] == "seed"
-    assert golden.manifest["seed"] == 3
-    assert sorted(golden.manifest["inboxes"].values()) == ["test", "train"]
-    assert (
-        all(each.split == golden.manifest["inboxes"][each.inbox_address] for each in rows) is False
-    )
-    assert all(
-        each.split == golden.manifest["inboxes"][each.inbox_address] for each in golden.questions
-    )
-
-
-def test_an_inbox_that_the_file_lacks_names_the_option(file: InboxFile) -> None:
-    golden = made([asked("q-1", "eve@evil.example", "<a>"), asked("q-2", ANN, "<a>")])
-    with pytest.raises(UserError, match=r"no mail of 'eve@evil\.example'; .* --db FILE"):
-        split(file, golden)

@@ -1,11 +1,8 @@
 """Threads told by subjects."""
 
 import datetime as dt
-import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_pipeline.golden.inboxes import LONGEST_GAP, Mail, plain_subject, threads_of
 
@@ -43,30 +40,3 @@ def test_mails_without_a_subject_are_no_thread() -> None:
     assert [len(thread) for thread in threads_of(mails(("", 0), ("Re: ", 1), ("FW:", 2)))] == [
         1
     ] * 3
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.builds(str.__add__, st.sampled_from(PREFIXES), st.sampled_from(["", "a", "b c"])),
-            st.integers(0, 400),
-        ),
-        max_size=40,
-    )
-)
-def test_each_mail_is_in_one_thread(subjects_and_days: list[tuple[str, int]]) -> None:
-    given_mails = mails(*subjects_and_days)
-    threads = threads_of(given_mails)
-    assert sorted(itertools.chain.from_iterable(threads)) == given_mails
-    for thread in threads:
-        assert len({plain_subject(mail.subject) for mail in thread}) == 1
-        assert thread == sorted(thread)
-        for earlier, later in itertools.pairwise(thread):
-            assert later.sent_at - earlier.sent_at <= LONGEST_GAP
-    # No two threads could have been one.
-    ends = {(plain_subject(t[0].subject), t[0].sent_at, t[-1].sent_at) for t in threads}
-    for subject, start, _ in ends:
-        for other, _, end in ends:
-            if subject and other == subject and end < start:
-                assert start - end > LONGEST_GAP
-    assert [thread[0] for thread in threads] == sorted(thread[0] for thread in threads)

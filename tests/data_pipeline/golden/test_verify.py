@@ -11,13 +11,10 @@ import pytest
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet, checks_of
-from data_pipeline.golden.model_checks import ModelChecks
 from data_pipeline.golden.offline_reader import WordChecks
 from data_pipeline.golden.verify import verify
-from evals.judges.offline import OfflineJudge
 from tests.data_pipeline.golden.verified import (
     ROWS,
-    WRITER,
     CarefulReader,
     Verified,
     checked,
@@ -145,16 +142,6 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
     assert [each.passed for each in found.values()] == [None, True, True]
 
 
-def test_strict_drops_what_nobody_checked(run: Verified) -> None:
-    golden = run(lambda _: refuses(400, "no"), one("right"), strict=True)
-    assert dropped(golden) == {"right": ("needs-mail", "not checked: request")}
-    sums = golden.manifest["steps"]["verify"]["sums"]
-    assert (sums["kept"], sums["unsure"]) == (0, {})
-    assert golden.manifest["steps"]["verify"]["unchecked"]["needs-mail"] == {"request": 1}
-    # What is dropped so is checked by the next run.
-    assert set(kept(run(CarefulReader(), one("right"), strict=True))) == {"right"}
-
-
 def test_nothing_is_paid_for_twice(run: Verified) -> None:
     first, second = CarefulReader(), CarefulReader()
     golden = run(first)
@@ -183,17 +170,6 @@ def test_the_budget_ends_it_and_a_larger_one_goes_on(run: Verified) -> None:
     whole = run(more, max_cost=5.0)
     assert whole.manifest["steps"]["verify"]["unchecked"] == {}
     assert set(more.asked.values()) == {1}
-
-
-def test_the_writer_of_the_rows_is_no_reader_of_them(inbox_file: InboxFile) -> None:
-    class Named:
-        name = "azure/o3"
-
-    golden = GoldenSet(list(ROWS))
-    reader: Any = Named()
-    with pytest.raises(UserError, match=f"{WRITER} wrote rows of this set.*--model"):
-        verify(inbox_file, golden, ModelChecks(reader, OfflineJudge()))
-    assert golden.questions == list(ROWS)
 
 
 def test_an_inbox_that_is_not_there_is_told(inbox_file: InboxFile) -> None:

@@ -1,0 +1,226 @@
+"""`art-e golden ...` as a user runs it: counts and JSON, hostile text, errors of one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.question import load_questions
+from data_pipeline.golden.golden_set import GoldenSet, Rejected, held
+from data_pipeline.golden.stats import stats
+from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
+from tests.hub import Hub, no_network, running
+
+ROW: dict[str, Any] = {
+    "id": "1",
+    "question": "When does the warehouse lease end?",
+    "answer": "On March 31, 2002.",
+    "message_ids": [LEASE_ID],
+    "how_realistic": 0.9,
+    "inbox_address": ANN,
+    "query_date": "2001-03-31",
+}
+STEPS: tuple[tuple[str, ...], ...] = (("filter",), ("verify", "--model", "offline"), ("split",))
+
+
+def write(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    return path
+
+
+def imported(art_e: Run, db: Path, folder: Path, *rows: Any) -> Path:
+    source = write(folder.with_name("rows.jsonl"), *rows)
+    json_of(art_e("golden", "import", source, "--db", db, "--out", folder, "--json"))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.glob("[!.]*.*")}
+
+
+@pytest.fixture
+def golden(art_e: Run, db: Path, tmp_path: Path) -> Path:
+    """A set with a good row, an unrealistic one and one of Bob's with the same gold mail."""
+    twin = {**ROW, "id": "3", "inbox_address": BOB, "question": "What did I write of the lease?"}
+    dull = {**ROW, "id": "2", "question": "Who wrote?", "answer": "Bob", "how_realistic": 0.65}
+    return imported(art_e, db, tmp_path / "set", ROW, dull, twin)
+
+
+def test_a_world_keeps_its_questions_through_all_steps(
+    art_e: Run, world_db: Path, tmp_path: Path
+) -> None:
+    rows = [each.to_row() for each in questions(WorldConfig(size=1000))[::4]]
+    folder, at = tmp_path / "set", ("--db", world_db, "--out", tmp_path / "set")
+    write(tmp_path / "rows.jsonl", *rows)
+    done = json_of(art_e("golden", "import", tmp_path / "rows.jsonl", *at, "--json"))
+    assert (done["step"], done["sums"]["kept"]) == ("import", len(rows))
+    for step in (("filter", "--min-realism", 0), *STEPS[1:]):
+        done = json_of(art_e("golden", *step, *at, "--json"))
+        assert done["sums"]["kept"] == len(rows), done
+        assert done == {
+            "set": str(folder),
+            "step": step[0],
+            **GoldenSet.load(folder).manifest["steps"][step[0]],
+        }
+    figures = json_of(art_e("golden", "stats", folder, "--json"))
+    assert (figures["rows"], figures["unbalanced"]) == (len(rows), [])
+    assert len(list((folder / "plots").glob("*.png"))) == 4
+    exported = json_of(art_e("golden", "export", folder, "--to", tmp_path / "out", "--json"))
+    assert sum(exported["questions"].values()) == len(load_questions(str(tmp_path / "out")))
+    run = art_e(
+        "eval", "run", "-m", "offline", "--questions", tmp_path / "out", "--split", "test",
+        "--limit", 2, "--db", world_db, "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert json_of(run)["questions"]["n"] == 2
+
+
+def test_steps_print_counts_and_what_comes_next(
+    art_e: Run, db: Path, golden: Path, tmp_path: Path
+) -> None:
+    at = ("--db", db, "--out", golden)
+    again = art_e("golden", "import", tmp_path / "rows.jsonl", *at)
+    assert "import: 3 rows, 3 kept" in again.stdout
+    assert f"art-e golden filter --db {db} --out {golden}" in again.stderr
+    filtered = art_e("golden", "filter", *at)
+    assert "filter: 3 rows, 2 kept\n        1  dropped: realism" in filtered.stdout
+    assert "art-e golden verify" in filtered.stderr
+    assert art_e("golden", "verify", "--model", "offline", *at).exit_code == 0
+    split = art_e("golden", "split", *at, "--train", 1, "--validation", 0, "--test", 1)
+    assert "2 inboxes: 1 train, 0 validation, 1 test, drawn by seed 0" in split.stderr
+    assert "no row is left in train" in split.stderr
+    shared = next(line for line in split.stdout.splitlines() if "gold in both" in line)
+    assert [cell.strip() for cell in shared.split("│")[2:5]] == ["train/test", "1", "0"]
+    # A rerun takes later steps back, and another bound starts from the rows before.
+    anew = art_e("golden", "filter", *at, "--min-realism", 0.6)
+    assert "filter anew: verify, split must be run again" in anew.stderr
+    assert "3 kept" in anew.stdout
+    shown = art_e("golden", "stats", golden)
+    assert "3 rows, 0 rejected" in shown.stdout
+    assert "the sums of all steps balance" in shown.stdout
+    with held(golden):
+        # Reading needs no lock.
+        assert art_e("golden", "stats", golden).stdout == shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("filter", "--out", "none"), "no golden set"),
+        (("verify", "--model", "offline", "--out", "none"), "no golden set"),
+        (("split", "--out", "none"), "no golden set"),
+        (("stats", "none"), "no golden set"),
+        (("stats", "rows.jsonl"), "no golden set"),
+        (("stats", "rows.jsonl/below"), "no golden set"),
+        (("review", "none", "--apply"), "no golden set"),
+        (("review", "set", "--apply"), "leave --apply out"),
+        (("review", "set", "--split", "test", "--apply"), "no reviews"),
+        (("export", "set", "--to", "out", "--dry-run"), "add --push OWNER/NAME"),
+        (("export", "set", "--to", "out", "--push", "a/b/c"), "check the id"),
+        (("split", "--out", "set", "--train", 0, "--validation", 0, "--test", 0), "above 0"),
+        (("filter", "--out", "set", "--db", "other.duckdb"), "other.duckdb"),
+        (("import", "none.jsonl", "--out", "new"), "no questions at none.jsonl"),
+        (("import", "other.jsonl", "--out", "set"), "name another --out"),
+        (("import", "set/questions.jsonl", "--out", "set"), "lies in set"),
+        (("import", "rows.jsonl", "--out", "mine"), "name a new folder"),
+    ],
+)
+def test_a_user_error_is_one_line_and_changes_nothing(
+    art_e: Run,
+    db: Path,
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[object, ...],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.jsonl").write_bytes((tmp_path / "rows.jsonl").read_bytes())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "questions.jsonl").write_text("mine", "utf-8")
+    before, mine = contents(golden), contents(tmp_path / "mine")
+    needs_db = command[0] not in ("stats", "export") and "--db" not in command
+    assert words in the_error(art_e("golden", *command, *(("--db", db) if needs_db else ())))
+    assert (contents(golden), contents(tmp_path / "mine")) == (before, mine)
+    assert not any((tmp_path / name).exists() for name in ("none", "new", "out"))
+
+
+def test_a_set_is_worked_on_with_its_own_inbox_file_alone(
+    art_e: Run, golden: Path, world_db: Path
+) -> None:
+    before = contents(golden)
+    for step in STEPS:
+        error = the_error(art_e("golden", *step, "--db", world_db, "--out", golden))
+        assert "the set was made from small.duckdb with 4 mails" in error
+    assert contents(golden) == before
+
+
+def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:
+    hostile = {**ROW, "id": HOSTILE, "question": f"{HOSTILE} When?", "kind": "lookup"}
+    dull = {**hostile, "id": f"{HOSTILE}2", "how_realistic": 0.1}
+    nowhere = {**hostile, "id": f"{HOSTILE}3", "inbox_address": HOSTILE}
+    lost = {**ROW, "id": "4", "message_ids": [f"<{HOSTILE}>"], "query_date": None}
+    source, folder = tmp_path / "rows.jsonl", tmp_path / "set"
+    write(source, hostile, dull, nowhere, lost, {"id": HOSTILE})
+    at = ("--db", db, "--out", folder)
+    for command in (("import", source, *at), *((*step, *at) for step in STEPS), ("stats", folder)):
+        result = art_e("golden", *command)
+        assert result.exit_code == 0, result.output
+        assert_safe(result.stdout)
+        assert_safe(result.stderr)
+    assert "[bold]red[/bold]" in result.stdout
+    assert_safe((folder / "README.md").read_text("utf-8"))
+
+
+def test_figures_of_a_set_without_rows_and_of_a_broken_one(
+    art_e: Run, golden: Path, tmp_path: Path
+) -> None:
+    empty = GoldenSet()
+    empty.rejected = [Rejected({"id": 7}, "import", "row", "no question")]
+    empty.record("import", 1, {})
+    empty.save(tmp_path / "empty")
+    shown = art_e("golden", "stats", tmp_path / "empty")
+    assert shown.exit_code == 0, shown.output
+    assert "0 rows, 1 rejected" in shown.stdout
+    manifest = json.loads((golden / "manifest.json").read_text("utf-8"))
+    manifest["steps"]["import"]["sums"]["kept"] = 7
+    (golden / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    # A file is in the way of the plots.
+    (golden / "plots").write_text("", "utf-8")
+    shown = art_e("golden", "stats", golden)
+    assert "the sums do not balance: import kept 7 rows, the set has 3" in shown.stdout
+    assert f"no plots: can't write to {golden / 'plots'}" in shown.stderr
+    assert stats(empty)["drops"][0]["examples"] == [
+        {"id": "7", "question": "", "reason": "no question"}
+    ]
+
+
+def test_a_dry_run_of_a_push_asks_nobody_and_lists_what_the_push_sends(
+    art_e: Run, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("golden", "export", golden, "--to", tmp_path / "out", "--push", "me/set", "--json")
+    with running(Hub()) as hub:
+        hub.stand_in(monkeypatch)
+        with no_network():
+            dry = json_of(art_e(*command, "--dry-run"))
+        assert hub.requests == 0
+        pushed = json_of(art_e(*command))
+    assert pushed["push"]["files"] == dry["push"]["files"]
+    assert {each["path"]: each["bytes"] for each in dry["push"]["files"]} == {
+        name: len(data) for name, data in hub.repos["me/set"].items()
+    }
+    assert (dry["url"], pushed["url"]) == (None, f"{hub.url}/datasets/me/set")
+    assert dry["push"]["private"] is hub.private["me/set"] is True
+    found = dry["push"]["contents"]
+    assert (found["questions"], found["answers"], found["mails"]) == (3, 3, 0)
+    assert (found["inboxes"], found["addresses"]) == (2, 2)
+
+
+def test_a_rejected_row_can_be_anything(art_e: Run, db: Path, golden: Path) -> None:
+    made = GoldenSet.load(golden)
+    made.rejected.append(Rejected({**ROW, "provenance": [1]}, "import", "row", "no object"))
+    made.save(golden)
+    for step in STEPS:
+        assert art_e("golden", *step, "--db", db, "--out", golden).exit_code == 0
+    assert len(GoldenSet.load(golden).rejected) >= 1
