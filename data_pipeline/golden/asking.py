@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from art_e.inbox.mail import Email, format_date
-from art_e.message import observation_json
 from art_e.models.base import Usage
 from art_e.models.hosted import Retries
-from art_e.models.prices import expected_cost, price_of
+from art_e.models.prices import price_of
 from art_e.models.providers import capabilities_of
 from art_e.models.responses import Responses
 from art_e.privacy import load_env
@@ -26,42 +25,9 @@ from art_e.tools import MAX_BODY_CHARS, MAX_RECIPIENTS
 from evals.judges.llm import Spent, StructuredModel, UnparseableError, parsed
 
 ATTEMPTS = 3  # for a reply that can't be read
-CHARS_PER_TOKEN = 4
 
 Form = TypeVar("Form", bound=BaseModel)
 Result = TypeVar("Result")
-
-
-class Estimate(NamedTuple):
-    """What requests will cost; `usd` is None if the price of the model is unknown."""
-
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    usd: float | None
-
-    def __str__(self) -> str:
-        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
-        return (
-            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
-            f" prompts and {self.completion_tokens:,} of replies)"
-        )
-
-
-def estimate(model: str, prompts: Sequence[int], completion_tokens: int) -> Estimate:
-    """The cost of requests with so many prompt tokens and replies of so many tokens."""
-    usd = expected_cost(model, [Usage(each, 0, completion_tokens) for each in prompts])
-    return Estimate(
-        len(prompts),
-        sum(prompts),
-        completion_tokens * len(prompts),
-        None if usd is None else round(usd, 6),
-    )
-
-
-def prompt_tokens(prompt: str, data: Mapping[str, Any]) -> int:
-    """About how many tokens a request has."""
-    return (len(prompt) + len(observation_json(data))) // CHARS_PER_TOKEN
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -50,7 +50,7 @@ from data_pipeline.golden import (
     verify,
 )
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, settled_on, spent_on
-from data_pipeline.golden.golden_set import READY, SET_FILES, GoldenSet, Step, check_db, held
+from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, check_new, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from data_pipeline.golden.offline_reader import WordChecks
 from data_pipeline.sharing import (
@@ -80,18 +80,16 @@ SetOption = Annotated[
 ]
 SetArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the golden set.")]
 ModelOption = typer.Option("--model", "-m", help="Any litellm name.")
-TrainOption = Annotated[
-    int, typer.Option("--train", metavar="N", min=0, help="Number of inboxes to train on.")
-]
-ValidationOption = Annotated[
-    int, typer.Option("--validation", metavar="N", min=0, help="Number of inboxes to validate on.")
-]
-TestOption = Annotated[
-    int, typer.Option("--test", metavar="N", min=0, help="Number of inboxes to test on.")
-]
-ConcurrencyOption = Annotated[
-    int, typer.Option("--concurrency", metavar="N", min=1, help="Number of parallel requests.")
-]
+
+
+def _number(flag: str, help_text: str, least: int = 1) -> Any:
+    return typer.Option(flag, metavar="N", min=least, help=help_text)
+
+
+TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on.", 0)]
+ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to validate on.", 0)]
+TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
+ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
 LINE_EVERY_S = 10.0
 
 
@@ -107,7 +105,7 @@ def _step(
 ) -> Iterator[_Opened]:
     """Open the set in `folder`, save what the step makes of it, and print its counts."""
     if is_new:
-        _check_new(folder)
+        check_new(folder)
     with InboxFile(chosen_db(db)) as file, held(folder):
         if is_new and not (folder / "manifest.json").exists():
             golden = GoldenSet()
@@ -131,18 +129,6 @@ def _step(
             print_line(f"  {count:>7,}  {what}: {one_line(check)}")
 
 
-def _check_new(folder: Path) -> None:
-    """Raise `UserError` if the folder has files with the names of a set's, but no set."""
-    # READY is there if a save was killed.
-    if any((folder / each).exists() for each in ("manifest.json", READY)):
-        return
-    for each in SET_FILES:
-        if (folder / each).exists():
-            raise UserError(
-                f"{folder} holds other files, and a {each}; name a new folder with --out"
-            )
-
-
 @contextmanager
 def live(things: str, total: int) -> Iterator[Callable[[str], None]]:
     """A progress bar, and now and then a line with the status; call the function for each thing."""
@@ -160,21 +146,28 @@ def live(things: str, total: int) -> Iterator[Callable[[str], None]]:
         yield show
 
 
-def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; numbers stand on the right, and texts from outside are made safe."""
-    table = Table(title=title, box=box.SQUARE)
-    shown = [
-        [f"{each:,}" if isinstance(each, int) else one_line(str(each)) for each in row]
-        for row in rows
-    ]
+def _table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows as a table; numbers stand on the right, and all text is made safe."""
+    shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
     if not shown:
         return
-    for number, heading in enumerate(headings):
-        is_number = all(row[number][:1] in "-0123456789" for row in shown)
-        table.add_column(text(one_line(heading)), justify="right" if is_number else "left")
+    table = Table(title=title, box=box.SQUARE)
+    for name in shown[0]:
+        is_number = all(row[name][:1] in "-0123456789" for row in shown)
+        table.add_column(text(one_line(name)), justify="right" if is_number else "left")
     for row in shown:
-        table.add_row(*map(text, row))
+        table.add_row(*map(text, row.values()))
     console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{one_line(name)} {_cell(each)}" for name, each in value.items() if each)
+    if isinstance(value, list):
+        return "; ".join(map(_cell, value))
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else cut_line(one_line(str(value)), 100)
 
 
 def _line(line: str) -> None:
@@ -207,20 +200,16 @@ def generate_command(
         int, typer.Option("--seed", help="Another seed draws other splits and mails.")
     ] = 0,
     batches: Annotated[
-        int,
-        typer.Option("--batches", metavar="N", min=1, help="Number of 20-mail batches an inbox."),
+        int, _number("--batches", "Number of 20-mail batches an inbox.")
     ] = generate.BATCHES,
     questions: Annotated[
-        int, typer.Option("--questions", metavar="N", min=1, help="Number of questions a batch.")
+        int, _number("--questions", "Number of questions a batch.")
     ] = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,
     min_mails: Annotated[
-        int,
-        typer.Option(
-            "--min-mails", metavar="N", min=1, help="Minimum number of mails in an inbox."
-        ),
+        int, _number("--min-mails", "Minimum number of mails in an inbox.")
     ] = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
@@ -314,7 +303,7 @@ def _print_plan(plan: generate.Plan, *, as_json: bool) -> None:
         data = {"model": plan.model, "inboxes": rows, "estimate": estimate, "notes": plan.notes}
         print_json(data)
         return
-    _table("inboxes", ("inbox", "split", "batches", "mails"), [list(row.values()) for row in rows])
+    _table("inboxes", rows)
     for line in plan.notes:
         note(line)
     print_line(f"{one_line(plan.model)}: {plan.estimate}")
@@ -357,17 +346,9 @@ def import_command(
     if json_output:
         return
     report = golden.manifest["steps"]["import"]["report"]
-    _table(
-        "checks that need no model (they drop nothing yet)",
-        ("check", "passed", "failed", "unsure", "for example"),
-        [
-            [name, *(found[each] for each in ("passed", "failed", "unsure")), example_row]
-            for name, found in report.items()
-            for example_row in [
-                next((f"{each['id']}: {each['reason']}" for each in found["examples"]), "")
-            ]
-        ],
-    )
+    rows = [{"check": name, **found, "examples": found["examples"][:1]}
+            for name, found in report.items()]  # fmt: skip
+    _table("checks that need no model (they drop nothing yet)", rows)
     note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
 
 
@@ -505,13 +486,13 @@ def _reader_and_judge(
     opened: _Opened, model: str, judge: str, concurrency: int, max_cost: float | None
 ) -> tuple[Asker, Judge, float | None]:
     """Reader, judge and what the judge cost in earlier runs; notes where mail goes and the cost."""
-    file, golden, folder = opened
+    _, golden, folder = opened
     _refuse_local(model)
     verify.refuse_own_rows(golden, model)
     note(str(Model(model).notice))
     if judge != model and needs_model(judge):
         note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-    expected = model_checks.estimate_cost(file, golden, model, judge)
+    expected = model_checks.estimate_cost(golden, model, judge)
     note(f"estimate: {expected}; replies of an earlier run are not paid for again")
     judged_before = settled_on(folder, "judge", judge) if needs_model(judge) else 0.0
     readers = judges = None
@@ -555,19 +536,12 @@ def split_command(
     if not json_output:
         print_leaks(record["leaks"])
     inboxes: dict[str, int] = record["inboxes"]
-    counts = ", ".join(f"{count} {name}" for name, count in inboxes.items())
-    origin = {
-        "generate": "as generate drew them (--seed and the numbers of inboxes have no effect)",
-        "rows": "as the rows came with them (--seed and the numbers of inboxes have no effect)",
-        "seed": f"drawn by seed {seed}",
-    }[record["splits_from"]]
-    note(f"{plural(sum(inboxes.values()), 'inbox')}: {counts}, {origin}")
-    wanted = record.get("proportions", {})
-    lacking = [name for name, count in inboxes.items() if wanted.get(name) and not count]
-    if record["splits_from"] == "seed" and sum(inboxes.values()) == 1:
+    origin = {"generate": "as generate drew them", "rows": "as the rows came with them"}.get(
+        record["splits_from"], f"drawn by seed {seed}"
+    )
+    note(f"{plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
+    if sum(inboxes.values()) == 1:
         note("a single inbox can't be split: all its rows are in one split")
-    elif lacking:
-        note(f"too few inboxes for all splits: none is in {' and '.join(lacking)}")
     used = {each.split for each in golden.questions}
     if empty := [name for name, count in inboxes.items() if count and name not in used]:
         note(f"no row is left in {' and '.join(empty)}")
@@ -575,34 +549,15 @@ def split_command(
 
 # ---- stats.
 
-_LEAKS = {
-    "shared_gold": "mails that are gold in both",
-    "gold_in_inboxes": "gold mails of the first in inboxes of the second",
-    "shared_questions": "questions of the same words in both",
-}
-# The split step drops rows for these.
-_FORBIDDEN = {
-    *(("shared_gold", pair) for pair in ("train/validation", "train/test", "validation/test")),
-    *(("gold_in_inboxes", pair) for pair in ("train/test", "validation/test")),
-}
-
 
 def print_leaks(leaks: dict[str, Any]) -> None:
     """Print what splits have in common, before rows were dropped and after."""
-    rows: list[list[object]] = [
-        [label + " *" * ((name, pair) in _FORBIDDEN), pair, count, leaks["after"][name][pair]]
-        for name, label in _LEAKS.items()
+    rows = [
+        {"": label, "splits": pair, "before": count, "after": leaks["after"][name][pair]}
+        for name, label in export.SHARED.items()
         for pair, count in leaks["before"][name].items()
     ]
-    rows += [
-        ["mails that inboxes of both hold", pair, count, count]
-        for pair, count in leaks["shared_mails"].items()
-    ]
-    title = "what splits have in common (*: not allowed, such rows were dropped)"
-    _table(title, ("", "splits", "before", "after"), rows)
-    for each in leaks["same_people"]:
-        whose = " and ".join(f"{inbox} ({name})" for inbox, name in each["inboxes"].items())
-        _line(f"maybe one person, in two splits: {whose} are both named {each['name']!r}")
+    _table("what splits have in common", rows)
     if leaks["unknown_gold"]:
         _line(f"{plural(leaks['unknown_gold'], 'gold mail')} not in the inbox file: not checked")
 
@@ -610,94 +565,24 @@ def print_leaks(leaks: dict[str, Any]) -> None:
 def print_stats(figures: dict[str, Any]) -> None:
     """Print the figures of `data_pipeline.golden.stats`."""
     _line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
-    splits = list(figures["days"])
-    groups = {"kind": "kinds", "difficulty": "difficulties", "answer": "answerable"}
-    _table(
-        "rows",
-        ("by", "", *splits, "all", "share"),
-        [
-            [by, label, *counts.values(), sum(counts.values()), share]
-            for by, group in groups.items()
-            for label, counts in figures[group].items()
-            for share in [f"{sum(counts.values()) / figures['rows']:.1%}"]
-        ],
-    )
-    _table(
-        "inboxes",
-        ("inbox", "split", "rows", "kinds"),
-        [
-            [each["inbox"], each["split"], each["rows"], kinds]
-            for each in figures["inboxes"]
-            for kinds in [", ".join(f"{kind} {count}" for kind, count in each["kinds"].items())]
-        ],
-    )
-    _table(
-        "days",
-        ("split", "asked on", "gold mails sent on (UTC)"),
-        [
-            [name, _days(each["query"]), _days(each["gold"])]
-            for name, each in figures["days"].items()
-        ],
-    )
-    if figures["rows"] and figures["leaks"] is None:
-        _line("art-e golden split finds out when gold mails were sent")
-    for what, lengths in figures["lengths"].items():
-        if lengths["words"]["median"] is not None:
-            parts = [f"{unit}: median {of['median']:g}, p95 {of['p95']:g}"
-                     for unit, of in lengths.items()]  # fmt: skip
-            _line(f"{what}s in {'; '.join(parts)}")
-    _print_steps(figures)
+    for group in ("kinds", "difficulties", "answerable"):
+        rows = [{"": label, **counts} for label, counts in figures[group].items()]
+        _table(group, rows)
+    _table("lengths", [{"of": what, **of} for what, of in figures["lengths"].items()])
+    days = {
+        split: {what: f"{each['first']} to {each['last']}" if each else "unknown"
+                for what, each in found.items()}
+        for split, found in figures["days"].items()
+    }  # fmt: skip
+    _table("days", [{"split": split, **found} for split, found in days.items()])
+    for name in ("inboxes", "steps", "drops", "checks", "unchecked", "spent"):
+        _table(name, figures[name])
     if figures["leaks"] is not None:
         print_leaks(figures["leaks"])
-    for each in figures["spent"]:
-        replies = "" if each["replies"] is None else f"{each['replies']:,} replies, "
-        tokens = f"{each['prompt_tokens']:,} + {each['completion_tokens']:,} tokens"
-        cost = shown_usd(each["cost_usd"], 2)
-        _line(f"{each['role']} ({each['model'] or 'model unknown'}): {replies}{tokens}, {cost}")
     for fault in figures["unbalanced"]:
         _line(f"the sums do not balance: {fault}")
     if not figures["unbalanced"]:
         _line("the sums of all steps balance")
-
-
-def _days(found: dict[str, Any] | None) -> str:
-    if found is None or found["first"] is None:
-        return "unknown"
-    undated = f", {found['undated']:,} undated" if found.get("undated") else ""
-    return f"{found['first']} to {found['last']}{undated}"
-
-
-def _print_steps(figures: dict[str, Any]) -> None:
-    sums = ("dropped", "mended", "unsure")
-    _table(
-        "steps",
-        ("step", "in", "kept", *sums),
-        [
-            [each["step"], each["in"], each["kept"], *(sum(each[what].values()) for what in sums)]
-            for each in figures["steps"]
-        ],
-    )
-    _table(
-        "dropped",
-        ("step", "check", "rows", "for example"),
-        [
-            [drop["step"], drop["check"], drop["rows"], "; ".join(map(_example, drop["examples"]))]
-            for drop in figures["drops"]
-        ],
-    )
-    columns = ("step", "check", "passed", "unsure", "failed", "without")
-    _table(
-        "checks of the kept rows (without: not made, or not for these rows)",
-        columns,
-        [[each[name] for name in columns] for each in figures["checks"]],
-    )
-    for each in figures["unchecked"]:
-        _line(f"{each['step']}, {each['check']} not checked: {each['rows']:,} ({each['reason']})")
-
-
-def _example(row: dict[str, str]) -> str:
-    name, question, reason = (cut_line(row[key], 100) for key in ("id", "question", "reason"))
-    return f"{name}: {question} ({reason})" if question else reason
 
 
 @app.command(

@@ -7,9 +7,11 @@ are left out, because they may hold anything. If a row has no split, all rows ar
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from art_e.errors import UserError
 from art_e.publish import Own, template
@@ -23,6 +25,7 @@ from data_pipeline.golden.golden_set import (
     write_manifest,
     write_questions,
 )
+from data_pipeline.golden.stats import by_split, frame, used_splits
 from data_pipeline.sharing import Addresses, Contents, dataset_card, replacing
 
 # What `datasets.load_dataset` calls the part that holds all rows.
@@ -34,7 +37,7 @@ _NAMES = frozenset({"README.md", "manifest.json", *QUESTION_FILES})
 _TAGS = ["email", "agent", "retrieval"]
 # The card has sections of their own for these.
 _NOT_SETTINGS = {"sums", "report", "leaks", "precision", "reviewed", "kept", "edited", "dropped"}
-_SHARED = {
+SHARED = {
     "shared_gold": "mails that are gold in both",
     "shared_questions": "questions of the same words in both",
     "gold_in_inboxes": "gold mails of the first in inboxes of the second",
@@ -100,15 +103,16 @@ def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
     steps: dict[str, dict[str, Any]] = manifest["steps"]
     taken = [name for name in STEPS if name in steps]
     found = [checks_of(each).values() for each in rows]
+    table = frame(golden)
     text = template("data_pipeline.golden", "card.md.j2").render(
         front_matter=Own(dataset_card("ART-E golden set", parts, len(rows), tags=_TAGS)),
         rows=len(rows),
         inboxes=len({each.inbox_address for each in rows}),
         unanswerable=sum(each.answerable is False for each in rows),
         parts=list(parts),
-        by_split=_by_split(rows),
-        kinds=_table(rows, "kind", KINDS),
-        difficulties=_table(rows, "difficulty", DIFFICULTIES),
+        by_split=_by_split(table),
+        kinds=_counts(table, "kind", KINDS),
+        difficulties=_counts(table, "difficulty", DIFFICULTIES),
         db=manifest.get("db") or {},
         seed=None if manifest.get("seed") is None else str(manifest["seed"]),
         batches=len(golden.batches),
@@ -123,7 +127,7 @@ def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
         unverified=sum(all(check.step != "verify" for check in each) for each in found),
         words_only=steps.get("verify", {}).get("model") == "offline",
         strict=steps.get("verify", {}).get("strict"),
-        shared=_SHARED,
+        shared=SHARED,
         split=steps.get("split"),
         review=steps.get("review"),
         has_test=any(each.split == "test" for each in rows),
@@ -131,28 +135,16 @@ def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
     return f"{text.rstrip()}\n"
 
 
-def _by_split(rows: list[Question]) -> list[tuple[str, int, int]]:
+def _by_split(table: pd.DataFrame) -> list[tuple[str, int, int]]:
     """Rows and inboxes of each split."""
-    inboxes = {
-        split: [each.inbox_address for each in rows if each.split == split]
-        for split in (*SPLITS, None)
-    }
-    return [
-        (split or "no split yet", len(each), len(set(each)))
-        for split, each in inboxes.items()
-        if each
-    ]
+    groups = {split: table[table["split"] == split] for split in used_splits(table)}
+    return [(split, len(each), each["inbox"].nunique()) for split, each in groups.items()]
 
 
-def _table(rows: list[Question], column: str, labels: tuple[str, ...]) -> dict[str, list[int]]:
-    """Numbers of rows by label, for the splits of `_by_split` and in all."""
-    counts = Counter((getattr(each, column), each.split) for each in rows)
-    splits = [each for each in (*SPLITS, None) if any(split == each for _, split in counts)]
-    table = {
-        label or "unlabelled": [counts[label, split] for split in splits]
-        for label in (*labels, None)
-    }
-    return {label: [*row, sum(row)] for label, row in table.items() if any(row)}
+def _counts(table: pd.DataFrame, column: str, labels: Sequence[str]) -> dict[str, list[int]]:
+    """Numbers of rows by label, for each split and in all."""
+    found = by_split(table, column, labels)
+    return {label: [*row.values(), sum(row.values())] for label, row in found.items()}
 
 
 def _writers(rows: list[Question]) -> list[tuple[str, str, int]]:

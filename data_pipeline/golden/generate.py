@@ -21,18 +21,13 @@ from pydantic_core import from_json
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.base import PolicyError
+from art_e.message import observation_json
+from art_e.models.base import PolicyError, Usage
+from art_e.models.prices import expected_cost
 from art_e.models.providers import load_litellm
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import (
-    Asker,
-    Estimate,
-    estimate,
-    prompt_text,
-    prompt_tokens,
-    shown_mails,
-)
+from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import (
     MAX_ANSWER_CHARS,
     MAX_QUESTION_CHARS,
@@ -65,6 +60,7 @@ _DAYS_AFTER = 45
 # thinks about so long over 20 mails.
 TOKENS_PER_ITEM = 130
 THINKING_TOKENS = 4_000
+CHARS_PER_TOKEN = 4
 _KEPT_CHARS = 4_000
 
 # Mail of inboxes of these splits is in no batch of the split. Test inboxes choose first,
@@ -270,6 +266,22 @@ class Options:
     questions: int = QUESTIONS
 
 
+class Estimate(NamedTuple):
+    """What requests will cost; `usd` is None if the price of the model is unknown."""
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float | None
+
+    def __str__(self) -> str:
+        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
+        return (
+            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
+            f" prompts and {self.completion_tokens:,} of replies)"
+        )
+
+
 class Plan(NamedTuple):
     """What will be asked: `data` is what the model sees of each of the `batches`.
 
@@ -309,10 +321,14 @@ def make_plan(
         for each in _data(file, address, list(drawn), options.questions):
             data.append(each)
             on_batch()
-    form = len(json.dumps(GeneratedItems.model_json_schema())) // 4
-    prompts = [form + prompt_tokens(prompt(), each) for each in data]
-    completion = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
-    expected = estimate(model, prompts, completion)
+    frame = prompt() + json.dumps(GeneratedItems.model_json_schema())
+    tokens = sum(len(frame) + len(observation_json(each)) for each in data) // CHARS_PER_TOKEN
+    reply = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
+    usage = Usage(tokens // len(data), 0, reply)
+    usd = expected_cost(model, [usage], len(data))
+    expected = Estimate(
+        len(data), tokens, reply * len(data), None if usd is None else round(usd, 6)
+    )
     notes = [*chosen.notes, *_too_few(chosen.splits, batches, options.batches)]
     return Plan(model, options, chosen.splits, batches, data, expected, notes)
 

@@ -482,6 +482,16 @@ def held(folder: Path) -> Iterator[None]:
                 shutil.rmtree(folder)
 
 
+def check_new(folder: Path) -> None:
+    """Raise `UserError` if the folder has files with the names of a set's, but no set."""
+    names = [each for each in SET_FILES if (folder / each).exists()]
+    # READY is there if a save was killed.
+    if names and "manifest.json" not in names and not (folder / READY).exists():
+        raise UserError(
+            f"{folder} holds other files, and a {names[0]}; name a new folder with --out"
+        )
+
+
 def check_db(golden: GoldenSet, file: InboxFile) -> None:
     """Raise `UserError` if the set was made from another inbox file.
 

@@ -12,14 +12,13 @@ read, the check is "not checked": unsure, and the row stays.
 import dataclasses
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from art_e.abstention import is_abstention
-from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
@@ -28,17 +27,10 @@ from art_e.models.fit import informative_words, name_stems, split_sentences
 from art_e.models.prices import expected_cost
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import (
-    Asker,
-    Estimate,
-    estimate,
-    prompt_text,
-    prompt_tokens,
-    shown_mails,
-)
+from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.filtering import answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, mended, with_checks
-from data_pipeline.golden.inboxes import inbox_of, mails_of
+from data_pipeline.golden.inboxes import mails_of
 from data_pipeline.golden.verify import Examined
 from evals.judges import needs_model
 from evals.judges.llm import UnparseableError
@@ -158,67 +150,47 @@ def _sentences(body: str) -> tuple[tuple[str, str], ...]:
 
 # ---- Requests and their cost.
 
-# Assumed for each reply of the reader; for each verdict of the judge; and verdicts for each
-# answerable row: on the answer without mail, from the cited mails, and on a rival answer.
+# Assumed: requests to the reader for each row, and the tokens of each; the tokens of each verdict,
+# and verdicts for each answerable row (without mail, from the cited mails, on a rival answer).
+READS_PER_ROW = 3
 COMPLETION_TOKENS = 300
+READER_USAGE = Usage(2_500, 0, COMPLETION_TOKENS, 0)
 JUDGE_USAGE = Usage(600, 0, 300, 0)
 VERDICTS_PER_ROW = 3
 
 
 class VerifyCost(NamedTuple):
-    """What reader and judge will cost at most."""
+    """What reader and judge will cost; None if a price is unknown."""
 
-    reader: Estimate
-    judge: Estimate
+    requests: int
+    verdicts: int
+    reader_usd: float | None
+    judge_usd: float | None
 
     @property
     def reader_share(self) -> float:
         """The reader's share of the cost; assumed if a price is unknown."""
-        if self.reader.usd is None or self.judge.usd is None:
-            return 1.0 if self.judge.usd == 0 else 0.8
-        total = self.reader.usd + self.judge.usd
-        return self.reader.usd / total if total else 1.0
+        if self.reader_usd is None or self.judge_usd is None:
+            return 1.0 if self.judge_usd == 0 else 0.8
+        total = self.reader_usd + self.judge_usd
+        return self.reader_usd / total if total else 1.0
 
     def __str__(self) -> str:
-        usd = (self.reader.usd, self.judge.usd)
+        usd = (self.reader_usd, self.judge_usd)
         cost = "cost unknown" if None in usd else f"at most about ${sum(filter(None, usd)):,.2f}"
         return (
-            f"{cost} for {self.reader.requests:,} questions to the reader (about"
-            f" {self.reader.prompt_tokens:,} tokens of prompts) and {self.judge.requests:,}"
-            " verdicts of the judge"
+            f"{cost} for {self.requests:,} questions to the reader and {self.verdicts:,} verdicts"
+            " of the judge, with assumed lengths"
         )
 
 
-def estimate_cost(file: InboxFile, golden: GoldenSet, model: str, judge: str) -> VerifyCost:
-    """What it costs to verify every row with a reader and a judge of those names.
-
-    Raises `UserError` for an inbox that the file lacks.
-    """
-    prompts = [
-        prompt_tokens(prompt_text(prompt), data)
-        for question in golden.questions
-        for prompt, data in _requests(inbox_of(file, question), question)
-    ]
+def estimate_cost(golden: GoldenSet, model: str, judge: str) -> VerifyCost:
+    """What it costs to verify every row with a reader and a judge of those names."""
     answerable = sum(each.answerable is not False for each in golden.questions)
+    requests = READS_PER_ROW * answerable + len(golden.questions) - answerable
     verdicts = VERDICTS_PER_ROW * answerable if needs_model(judge) else 0
-    usd = expected_cost(judge, [JUDGE_USAGE], verdicts) if verdicts else 0.0
-    tokens = (verdicts * JUDGE_USAGE.prompt_tokens, verdicts * JUDGE_USAGE.completion_tokens)
-    return VerifyCost(estimate(model, prompts, COMPLETION_TOKENS), Estimate(verdicts, *tokens, usd))
-
-
-def _requests(inbox: Inbox, question: Question) -> Iterator[tuple[Prompt, Mapping[str, Any]]]:
-    """The requests for a row that fails no check, settlements left out."""
-    if question.answerable is False:
-        yield "read", _with_mails(question, possible_answers(inbox, question))
-        return
-    gold = mails_of(inbox, question.message_ids)
-    found = rivals(inbox, question, gold)
-    yield "closed_book", _without_mail(question)
-    yield "read", _with_mails(question, gold)
-    if question.kind in ("count", "multi-mail"):
-        yield "read", _with_mails(question, [*gold, *found])
-    elif found:
-        yield "candidates", _with_mails(question, found)
+    judge_usd = expected_cost(judge, [JUDGE_USAGE], verdicts) if verdicts else 0.0
+    return VerifyCost(requests, verdicts, expected_cost(model, [READER_USAGE], requests), judge_usd)
 
 
 def _without_mail(question: Question) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from data_pipeline.golden.inboxes import (
     CitedMails,
     Counts,
     address_of,
-    by_name,
     cited_key,
     draw,
 )
@@ -33,16 +32,6 @@ FROM emails JOIN parties USING (email_id) JOIN addresses USING (address_id)
 WHERE content_digest IN (SELECT unhex(unnest(?::VARCHAR[])))
     AND address IN (SELECT unnest(?::VARCHAR[]))
 ORDER BY ALL
-"""
-_SHARED = """
-WITH inboxes AS (SELECT unnest(?::VARCHAR[]) AS address, unnest(?::VARCHAR[]) AS split),
-held AS (
-    SELECT DISTINCT split, content_digest
-    FROM inboxes JOIN addresses USING (address) JOIN parties USING (address_id)
-        JOIN emails USING (email_id)
-)
-SELECT a.split, b.split, count(*) FROM held AS a JOIN held AS b USING (content_digest)
-GROUP BY ALL
 """
 Origin = Literal["generate", "rows", "seed"]
 
@@ -160,8 +149,6 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int = 0, wanted: Counts =
         "leaks": {
             "before": overlaps(placed, mails, inboxes),
             "after": overlaps(golden.questions, mails, inboxes),
-            **_shared_mails(file, inboxes),
-            "same_people": _same_people(file, inboxes),
             "unknown_gold": len({mail.content for mail in gold if not mail.found}),
         },
     }
@@ -272,30 +259,6 @@ def overlaps(
             f"{a}/{b}": len(gold[a] & held[b]) for a, b in itertools.permutations(used, 2)
         },
     }
-
-
-def _shared_mails(file: InboxFile, inboxes: Mapping[str, Split]) -> dict[str, dict[str, int]]:
-    """How many mails the inboxes of each split hold, and those of two splits both hold."""
-    rows = file.execute(_SHARED, [list(inboxes), list(inboxes.values())]).fetchall()
-    counts = {(a, b): count for a, b, count in rows}
-    used = [name for name in SPLITS if (name, name) in counts]
-    pairs = itertools.combinations(used, 2)
-    return {
-        "mails": {name: counts[name, name] for name in used},
-        "shared_mails": {f"{a}/{b}": counts.get((a, b), 0) for a, b in pairs},
-    }
-
-
-def _same_people(file: InboxFile, inboxes: Mapping[str, Split]) -> list[dict[str, Any]]:
-    """Inboxes of different splits whose mail gives them one name: maybe one person's."""
-    found: dict[tuple[str, ...], str] = {}
-    for name, addresses in by_name(file, inboxes).items():
-        if len({inboxes[each] for each in addresses}) > 1:
-            found.setdefault(tuple(addresses), name)
-    return [
-        {"name": name, "inboxes": {each: inboxes[each] for each in addresses}}
-        for addresses, name in sorted(found.items())
-    ]
 
 
 def _gold_days(questions: Sequence[Question], mails: GoldMails) -> dict[str, dict[str, Any]]:

@@ -27,23 +27,10 @@ _PASSED = {True: "passed", False: "failed", None: "unsure"}
 def stats(golden: GoldenSet, folder: Path | None = None) -> dict[str, Any]:
     """The figures of the set in `folder`, ready for JSON.
 
-    rows, rejected    numbers of rows
-    kinds, difficulties, answerable
-                      label -> split -> rows
-    inboxes           [{inbox, split, rows, kinds}], the one with most rows first
-    realism           {bins: [{from, to, rows}], unscored}; a bin includes its lower bound, the
-                      last one both
-    lengths           of questions and answers: words and chars, each {median, p95}
-    gold_mails        number of gold mails -> rows
-    days              split -> {query: {first, last, by_month}, gold: the manifest's}
-    steps             [{step, in, kept, dropped, mended, unsure}], in order
-    drops             [{step, check, rows, examples: [{id, question, reason}]}]
-    checks            [{check, step, passed, unsure, failed, without}] of the kept rows
-    unchecked         [{step, check, reason, rows}]: checks that verify could not make
-    spent             [{role, model, replies, prompt_tokens, completion_tokens, cost_usd}] of the
-                      replies in `folder`, or else as noted by generate
-    leaks             as the split step left it, or None
-    unbalanced        a sentence for each place where rows were lost or duplicated
+    kinds, difficulties and answerable have rows by label and split. A bin of realism includes its
+    lower bound, the last one both. Days of gold mails and leaks are those of the split step.
+    `without` counts kept rows that lack a check. Spent are the replies in `folder`, or else what
+    generate noted. `unbalanced` has a sentence for each place where rows were lost or duplicated.
     """
     rows = frame(golden)
     return {

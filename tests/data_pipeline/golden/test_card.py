@@ -64,7 +64,6 @@ def whole() -> GoldenSet:
         "before": {"shared_gold": {"train/test": 7}},
         "after": {"shared_gold": {"train/test": 0}},
         "unknown_gold": 0,
-        "same_people": [{"name": "ann alder", "inboxes": {"a@t": "train", "b@t": "test"}}],
     }
     precision = {"value": 0.95, "low": 0.875, "high": 0.99, "n": 40, "method": "wilson"}
     steps["review"] |= {
@@ -119,7 +118,6 @@ def test_front_matter_says_what_loads() -> None:
         "| ids | filter | rule | 3 | 0 | 1 |",
         "| answerable | verify | reader/x, search | 1 | 1 | 2 |",
         "| mails that are gold in both | train/test | 7 | 0 |",
-        "ann alder (a\\@t train, b\\@t test)",
         "38 were right as they stood, 1 were edited and 1 dropped",
         "Precision 0.95, 95 % interval 0.875 to 0.99 (n = 40, wilson)",
         "--questions FOLDER --split test",
@@ -140,7 +138,6 @@ def test_hostile_words_are_only_words() -> None:
     steps = golden.manifest["steps"]
     steps["generate"] |= {"model": HOSTILE}
     steps["filter"]["sums"]["dropped"] = {HOSTILE: 1}
-    steps["split"]["leaks"]["same_people"][0]["name"] = HOSTILE
     steps["import"] = {
         **steps["filter"], "source": HOSTILE,
         "report": {HOSTILE: {"passed": 1, "failed": 0, "unsure": 0}},

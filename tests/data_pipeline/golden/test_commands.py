@@ -88,7 +88,7 @@ def test_steps_print_counts_and_what_comes_next(
     assert "art-e golden verify" in filtered.stderr
     assert art_e("golden", "verify", "--model", "offline", *at).exit_code == 0
     split = art_e("golden", "split", *at, "--train", 1, "--validation", 0, "--test", 1)
-    assert "2 inboxes: 1 train, 0 validation, 1 test, drawn by seed 0" in split.stderr
+    assert "2 inboxes: train 1, test 1, drawn by seed 0" in split.stderr
     assert "no row is left in train" in split.stderr
     shared = next(line for line in split.stdout.splitlines() if "gold in both" in line)
     assert [cell.strip() for cell in shared.split("│")[2:5]] == ["train/test", "1", "0"]

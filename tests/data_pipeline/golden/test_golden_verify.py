@@ -77,7 +77,7 @@ def test_what_it_says(db: Path, tmp_path: Path) -> None:
 def test_one_limit_for_reader_and_judge(db: Path, tmp_path: Path) -> None:
     with Provider(CarefulReader()) as provider:
         command = Verifying(provider, db, tmp_path / "golden")
-        result = command.invoke(*MODELS, "--max-cost", "0.1", "--concurrency", "1")
+        result = command.invoke(*MODELS, "--max-cost", "0.05", "--concurrency", "1")
         assert result.exit_code == 0, result.output
         asked = len(provider.requests)
         assert "not checked: " in result.stderr
@@ -85,7 +85,7 @@ def test_one_limit_for_reader_and_judge(db: Path, tmp_path: Path) -> None:
         assert "the same command with a higher --max-cost" in result.stderr
         assert "the same command again" not in result.stderr
         spent = float(result.stderr.partition("cost so far: $")[2].split()[0])
-        assert 0 < spent <= 0.1
+        assert 0 < spent <= 0.05
         whole = command.invoke(*MODELS, "--max-cost", "5")
         assert json.loads(whole.stdout)["unchecked"] == {}
         assert len(provider.requests) > asked
