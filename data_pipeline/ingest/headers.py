@@ -129,16 +129,14 @@ def without_stray_quoted_printable(text: str) -> str:
 
 _PLAIN = r"[^\s<>@,;:\"()\\\[\]]+@[^\s<>@,;:\"()\\\[\]]+"
 _BARE_ITEM = re.compile(rf"\s*({_PLAIN})\s*")
+# The name of a sender may have commas: From is one mailbox.
 _NAMED_ITEM = re.compile(rf"([^<>@]*)<\s*({_PLAIN})\s*>\s*")
 _SEPARATORS = re.compile(r"[\s<>,;:\"()\\\[\]]+")
-# A sender is one mailbox, so all before "<" is the name, commas included.
-_SENDER = re.compile(rf"([^<>@]*)<\s*({_PLAIN})\s*>\s*")
 _JUMBLE = re.compile(r"[,<>]")
 _NEEDS_GRAMMAR = re.compile(r"[\"();:\\\[\]]")
 _DIRT = re.compile(r"[\s\x00-\x20\x7f-\xa0<>\"]+")
 # Beyond this the grammar of `email.utils` takes too long; addresses are picked out instead.
 _LONGEST_GRAMMAR = 200_000
-_LONGEST_NAME = 1_000
 
 # Notes and Exchange tails behind a name: "/HOU/ECT@ECT", "@ENRON", " AT ENRON_DEVELOPMENT@CCMAIL".
 _DIRECTORY_PATH = re.compile(r"/[^/@]*(?:/[^@]*)?@.*$|/[^/@\s]+/[^@]*$")
@@ -157,7 +155,9 @@ def mailboxes(values: Iterable[str]) -> list[Mailbox]:
     found: list[Mailbox] = []
     for value in values:
         if "@" in value or "=?" in value:
-            found += _simple_list(value) or _grammar_list(value)
+            items = [_simple_item(item) for item in value.split(",")]
+            simple = [] if None in items else [box for item in items for box in item or ()]
+            found += simple or _grammar_list(value)
     return found
 
 
@@ -174,7 +174,7 @@ def sender_mailbox(value: str, directory_name: str = "") -> Mailbox:
 
 @cached_if_short
 def _first_mailbox(value: str) -> Mailbox:
-    named = _SENDER.fullmatch(value)
+    named = _NAMED_ITEM.fullmatch(value)
     if named and '"' not in named[1]:
         first = [_mailbox(named[1], named[2])]
     else:
@@ -185,22 +185,16 @@ def _first_mailbox(value: str) -> Mailbox:
 @cached_if_short
 def _readable_name(directory_name: str) -> str:
     """The name in an X-From header: without address, directory path and quotes."""
-    name = decode_words(directory_name).partition("<")[0][:_LONGEST_NAME]
+    name = decode_words(directory_name).partition("<")[0][:1_000]
     name = name.replace("\\", "").replace('"', "").strip().strip("'").strip()
     name = _DIRECTORY_PATH.sub("", name)
     name = _DIRECTORY_DOMAIN.sub("", name).strip(" \"'")
     return "" if "@" in name else name
 
 
-def _simple_list(value: str) -> list[Mailbox]:
-    """A list that needs no grammar: `a@x, b@y` or `Name <a@x>, ...`; else []."""
-    items = [_simple_item(item) for item in value.split(",")]
-    return [] if None in items else [box for item in items for box in item or ()]
-
-
 @cached_if_short
 def _simple_item(item: str) -> tuple[Mailbox, ...] | None:
-    """The mailbox of a list's entry, if any; None where it needs the grammar."""
+    """The mailbox of `a@x` or `Name <a@x>`, if any; None for what needs the grammar."""
     if _NEEDS_GRAMMAR.search(item):
         return None
     if bare := _BARE_ITEM.fullmatch(item):
@@ -252,7 +246,6 @@ _PLAUSIBLE_YEARS = range(1981, 2101)
 # Placeholders such as Enron's 1979 are kept where nothing better is known.
 _POSSIBLE_YEARS = range(1970, 2101)
 
-_LONGEST_DATE = 200
 _FURTHEST_ZONE = dt.timedelta(hours=14)
 _COMMENT = re.compile(r"\([^()]*\)")
 _MONTHS = {name: number for number, name in enumerate(
@@ -272,7 +265,7 @@ def parse_date(text: str) -> dt.datetime | None:
 
     A zone that is missing or further than 14 hours from UTC counts as UTC.
     """
-    text = text.strip()[:_LONGEST_DATE]
+    text = text.strip()[:200]
     if not text:
         return None
     try:
@@ -280,26 +273,23 @@ def parse_date(text: str) -> dt.datetime | None:
             return naive_utc(dt.datetime.fromisoformat(text))
         if usual := _USUAL.fullmatch(text):
             # Nearly all mail. `parsedate_tz` gives the same, slower.
-            day, month, year, hour, minute, second, sign, hours, minutes = usual.groups()
-            clock = (int(hour), int(minute), int(second))
+            day, month, in_year, *clock, sign, hours, minutes = usual.groups()
+            fields: tuple[int, ...] = (int(in_year), _MONTHS[month], int(day), *map(int, clock))
             zone = (-1 if sign == "-" else 1) * (int(hours) * 3600 + int(minutes) * 60)
-            return _utc(int(year), _MONTHS[month], int(day), *clock, zone=zone)
-        while _COMMENT.search(text):  # comments nest
-            text = _COMMENT.sub(" ", text)
-        fields = parsedate_tz(text)
-        return None if fields is None else _utc(*fields[:6], zone=fields[9] or 0)
+        else:
+            while _COMMENT.search(text):  # comments nest
+                text = _COMMENT.sub(" ", text)
+            parsed = parsedate_tz(text)
+            if parsed is None:
+                return None
+            fields, zone = parsed[:6], parsed[9] or 0
+        year, number, date, hour, minute, second = fields
+        # A leap second has no place in datetime.
+        local = dt.datetime(year, number, date, hour, minute, min(second, 59))
+        distance = dt.timedelta(seconds=zone)
+        return local if abs(distance) > _FURTHEST_ZONE else local - distance
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-
-
-def _utc(
-    year: int, month: int, day: int, hour: int, minute: int, second: int, *, zone: int
-) -> dt.datetime:
-    """A local time in UTC; `zone` is its distance from UTC in seconds."""
-    # A leap second has no place in datetime.
-    local = dt.datetime(year, month, day, hour, minute, min(second, 59))
-    distance = dt.timedelta(seconds=zone)
-    return local if abs(distance) > _FURTHEST_ZONE else local - distance
 
 
 def naive_utc(date: dt.datetime) -> dt.datetime | None:
@@ -312,14 +302,10 @@ def naive_utc(date: dt.datetime) -> dt.datetime | None:
         return None
 
 
-def most_plausible(candidates: Iterable[dt.datetime | None]) -> dt.datetime | None:
+def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
     """The first candidate of a plausible year, else the first of a possible one, else None."""
-    dates = [date for date in candidates if date is not None]
-    for years in (_PLAUSIBLE_YEARS, _POSSIBLE_YEARS):
-        for date in dates:
-            if date.year in years:
-                return date
-    return None
+    years = (_PLAUSIBLE_YEARS, _POSSIBLE_YEARS)
+    return next((date for span in years for date in candidates if date and date.year in span), None)
 
 
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.
@@ -491,11 +477,6 @@ def declared_type(value: str) -> PartType:
     with contextlib.suppress(ValueError, LookupError, TypeError):  # RFC 2231 beyond repair
         charset = part.get_param("charset", "")
     return PartType(kind, charset[2] if isinstance(charset, tuple) else str(charset))
-
-
-def headers_of(part: "Message[str, str]") -> Headers:
-    """The fields of a message or MIME part that `email` has parsed."""
-    return Headers(part.raw_items())
 
 
 def parse_message_tree(message: SplitMessage) -> "Message[str, str]":

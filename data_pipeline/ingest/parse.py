@@ -29,7 +29,6 @@ from data_pipeline.ingest.headers import (
     declared_type,
     decode_bytes,
     decode_words,
-    headers_of,
     mailboxes,
     most_plausible,
     naive_utc,
@@ -292,7 +291,7 @@ def _content(part: Part, kind: PartType, depth: int) -> Content:
                 return Content(_best_alternative(contents), attachments)
             return Content([text for _, each in contents for text in each.texts], attachments)
     elif _is_text(part, kind):
-        disposition = headers_of(part).first("content-disposition").lower()
+        disposition = Headers(part.raw_items()).first("content-disposition").lower()
         if not disposition.startswith("attachment") and not _file_name(part):
             return _leaf(part, kind)
     return Content([], [_attachment_line(part, kind)])
@@ -310,7 +309,7 @@ def _attached_message(part: Part, depth: int) -> Content:
     attachments: list[str] = []
     for inner in _children(part):
         kind = part_type(inner)
-        subject = decode_words(headers_of(inner).first("subject"))
+        subject = decode_words(Headers(inner.raw_items()).first("subject"))
         content = _leaf(inner, kind) if _is_text(inner, kind) else _content(inner, kind, depth + 1)
         texts.append("\n".join([f"[Attached message: {subject}]", *content.texts]))
         attachments += content.attachments
@@ -344,7 +343,7 @@ def _attachment_line(part: Part, kind: PartType) -> str:
     size = ""
     if isinstance(payload, str):
         length = len(payload)
-        if headers_of(part).first("content-transfer-encoding").lower() == "base64":
+        if Headers(part.raw_items()).first("content-transfer-encoding").lower() == "base64":
             length = (length - payload.count("\n") - payload.count("\r")) * 3 // 4
         size = f", {max(1, round(length / 1024)):,} KB"
     return f"[Attachment: {_file_name(part) or 'unnamed'} ({kind.kind}{size})]"
@@ -373,7 +372,6 @@ _JUNK_LABELS = frozenset(
 _ESSENTIAL = ("from", "to", "date", "message-id", "subject")
 _USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
-_LONGEST_DETAIL = 200
 
 _Message = TypeVar("_Message", RawMessage, MailFields)
 
@@ -394,7 +392,7 @@ def _guarded(
     try:
         return parse(message)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
-        detail = one_line(f"{type(error).__name__}: {error}")[:_LONGEST_DETAIL]
+        detail = one_line(f"{type(error).__name__}: {error}")[:200]
         return Rejected(scrub(message.source), "parse-error", detail)
 
 
@@ -413,14 +411,14 @@ def _parse_message(raw: RawMessage) -> ParsedEmail | Rejected:
 def message_by_email(data: bytes) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
     tree = parse_message_tree(split_message(data))
-    return PlainMessage(headers_of(tree), message_body(tree))
+    return PlainMessage(Headers(tree.raw_items()), message_body(tree))
 
 
 def compose(
     source: str, headers: Headers, body: str, envelope_date: dt.datetime | None
 ) -> ParsedEmail:
     """The mail of a header block and a body that is text already."""
-    dates = (
+    sent_at = most_plausible(
         parse_date(headers.first("date")),
         parse_date(headers.first("received").rpartition(";")[2]),
         envelope_date and naive_utc(envelope_date),
@@ -428,7 +426,7 @@ def compose(
     return _email(
         source,
         message_id=headers.first("message-id"),
-        sent_at=most_plausible(dates),
+        sent_at=sent_at,
         subject=headers.first("subject"),
         sender=sender_mailbox(headers.first("from"), headers.first("x-from")),
         recipients=[headers.every(role) for role in ("to", "cc", "bcc")],
@@ -446,7 +444,7 @@ def _from_fields(fields: MailFields) -> ParsedEmail | Rejected:
     return _email(
         source,
         message_id=fields.message_id,
-        sent_at=most_plausible([fields.date and naive_utc(fields.date)]),
+        sent_at=most_plausible(fields.date and naive_utc(fields.date)),
         subject=fields.subject,
         sender=sender_mailbox(one_line(fields.sender)),
         recipients=[fields.to, fields.cc, fields.bcc],

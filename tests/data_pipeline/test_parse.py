@@ -41,25 +41,18 @@ def body_of(data: bytes) -> str:
 
 
 def test_a_plain_message() -> None:
-    email = headers(
+    assert headers(
         "Message-ID: <1@x.com>",
         "Date: Fri, 12 Jan 2001 09:30:00 -0800 (PST)",
         'From: "Ann Lee" <Ann.Lee@X.com>',
         "To: bob@x.com,\n\tcarol@x.com",
         "Subject: Budget\n for March",
         body="Hi Bob,  \r\n\r\nyes.\r\n\r\n",
-    )
-    assert email == ParsedEmail(
-        source="test",
-        message_id="<1@x.com>",
-        sent_at=dt.datetime(2001, 1, 12, 17, 30),
-        subject="Budget for March",
-        sender=Mailbox("ann.lee@x.com", "Ann Lee"),
-        to=(Mailbox("bob@x.com", ""), Mailbox("carol@x.com", "")),
-        cc=(),
-        bcc=(),
-        body="Hi Bob,\n\nyes.",
-    )
+    ) == ParsedEmail(
+        "test", "<1@x.com>", dt.datetime(2001, 1, 12, 17, 30), "Budget for March",
+        Mailbox("ann.lee@x.com", "Ann Lee"), (Mailbox("bob@x.com", ""), Mailbox("carol@x.com", "")),
+        (), (), "Hi Bob,\n\nyes.",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -178,6 +171,7 @@ def test_sender(lines: list[str], sender: tuple[str, str]) -> None:
         ("2001-01-12 09:30:00Z", "2001-01-12T09:30:00"),
         ("Fri, 12 Jan 2001 09:30:00 +9900", "2001-01-12T09:30:00"),
         ("Fri, 12 Jan 2001 09:30:60 +0000", "2001-01-12T09:30:59"),
+        ("fri, 12 jan 2001 09:30:60 +9900", "2001-01-12T09:30:59"),
         ("Mon, 31 Dec 1979 16:00:00 -0800 (PST)", "1980-01-01T00:00:00"),
     ],
 )
@@ -186,7 +180,15 @@ def test_dates_are_utc(date: str, utc: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "date", ["", "soon", "Fri, 99 Jan 2001 09:30:00", "1 Jan 1850 00:00:00 +0000", "(" * 5000]
+    "date",
+    [
+        "",
+        "soon",
+        "Fri, 31 Feb 2001 09:30:00 -0800",
+        "Fri, 99 Jan 2001 09:30:00",
+        "1 Jan 1850 00:00:00 +0000",
+        "(" * 5000,
+    ],
 )
 def test_without_a_date_there_is_none(date: str) -> None:
     assert headers("From: a@x.com", f"Date: {date}").sent_at is None
@@ -246,29 +248,23 @@ def test_rejections(data: bytes, reason: str) -> None:
 
 
 def test_fields_follow_the_same_rules() -> None:
+    zone = dt.timezone(dt.timedelta(hours=-8))
     fields = MailFields(
-        source="set#1",
+        source="test",
         message_id="1@x.com",
         subject="=?utf-8?q?Caf=C3=A9?=\ud800",
         sender="Ann <ANN@x.com>",
         to=["bob@x.com", "Carol <carol@x.com>"],
         cc=["bob@x.com", "dan@x.com"],
         bcc=["dan@x.com"],
-        date=dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.timezone(dt.timedelta(hours=-8))),
+        date=dt.datetime(2001, 1, 12, 9, 30, tzinfo=zone),
         body="Hi \r\nthere\n\n",
     )
-    email = from_fields(fields)
-    assert email == ParsedEmail(
-        source="set#1",
-        message_id="<1@x.com>",
-        sent_at=dt.datetime(2001, 1, 12, 17, 30),
-        subject="Café\ufffd",
-        sender=Mailbox("ann@x.com", "Ann"),
-        to=(Mailbox("bob@x.com", ""), Mailbox("carol@x.com", "Carol")),
-        cc=(Mailbox("dan@x.com", ""),),
-        bcc=(),
-        body="Hi\nthere",
-    )
+    assert from_fields(fields) == headers(
+        "Message-ID: <1@x.com>", "Subject: =?utf-8?q?Caf=C3=A9=EF=BF=BD?=", "From: Ann <ann@x.com>",
+        "To: bob@x.com, Carol <carol@x.com>", "Cc: dan@x.com",
+        "Date: Fri, 12 Jan 2001 09:30:00 -0800", body="Hi\nthere",
+    )  # fmt: skip
     nothing = MailFields("set#1", "", "", "", [], [], [], None, "")
     for fields, reason in ((nothing, "empty"), (nothing._replace(body="words"), "not-mail")):
         rejected = from_fields(fields)
