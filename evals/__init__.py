@@ -9,5 +9,5 @@
 
 What text says, as far as rules can tell, is in claims.py and what it stands on (normalise.py,
 dates.py, names.py, words.py, spoken.py). Episodes are those of `art_e`: what is measured
-is what answers users. Knows nothing of where questions come from and of how models are trained.
+is what answers users.
 """

@@ -1,10 +1,10 @@
-"""A set of questions put to models, judged, and measured.
+"""The benchmark: ask models a set of questions, judge the answers, measure.
 
-One episode a question and repeat, over the inbox file's mail up to the question's
-`query_date`. Each model's workers take the questions in turn; each trajectory is on
-disk, with its verdicts, before its worker takes the next question. Hosted models work
-side by side; those that share a machine of one's own do so one after the other, when the
-others are done, so that their times are their own. What a run has on disk is not asked again.
+There is one episode for each question and repeat, over the inbox's mail up to the question's
+`query_date`. Each model's workers take the questions in turn; each trajectory is on disk, with its
+verdicts, before its worker takes the next question. Hosted models work side by side. Models on this
+machine follow one after the other, so that none slows another. A resumed run asks only what is not
+on disk yet.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from evals.judges.offline import Judge
 from evals.metrics import run_metrics
 from evals.scored import Scored, read_in
 
-# ---- What asking a model so many questions will cost, before any is asked.
+# ---- The expected cost of a benchmark.
 
 # About four searches and two mails read, each turn sending what came before once more.
 ASSUMED_PROMPT_TOKENS, ASSUMED_COMPLETION_TOKENS = 15_000, 600
 
 
 class Tokens(NamedTuple):
-    """Tokens a question, and in words where they are from; `cached` ones are of the prompt's."""
+    """Tokens a question; `cached` ones are part of the prompt's. `source` says how they are known."""
 
     prompt: float
     cached: float
@@ -50,7 +50,7 @@ class Tokens(NamedTuple):
 
 
 class CostEstimate(NamedTuple):
-    """What is expected; `usd` is None where the model's price is not known."""
+    """`usd` is None if the model's price is unknown."""
 
     model: str
     episodes: int
@@ -67,7 +67,7 @@ class CostEstimate(NamedTuple):
 
 
 def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
-    """What `episodes` of the model of that litellm name will cost; `runs` holds earlier runs."""
+    """The expected cost of so many episodes; `runs` is the folder of earlier runs."""
     tokens = _tokens(model, runs)
     one = Usage(round(tokens.prompt), round(tokens.cached), round(tokens.completion))
     return CostEstimate(model, episodes, tokens, expected_cost(model, [one], episodes))
@@ -81,7 +81,7 @@ def _tokens(model: str, runs: Path) -> Tokens:
 
 
 def _measured(runs: Path) -> Iterator[tuple[str, Tokens]]:
-    """Of each model of each finished run, the newest run first, the tokens where it used some."""
+    """The tokens of each model of each finished run, the newest run first."""
     for run in list_runs(runs):
         path = run.folder / "metrics.json"
         if not (run.complete and path.is_file()):
@@ -106,21 +106,21 @@ PRESETS: Mapping[str, str] = {
     "o4-mini": "openai/o4-mini",
     "gpt-4.1": "openai/gpt-4.1",
     "gemini-2.5-pro": "gemini/gemini-2.5-pro",
-    # One's own vLLM server, at HOSTED_VLLM_API_BASE.
+    # A vLLM server at HOSTED_VLLM_API_BASE.
     "qwen2.5-14b": "hosted_vllm/Qwen2.5-14B-Instruct",
 }
 
 
 def model_name(name: str) -> str:
-    """The model that a preset stands for; a name that is none unchanged."""
+    """The model of a preset; any other name unchanged."""
     return PRESETS.get(name, name)
 
 
-# ---- Going on with a run that was killed: finding it, and what it has on disk already.
+# ---- Resuming a killed run.
 
 
 class Key(NamedTuple):
-    """What a line of a run is the only one of."""
+    """Identifies one episode of a run."""
 
     model: str
     question_id: str
@@ -128,10 +128,9 @@ class Key(NamedTuple):
 
 
 def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Run | None:
-    """The run at `out`, or the newest of `parent` that has this configuration and has not ended.
+    """The run at `out`, else the newest unfinished run in `parent` with this configuration.
 
-    None where there is none. Raises `UserError`, naming what differs, where `out` is a run
-    of another configuration.
+    None without one. Raises `UserError`, naming what differs, if `out` has another configuration.
     """
     if out is None:
         same = (
@@ -144,14 +143,14 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
     differing = _differing(run, config)
     if differing:
         raise UserError(
-            f"{out} can't be resumed, for it was made with {'; '.join(differing)};"
+            f"{out} can't be resumed: it was made with {'; '.join(differing)};"
             " give the same options, or another --out"
         )
     return run
 
 
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
-    """The run's episodes with their questions, which are among `questions`."""
+    """The run's episodes with their questions."""
     by_id = {each.id: each for each in questions}
     found: dict[Key, Scored] = {}
     if run.trajectories.exists():
@@ -164,12 +163,12 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
 
 
 def _differing(run: Run, config: Mapping[str, Any]) -> list[str]:
-    """What the run's configuration has other than `config`, item by item."""
+    """Where the run's configuration differs from `config`, item by item."""
     had, wanted = run.config, json.loads(json.dumps(config))
     return [
         f"{name} {_shown(had.get(name))}, not {_shown(wanted[name])}"
         for name in wanted
-        # A run that a limit on cost has stopped goes on with a higher one.
+        # A run that a cost limit stopped may resume with a higher one.
         if name != "max_cost_usd" and had.get(name) != wanted[name]
     ]
 
@@ -186,24 +185,24 @@ def _under_way(run: Run) -> bool:
         return True
 
 
-# ---- A set of questions put to models, judged, and measured.
+# ---- The benchmark itself.
 
 
 class Prompt(NamedTuple):
-    """A system prompt's template by its name; see `Episode` for what it may hold."""
+    """A system prompt's template; see `Episode` for its placeholders."""
 
     name: str
     text: str
 
     @property
     def hash(self) -> str:
-        """As trajectories record it."""
+        """The hash that trajectories record."""
         return digest(self.text)
 
 
 class Entrant(NamedTuple):
-    """A model that takes part, the questions that it works on at a time, and whether it works
-    while no other does: on this machine, or on a GPU of one's own."""
+    """A model of the benchmark, its questions at a time, and whether it runs alone, because it
+    shares this machine or a GPU with others."""
 
     policy: Policy
     concurrency: int = 1
@@ -211,9 +210,9 @@ class Entrant(NamedTuple):
 
 
 def read_prompt(path: Path | None) -> Prompt:
-    """The template of that file; None: the one that all commands use.
+    """The template of that file, by default the one that all commands use.
 
-    Raises `UserError` where there is none.
+    Raises `UserError` if it can't be read.
     """
     if path is None:
         return Prompt("default", default_prompt())
@@ -228,8 +227,7 @@ def read_prompt(path: Path | None) -> Prompt:
 
 
 def kept_by(recipe: str, split: str | None) -> str:
-    """What a run's configuration calls the questions that the recipe keeps for a split, or
-    for its test."""
+    """The name that a run's configuration gives to a recipe's questions of a split."""
     return f"{split or 'test'} of {recipe}"
 
 
@@ -240,8 +238,10 @@ def fingerprint(questions: Sequence[Question]) -> str:
 
 
 def drawn(questions: Sequence[Question], count: int) -> list[Question]:
-    """`count` of the questions, or all: a sample over inboxes and over the kinds in each, always
-    the same one, in the questions' order. A larger sample holds the smaller."""
+    """A fixed sample of at most `count` questions, stratified by inbox and kind, in their order.
+
+    A larger sample contains the smaller.
+    """
     rng = Random(0)
 
     def spread(part: list[Question], of: Callable[[Question], object]) -> list[Question]:
@@ -263,8 +263,7 @@ def drawn(questions: Sequence[Question], count: int) -> list[Question]:
 
 
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
-    """Raise `UserError` where a question has no gold answer, an id that another one has, or
-    an inbox that the file lacks."""
+    """Raise `UserError` for a question without gold answer, a duplicate id or an unknown inbox."""
     unlabelled = [
         each.id
         for each in questions
@@ -296,16 +295,14 @@ def run_benchmark(
     timed: bool = True,
     on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Ask every model every question; the metrics, which `run` then holds too.
+    """Ask every model every question; returns the metrics and writes them into `run`.
 
-    The form is that of `evals.metrics`, with the prompt's name and hash, and each model's
-    concurrency; whose cost is measured the run's configuration says (`evals.gpu_time`). The
-    questions are those that `check_questions` lets pass; they end in any order. `view` is what
-    the tools show to all models. The first judge's verdict decides. With `timed` false no
-    latency is reported: a cache may have answered. `on_scored` is called with what is on disk
-    already, too. A model that refuses every call, or that a limit on cost stops, is asked no
-    further; the run is not complete then.
-    Raises `UserError` where another process works on the run.
+    The metrics have the form of `evals.metrics`, with the prompt's name and hash and each model's
+    concurrency. The questions must have passed `check_questions`. `view` limits what the tools show
+    to all models. The first judge's verdict decides. With `timed` false no latency is reported,
+    because a cache may have answered. `on_scored` is called for episodes on disk too. A model that
+    refuses every call, or that a cost limit stops, is asked no further, and the run stays
+    incomplete. Raises `UserError` if another process works on the run.
     """
     chosen = prompt or read_prompt(None)
     stopped: dict[str, dict[str, Any]] = {}
@@ -320,7 +317,7 @@ def run_benchmark(
         )
         trajectory.policy["prompt"] = chosen.name
         scored = Scored(question, trajectory)
-        # Out of turns or lost, an episode has neither answered nor abstained.
+        # An episode that is out of turns or lost has neither answered nor abstained.
         return await _judged(scored, judges, inbox) if scored.ended else scored
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
@@ -344,7 +341,7 @@ def run_benchmark(
                     if error["kind"] in REFUSED:
                         waiting.clear()
                     else:
-                        # What others have under way may cost less than was set aside for it.
+                        # Calls under way may cost less than the budget reserved for them.
                         waiting.appendleft((question, repeat))
                     return
                 done[_key(scored.trajectory)] = scored
@@ -389,7 +386,7 @@ def run_benchmark(
 
 
 async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
-    """The episode with the verdicts of all judges, who are asked at the same time."""
+    """The episode with the verdicts of all judges, asked at the same time."""
     trajectory = scored.trajectory
     mails = read_in(trajectory, inbox)
     first, *others = [

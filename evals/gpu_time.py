@@ -1,4 +1,4 @@
-"""What a model of one's own gets through: questions and tokens a second, GPU hours.
+"""The throughput of a self-hosted model: questions and tokens a second, GPU hours.
 
     {"seconds":     in which it was being asked, see evals/gpu_time.py
      "n":           questions that it worked on to their end
@@ -11,7 +11,7 @@
 
 The intervals say what other questions of the kind would have given on the same server in
 the same hour. One run has one wall time: how much the machine's speed differs from hour to
-hour is not in them. Knows nothing of prices per token.
+hour is not in them.
 """
 
 import dataclasses
@@ -24,12 +24,10 @@ from numpy.typing import NDArray
 
 from art_e.trajectory import Trajectory
 
-# ---- What the questions put to a model of one's own took of its GPU, read off their episodes.
-
 
 class Serving(NamedTuple):
-    """How a model of one's own is served: on so many GPUs at a price in USD an hour each, asked
-    so many questions at a time."""
+    """How a model is served: the number of GPUs, the price of each in USD an hour, and the number
+    of questions at a time."""
 
     gpu_usd_per_hour: float
     gpus: int
@@ -37,7 +35,7 @@ class Serving(NamedTuple):
 
     @property
     def usd_per_second(self) -> float:
-        """Of all its GPUs."""
+        """The price of all its GPUs."""
         return self.gpu_usd_per_hour * self.gpus / 3600
 
     def __str__(self) -> str:
@@ -55,7 +53,7 @@ class Spans(NamedTuple):
 
 
 def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
-    """Of a run's configuration, the models whose cost is measured, and how they were served."""
+    """The models of a run's configuration whose cost is measured, and how they were served."""
     price = config.get("gpu_usd_per_hour")
     if price is None:
         return {}
@@ -75,9 +73,9 @@ def spans(episodes: Sequence[Trajectory]) -> Spans:
 
 
 def shares(of: Spans) -> NDArray[np.float64]:
-    """The seconds that each episode has of the time in which any of them ran.
+    """Each episode's share of the time in which any of them ran, in seconds.
 
-    They add up to that time.
+    The shares add up to that time.
     """
     if not len(of.starts):
         return np.zeros(0)
@@ -93,9 +91,9 @@ def shares(of: Spans) -> NDArray[np.float64]:
 
 
 def gpu_seconds(episodes: Sequence[Trajectory]) -> list[float | None]:
-    """The GPU time of each episode of one model; None of one that failed for an outside reason.
+    """The GPU time of each episode of one model, in seconds.
 
-    None of all where there is no time to tell of any other.
+    None for a failed episode, and for all if none ended: the others bear the time of the failed.
     """
     of_each = shares(spans(episodes))
     ended = np.asarray([each.error is None for each in episodes], dtype=np.bool_)
@@ -109,9 +107,9 @@ def gpu_seconds(episodes: Sequence[Trajectory]) -> list[float | None]:
 def at_measured_cost(
     episodes: Sequence[Trajectory], served: Mapping[str, Serving]
 ) -> list[Trajectory]:
-    """The episodes, in their order, where those of `served` models cost what was measured.
+    """The episodes in their order, those of `served` models with their measured cost.
 
-    Whatever price was known beforehand: a measurement wins in the run that it is made in.
+    In the run that measures it, it takes precedence over any known price.
     """
     costs: dict[int, float | None] = {}
     for model, serving in served.items():

@@ -17,8 +17,7 @@ many, work within 4 calls a message that was so from the start (it is charged as
 effort), and a jump of reward in a run's first or last steps. An alarm is a reason to
 look at its episodes, not a verdict: a run that learns all within ten steps jumps, one
 that recites training answers outruns its held-out accuracy, and a model whose
-abstentions are not recognised gives the same answer to many. Knows nothing of files
-or reports.
+abstentions are not recognised gives the same answer to many.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""From trajectories with verdicts to figures with intervals: section 3 of the protocol.
+"""From trajectories with verdicts to figures with intervals.
 
 `run_metrics` gives what `metrics.json` holds:
 
@@ -20,9 +20,9 @@
         "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"
         "latency_parts_s": {"model", "tools", "rest"}              means an episode
                                       all of the above: estimates
-        "cost_usd":     of all episodes, null where a price is not known or a cache answered
-        "cost_source":  "price per token", or how it was measured; null where it is not known
-        "throughput":   of a model of one's own whose GPU has a price: see evals/gpu_time.py;
+        "cost_usd":     of all episodes, null if a price is unknown or a cache answered
+        "cost_source":  "price per token", or how it was measured; null if it is unknown
+        "throughput":   of a self-hosted model whose GPU has a price: see evals/gpu_time.py;
                         null of others
         "retries", "errors", "unjudged":    counts
         "errors_by_kind": {kind: count}
@@ -34,13 +34,13 @@
                                              "hallucination", "abstention"}}
         "concurrency":  questions at a time, put in by the benchmark, as the next two are
         "not_asked":    episodes that a refused key or a limit on cost left out of all figures
-        "stopped":      {"kind", "message"} of why, in the provider's words; null where nothing did
+        "stopped":      {"kind", "message"} of the error that stopped it; null without one
      }}}
 
 An estimate is {"value", "low", "high", "n", "method"}: see evals/statistics.py. An
 episode that failed for an outside reason stays in the denominator as unanswered; one
 whose verdict could not be had is not correct and not a hallucination, and is counted
-as unjudged. Knows nothing of how episodes were run or judged.
+as unjudged.
 """
 
 from collections import Counter
@@ -100,7 +100,7 @@ def ended_at(scored: Scored) -> str:
     return next(step for step in holds if holds[step])
 
 
-# ---- From trajectories with verdicts to figures with intervals: section 3 of the protocol.
+# ---- Figures with intervals.
 
 TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
@@ -113,10 +113,10 @@ def run_metrics(
     timed: bool = True,
     served: Mapping[str, Serving] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """What `metrics.json` holds of the run's episodes, for `models` in that order.
+    """The metrics of the run's episodes, for `models` in that order.
 
-    `judges` are the names of those who judged; with `timed` false no latency is told.
-    `served` are the models whose cost is measured; their episodes have it already.
+    `judges` are the judges' names. With `timed` false latencies are left out. `served` are the
+    models whose cost is measured; their episodes have it already.
     """
     questions = {each.question.id: each.question for each in scored}
     return {
@@ -148,7 +148,7 @@ def model_metrics(
 ) -> dict[str, Any]:
     """All figures of one model's episodes; the order of the episodes makes no difference.
 
-    With `serving` they cost what was measured, which `evals.gpu_time` works out.
+    With `serving` their cost is measured (`evals.gpu_time`).
     """
     scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
     sample = sample_of(scored)
@@ -196,7 +196,7 @@ def model_metrics(
 
 
 def sample_of(scored: Sequence[Scored]) -> Sample:
-    """The episodes as a sample, from which intervals are worked out."""
+    """The episodes as a sample, for figures with intervals."""
     return Sample(
         [each.question.inbox_address for each in scored], [each.question.id for each in scored]
     )
@@ -244,7 +244,7 @@ def _always_right(answerable: Sequence[Scored]) -> Estimate | None:
 
 
 def _costs(scored: Sequence[Scored], serving: Serving | None) -> dict[str, Any]:
-    # What failed has no measured cost of its own: the others bear it.
+    # The measured cost of failed episodes is borne by the others.
     paid = [each for each in scored if serving is None or each.trajectory.error is None]
     costs = [None if each.cached else each.trajectory.cost_usd for each in paid]
     known = [cost for cost in costs if cost is not None]
@@ -274,7 +274,7 @@ def _latencies(scored: Sequence[Scored]) -> dict[str, Any]:
 
 
 def _agreement(scored: Sequence[Scored], judges: Sequence[str]) -> dict[str, Any] | None:
-    """Of the first two judges, over the episodes that both gave a verdict on."""
+    """The agreement of the first two judges, on the episodes that both judged."""
     if len(judges) < 2:
         return None
     both = [
@@ -293,7 +293,7 @@ def _agreement(scored: Sequence[Scored], judges: Sequence[str]) -> dict[str, Any
     }
 
 
-# ---- What a model of one's own gets through: questions and tokens a second, GPU hours.
+# ---- The throughput of a self-hosted model.
 
 NOTHING_ENDED = "no question was worked on to its end"
 

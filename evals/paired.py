@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 
 
 class _Figure(NamedTuple):
-    """Something that each episode has a value of; None where it is not known."""
+    """A figure of an episode, None if unknown, over the episodes that satisfy `on`."""
 
     name: str
     of: Callable[[Scored], float | None]
@@ -66,10 +66,10 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
          "p": McNemar's for accuracy, "only_a", "only_b": answerable questions right in one,
          "mended": estimate, the share of A's errors that B mends,
          "broken": estimate, the share of B's errors that A has right,
-         "needed": questions that would tell accuracies so far apart, null where equal,
+         "needed": questions that would show such a difference, null without one,
          "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b"}]}
 
-    A figure that is not known of all pairs is left out, as is latency unless `timed`.
+    A figure that is unknown for a pair is left out, as is latency unless `timed`.
     Where questions were asked several times, McNemar's test takes a question as right if
     most of its repeats are: repeats are no independent evidence. Raises `UserError` where
     no question was asked of both.
@@ -95,9 +95,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
         "only_b": only_b,
         "mended": _mended([pair.a for pair in answerable], [pair.b for pair in answerable]),
         "broken": _mended([pair.b for pair in answerable], [pair.a for pair in answerable]),
-        "needed": None
-        if p_a == p_b
-        else power(p_a, p_b, paired=True, discordant=(only_a + only_b) / n),
+        "needed": None if p_a == p_b else questions_needed(p_a, p_b, (only_a + only_b) / n),
         "flipped": [_flip(pair) for pair in answerable if pair.a.correct != pair.b.correct],
     }
 
@@ -105,7 +103,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
 def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[Pair]:
     """The episodes of both on the same question and repeat, by question id.
 
-    Raises `UserError` where a side has two episodes of one question and repeat.
+    Raises `UserError` if a side has two episodes of one question and repeat.
     """
     by_key = []
     for side in (a, b):
@@ -118,63 +116,46 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[Pair]:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """McNemar's exact two-sided p that A and B are equally often right, from the questions
-    that only one of them has right; 1 where there are none."""
+    """McNemar's exact two-sided p that A and B are right equally often.
+
+    It is counted from the questions that only one of them has right; 1 without any.
+    """
     flipped = only_a + only_b
     return 1.0 if flipped == 0 else float(binomtest(only_a, flipped, 0.5).pvalue)
 
 
-def power(
-    p1: float,
-    p2: float,
-    paired: bool = False,
-    power: float = 0.8,
-    alpha: float = 0.05,
-    *,
-    discordant: float | None = None,
-) -> int:
-    """How many questions tell accuracy `p1` from `p2`, with that power, two-sided at `alpha`.
+def questions_needed(p1: float, p2: float, discordant: float) -> int:
+    """The questions with which McNemar's test tells accuracy `p1` from `p2` in 80 % of runs, at
+    5 % two-sided, when both are asked the same questions.
 
-    Not paired (each model is asked that many questions of its own): the normal
-    approximation for two proportions, n = (z_a sqrt(2 m (1-m)) + z_b sqrt(p1 (1-p1) +
-    p2 (1-p2)))^2 / (p1-p2)^2 with m their mean (Fleiss, Levin and Paik, Statistical
-    Methods for Rates and Proportions, 3rd ed., 2003, section 4.2, without the continuity
-    correction). Paired (both are asked the same ones), for McNemar's test: n = (z_a sqrt(d)
-    + z_b sqrt(d - (p1-p2)^2))^2 / (p1-p2)^2 (Connor, Biometrics 43, 1987), where d =
-    `discordant` is the share of questions that only one has right. By default that of
-    models that err independently; models that stumble over the same questions have a
-    smaller one and need fewer questions. Raises `ValueError` where `p1` equals `p2`.
+    `discordant` (d) is the share of questions that only one has right. n = (z_a sqrt(d) + z_b
+    sqrt(d - (p1-p2)^2))^2 / (p1-p2)^2 (Connor, Biometrics 43, 1987). Raises `ValueError` if the
+    accuracies are equal.
     """
     gap = p2 - p1
     if gap == 0:
-        raise ValueError("equal accuracies can't be told apart by any number of questions")
-    z_alpha, z_power = (NormalDist().inv_cdf(level) for level in (1 - alpha / 2, power))
-    if paired:
-        apart = p1 * (1 - p2) + p2 * (1 - p1) if discordant is None else discordant
-        under_null, otherwise = apart, max(0.0, apart - gap**2)
-    else:
-        mean = (p1 + p2) / 2
-        under_null, otherwise = 2 * mean * (1 - mean), p1 * (1 - p1) + p2 * (1 - p2)
-    needed = (z_alpha * math.sqrt(under_null) + z_power * math.sqrt(otherwise)) ** 2 / gap**2
-    return math.ceil(needed)
+        raise ValueError("no number of questions tells equal accuracies apart")
+    z_alpha, z_power = (NormalDist().inv_cdf(level) for level in (0.975, 0.8))
+    spread = z_alpha * math.sqrt(discordant) + z_power * math.sqrt(max(0.0, discordant - gap**2))
+    return math.ceil(spread**2 / gap**2)
 
 
 def _right_questions(scored: Sequence[Scored]) -> set[str]:
     """The answerable questions that were right in most of their repeats."""
-    said: dict[str, list[bool]] = {}
+    correct: dict[str, list[bool]] = {}
     for each in scored:
         if _answerable(each):
-            said.setdefault(each.question.id, []).append(each.correct)
-    return {question for question, right in said.items() if 2 * sum(right) > len(right)}
+            correct.setdefault(each.question.id, []).append(each.correct)
+    return {question for question, right in correct.items() if 2 * sum(right) > len(right)}
 
 
 def _row(figure: _Figure, pairs: Sequence[Pair]) -> dict[str, Any] | None:
-    asked = [pair for pair in pairs if figure.on(pair.a)]
-    values = [(figure.of(pair.a), figure.of(pair.b)) for pair in asked]
+    on = [pair for pair in pairs if figure.on(pair.a)]
+    values = [(figure.of(pair.a), figure.of(pair.b)) for pair in on]
     known = [(one, other) for one, other in values if one is not None and other is not None]
     if not known or len(known) < len(values):
         return None
-    sample = sample_of([pair.a for pair in asked])
+    sample = sample_of([pair.a for pair in on])
     return {
         "a": sum(one for one, _ in known) / len(known),
         "b": sum(other for _, other in known) / len(known),

@@ -1,7 +1,4 @@
-"""An episode with its question, and what its verdicts say of it; a run's, read from disk.
-
-Knows nothing of figures over many episodes.
-"""
+"""An episode with its question and its verdicts; the episodes of a run, read from disk."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,20 +24,20 @@ class Scored:
 
     @property
     def asked(self) -> bool:
-        """Whether it counts. What a limit on cost or a refused key cut short was not asked: it
-        is in no figure, and a resumed run asks it."""
+        """Whether it counts. A cost limit or a refused key cut the others short: they are in no
+        figure, and a resumed run asks them."""
         error = self.trajectory.error
         return error is None or error["kind"] not in _NOT_ASKED
 
     @property
     def ended(self) -> bool:
-        """Whether it answered or abstained, and so is for a judge to decide on."""
+        """Whether it answered or abstained, so that a judge can decide."""
         rubric = self.trajectory.rubric
         return bool(rubric["answered"] or rubric["abstained"])
 
     @property
     def verdicts(self) -> list[dict[str, Any]]:
-        """The judges' verdicts, the deciding one first; none where it was not judged."""
+        """The judges' verdicts, the deciding one first; empty if it was not judged."""
         first = self.trajectory.verdict
         return [] if first is None else [first, *self.trajectory.other_verdicts]
 
@@ -51,17 +48,17 @@ class Scored:
 
     @property
     def wrong(self) -> bool:
-        """Whether an answer was given and judged not right: a hallucination."""
+        """Whether it gave an answer that the judge found wrong: a hallucination."""
         return self.wrong_by(0)
 
     @property
     def unjudged(self) -> bool:
-        """Whether there was something to judge, and the deciding judge gave no verdict on it."""
+        """Whether the deciding judge gave no verdict on an answer or abstention."""
         return self.ended and self._says(0) is None
 
     @property
     def cached(self) -> bool:
-        """Whether responses that were paid for earlier answered it, in part at least."""
+        """Whether the cache gave some of its responses."""
         asked_a_model = self.trajectory.usage["prompt_tokens"] > 0
         return asked_a_model and None in self.trajectory.call_seconds
 
@@ -70,7 +67,7 @@ class Scored:
         return self._says(judge) is True
 
     def wrong_by(self, judge: int) -> bool:
-        """Whether an answer was given that the judge of that number found not right."""
+        """Whether it gave an answer that the judge of that number found wrong."""
         return bool(self.trajectory.rubric["answered"]) and self._says(judge) is False
 
     def _says(self, judge: int) -> bool | None:
@@ -79,11 +76,10 @@ class Scored:
 
 
 def load_run(run: Run) -> list[Scored]:
-    """The episodes of a run, finished or killed, in the order in which they ended; those that
-    were not asked to their ends are left out.
+    """The episodes of a run, finished or killed, in the order in which they ended.
 
-    Those of a model whose GPU has a price in the run cost what was measured. Raises `UserError`
-    where there are none, and where a line is no trajectory or has no question.
+    Episodes that were cut short (`asked`) are left out. The cost of a model whose GPU has a price
+    in the run is measured. Raises `UserError` without episodes, and for an invalid line.
     """
     scored = []
     if run.trajectories.exists():

@@ -1,7 +1,7 @@
-"""Two models on the same questions: how far they are apart, and whether that is chance.
+"""95 % intervals of shares, means, percentiles and kappa, over episodes that are not independent.
 
-Episodes are paired by question and repeat; what only one side was asked is left out and
-counted. Knows nothing of files and of how the episodes came about.
+With at least ten inboxes the bootstrap draws whole inboxes, with repeats whole questions, else
+episodes. Shares of independent episodes have Wilson's interval.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-# ---- 95 % intervals of shares, means, percentiles and kappa, over episodes that hang together.
-
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
-# Fewer clusters than these say too little about how clusters differ.
+# Fewer clusters say too little about how clusters differ.
 MIN_INBOXES = 10
 _SEED = 20_010_515
 _BOUNDS = (100 * (1 - CONFIDENCE) / 2, 100 * (1 + CONFIDENCE) / 2)
@@ -27,8 +25,7 @@ Floats = NDArray[np.float64]
 class Estimate(TypedDict):
     """A figure and its 95 % interval over `n` episodes, by `method`.
 
-    All but `n` are None where there is nothing to tell the figure from; the bounds and
-    the method alone where it is told from too little.
+    All but `n` are None without data; the bounds and the method are None with too little data.
     """
 
     value: float | None
@@ -42,7 +39,7 @@ UNKNOWN = Estimate(value=None, low=None, high=None, n=0, method=None)
 
 
 class Sample:
-    """Episodes by their inbox and question, one label of each an episode."""
+    """Episodes by the inbox and the question of each."""
 
     def __init__(self, inboxes: Sequence[str], questions: Sequence[str]) -> None:
         self._inboxes = np.asarray(inboxes, dtype=np.str_)
@@ -60,12 +57,12 @@ class Sample:
             self._by, self._cluster, self._clusters = "", np.arange(self.n), self.n
 
     def of(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> Self:
-        """The sample of those episodes alone; it may be clustered in another way."""
+        """The sample of the chosen episodes; it may be clustered in another way."""
         kept = np.asarray(chosen, dtype=np.bool_)
         return type(self)(self._inboxes[kept].tolist(), self._questions[kept].tolist())
 
     def share(self, hits: Sequence[bool]) -> Estimate:
-        """The share of episodes of which `hits` is true."""
+        """The share of episodes whose `hits` is true."""
         if not self.n:
             return UNKNOWN
         count = sum(map(bool, hits))
@@ -79,11 +76,11 @@ class Sample:
         return self.mean([float(hit) for hit in hits])
 
     def mean(self, values: Sequence[float]) -> Estimate:
-        """The mean of a value an episode."""
+        """The mean of one value an episode."""
         return self.ratio(values, np.ones(self.n))
 
     def ratio(self, values: Sequence[float], of: Sequence[float] | Floats) -> Estimate:
-        """The sum of a value an episode by the sum of another one, which is above 0 in each."""
+        """The sum of `values` divided by the sum of `of`, which must be positive."""
         if not self.n:
             return UNKNOWN
         above, below = (np.asarray(each, dtype=np.float64) for each in (values, of))
@@ -104,8 +101,8 @@ class Sample:
         return self._bounded(float(np.percentile(listed, percent)), listed[order][places])
 
     def kappa(self, first: Sequence[bool], second: Sequence[bool]) -> Estimate:
-        """Cohen's kappa of two judges; not known where both always say the same one thing."""
-        one, other = (np.asarray(said, dtype=np.float64) for said in (first, second))
+        """Cohen's kappa of two judges; unknown if both always give the same verdict."""
+        one, other = (np.asarray(each, dtype=np.float64) for each in (first, second))
         cells = np.stack([np.ones(self.n), one, other, one * other + (1 - one) * (1 - other)])
         [value] = _kappa(cells.sum(axis=1, keepdims=True))
         if not self.n or np.isnan(value):

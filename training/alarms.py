@@ -9,8 +9,7 @@
 
 Each alarm is a small function of the rows so far, and looks at the means of several steps:
 what one noisy step shows raises nothing. It holds as long as what it saw; a `Watchdog` tells
-the new ones. An alarm is a reason to look, it stops nothing. Knows nothing of models, of how
-rows come about and of who shows alarms.
+the new ones. An alarm is a reason to look, it stops nothing.
 """
 
 import math

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
-# ---- What `art-e doctor` says of one thing that it looked at. Knows nothing of what that is.
+# ---- What `art-e doctor` says of one thing that it looked at.
 
 State = Literal["ok", "missing", "broken"]
 

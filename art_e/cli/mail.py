@@ -1,7 +1,4 @@
-"""`mcp`: one inbox's search and read, offered to an MCP client over stdin and stdout.
-
-Knows nothing of the protocol, which is art_e/mcp.py's, and prints nothing on stdout.
-"""
+"""`mcp`: one inbox's search and read, offered to an MCP client over stdin and stdout."""
 
 import re
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""What every command that asks a model shares: its options, and where mail text goes.
-
-Knows nothing of episodes and inboxes. Heavy imports are made inside the functions.
-"""
+"""What every command that asks a model shares: its options, and where mail text goes."""
 
 import datetime as dt
 import re
@@ -60,7 +57,7 @@ def db_argument(db: Path | None) -> str:
 
 
 def parse_day(day: str | None, option: str) -> dt.date | None:
-    """The date that an option gives. Raises `UserError` for what is none."""
+    """The date that an option gives. Raises `UserError` for an invalid one."""
     if day is None:
         return None
     wrong = UserError(f"{option} {day!r} is no date; write it as YYYY-MM-DD, such as 2001-03-31")
@@ -87,7 +84,7 @@ def chosen_address(file: "InboxFile", inbox: str | None, db: Path | None) -> str
 
 
 def chosen_split(name: str | None) -> "Split | None":
-    """The split of `--split`; None: all of them. Raises `UserError` for what is none."""
+    """The split of `--split`; None: all of them. Raises `UserError` for an invalid one."""
 
     chosen = next((each for each in SPLITS if each == name), None)
     if name is not None and chosen is None:

@@ -1,7 +1,6 @@
 """What the commands print: data on stdout, notes and errors on stderr.
 
 Everything that others wrote passes `clean`; rich is never given it as markup.
-Knows nothing of mail and of what the commands do.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """`art-e runs`: what was run, and what happened in it; for others too.
 
 A run may have been killed at any moment; what is left of it is shown, and what
-can't be read is said. Knows nothing of how runs are made.
+can't be read is said.
 """
 
 from typing import Annotated, Any, ClassVar, NamedTuple

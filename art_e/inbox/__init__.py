@@ -1,1 +1,1 @@
-"""The inbox file: schema, opening, search, read. Knows nothing of models."""
+"""The inbox file: schema, opening, search, read."""

@@ -1,7 +1,7 @@
 """Checkpoints: a model, its adapter and its tokenizer, from folders or the hub.
 
 Whatever is wrong with one is told in a line before a run starts. The tokenizer is the
-very one that was saved. Knows nothing of messages and generation. torch, transformers
+very one that was saved. torch, transformers
 and peft are the extra `train`, and are imported when a checkpoint is loaded.
 """
 

@@ -31,8 +31,6 @@ hole in one is not one in the other. It is for short answers in the words of the
 `THRESHOLD` was chosen on other seeds (900 to 903): from 0.6 to 0.8 the worlds' figures are the
 same, at 0.9 they fall, and 0.8 takes the fewest lists. On the tuning half 0.6 agrees a little
 more (kappa 0.20, at 0.8 0.16), and calls 24 of 107 wrong answers right instead of 9.
-
-Knows nothing of models and inboxes.
 """
 
 import re

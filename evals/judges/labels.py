@@ -2,7 +2,7 @@
 
 One line a label, on disk before the next answer is shown; a line that a crash cut off
 is left out, and taken away when the next one is written. Of two labels of one episode
-the later counts. Knows nothing of how labels are asked for.
+the later counts.
 """
 
 import asyncio

@@ -5,7 +5,7 @@ Question, gold answer, given answer and mails are handed over as quoted JSON, so
 no text can end its quotes, and the prompts declare them data. What rule 1 of
 `evals.judges.offline` settles (abstentions, unanswerable questions, the gold answer word for
 word) costs no call. Whatever fails or can't be read is no verdict: None, with the
-reason. Knows nothing of runs and of how many judges there are.
+reason.
 """
 
 import asyncio

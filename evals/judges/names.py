@@ -1,7 +1,7 @@
 """The words of a text that carry its content, its negations, and whether it says yes or no.
 
 Words that everyday mail exchanges freely count as one: `synonyms.txt`, a group a line.
-Expects text from `evals.judges.values.clean`. Knows nothing of questions or verdicts.
+Expects text from `evals.judges.values.clean`.
 """
 
 import itertools

@@ -4,7 +4,6 @@
 plain numbers), phone numbers, email addresses and codes (room EB12, invoice 4411)
 in a text; `same_value` and `compatible` compare two of them. Repetitions in the
 patterns are bounded, so that hostile text costs linear time.
-Knows nothing of questions or verdicts.
 """
 
 import calendar

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.paired import compare, mcnemar, paired, power
+from evals.paired import compare, mcnemar, paired, questions_needed
 from evals.scored import Scored
 from tests.evals.runs import Outcome, episode, question
 
@@ -142,28 +142,18 @@ def test_mcnemar_is_exact(only_a: int, only_b: int, p: float) -> None:
     assert mcnemar(only_b, only_a) == pytest.approx(p)
 
 
-def test_power_of_two_proportions_is_that_of_the_textbook() -> None:
-    # The question of the talk: 90 of 100 against 96 of 100.
-    assert power(0.90, 0.96) == 283
-    assert power(0.96, 0.90) == 283
-    # Fleiss, Levin and Paik's table without correction, P1 = 0.60, P2 = 0.70.
-    assert power(0.60, 0.70) == 356
-    assert power(0.60, 0.70, power=0.9) > 356 > power(0.60, 0.70, alpha=0.1)
-
-
-def test_paired_power_falls_with_the_questions_that_flip() -> None:
-    independent = power(0.90, 0.96, paired=True)
-    nested = power(0.90, 0.96, paired=True, discordant=0.06)
-    assert independent == power(0.90, 0.96, paired=True, discordant=0.90 * 0.04 + 0.96 * 0.10)
-    assert nested < 0.5 * independent
+def test_fewer_questions_are_needed_if_fewer_flip() -> None:
+    independent = questions_needed(0.90, 0.96, 0.90 * 0.04 + 0.96 * 0.10)
+    assert questions_needed(0.90, 0.96, 0.06) < 0.5 * independent
+    assert questions_needed(0.96, 0.90, 0.132) == independent
     with pytest.raises(ValueError, match="equal"):
-        power(0.9, 0.9)
+        questions_needed(0.9, 0.9, 0.1)
 
 
 @pytest.mark.parametrize("discordant", [0.10, 0.20])
 def test_so_many_questions_do_find_the_difference(discordant: float) -> None:
     """The test's own power at the promised number of questions, summed over all outcomes."""
-    n = power(0.80, 0.90, paired=True, discordant=discordant)
+    n = questions_needed(0.80, 0.90, discordant)
     only_b = (discordant + 0.10) / 2 / discordant
     found = 0.0
     for flips in range(n + 1):

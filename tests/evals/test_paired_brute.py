@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, multinomial
+from scipy.stats import multinomial
 
-from evals.paired import compare, mcnemar, power
+from evals.paired import compare, mcnemar, questions_needed
 from evals.scored import Scored
 from tests.evals.hacks import changed, episode, question
 
@@ -99,25 +99,11 @@ def test_the_bootstrap_has_the_bounds_of_all_resamples(seed: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("p1", "p2"), [(0.9, 0.96), (0.5, 0.6), (0.2, 0.35)])
-def test_so_many_questions_of_their_own_have_the_power(p1: float, p2: float) -> None:
-    n = power(p1, p2)
-    hits = np.arange(n + 1)
-    first, second = hits[:, None] / n, hits[None, :] / n
-    pooled = (first + second) / 2
-    error = np.sqrt(2 * pooled * (1 - pooled) / n)
-    found = np.abs(first - second) > 1.959964 * np.maximum(error, 1e-12)
-
-    chance = np.outer(binom.pmf(hits, n, p1), binom.pmf(hits, n, p2))
-
-    assert chance[found].sum() == pytest.approx(0.8, abs=0.02)
-
-
 @pytest.mark.parametrize(
     ("p1", "p2", "discordant"), [(0.9, 0.96, 0.08), (0.9, 0.96, 0.132), (0.5, 0.6, 0.3)]
 )
 def test_so_many_shared_questions_have_the_power(p1: float, p2: float, discordant: float) -> None:
-    n = power(p1, p2, paired=True, discordant=discordant)
+    n = questions_needed(p1, p2, discordant)
     only_b, only_a = (discordant + p2 - p1) / 2, (discordant - p2 + p1) / 2
     b, a = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
     possible = a + b <= n
