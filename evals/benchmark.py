@@ -41,7 +41,7 @@ ASSUMED_PROMPT_TOKENS, ASSUMED_COMPLETION_TOKENS = 15_000, 600
 
 
 class Tokens(NamedTuple):
-    """Tokens a question; `cached` ones are part of the prompt's. `source` says how they are known."""
+    """Tokens a question, `cached` ones are part of the prompt's; `source` says how we know."""
 
     prompt: float
     cached: float
