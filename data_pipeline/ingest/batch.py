@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
 from data_pipeline.ingest.parse import from_fields, parse_message
-from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage, Rejected
+from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, Quarantined, RawMessage
 
-_ROLES = 3  # to, cc, bcc: the smaller the number in `Batch.recipients`, the stronger
+_ROLES = 3  # to, cc, bcc: the smaller the number in `BatchTables.recipients`, the stronger
 _DIGEST_BYTES = 16
 
 _MAILS = pa.schema({
@@ -68,7 +68,7 @@ class Job(NamedTuple):
     owner: str | None
 
 
-class Batch(NamedTuple):
+class BatchTables(NamedTuple):
     """A batch as it comes back.
 
     recipients: row, address, name, role, position. postings: row, term, frequency, with `term`
@@ -85,7 +85,7 @@ class Batch(NamedTuple):
     skipped: list[tuple[str, str, str, str]]
 
 
-def process(job: Job) -> Batch:
+def process(job: Job) -> BatchTables:
     """Parse, filter and tokenise one batch. Never raises for what a mail contains."""
     kept: list[StoredMail] = []
     skipped: list[tuple[str, str, str, str]] = []
@@ -95,7 +95,7 @@ def process(job: Job) -> Batch:
             kept.append(item)
             continue
         email = parse_message(item) if isinstance(item, RawMessage) else from_fields(item)
-        if isinstance(email, Rejected):
+        if isinstance(email, Quarantined):
             skipped.append((email.source, "quarantined", email.reason, email.detail))
         elif (why := _filtered(email, job.rules)) is not None:
             skipped.append((email.source, "filtered", *why))
@@ -130,7 +130,7 @@ def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
     return None
 
 
-def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) -> Batch:
+def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) -> BatchTables:
     emails = [each.email for each in kept]
     postings, lengths, stem_list, word_table = _index(emails)
     digests = [content_digest(email) for email in emails]
@@ -153,7 +153,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "junk": [email.junk for email in emails],
     }
     owners = [(row, owner) for row, each in enumerate(kept) for owner in each.owners]
-    return Batch(
+    return BatchTables(
         pa.table(mails, schema=_MAILS),
         _recipients(emails),
         pa.table(

@@ -29,7 +29,7 @@ from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, words
 from art_e.storage import locked
-from data_pipeline.ingest.batch import Batch, Job, Rules, StoredMail, sender_text
+from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, sender_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
 from data_pipeline.ingest.workers import processed
 
@@ -196,7 +196,7 @@ class InboxBuild:
         self._connection.close()
         shutil.rmtree(self._folder)
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: BatchTables) -> None:
         """Take one worker's tables in; their rows and terms get the build's numbers."""
         terms = self._term_ids(batch.stems)
         postings = batch.postings.set_column(

@@ -34,7 +34,7 @@ _CHARSET_NAME = re.compile(r"[A-Za-z0-9][\w.:+-]{0,39}", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 
-# A soft break at the usual width of quoted-printable; a rule of "=====" is none.
+# A soft break at the usual width of quoted-printable, not a rule of "=====".
 _SOFT_BREAK = re.compile(r"^(?=.{40,77}$).*(?:[^=\n]|=[0-9A-F]{2})=$", re.MULTILINE)
 _SURE_ESCAPE = re.compile(r"=3D|=20$", re.MULTILINE)
 # What encoders must escape: "=", white space at a line's end, bytes over 127. Other
@@ -56,7 +56,7 @@ def cached_if_short(function: Callable[[str], _T]) -> Callable[[str], _T]:
 
 @functools.lru_cache(maxsize=1024)
 def _codec_name(charset: str) -> str | None:
-    """Python's name of a text codec for a declared charset; None if there is none."""
+    """Python's name of the text codec for a declared charset, if it has one."""
     charset = charset.strip().strip("\"'")
     if _CHARSET_NAME.fullmatch(charset):
         with contextlib.suppress(LookupError, ValueError):

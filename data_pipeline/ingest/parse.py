@@ -1,6 +1,6 @@
-"""A message made into what the inbox stores: raw bytes in, `ParsedEmail` or `Rejected` out.
+"""A message made into what the inbox stores: raw bytes in, `ParsedEmail` or `Quarantined` out.
 
-Never an exception: what can't be read is guessed, left out or rejected. Reasons for rejection:
+Never an exception: what can't be read is guessed, left out or quarantined. Reasons for quarantine:
 "empty" (no bytes, or only white space), "not-mail" (none of From, To, Date, Message-ID, Subject),
 "too-large" (over 50 MB), "parse-error" (unforeseen; the detail names the exception).
 """
@@ -46,8 +46,8 @@ from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
     MailFields,
     ParsedEmail,
+    Quarantined,
     RawMessage,
-    Rejected,
 )
 
 # ---- HTML mail made into readable text, and telling HTML from text that only mentions tags.
@@ -376,35 +376,35 @@ _BRACKETED = re.compile(r"<([^<>]+)>")
 _Message = TypeVar("_Message", RawMessage, MailFields)
 
 
-def parse_message(raw: RawMessage) -> ParsedEmail | Rejected:
+def parse_message(raw: RawMessage) -> ParsedEmail | Quarantined:
     """The mail in `raw.data`, or why it can't be stored. Never raises."""
     return _guarded(_parse_message, raw)
 
 
-def from_fields(fields: MailFields) -> ParsedEmail | Rejected:
+def from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
     """The mail whose parts a container already holds, by the same rules. Never raises."""
     return _guarded(_from_fields, fields)
 
 
 def _guarded(
-    parse: Callable[[_Message], ParsedEmail | Rejected], message: _Message
-) -> ParsedEmail | Rejected:
+    parse: Callable[[_Message], ParsedEmail | Quarantined], message: _Message
+) -> ParsedEmail | Quarantined:
     try:
         return parse(message)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
         detail = one_line(f"{type(error).__name__}: {error}")[:200]
-        return Rejected(scrub(message.source), "parse-error", detail)
+        return Quarantined(scrub(message.source), "parse-error", detail)
 
 
-def _parse_message(raw: RawMessage) -> ParsedEmail | Rejected:
+def _parse_message(raw: RawMessage) -> ParsedEmail | Quarantined:
     source = scrub(raw.source)
     if len(raw.data) > LARGEST_MESSAGE:
-        return Rejected(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
+        return Quarantined(source, "too-large", f"more than {LARGEST_MESSAGE:,} bytes")
     if not raw.data or raw.data.isspace():
-        return Rejected(source, "empty", f"{len(raw.data):,} bytes")
+        return Quarantined(source, "empty", f"{len(raw.data):,} bytes")
     headers, body = plain_message(raw.data) or message_by_email(raw.data)
     if not any(name in headers for name in _ESSENTIAL):
-        return Rejected(source, "not-mail", "no From, To, Date, Message-ID or Subject")
+        return Quarantined(source, "not-mail", "no From, To, Date, Message-ID or Subject")
     return compose(source, headers, body, raw.envelope_date)
 
 
@@ -435,12 +435,12 @@ def compose(
     )
 
 
-def _from_fields(fields: MailFields) -> ParsedEmail | Rejected:
+def _from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
     source = scrub(fields.source)
     if not any((fields.message_id, fields.subject, fields.sender, fields.date, *fields.to)):
         if not fields.body.strip():
-            return Rejected(source, "empty", "no fields and no body")
-        return Rejected(source, "not-mail", "no sender, recipient, date, message id or subject")
+            return Quarantined(source, "empty", "no fields and no body")
+        return Quarantined(source, "not-mail", "no sender, recipient, date, message id or subject")
     return _email(
         source,
         message_id=fields.message_id,

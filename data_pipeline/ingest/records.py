@@ -63,7 +63,7 @@ class ParsedEmail:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Quarantined:
     """A message that can't be stored, and why (`reason` is a short fixed word)."""
 
     source: str

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import TypeVar
 
-from data_pipeline.ingest.batch import Batch, Job, process
+from data_pipeline.ingest.batch import BatchTables, Job, process
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -26,7 +26,7 @@ _QUEUED = 2
 WORTH_WORKERS = 1200
 
 
-def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, Batch]]:
+def processed(jobs: Iterator[Job]) -> Iterator[tuple[Job, BatchTables]]:
     """Every job with its batch, in order; small ingests don't pay for starting workers."""
     first: list[Job] = []
     while sum(len(job.items) for job in first) < WORTH_WORKERS:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from art_e.question import Difficulty, Kind, Question, Split
 from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
 from data_pipeline.synthetic.people import Company, Person
-from data_pipeline.synthetic.wording import Said, Voice, pick, slots_of, words_of, workday
+from data_pipeline.synthetic.wording import Value, Voice, pick, slots_of, words_of, workday
 
-Slot = str | Said
+Slot = str | Value
 
 # How likely a person is to ask such a question of their own mail; our estimate.
 _REALISM: dict[Kind, float] = {
@@ -60,19 +60,19 @@ class Fact(NamedTuple):
     """A mail, and what it states."""
 
     mail: Draft
-    said: Said
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A mail, and what filled the slots of its phrase; `told["date"]` is a fact."""
+class Statement:
+    """A mail, and what filled the slots of its phrase; `statement["date"]` is a fact."""
 
     mail: Draft
     slots: Mapping[str, Slot]
 
     def __getitem__(self, name: str) -> Fact:
         slot = self.slots[name]
-        return Fact(self.mail, Said(slot, slot) if isinstance(slot, str) else slot)
+        return Fact(self.mail, Value(slot, slot) if isinstance(slot, str) else slot)
 
 
 class Stage(Voice):
@@ -119,12 +119,12 @@ class Stage(Voice):
 
     # Wording.
 
-    def name(self, person: Person) -> Said:
+    def name(self, person: Person) -> Value:
         """A name that nobody else bears: full, or the short form with the family name."""
         full = self.rng.random() < 0.7
-        return Said(person.full, person.full if full else f"{person.nick} {person.family}")
+        return Value(person.full, person.full if full else f"{person.nick} {person.family}")
 
-    def date(self, day: dt.date, offset: int) -> Said:
+    def date(self, day: dt.date, offset: int) -> Value:
         """`day` in the words of a mail of the story's day `offset`."""
         return self.say_date(day, self.day(offset))
 
@@ -187,7 +187,7 @@ class Stage(Voice):
         parent: Draft | None = None,
         subject_first: bool = False,
         **slots: Slot | Person,
-    ) -> Told:
+    ) -> Statement:
         """Write a mail of one phrase on the story's day `offset`; a colleague may send it.
 
         Its subject comes from a bank of its own, and is the parent's in a reply.
@@ -198,7 +198,7 @@ class Stage(Voice):
             subject = self.say(f"{bank}_subject", **slots)
         sender = sender or self.colleague()
         mail = self.mail(offset, sender, subject, [line], to=to, cc=cc, parent=parent)
-        return Told(mail, {k: v for k, v in slots.items() if not isinstance(v, Person)})
+        return Statement(mail, {k: v for k, v in slots.items() if not isinstance(v, Person)})
 
     def mail(
         self,
@@ -289,7 +289,7 @@ class Stage(Voice):
         The query date is on or after the last gold mail, and before `until`, the mail that
         would change the answer.
         """
-        answer = answer or evidence[-1].said.answer
+        answer = answer or evidence[-1].value.answer
         self._plant(kind, self._draw(bank), answer, evidence, slots, until=until)
 
     def ask_update(
@@ -297,10 +297,10 @@ class Stage(Voice):
     ) -> None:
         """Ask for the newest answer, and with this chance also for the old one before it."""
         kind: Kind = "latest-update"
-        self._plant(kind, self._draw(bank), new.said.answer, [new], slots)
+        self._plant(kind, self._draw(bank), new.value.answer, [new], slots)
         if self.rng.random() < chance:
             text = self._draw(bank)
-            self._plant(kind, text, old.said.answer, [old], slots, until=new.mail)
+            self._plant(kind, text, old.value.answer, [old], slots, until=new.mail)
 
     def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
         """Ask how many there are; sometimes before the last has come."""
@@ -363,7 +363,7 @@ class Stage(Voice):
 def _as_written(fact: Fact) -> str:
     """The fact's text as its mail has it: a sentence may begin with it."""
     written = f"{fact.mail.subject}\n{' '.join(fact.mail.text.split())}"
-    text = fact.said.text
+    text = fact.value.text
     if text not in written:
         text = capital(text)
     if text not in written:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from data_pipeline.synthetic.mail import capital
 from data_pipeline.synthetic.people import Person
-from data_pipeline.synthetic.stage import Fact, Stage, Told
-from data_pipeline.synthetic.wording import Said, date_answer
+from data_pipeline.synthetic.stage import Fact, Stage, Statement
+from data_pipeline.synthetic.wording import Value, date_answer
 
 
 def tell_approval(stage: Stage) -> None:
@@ -26,7 +26,7 @@ def tell_approval(stage: Stage) -> None:
         for at, (person, item, site) in enumerate(requests)
     ]
 
-    def grant(manager: Person, person: Person, offset: int) -> Told:
+    def grant(manager: Person, person: Person, offset: int) -> Statement:
         amount = stage.dollars(stage.draw_amount())
         return stage.tell("grant", offset, p=stage.name(manager), r=person, amount=amount)
 
@@ -68,13 +68,13 @@ def tell_interview(stage: Stage) -> None:
         subject = stage.say("resume_subject", p=person)
         paper = "profile.pdf" if rng.random() < 0.5 else ""
         mail = stage.mail(at, recruiter, subject, [line], attachment=paper)
-        resumes.append(Fact(mail, Said(firm, firm)))
+        resumes.append(Fact(mail, Value(firm, firm)))
 
     slots = []
     for at, person in enumerate(candidates):
         date = stage.date(stage.day(24 + 2 * at + at // 2), 4 + 4 * at)
         first, second = map(stage.name, panels[at])
-        room, to = Said(f"Room {rooms[at]}", str(rooms[at])), panels[at][:1]
+        room, to = Value(f"Room {rooms[at]}", str(rooms[at])), panels[at][:1]
         slots.append(
             stage.tell(
                 "slot", 4 + 4 * at, recruiter, to=to,
@@ -94,7 +94,7 @@ def tell_interview(stage: Stage) -> None:
         stage.ask("lookup", "q_room", slots[1]["room"], p=candidates[1])
     else:
         facts = slots[1]["q"], slots[1]["r"]
-        answer = " and ".join(fact.said.answer for fact in facts)
+        answer = " and ".join(fact.value.answer for fact in facts)
         stage.ask("lookup", "q_panel", *facts, answer=answer, p=candidates[1])
     stage.ask("multi-mail", "q_firm", resumes[1], slots[1]["date"], firm=firms[1])
     stage.ask_count("q_count", [each["title"] for each in slots], title=title, team=team)
@@ -112,28 +112,28 @@ def tell_invoice(stage: Stage) -> None:
         trades = rng.sample(("Supply", "Services", "Partners", "Works", "Group"), 2)
         vendor, near = f"{vendor} {trades[0]}", f"{vendor} {trades[1]}"
 
-    def bill(vendor: str, purpose: str, offset: int) -> Told:
+    def bill(vendor: str, purpose: str, offset: int) -> Statement:
         amount, number = stage.draw_amount(), stage.reference("invoice")
         due = stage.day(offset) + dt.timedelta(days=rng.randrange(14, 45))
         slots = {"vendor": vendor, "purpose": purpose, "number": number}
-        said = {"amount": stage.dollars(amount), "date": stage.date(due, offset)}
-        line = stage.say("bill", **slots, **said)
+        values = {"amount": stage.dollars(amount), "date": stage.date(due, offset)}
+        line = stage.say("bill", **slots, **values)
         subject = stage.say("bill_subject", **slots)
         paper = f"{number.lstrip('#')}.pdf" if rng.random() < 0.35 else ""
         mail = stage.mail(offset, stage.colleague(), subject, [line], attachment=paper)
-        return Told(mail, {**slots, **said})
+        return Statement(mail, {**slots, **values})
 
     bills = [bill(vendor, purpose, 5 * at) for at, purpose in enumerate(purposes)]
     bill(near, purposes[0], 4)
 
     offset, old = rng.randrange(9, 20), bills[0]["amount"]
-    new, number = _other_amount(stage, old), bills[0]["number"].said
+    new, number = _other_amount(stage, old), bills[0]["number"].value
     purpose, other = purposes[:2]
     fixed = stage.tell(
         "fix", offset, subject_first=True, vendor=vendor, number=number, purpose=purpose, amount=new
     )
     released = [
-        stage.tell("paid", offset, q=stage.name(person), number=each["number"].said)
+        stage.tell("paid", offset, q=stage.name(person), number=each["number"].value)
         for each, person, offset in zip(bills, stage.cast, (24, 16), strict=False)
     ]
 
@@ -164,9 +164,9 @@ def tell_outage(stage: Stage) -> None:
     outages = []
     for at, (day, cause) in enumerate(zip(failed, causes, strict=True)):
         to, date = [stage.owner, *crowd] if crowd else [], stage.date(day, 5 + 11 * at)
-        said = Said(capital(cause), cause)
+        value = Value(capital(cause), cause)
         outages.append(
-            stage.tell("down", 5 + 11 * at, admin, to=to, system=system, date=date, cause=said)
+            stage.tell("down", 5 + 11 * at, admin, to=to, system=system, date=date, cause=value)
         )
 
     first, second = stage.day(rng.randrange(40, 50)), stage.day(rng.randrange(58, 80))
@@ -177,10 +177,10 @@ def tell_outage(stage: Stage) -> None:
 
     def ticket(person: Person, fault: str, offset: int) -> tuple[Fact, Fact]:
         """The report with its number, and what turned out to be wrong."""
-        number, said = stage.reference("ticket"), Said(capital(fault), fault)
+        number, value = stage.reference("ticket"), Value(capital(fault), fault)
         who = stage.name(person)
         report = stage.tell("report", offset, p=who, system=system, ticket=number)
-        solved = stage.tell("solve", offset + 4, admin, ticket=number, fault=said)
+        solved = stage.tell("solve", offset + 4, admin, ticket=number, fault=value)
         return report["ticket"], solved["fault"]
 
     faults = stage.things("faults", 2)
@@ -259,14 +259,14 @@ def tell_relocation(stage: Stage) -> None:
         if person is mover:
             lines.append(stage.say("successor", p=mover, r=leaver))
         subject = stage.say("announce_subject", p=person, team=team, city=city)
-        announced.append(Fact(stage.mail(at * 6, boss, subject, lines), Said(city, city)))
+        announced.append(Fact(stage.mail(at * 6, boss, subject, lines), Value(city, city)))
 
     def moves(person: Person, target: dt.date) -> Fact:
         """The owner asks when the person moves, and gets a vague date."""
         to = [human_resources]
         ask = stage.tell("ask", 4, stage.owner, to=to, subject_first=True, p=person, city=city)
-        said = stage.target(target)
-        reply = stage.tell("target", 6, to[0], to=[stage.owner], parent=ask.mail, target=said)
+        value = stage.target(target)
+        reply = stage.tell("target", 6, to[0], to=[stage.owner], parent=ask.mail, target=value)
         return reply["target"]
 
     first = stage.day(50) + dt.timedelta(days=rng.randrange(20))
@@ -274,10 +274,10 @@ def tell_relocation(stage: Stage) -> None:
     early = moves(mover, first)
     if rng.random() < 0.5:
         stage.acknowledge(7, early.mail)
-    said = stage.target(second)
-    line, offset = stage.say("slip", target=said), rng.randrange(18, 32)
+    value = stage.target(second)
+    line, offset = stage.say("slip", target=value), rng.randrange(18, 32)
     reply = stage.mail(offset, human_resources, "", [line], to=[stage.owner], parent=early.mail)
-    late = Fact(reply, said)
+    late = Fact(reply, value)
     moves(other, second)
 
     amounts = [number * 100 for number in rng.sample(range(30, 190), 2)]
@@ -311,7 +311,7 @@ def tell_travel(stage: Stage) -> None:
     desk, client = stage.colleague(), stage.coined[0]
     hotels = [f"{name} {rng.choice(('Inn', 'Hotel'))}" for name in stage.coined[1:4]]
 
-    def book(person: Person, city: str, offset: int, leaves: int) -> Told:
+    def book(person: Person, city: str, offset: int, leaves: int) -> Statement:
         date, flight = stage.date(stage.day(leaves), offset), stage.reference("flight")
         return stage.tell("trip", offset, desk, p=person, city=city, date=date, flight=flight)
 
@@ -321,9 +321,9 @@ def tell_travel(stage: Stage) -> None:
     guests = ((traveller, cities[0], 3), (traveller, cities[1], 10), (other, cities[0], 8))
     for (guest, city, offset), hotel in zip(guests, hotels, strict=True):
         rate = rng.randrange(1, 10) * 100 if stage.bounded else rng.randrange(80, 290)
-        said = stage.dollars(rate)
+        value = stage.dollars(rate)
         stays.append(
-            stage.tell("hotel", offset, desk, p=guest, city=city, hotel=hotel, rate=said)["hotel"]
+            stage.tell("hotel", offset, desk, p=guest, city=city, hotel=hotel, rate=value)["hotel"]
         )
     visit = stage.tell("visit", 9, p=traveller, client=client, city=cities[1])
     offset = rng.randrange(13, 24)
@@ -344,10 +344,10 @@ def tell_travel(stage: Stage) -> None:
         stage.ask_absent(trips[at].mail, p=traveller, city=cities[at])
 
 
-def _other_amount(stage: Stage, old: Fact) -> Said:
+def _other_amount(stage: Stage, old: Fact) -> Value:
     """A sum other than the old one."""
     amount = stage.draw_amount()
-    while f"${amount:,}" == old.said.answer:
+    while f"${amount:,}" == old.value.answer:
         amount = stage.draw_amount()
     return stage.dollars(amount)
 

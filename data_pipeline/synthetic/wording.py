@@ -123,7 +123,7 @@ def ordinal(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Value:
     """What a mail states: as an answer gives it, and in the words of the mail."""
 
     answer: str
@@ -144,7 +144,7 @@ class Voice:
     def __init__(self, rng: Random, *, bounded: bool) -> None:
         self.rng, self.bounded = rng, bounded
 
-    def say_date(self, day: dt.date, written: dt.date) -> Said:
+    def say_date(self, day: dt.date, written: dt.date) -> Value:
         """`day` in a mail of the day `written`. Forms without a year stay near `written`."""
         month, weekday, number = MONTHS[day.month - 1], WEEKDAYS[day.weekday()], day.day
         answer, ahead = date_answer(day), (day - written).days
@@ -157,18 +157,18 @@ class Voice:
             forms += [f"{weekday[:3]} {day.month}/{number}", day.isoformat(), answer]
             if 0 < ahead <= 24:
                 forms += [f"{weekday} the {ordinal(number)}"] * 2
-        return Said(answer, self.rng.choice(forms))
+        return Value(answer, self.rng.choice(forms))
 
-    def target(self, day: dt.date) -> Said:
+    def target(self, day: dt.date) -> Value:
         """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
         month, part = MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
         long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
         answer = f"The {long} of {month} {day.year}"
         if self.bounded:
-            return Said(answer, f"the {long} of {month}")
+            return Value(answer, f"the {long} of {month}")
         names = (month, month[:3])
         forms = [f"the {long} of {name}" for name in names] + [f"{short}{name}" for name in names]
-        return Said(answer, self.rng.choice(forms))
+        return Value(answer, self.rng.choice(forms))
 
     def draw_amount(self, low: int = 12, high: int = 480) -> int:
         """A sum of dollars in hundreds; in free words now and then an odd one."""
@@ -177,15 +177,15 @@ class Voice:
             return draw(1, 60) * 1000 + draw(1, 10) * 100
         return draw(low, high) * 100 + self.rng.choice((0, 0, 0, 50, 25, 80))
 
-    def dollars(self, amount: int) -> Said:
+    def dollars(self, amount: int) -> Value:
         """$12,400, 12.4k, USD 12,400 ..."""
         answer = f"${amount:,}"
         if self.bounded:
-            return Said(answer, answer)
+            return Value(answer, answer)
         forms = [answer, f"${amount}", f"USD {amount:,}", f"{amount:,} dollars"]
         if amount % 100 == 0 and amount >= 2000:
             forms += [f"{amount / 1000:g}k", f"${amount / 1000:g}k"]
-        return Said(answer, self.rng.choice(forms))
+        return Value(answer, self.rng.choice(forms))
 
     def reference(self, kind: str) -> str:
         """A number for an invoice, a flight or a ticket, with its prefix in free words."""

@@ -161,7 +161,7 @@ def questions(config: WorldConfig) -> list[Question]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorldPlan:
     """Owners are people 0 .. owners-1; staff (owners among them) 0 .. staff-1."""
 
     owners: int
@@ -171,12 +171,12 @@ class Plan:
     stories: int
 
 
-def make_plan(size: int, *, short: bool) -> Plan:
+def make_plan(size: int, *, short: bool) -> WorldPlan:
     """The plan for a world of `size` mails."""
     owners = min(40, max(8, int(10 * (size / 5000) ** 0.3)))
     # Stories grow slower than mail: a big company has more noise, not only more facts.
     stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
-    return Plan(
+    return WorldPlan(
         owners=owners,
         staff=40 + int(4 * size**0.5),
         weights=tuple((rank + 1) ** -0.8 for rank in range(owners)),
@@ -185,7 +185,7 @@ def make_plan(size: int, *, short: bool) -> Plan:
     )
 
 
-def plan_stories(plan: Plan, seed: int, given_names: int) -> list[StoryPlan]:
+def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan]:
     """All stories in the order of their first day, 60/20/20 over the splits.
 
     Story numbers run on within an owner: people with neighbouring numbers have different given

@@ -19,8 +19,8 @@ from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
     MailFields,
     ParsedEmail,
+    Quarantined,
     RawMessage,
-    Rejected,
 )
 
 HEAD = b"From: ann@x.com\nSubject: s\n"
@@ -243,7 +243,7 @@ def test_a_message_id_that_is_none_is_derived(value: str) -> None:
 )
 def test_rejections(data: bytes, reason: str) -> None:
     email = parse_message(RawMessage("test", data))
-    assert isinstance(email, Rejected)
+    assert isinstance(email, Quarantined)
     assert (email.reason, bool(email.detail)) == (reason, True)
 
 
@@ -268,7 +268,7 @@ def test_fields_follow_the_same_rules() -> None:
     nothing = MailFields("set#1", "", "", "", [], [], [], None, "")
     for fields, reason in ((nothing, "empty"), (nothing._replace(body="words"), "not-mail")):
         rejected = from_fields(fields)
-        assert isinstance(rejected, Rejected)
+        assert isinstance(rejected, Quarantined)
         assert rejected.reason == reason
 
 

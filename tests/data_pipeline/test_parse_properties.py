@@ -24,7 +24,7 @@ from data_pipeline.ingest.parse import (
     parse_message,
     plain_message,
 )
-from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage, Rejected
+from data_pipeline.ingest.records import MailFields, ParsedEmail, Quarantined, RawMessage
 from data_pipeline.ingest.sources import read_enron
 
 REAL_DATA = os.environ.get("ART_E_REAL_DATA")
@@ -46,9 +46,9 @@ WELL_FORMED = (
 )
 
 
-def check_clean(email: ParsedEmail | Rejected) -> None:
+def check_clean(email: ParsedEmail | Quarantined) -> None:
     """What holds for every result."""
-    if isinstance(email, Rejected):
+    if isinstance(email, Quarantined):
         assert email.reason in REASONS, email
         return
     boxes = [*email.to, *email.cc, *email.bcc]
