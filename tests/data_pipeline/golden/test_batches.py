@@ -57,17 +57,6 @@ def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed
             assert set(threads[mail]) <= set(batch)
 
 
-@given(st.integers(2, 25), st.integers(0, 99))
-def test_the_whole_period_is_drawn_from(count: int, seed: int) -> None:
-    many = mails([1] * 1000, list(range(1000)))
-    batches = draw(many, count, random.Random(seed))
-    assert [len(each) for each in batches] == [BATCH_MAILS] * count
-    # Each from its own stretch, one after the other.
-    for number, batch in enumerate(batches):
-        assert number * 1000 // count - 1 <= batch[0].email_id
-        assert batch[-1].email_id <= (number + 1) * 1000 // count + 1
-
-
 def check(file: InboxFile, splits: dict[str, Split], batches: list[Batch]) -> None:
     """By queries of their own: what may be in a batch."""
     used = [each for batch in batches for each in batch.message_ids]

@@ -8,7 +8,6 @@ from typing import Any
 import datasets
 import pytest
 
-from art_e.errors import UserError
 from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.export import export
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
@@ -99,41 +98,3 @@ def test_an_earlier_export_is_replaced_whole(tmp_path: Path) -> None:
     export(golden_set(*SPLITS_OF_ROWS), out)
     assert {each.name: each.read_bytes() for each in out.iterdir()} == first
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    golden = golden_set(*SPLITS_OF_ROWS)
-    mine, own_set, readme = tmp_path / "mine", tmp_path / "set", tmp_path / "readme"
-    for folder in (mine, readme):
-        folder.mkdir()
-    (mine / "thesis.tex").write_text("years of work", "utf-8")
-    (readme / "README.md").write_text("not an export", "utf-8")
-    golden.save(own_set)
-    for folder in (mine, own_set, readme):
-        before = {each.name: each.read_bytes() for each in folder.iterdir()}
-        with pytest.raises(UserError, match="something else"):
-            export(golden, folder)
-        assert {each.name: each.read_bytes() for each in folder.iterdir()} == before
-
-
-# Exports again, and kills itself at the call of that number that changes the folder.
-KILLED = """
-import os, sys
-from pathlib import Path
-from data_pipeline.golden.export import export
-from data_pipeline.golden.golden_set import GoldenSet
-
-folder, number = Path(sys.argv[1]), int(sys.argv[2])
-golden = GoldenSet.load(folder / "set")
-CHANGES = {"os.mkdir", "os.rename", "shutil.rmtree"}
-
-def hook(event, arguments):
-    global number
-    if event in CHANGES and str(folder) in str(arguments[0]):
-        if number == 0:
-            os.kill(os.getpid(), 9)
-        number -= 1
-
-sys.addaudithook(hook)
-export(golden, folder / "out")
-"""

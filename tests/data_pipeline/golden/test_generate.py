@@ -19,7 +19,7 @@ from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts
 from tests.builders import QUICK
 from tests.data_pipeline.golden.writers import COST, MODEL, USAGE, Writer, items_for
-from tests.provider import Provider, broken, says
+from tests.provider import Provider, says
 
 OPTIONS = Options(counts=Counts(2, 0, 1), min_mails=50, batches=3)
 FILES = ("questions.jsonl", "rejected.jsonl", "batches.jsonl", "manifest.json")
@@ -155,23 +155,6 @@ def test_bad_replies_are_asked_again_or_used_in_part(
     assert made.step["sums"]["dropped"] == {"form": 2}
     assert made.step["batches"]["lost"] == {"unreadable": 1}
     assert made.step["cost_usd"] == pytest.approx(COST * asked)
-
-
-def test_a_batch_that_failed_is_asked_by_the_next_run(
-    made: Generating, undisturbed: Generating, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failing = plan.data[1]
-    writer = Writer(lambda data, _: broken() if data == failing else None)
-    with Provider(writer) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        assert made.run() == ["provider"]
-        assert made.step["batches"]["used"] == len(plan.batches) - 1
-        writer.instead = lambda _data, _time: None
-        writer.asked.clear()
-        made.golden = GoldenSet.load(made.folder)
-        assert made.run() == []
-        assert writer.asked.total() == 1
-    assert made.bytes == undisturbed.bytes
 
 
 def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(

@@ -1,6 +1,5 @@
 """`art-e golden generate`: what it tells, asks for, refuses and leaves behind."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -95,17 +94,3 @@ def test_a_missing_key_is_named_before_anything_is_read(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert "export OPENAI_API_KEY" in the_error(art_e(*command))
-
-
-def test_a_folder_of_other_things_is_left_alone(
-    art_e: Run, command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    for name in ("README.md", "questions.jsonl"):
-        own = tmp_path / "set" / name
-        own.parent.mkdir()
-        own.write_text("mine", "utf-8")
-        assert "name a new folder" in the_error(art_e(*command))
-        assert [each.name for each in own.parent.iterdir()] == [name]
-        assert own.read_text("utf-8") == "mine"
-        shutil.rmtree(own.parent)

@@ -66,16 +66,6 @@ def test_a_step_run_again_is_as_if_run_once(runs: list[tuple[Step, int]]) -> Non
     assert golden == first
 
 
-def test_undo_leaves_what_was_no_question_where_it_was() -> None:
-    golden = golden_set(3, dropped=1)
-    golden.rejected.append(Rejected({"text": "{"}, "generate", "form", "no JSON"))
-    golden.undo("filter")
-    assert [each.id for each in golden.questions] == ["q-0", "q-1", "q-2"]
-    assert [each.check for each in golden.rejected] == ["form"]
-    assert list(golden.manifest["steps"]) == ["import"]
-    assert golden.rejected[0].question is None
-
-
 def test_sums_that_do_not_balance_are_our_fault() -> None:
     golden = golden_set(5, dropped=2)
     assert golden.manifest["steps"]["filter"]["sums"] == {
@@ -102,13 +92,6 @@ def test_sums_count_mends_and_doubts_of_their_step_alone() -> None:
             "unsure": {"answerable": 2},
         },
     }  # fmt: skip
-
-
-@given(st.sets(st.integers(0, 10**9)), st.sampled_from(["q-", "", "ß٣"]))
-def test_numbers_in_names_are_in_the_order_of_numbers(numbers: set[int], prefix: str) -> None:
-    named = [f"{prefix}{each}" for each in sorted(numbers)]
-    turned = named[::-1]
-    assert sorted(turned, key=natural) == named
 
 
 def test_natural_order_of_a_hostile_name() -> None:

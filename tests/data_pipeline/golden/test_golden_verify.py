@@ -92,19 +92,6 @@ def test_one_limit_for_reader_and_judge(db: Path, tmp_path: Path) -> None:
     assert len(GoldenSet.load(command.out).questions) == json.loads(whole.stdout)["sums"]["kept"]
 
 
-def test_offline(db: Path, tmp_path: Path) -> None:
-    with Provider([]) as provider:
-        command = Verifying(provider, db, tmp_path / "golden")
-        result = command.invoke("--model", "offline")
-        assert result.exit_code == 0, result.output
-        assert provider.requests == []
-    shown = json.loads(result.stdout)
-    # A mail that is not there is no opinion.
-    assert shown["sums"]["dropped"] == {"answerable": 1}
-    assert (shown["model"], shown["judge"]) == ("offline", "offline/2")
-    assert "--model" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "fix"),
     [

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet, checks_of
-from data_pipeline.golden.importing import import_questions
-from tests.conftest import RealInbox
 from tests.data_pipeline.golden.importable import PUBLIC, imported, small_inbox, the_row
 
 
@@ -142,22 +140,3 @@ def test_whatever_the_rows_are_none_is_lost(
     kept = GoldenSet.load(tmp_path / "set")
     assert [each.reason for each in kept.rejected] == [each.reason for each in golden.rejected]
     assert kept.questions == golden.questions
-
-
-def test_the_real_questions(real_inbox: RealInbox) -> None:
-    golden = GoldenSet()
-    with InboxFile(real_inbox.db) as file:
-        import_questions(file, golden, str(real_inbox.folder / "questions.jsonl"))
-        lines = (real_inbox.folder / "questions.jsonl").read_text("utf-8").splitlines()
-        given_ = list(map(json.loads, lines))
-        assert len(golden.questions) == len(given_) == 73
-        rows = {each.id: each.to_row() for each in golden.questions}
-        for row in given_:
-            assert rows[str(row["id"])] | row == rows[str(row["id"])] | {"id": row["id"]}
-        for each in golden.questions:
-            inbox = file.open_inbox(each.inbox_address, each.query_date)
-            assert all(inbox.read(gold) is not None for gold in each.message_ids)
-    report = golden.manifest["steps"]["import"]["report"]
-    assert report["sources"]["passed"] == 73
-    assert report["duplicate"]["failed"] >= 1
-    assert {"realism", "wording", "leak", "unambiguous"} <= report.keys()

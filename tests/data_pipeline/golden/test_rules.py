@@ -48,47 +48,81 @@ def worded(question: str, *mails: Email) -> Check:
     return rules.wording(row(question), facts(*mails))
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "What offer did Vince want to make Giuseppe?",
-        "What did Vince Kaminski ask for?",
-        "What is Vince's phone number?",
-        "Which speaker did Vince J. Kaminski propose?",
-        "When will Mr. Kaminski travel?",
-        "What did vince kaminski say about the pump?",
-        "Was the lease sent to Vince.Kaminski@enron.com?",
-        "What is this email about?",
-        "What date is given in the email?",
-        "What did the sender of the message ask for?",
-        "Who wrote the above email?",
-        "What does the recipient need to sign?",
-        "When did the user plan to travel?",
-        "When is the lunch mentioned in this thread?",
-    ],
-)
-def test_a_question_that_no_owner_asks_fails(question: str) -> None:
-    assert worded(question).passed is False
+CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
+    ("wording", False): (
+        ("What offer did Vince want to make Giuseppe?", "May 7"),
+        ("What did Vince Kaminski ask for?", "May 7"),
+        ("What is Vince's phone number?", "May 7"),
+        ("Which speaker did Vince J. Kaminski propose?", "May 7"),
+        ("When will Mr. Kaminski travel?", "May 7"),
+        ("What did vince kaminski say about the pump?", "May 7"),
+        ("Was the lease sent to Vince.Kaminski@enron.com?", "May 7"),
+        ("What is this email about?", "May 7"),
+        ("What date is given in the email?", "May 7"),
+        ("What did the sender of the message ask for?", "May 7"),
+        ("Who wrote the above email?", "May 7"),
+        ("What does the recipient need to sign?", "May 7"),
+        ("When did the user plan to travel?", "May 7"),
+        ("When is the lunch mentioned in this thread?", "May 7"),
+    ),
+    ("wording", True): (
+        ("What did I tell Giuseppe?", "May 7"),
+        ("What is the main topic of Christie's email regarding the article draft?", "May 7"),
+        ("What did Martin say in the email about the pump?", "May 7"),
+        ("Who in London will contact David regarding the KWI User Group?", "May 7"),
+        ("What is the user name for the portal?", "May 7"),
+        ("Who is the recipient of the safety award?", "May 7"),
+        ("What did Vince Strickler ask for?", "May 7"),
+        ("Who signed the Martin Kaminski contract?", "May 7"),
+        ("What is the status of Bill AB 18X?", "May 7"),
+        ("Is the cheque in the mail?", "May 7"),
+        ("Whose is this email address?", "May 7"),
+    ),
+    ("ids", False): (
+        ("What did <12345678.99@thyme> ask for?", "May 7"),
+        ("What did 1.2@x ask for?", "May 7"),
+        ("What does m2 say of the pump?", "May 7"),
+        ("Which date is in email #2?", "May 7"),
+        ("Which date does message 4 give?", "May 7"),
+        ("When is the seminar?", "May 7, see m1"),
+        ("What is the message-id of Ann's mail?", "May 7"),
+    ),
+    ("ids", True): (
+        ("Who should I contact?", "Ann Alm <ann.alm@x.example>"),
+        ("How many m2 of floor are let?", "40 m2"),
+        ("Did I get that email 2 weeks ago?", "Yes"),
+        ("Which exit of the M1 should I take?", "m25"),
+        ("How many messages did Ann send?", "12"),
+    ),
+    ("leak", False): (
+        ("When is the May 7 seminar?", "May 7"),
+        ("How much is the $5,000 licence?", "It is $5,000."),
+        ("Who is Ann Alm, the new head of audit?", "Ann Alm"),
+        ("What is the name of the hotel Harbor Inn?", "Harbor Inn"),
+    ),
+    ("leak", True): (
+        ("Did Ann sign the lease?", "Yes, Ann signed the lease."),
+        ("Is the dinner on May 3 or May 4?", "May 4"),
+        ("Which of Ann and Bob leads the audit?", "Ann"),
+        ("When on May 7 is the seminar?", "May 7, 3 pm"),
+        ("How many of the 3 plants are shut?", "3"),
+        ("How often was Harbor Two delayed?", "2"),
+        ("What did I tell Eugenio about dinner on Friday?", "I would be away on Friday."),
+        ("Who recommended Bob Berg?", "Ann Alm recommended Bob Berg."),
+        ("What is the status of Bill AB 18X?", "Bill AB 18X is dead."),
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    "question",
-    [
-        "What did I tell Giuseppe?",
-        "What is the main topic of Christie's email regarding the article draft?",
-        "What did Martin say in the email about the pump?",
-        "Who in London will contact David regarding the KWI User Group?",
-        "What is the user name for the portal?",
-        "Who is the recipient of the safety award?",
-        "What did Vince Strickler ask for?",
-        "Who signed the Martin Kaminski contract?",
-        "What is the status of Bill AB 18X?",
-        "Is the cheque in the mail?",
-        "Whose is this email address?",
-    ],
+    ("name", "passed", "question", "answer"),
+    [(*key, *case) for key, cases in CASES.items() for case in cases],
 )
-def test_a_question_that_an_owner_may_ask_passes(question: str) -> None:
-    assert worded(question).passed is True
+def test_a_rule_tells_faults_from_what_only_looks_like_one(
+    name: str, passed: bool, question: str, answer: str
+) -> None:
+    rule = getattr(rules, name)
+    assert rule(row(question, answer), facts(batch=BATCH)).passed is passed
 
 
 def test_a_name_that_another_person_shares_is_not_sure() -> None:
@@ -99,67 +133,6 @@ def test_a_name_that_another_person_shares_is_not_sure() -> None:
     # His family or his secretary may be meant.
     assert worded("When is the Kaminski wedding?").passed is not False
     assert worded("What did Kaminski's secretary book?").passed is None
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("What did <12345678.99@thyme> ask for?", "May 7"),
-        ("What did 1.2@x ask for?", "May 7"),
-        ("What does m2 say of the pump?", "May 7"),
-        ("Which date is in email #2?", "May 7"),
-        ("Which date does message 4 give?", "May 7"),
-        ("When is the seminar?", "May 7, see m1"),
-        ("What is the message-id of Ann's mail?", "May 7"),
-    ],
-)
-def test_ids_of_mails_fail(question: str, answer: str) -> None:
-    assert rules.ids(row(question, answer), facts(batch=BATCH)).passed is False
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("Who should I contact?", "Ann Alm <ann.alm@x.example>"),
-        ("How many m2 of floor are let?", "40 m2"),
-        ("Did I get that email 2 weeks ago?", "Yes"),
-        ("Which exit of the M1 should I take?", "m25"),
-        ("How many messages did Ann send?", "12"),
-    ],
-)
-def test_what_only_looks_like_an_id_passes(question: str, answer: str) -> None:
-    assert rules.ids(row(question, answer), facts(batch=BATCH)).passed is True
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("When is the May 7 seminar?", "May 7"),
-        ("How much is the $5,000 licence?", "It is $5,000."),
-        ("Who is Ann Alm, the new head of audit?", "Ann Alm"),
-        ("What is the name of the hotel Harbor Inn?", "Harbor Inn"),
-    ],
-)
-def test_an_answer_in_the_question_fails(question: str, answer: str) -> None:
-    assert rules.leak(row(question, answer), facts()).passed is False
-
-
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("Did Ann sign the lease?", "Yes, Ann signed the lease."),
-        ("Is the dinner on May 3 or May 4?", "May 4"),
-        ("Which of Ann and Bob leads the audit?", "Ann"),
-        ("When on May 7 is the seminar?", "May 7, 3 pm"),
-        ("How many of the 3 plants are shut?", "3"),
-        ("How often was Harbor Two delayed?", "2"),
-        ("What did I tell Eugenio about dinner on Friday?", "I would be away on Friday."),
-        ("Who recommended Bob Berg?", "Ann Alm recommended Bob Berg."),
-        ("What is the status of Bill AB 18X?", "Bill AB 18X is dead."),
-    ],
-)
-def test_an_answer_that_says_more_passes(question: str, answer: str) -> None:
-    assert rules.leak(row(question, answer), facts()).passed is True
 
 
 def test_answers() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from art_e.inbox.file import InboxFile
-from art_e.question import Question, Split
-from data_pipeline.golden.golden_set import GoldenSet, checks_of
-from data_pipeline.golden.inboxes import Counts
+from art_e.question import Split
+from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.split import split
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
@@ -106,55 +105,6 @@ def test_a_row_that_was_dropped_itself_drops_no_other(file: InboxFile) -> None:
     )
     split(file, golden)
     assert [each.id for each in golden.questions] == ["q-1"]
-
-
-def test_mail_that_the_file_lacks_is_told_and_compared_by_its_id(file: InboxFile) -> None:
-    rows = [asked("q-1", ANN, "m37"), asked("q-2", ANN, "<no>"), asked("q-3", DAN, "<no>")]
-    golden = made(rows, generated=SPLIT_OF)
-    split(file, golden)
-    assert why(golden) == {
-        "q-2": ("shared-gold", "gold mail <no> is gold of test question q-3 too")
-    }
-    check = checks_of(golden.questions[0])["leak-test-inbox"]
-    assert (check.passed, check.reason) == (None, "gold mail m37 is not in the inbox file")
-    sums = golden.manifest["steps"]["split"]["sums"]
-    assert sums["unsure"] == {"leak-test-inbox": 1, "shared-gold": 2}
-    assert golden.manifest["steps"]["split"]["leaks"]["unknown_gold"] == 2
-
-
-def test_the_report_tells_what_is_not_forbidden(file: InboxFile) -> None:
-    rows = [
-        asked("q-1", ANN, "<a>"),
-        asked("q-2", DAN, "<ad>"),
-        Question("q-3", "WHAT is q 1", DAN),
-        Question("q-4", "?!", ANN),
-        Question("q-5", "...", DAN),
-    ]
-    golden = made(rows, generated=SPLIT_OF)
-    split(file, golden)
-    found = golden.manifest["steps"]["split"]["leaks"]
-    # Ann wrote <ad>, which is test gold.
-    assert found["after"]["gold_in_inboxes"] == {
-        "train/validation": 0,
-        "train/test": 0,
-        "validation/train": 0,
-        "validation/test": 0,
-        "test/train": 1,
-        "test/validation": 0,
-    }
-    # Without its signs; but a text of signs alone says nothing.
-    assert found["after"]["shared_questions"]["train/test"] == 1
-
-
-def test_inboxes_of_generate_keep_their_splits(file: InboxFile) -> None:
-    golden = made([asked("q-1", ANN, "<a>", split="train")], generated=SPLIT_OF)
-    split(file, golden, seed=9, wanted=Counts(train=0, test=1))
-    assert golden.manifest["inboxes"] == SPLIT_OF
-    # No proportion and no seed had a say: none is told.
-    assert golden.manifest["seed"] == 5
-    step = golden.manifest["steps"]["split"]
-    assert step["splits_from"] == "generate"
-    assert not step.keys() & {"seed", "proportions"}
 
 
 def test_rows_keep_the_splits_that_they_came_with(file: InboxFile) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.golden_set import GoldenSet, checks_of
+from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.offline_reader import WordChecks
 from data_pipeline.golden.verify import verify
 from tests.data_pipeline.golden.verified import (
@@ -140,36 +140,6 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
     assert golden.manifest["steps"]["verify"]["unchecked"] == {"needs-mail": {"unparseable": 1}}
     found = checked(golden, "right")
     assert [each.passed for each in found.values()] == [None, True, True]
-
-
-def test_nothing_is_paid_for_twice(run: Verified) -> None:
-    first, second = CarefulReader(), CarefulReader()
-    golden = run(first)
-    assert set(first.asked.values()) == {1}
-    again = run(second)
-    assert not second.asked
-    assert again.questions == golden.questions
-    assert again.manifest == golden.manifest
-
-
-def test_the_budget_ends_it_and_a_larger_one_goes_on(run: Verified) -> None:
-    # A call may take 4,096 tokens of output at $1.60 a million, and costs $0.00056.
-    golden = run(CarefulReader(), max_cost=0.012, concurrency=1)
-    step = golden.manifest["steps"]["verify"]
-    assert {"budget"} == {reason for each in step["unchecked"].values() for reason in each}
-    assert step["sums"]["in"] == step["sums"]["kept"] + sum(step["sums"]["dropped"].values())
-    assert any(
-        each.reason == "not checked: budget"
-        for row in golden.questions
-        for each in checks_of(row).values()
-    )
-    strict = run(CarefulReader(), max_cost=0.012, concurrency=1, strict=True)
-    assert not [row for row in strict.questions if len(checks_of(row)) < 3 and row.answerable]
-    assert all(each.passed for row in strict.questions for each in checks_of(row).values())
-    more = CarefulReader()
-    whole = run(more, max_cost=5.0)
-    assert whole.manifest["steps"]["verify"]["unchecked"] == {}
-    assert set(more.asked.values()) == {1}
 
 
 def test_an_inbox_that_is_not_there_is_told(inbox_file: InboxFile) -> None:
