@@ -53,6 +53,7 @@ from data_pipeline.golden.asking import Asker, left_of, responses_folder, settle
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, check_new, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from data_pipeline.golden.offline_reader import WordChecks
+from data_pipeline.golden.plots import write_plots
 from data_pipeline.sharing import (
     DryRunOption,
     PrivateOption,
@@ -91,6 +92,7 @@ ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to 
 TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
 LINE_EVERY_S = 10.0
+READER_SHARE = 0.8  # of a limit for reader and judge
 
 
 class _Opened(NamedTuple):
@@ -492,13 +494,16 @@ def _reader_and_judge(
     note(str(Model(model).notice))
     if judge != model and needs_model(judge):
         note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-    expected = model_checks.estimate_cost(golden, model, judge)
-    note(f"estimate: {expected}; replies of an earlier run are not paid for again")
+    usd = model_checks.estimate_cost(golden, model, judge)
+    cost = (
+        "cost unknown" if usd is None else f"at most about ${usd:,.2f}, for replies of usual length"
+    )
+    note(f"estimate: {cost}; replies of an earlier run are not paid for again")
     judged_before = settled_on(folder, "judge", judge) if needs_model(judge) else 0.0
     readers = judges = None
     if max_cost is not None:
         # Shares of one limit, so that both together keep it.
-        readers = max_cost * expected.reader_share
+        readers = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
         judges = left_of(max_cost - readers, judged_before or 0.0)
         note(f"limit: ${readers:.4f} for the reader, ${max_cost - readers:.4f} for the judge")
     reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=readers)
@@ -590,8 +595,6 @@ def print_stats(figures: dict[str, Any]) -> None:
 )
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
     """Print the set's figures; draw lengths, dates, kinds and dropped rows in DIR/plots."""
-    from data_pipeline.golden.plots import write_plots  # matplotlib is slow to load
-
     golden = GoldenSet.load(folder)
     figures = stats.stats(golden, folder)
     if json_output:

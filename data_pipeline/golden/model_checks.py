@@ -159,38 +159,14 @@ JUDGE_USAGE = Usage(600, 0, 300, 0)
 VERDICTS_PER_ROW = 3
 
 
-class VerifyCost(NamedTuple):
-    """What reader and judge will cost; None if a price is unknown."""
-
-    requests: int
-    verdicts: int
-    reader_usd: float | None
-    judge_usd: float | None
-
-    @property
-    def reader_share(self) -> float:
-        """The reader's share of the cost; assumed if a price is unknown."""
-        if self.reader_usd is None or self.judge_usd is None:
-            return 1.0 if self.judge_usd == 0 else 0.8
-        total = self.reader_usd + self.judge_usd
-        return self.reader_usd / total if total else 1.0
-
-    def __str__(self) -> str:
-        usd = (self.reader_usd, self.judge_usd)
-        cost = "cost unknown" if None in usd else f"at most about ${sum(filter(None, usd)):,.2f}"
-        return (
-            f"{cost} for {self.requests:,} questions to the reader and {self.verdicts:,} verdicts"
-            " of the judge, with assumed lengths"
-        )
-
-
-def estimate_cost(golden: GoldenSet, model: str, judge: str) -> VerifyCost:
-    """What it costs to verify every row with a reader and a judge of those names."""
+def estimate_cost(golden: GoldenSet, model: str, judge: str) -> float | None:
+    """USD that verifying every row costs at most; None if a price is unknown."""
     answerable = sum(each.answerable is not False for each in golden.questions)
-    requests = READS_PER_ROW * answerable + len(golden.questions) - answerable
+    reads = READS_PER_ROW * answerable + len(golden.questions) - answerable
+    reader = expected_cost(model, [READER_USAGE], reads)
     verdicts = VERDICTS_PER_ROW * answerable if needs_model(judge) else 0
-    judge_usd = expected_cost(judge, [JUDGE_USAGE], verdicts) if verdicts else 0.0
-    return VerifyCost(requests, verdicts, expected_cost(model, [READER_USAGE], requests), judge_usd)
+    judged = expected_cost(judge, [JUDGE_USAGE], verdicts) if verdicts else 0.0
+    return None if reader is None or judged is None else reader + judged
 
 
 def _without_mail(question: Question) -> dict[str, Any]:

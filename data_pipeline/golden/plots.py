@@ -2,29 +2,25 @@
 
     art-e golden stats DIR
 
-They show the figures of `stats.py` in the look of the report's charts.
+They show the figures of `stats.py` as bar charts of the report.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.stats import frame, used_splits
-from evals.report.charts import GRID, INK, MUTED, SERIES, WIDTH, Bar, BarChart, Mark, write_png
+from evals.report.charts import Bar, BarChart, Mark, write_png
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAMES = ("lengths", "dates", "kinds", "steps")
-_MOST_BINS = 30
-_FONT = 9
-# How long a bar of the dates is: the first that gives at most so many bars.
-_PERIODS = ("M", "Q", "Y")
-_MOST_BARS = 48
+_BINS = 10
+_MOST_PERIODS = 8
 
 
 def write_plots(golden: GoldenSet, figures: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -40,147 +36,77 @@ def write_plots(golden: GoldenSet, figures: Mapping[str, Any], folder: Path) -> 
     return [folder / f"{name}.png" for name in NAMES if name in drawn]
 
 
-def draw(golden: GoldenSet, figures: Mapping[str, Any]) -> dict[str, Figure]:
+def draw(golden: GoldenSet, figures: Mapping[str, Any]) -> dict[str, "Figure"]:
     """The plots of the set by name; `figures` are those of `stats.stats`.
 
     A set without rows has only the plot of its steps.
     """
-    drawn: dict[str, Figure] = {}
+    drawn = {}
     if golden.questions:
         rows = frame(golden)
+        splits = used_splits(rows)
         drawn["lengths"] = _lengths(rows)
-        drawn["dates"] = _dates(figures, used_splits(rows))
-        drawn["kinds"] = _kinds(figures, used_splits(rows))
+        drawn["dates"] = _dates(figures["days"], splits)
+        kinds = pd.DataFrame.from_dict(figures["kinds"], orient="index")[splits]
+        drawn["kinds"] = _chart("Questions by kind", "Rows of each kind.", kinds)
     if any(step["in"] for step in figures["steps"]):
-        drawn["steps"] = _steps(figures)
+        drawn["steps"] = _steps(figures["steps"])
     return drawn
 
 
-def _kinds(figures: Mapping[str, Any], splits: list[str]) -> Figure:
-    totals = {split: sum(counts[split] for counts in figures["kinds"].values()) for split in splits}
+def _chart(title: str, note: str, table: pd.DataFrame) -> "Figure":
+    """Bars of a table of counts: a row is a label, a column a series."""
     bars = tuple(
-        Bar(
-            kind,
-            tuple(
-                Mark(counts[split], f"{counts[split]:,} ({counts[split] / totals[split]:.0%})")
-                for split in splits
-            ),
-        )
-        for kind, counts in figures["kinds"].items()
+        Bar(str(label), tuple(Mark(count, f"{int(count):,}") for count in counts))
+        for label, counts in zip(table.index, table.fillna(0).to_numpy(), strict=True)
     )
-    note = "Rows of each kind; in brackets the share of the split's rows."
-    chart = BarChart("kinds", "Questions by kind", note, "number", bars, tuple(splits))
-    return chart.draw(titled=True)
+    series: Sequence[str] = [] if len(table.columns) == 1 else list(table.columns)
+    return BarChart("golden", title, note, "number", bars, tuple(series)).draw(titled=True)
 
 
-def _lengths(rows: pd.DataFrame) -> Figure:
-    figure, panels = _panels("Lengths of questions and answers", 2)
-    for axes, name in zip(panels, ("question", "answer"), strict=True):
-        words = rows[name].dropna().str.split().str.len()
-        if words.empty:
-            _empty(axes, f"words in the {name}: none")
+def _lengths(rows: pd.DataFrame) -> "Figure":
+    words = {name: rows[name].dropna().str.split().str.len() for name in ("question", "answer")}
+    # The longest share the last bin, because they would squeeze all others.
+    top = max(int(pd.concat(list(words.values())).quantile(0.98)), _BINS)
+    width = -(-top // _BINS)
+    starts = range(0, top + 1, width)
+    table = pd.DataFrame(
+        {
+            name: (found.clip(upper=top) // width * width).value_counts().reindex(starts)
+            for name, found in words.items()
+        }
+    )
+    table.index = [f"{start} to {start + width - 1} words" for start in starts]
+    note = (
+        "Rows whose question, or gold answer, has so many words; the last bar has longer ones too."
+    )
+    return _chart("Lengths of questions and answers", note, table)
+
+
+def _dates(days: Mapping[str, Any], splits: Iterable[str]) -> "Figure":
+    tables = []
+    for what, label in (("query", "asked"), ("gold", "gold mail")):
+        months = {split: (days[split][what] or {}).get("by_month", {}) for split in splits}
+        table = pd.DataFrame(
+            {split: pd.Series(found, dtype=float) for split, found in months.items()}
+        )
+        if table.empty:
             continue
-        median, p95 = words.quantile(0.5), words.quantile(0.95)
-        # The longest share the last bar, because they would squeeze all others.
-        top = max(int(words.quantile(0.99)), 5)
-        axes.hist(words.clip(upper=top), bins=min(top, _MOST_BINS), color=SERIES[0], rwidth=0.86)
-        axes.axvline(min(median, top), color=INK, linewidth=1.1)
-        axes.axvline(min(p95, top), color=INK, linewidth=1.1, linestyle=(0, (4, 3)))
-        longer = f"; longer than {top:,} in the last bar" if words.max() > top else ""
-        label = f"words in the {name}: median {median:g}, dashed p95 {p95:g}{longer}"
-        axes.set_xlabel(label, color=MUTED, size=_FONT)
-    return figure
+        periods = pd.PeriodIndex(list(table.index), freq="M")
+        lengths = (periods.asfreq(length) for length in ("M", "Q", "Y"))
+        shown = next((each for each in lengths if each.nunique() <= _MOST_PERIODS), periods.year)
+        table = table.fillna(0).groupby(shown).sum()
+        table.index = [f"{label} in {period}" for period in table.index]
+        tables.append(table)
+    note = "Questions by the day asked, and gold mails by the day sent, as golden split found them."
+    return _chart("Dates of questions and gold mails", note, pd.concat([*tables, pd.DataFrame()]))
 
 
-def _dates(figures: Mapping[str, Any], splits: list[str]) -> Figure:
-    titles = {"query": "questions by the day asked", "gold": "gold mails by the day sent"}
-    by_month = {
-        (what, split): (figures["days"][split][what] or {}).get("by_month", {})
-        for what in titles
-        for split in splits
-    }
-    months = sorted({month for found in by_month.values() for month in found})
-    periods = pd.PeriodIndex(months, freq="M")
-    length = next((each for each in _PERIODS if _count(periods, each) <= _MOST_BARS), _PERIODS[-1])
-    figure, panels = _panels("Dates of questions and gold mails", 2, splits)
-    for axes, (what, title) in zip(panels, titles.items(), strict=True):
-        axes.set_title(title, loc="left", color=INK, size=_FONT)
-        table = pd.DataFrame({split: by_month[what, split] for split in splits}, index=months)
-        if not months or table.isna().all(axis=None):
-            run = figures["leaks"] is not None or what == "query"
-            _empty(axes, "none" if run else "unknown before art-e golden split")
-            continue
-        table = table.fillna(0).groupby(periods.asfreq(length)).sum()
-        table = table.reindex(pd.period_range(table.index.min(), table.index.max(), freq=length))
-        below = np.zeros(len(table))
-        for number, split in enumerate(splits):
-            counts = table[split].fillna(0).to_numpy()
-            axes.bar(range(len(table)), counts, 0.86, below, color=SERIES[number])
-            below += counts
-        places = range(0, len(table), max(1, -(-len(table) // 7)))
-        axes.set_xticks(list(places), [str(table.index[place]) for place in places])
-    return figure
-
-
-def _count(periods: pd.PeriodIndex, length: str) -> int:
-    if periods.empty:
-        return 0
-    longer = periods.asfreq(length)
-    return len(pd.period_range(longer.min(), longer.max(), freq=length))
-
-
-def _steps(figures: Mapping[str, Any]) -> Figure:
-    """A bar for what each step kept, and one for what each check dropped."""
-    rows: list[tuple[str, str, int, int]] = []  # label, colour, from, to
-    for step in figures["steps"]:
-        left = step["in"]
-        if not rows or rows[-1][-1] != left:
-            rows.append((f"{step['step']}: in", MUTED, 0, left))
-        for check, count in sorted(step["dropped"].items(), key=lambda item: (-item[1], item[0])):
-            rows.append((f"   {check}", SERIES[4], left - count, left))
-            left -= count
-        rows.append((f"{step['step']}: kept", SERIES[0], 0, step["kept"]))
-    figure, (axes,) = _panels("What each step dropped", 1, height=80 + 17 * len(rows))
-    places = range(len(rows))
-    sizes = [end - start for *_, start, end in rows]
-    bars = axes.barh(places, sizes, 0.62, [row[2] for row in rows], color=[row[1] for row in rows])
-    shown = [
-        f"{'-' if row[1] == SERIES[4] else ''}{size:,}"
-        for row, size in zip(rows, sizes, strict=True)
-    ]
-    axes.bar_label(bars, shown, padding=3, color=INK, size=_FONT, parse_math=False)
-    axes.set_yticks(places, [row[0] for row in rows], parse_math=False)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max((row[3] for row in rows), default=1))
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    return figure
-
-
-def _panels(
-    title: str, count: int, legend: list[str] | None = None, height: float | None = None
-) -> tuple[Figure, list[Axes]]:
-    """A figure with panels one below the other."""
-    size = (WIDTH / 72, (height or 60 + 190 * count) / 72)
-    figure = Figure(figsize=size, dpi=72, layout="constrained")
-    figure.suptitle(title, color=INK, size=13, weight="bold", x=0.02, ha="left")
-    panels = list(figure.subplots(count, 1, squeeze=False)[:, 0])
-    for axes in panels:
-        axes.spines[:].set_visible(False)
-        axes.set_axisbelow(True)
-        axes.tick_params(colors=MUTED, labelsize=_FONT, length=0)
-        if height is None:
-            axes.grid(axis="y", color=GRID, linewidth=0.8)
-            axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    if legend:
-        handles = [Axes.bar(panels[0], 0, 0, color=SERIES[n])[0] for n in range(len(legend))]
-        figure.legend(
-            handles, legend, loc="outside lower left", ncols=len(legend), fontsize=_FONT,
-            frameon=False, labelcolor=INK,
-        )  # fmt: skip
-    return figure, panels
-
-
-def _empty(axes: Axes, why: str) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.text(0.5, 0.5, why, color=MUTED, size=_FONT, ha="center", transform=axes.transAxes)
+def _steps(steps: Sequence[Mapping[str, Any]]) -> "Figure":
+    counts: dict[str, int] = {f"{steps[0]['step']}: in": steps[0]["in"]}
+    for step in steps:
+        for check, count in step["dropped"].items():
+            counts[f"{step['step']} dropped: {check}"] = count
+        counts[f"{step['step']}: kept"] = step["kept"]
+    note = "Rows that came in, that each check dropped, and that each step kept."
+    return _chart("What each step dropped", note, pd.DataFrame({"rows": counts}))
