@@ -111,16 +111,6 @@ def content_digest(email: ParsedEmail) -> bytes:
     return hashlib.blake2b(collapsed.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def header_message_id(message_id: str, digest: str) -> str:
-    """The id that a stored mail had in its header.
-
-    Where a mail with other content took the id, merge.sql puts the start of the hexadecimal
-    content digest before it.
-    """
-    prefix = f"<{digest[:12]}+"
-    return "<" + message_id[len(prefix) :] if message_id.startswith(prefix) else message_id
-
-
 def _filtered(email: ParsedEmail, rules: Rules) -> tuple[str, str] | None:
     if rules.max_body_chars is not None and len(email.body) > rules.max_body_chars:
         return "long-body", f"{len(email.body)} characters, {rules.max_body_chars} allowed"
@@ -134,9 +124,11 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
     emails = [each.email for each in kept]
     postings, lengths, stem_list, word_table = _index(emails)
     digests = [content_digest(email) for email in emails]
+    # Where a mail with other content took the id, merge.sql put "<digest+" before it.
+    prefixes = [f"<{digest.hex()[:12]}+" for digest in digests]
     ids = [
-        header_message_id(email.message_id, digest.hex())
-        for email, digest in zip(emails, digests, strict=True)
+        f"<{email.message_id.removeprefix(prefix).removeprefix('<')}"
+        for email, prefix in zip(emails, prefixes, strict=True)
     ]
     mails = {
         "row": range(len(emails)),

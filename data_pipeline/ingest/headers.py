@@ -525,8 +525,12 @@ def decode_words(value: str) -> str:
     pieces: list[str] = []
     pending, charset, end = b"", "", 0
     for match in _WORD.finditer(value):
-        data = _word_bytes(match[2], match[3])
-        if data is None:
+        raw = match[3].encode("utf-8", "replace")
+        try:
+            padded = raw + b"=" * (-len(raw.rstrip(b"=")) % 4)
+            quoted = match[2] in "qQ"
+            data = binascii.a2b_qp(raw, header=True) if quoted else binascii.a2b_base64(padded)
+        except binascii.Error:
             continue
         word_charset = match[1].partition("*")[0]  # RFC 2231 allows "charset*language"
         if match.start() != end or word_charset.lower() != charset.lower():
@@ -535,14 +539,3 @@ def decode_words(value: str) -> str:
         pending, charset, end = pending + data, word_charset, match.end()
     pieces += [decode_bytes(pending, charset), value[end:]]
     return one_line("".join(pieces))
-
-
-def _word_bytes(encoding: str, text: str) -> bytes | None:
-    """The bytes of an encoded word; None where base64 is beyond repair."""
-    raw = text.encode("utf-8", "replace")
-    if encoding in "qQ":
-        return binascii.a2b_qp(raw, header=True)
-    try:
-        return binascii.a2b_base64(raw + b"=" * (-len(raw.rstrip(b"=")) % 4))
-    except binascii.Error:
-        return None

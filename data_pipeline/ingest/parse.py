@@ -11,7 +11,7 @@ import datetime as dt
 import hashlib
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from email.message import Message
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -137,9 +137,8 @@ def _layout(source: str) -> str | None:
     """The text as `inscriptis` lays it out; None if the document is too deep for it."""
     if not source.strip():
         return ""
-    tree = document_fromstring(
-        source.encode("utf-8", "replace"), parser=HTMLParser(encoding="utf-8")
-    )
+    parser = HTMLParser(encoding="utf-8")
+    tree = document_fromstring(source.encode("utf-8", "replace"), parser=parser)
     etree.strip_tags(tree, etree.Comment, etree.ProcessingInstruction)
     if not _flattened(tree):
         return None
@@ -250,15 +249,10 @@ class Content(NamedTuple):
     attachments: list[str]
 
 
-def message_body(message: Part) -> str:
-    """The body of a parsed message, "" if it has none.
-
-    A text that is the whole message is its body even if it calls itself an attachment.
-    """
+def _message_content(message: Part, depth: int = 0) -> Content:
+    """The content of a message. A text that is all of it may call itself an attachment."""
     kind = part_type(message)
-    content = _leaf(message, kind) if _is_text(message, kind) else _content(message, kind, 0)
-    tail = ["\n".join(content.attachments)] if content.attachments else []
-    return "\n\n".join(content.texts + tail).strip("\n")
+    return _leaf(message, kind) if _is_text(message, kind) else _content(message, kind, depth)
 
 
 def leaf_text(data: bytes, kind: PartType) -> str:
@@ -279,17 +273,25 @@ def _content(part: Part, kind: PartType, depth: int) -> Content:
         if depth >= _DEEPEST_PART:
             return Content([], [_attachment_line(part, kind)])
         if kind.kind == "message/rfc822":
-            return _attached_message(part, depth)
+            texts: list[str] = []
+            attachments: list[str] = []
+            for inner in _children(part):
+                content = _message_content(inner, depth + 1)
+                subject = decode_words(Headers(inner.raw_items()).first("subject"))
+                texts.append("\n".join([f"[Attached message: {subject}]", *content.texts]))
+                attachments += content.attachments
+            return Content(texts, attachments)
         if kind.kind.startswith("multipart/"):
-            # One part after the other, or the best of several alternatives.
-            contents = [
-                (type_, _content(child, type_, depth + 1))
-                for child, type_ in ((child, part_type(child)) for child in _children(part))
-            ]
+            kinds = [(child, part_type(child)) for child in _children(part)]
+            contents = [(type_, _content(child, type_, depth + 1)) for child, type_ in kinds]
             attachments = [line for _, content in contents for line in content.attachments]
+            found = [(type_, content.texts) for type_, content in contents if content.texts]
             if kind.kind == "multipart/alternative":
-                return Content(_best_alternative(contents), attachments)
-            return Content([text for _, each in contents for text in each.texts], attachments)
+                # Plain text, else HTML or what holds it, else any.
+                plain = [each for each in found if each[0].kind == "text/plain"]
+                rich = [each for each in found if each[0].is_html or each[0].is_container]
+                found = [*plain, *rich, *found][:1]
+            return Content([text for _, texts in found for text in texts], attachments)
     elif _is_text(part, kind):
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
         if not disposition.startswith("attachment") and not _file_name(part):
@@ -302,26 +304,6 @@ def _leaf(part: Part, kind: PartType) -> Content:
     data = part.get_payload(decode=True)
     text = leaf_text(data if isinstance(data, bytes) else b"", kind)
     return Content([text] if text else [], [])
-
-
-def _attached_message(part: Part, depth: int) -> Content:
-    texts: list[str] = []
-    attachments: list[str] = []
-    for inner in _children(part):
-        kind = part_type(inner)
-        subject = decode_words(Headers(inner.raw_items()).first("subject"))
-        content = _leaf(inner, kind) if _is_text(inner, kind) else _content(inner, kind, depth + 1)
-        texts.append("\n".join([f"[Attached message: {subject}]", *content.texts]))
-        attachments += content.attachments
-    return Content(texts, attachments)
-
-
-def _best_alternative(contents: Sequence[tuple[PartType, Content]]) -> list[str]:
-    """Of several forms of one text: plain, else HTML or what holds it, else any."""
-    with_text = [(kind, content.texts) for kind, content in contents if content.texts]
-    plain = [texts for kind, texts in with_text if kind.kind == "text/plain"]
-    rich = [texts for kind, texts in with_text if kind.is_html or kind.is_container]
-    return next(iter([*plain, *rich, *(texts for _, texts in with_text)]), [])
 
 
 def _children(part: Part) -> list[Part]:
@@ -411,13 +393,17 @@ def _parse_message(raw: RawMessage) -> ParsedEmail | Quarantined:
 def message_by_email(data: bytes) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
     tree = parse_message_tree(split_message(data))
-    return PlainMessage(Headers(tree.raw_items()), message_body(tree))
+    content = _message_content(tree)
+    tail = ["\n".join(content.attachments)] if content.attachments else []
+    body = "\n\n".join(content.texts + tail).strip("\n")
+    return PlainMessage(Headers(tree.raw_items()), body)
 
 
 def compose(
     source: str, headers: Headers, body: str, envelope_date: dt.datetime | None
 ) -> ParsedEmail:
     """The mail of a header block and a body that is text already."""
+    labels = decode_words(headers.first("x-gmail-labels")).split(",")
     sent_at = most_plausible(
         parse_date(headers.first("date")),
         parse_date(headers.first("received").rpartition(";")[2]),
@@ -431,7 +417,7 @@ def compose(
         sender=sender_mailbox(headers.first("from"), headers.first("x-from")),
         recipients=[headers.every(role) for role in ("to", "cc", "bcc")],
         body=body,
-        junk=_is_junk(headers.first("x-gmail-labels")),
+        junk=any(label.strip(' "').casefold() in _JUNK_LABELS for label in labels),
     )
 
 
@@ -500,9 +486,3 @@ def derived_message_id(
     date = sent_at.isoformat() if sent_at else ""
     content = "\0".join((date, sender.address or sender.name, subject, body))
     return f"<{hashlib.sha256(content.encode()).hexdigest()[:32]}@derived.art-e.invalid>"
-
-
-def _is_junk(labels: str) -> bool:
-    """Whether Gmail's export has the mail in spam or trash; commas separate labels."""
-    names = decode_words(labels).split(",") if labels else ()
-    return any(each.strip(' "').casefold() in _JUNK_LABELS for each in names)
