@@ -5,7 +5,6 @@ import datetime as dt
 from hypothesis import strategies as st
 
 from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question
-from data_pipeline.golden.golden_set import STEPS, Check, Step
 
 # What UTF-8 can hold: a lone surrogate is cleaned before anything is stored.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -36,18 +35,4 @@ def questions(draw: st.DrawFn, ids: st.SearchStrategy[str] = TEXTS) -> Question:
                 st.dictionaries(st.sampled_from(["model", "batch", "story"]), TEXTS)
             ),
         }
-    )
-
-
-@st.composite
-def checks(draw: st.DrawFn, step: Step | None = None) -> Check:
-    """A check of that step, or of any."""
-    of = draw(st.sampled_from(STEPS)) if step is None else step
-    return Check(
-        # A name is of one step: no two steps make the same check.
-        f"{of}-{draw(st.sampled_from('abc'))}",
-        of,
-        draw(st.sampled_from([True, False, None])),
-        draw(TEXTS),
-        draw(TEXTS),
     )

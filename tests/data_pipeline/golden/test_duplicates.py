@@ -83,17 +83,6 @@ def test_near_texts_about_other_things_are_both_kept(
     assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}
 
 
-def test_a_word_in_another_ones_place_needs_a_common_mail() -> None:
-    both = (
-        asked("q-1", "When is the dinner planned for the board of Harbor?"),
-        asked("q-2", "When is the dinner scheduled for the board of Harbor?"),
-        asked("q-3", "When is the cruise of the board of Harbor?"),
-    )
-    shared = {"q-1": {"a"}, "q-2": {"a", "b"}}
-    assert found(*both[:2], gold=shared) == {"q-2": "q-1"}
-    assert found(both[0], both[2]) == {}
-
-
 def test_another_answer_from_the_same_mail_is_disputed_and_nothing_dropped() -> None:
     text = "When is the Rice seminar?"
     garbage = asked("q-1", text, "blah", how_realistic=0.9)

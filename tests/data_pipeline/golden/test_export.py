@@ -68,16 +68,6 @@ def test_loads_as_questions_from_every_form(
     assert sorted(load_questions(str(out)), key=lambda each: each.id) == golden.questions
 
 
-@pytest.mark.parametrize("splits", [(None, None), ("train", None)])
-def test_rows_without_a_split_are_in_one_file(
-    tmp_path: Path, splits: tuple[Split | None, ...]
-) -> None:
-    golden = golden_set(*splits)
-    assert export(golden, tmp_path / "out") == {"questions": 2}
-    assert load_questions(str(tmp_path / "out")) == golden.questions
-    assert [len(rows) for rows in loaded(tmp_path / "out", tmp_path).values()] == [2]
-
-
 def test_rejected_rows_stay_behind(tmp_path: Path) -> None:
     export(golden_set(*SPLITS_OF_ROWS), tmp_path / "out")
     for file in (tmp_path / "out").iterdir():

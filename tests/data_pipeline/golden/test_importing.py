@@ -74,14 +74,6 @@ def test_a_bad_row_is_kept_with_what_is_wrong(
     assert GoldenSet.load(tmp_path / "set").rejected == [rejected]
 
 
-def test_what_was_no_question_stays_as_it_came(file: InboxFile, tmp_path: Path) -> None:
-    bad = {**PUBLIC, "id": None, "more": [1, {"a": None}]}
-    rejected = imported(file, tmp_path, bad, {"rejected": 1}, [2], "{").rejected
-    assert [each.row for each in rejected if each.row] == [
-        {"raw": {"rejected": 1}}, {"raw": [2]}, {"raw": "{\n"}, bad,
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [

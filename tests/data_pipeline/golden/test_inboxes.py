@@ -112,16 +112,3 @@ def test_nobody_has_two_inboxes(tmp_path: Path) -> None:
 def test_only_owners_inboxes_are_whole(tmp_path: Path) -> None:
     with inbox_of(tmp_path / "inbox.duckdb", owner="cem@test.example") as file:
         assert list(choose_inboxes(file, Counts(), 0, 30).splits) == ["cem@test.example"]
-
-
-def test_named_ones(world: InboxFile) -> None:
-    addresses = [each.address for each in world.inboxes(5)]
-    chosen = named_inboxes(world, [addresses[1].upper(), addresses[0], addresses[1]], Counts(), 0)
-    assert list(chosen.splits) == [addresses[1], addresses[0]]
-    assert sorted(chosen.splits.values()) == ["test", "train"]
-    # More than wanted are all taken.
-    more = named_inboxes(world, addresses, Counts(1, 0, 1), 0)
-    assert sorted(more.splits.values()).count("test") in (2, 3)
-    assert len(more.splits) == 5
-    with pytest.raises(UserError, match="nearest"):
-        named_inboxes(world, ["nobody@nowhere.example"], Counts(), 0)

@@ -62,23 +62,6 @@ def test_what_is_not_there_yet_is_no_suspect(inbox_file: InboxFile) -> None:
     assert ambiguity_by_search(inbox_file, early).passed
 
 
-def test_a_count_of_the_mails_cited_can_be_counted(inbox_file: InboxFile) -> None:
-    asked = "How many failures of the Havers kiln were there?"
-    rows = [
-        row("two", asked, "2", "kiln", "kiln-2", kind="count"),
-        row("text", "What of the Havers kiln?", "It burst.", "kiln"),
-    ]
-    golden = GoldenSet(rows)
-    verify(inbox_file, golden, WordChecks())
-    text, two = (checks_of(each)["answerable"] for each in golden.questions)
-    assert two.passed
-    assert text.passed is None
-    assert text.by == "search"
-    strict = GoldenSet(rows)
-    verify(inbox_file, strict, WordChecks(), strict=True)
-    assert [each.row["id"] for each in strict.rejected] == ["text"]
-
-
 def flagged(found: list[Question]) -> dict[str, list[Question]]:
     """The questions by the check that was not sure of them."""
     unsure: dict[str, list[Question]] = {}

@@ -39,15 +39,11 @@ WHOLE: dict[str, Any] = {
 }  # fmt: skip
 # What makes it none.
 FAULTS: tuple[dict[str, Any], ...] = (
-    {"sample": {"size": "5", "seed": 0, "split": None}},
     {"sample": {"size": 0, "seed": 0, "split": None}},
     {"sample": {"size": True, "seed": 0, "split": None}},
-    {"sample": {"size": 5, "seed": 0.5, "split": None}},
-    {"sample": {"size": 5, "seed": 0, "split": []}},
+    {"sample": {"size": 5, "seed": 0, "split": "moon"}},
     {"id": 7},
-    {"digest": None},
-    {"reviewer": ["Ann"]},
-    {"said": ["keep"]},
+    {"said": "burn"},
     {"changes": []},
 )
 
@@ -149,29 +145,6 @@ def test_every_verdict_does_what_it_says(file: InboxFile) -> None:
     assert estimate["high"] == pytest.approx(0.7923, abs=1e-4)
 
 
-def test_applying_again_changes_nothing_and_undo_takes_all_back(
-    file: InboxFile, tmp_path: Path
-) -> None:
-    golden = golden_set(6)
-    before = list(golden.questions)
-    words: list[Decision] = ["keep", "drop", "edit", "skip", "drop", "keep"]
-    reviews = [
-        said(each, word, answer="June") if word == "edit" else said(each, word)
-        for each, word in zip(before, words, strict=True)
-    ]
-    saved = []
-    for _ in range(2):
-        review(file, golden, reviews, ALL)
-        golden.save(tmp_path)
-        saved.append((tmp_path / "questions.jsonl").read_bytes())
-        golden = GoldenSet.load(tmp_path)
-    assert saved[0] == saved[1]
-    golden.undo("review")
-    assert golden.questions == before
-    assert golden.rejected == []
-    assert "review" not in golden.manifest["steps"]
-
-
 def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not(file: InboxFile) -> None:
     golden = golden_set(4)
     reviews = [said(each, "drop") for each in golden.questions]
@@ -252,12 +225,6 @@ def test_the_log_survives_a_torn_line(tmp_path: Path) -> None:
         "no JSON",
         "[]",
         "{}",
-        '{"id": "q-0", "digest": "", "said": "burn", "note": "", "changes": {},'
-        ' "reviewer": null, "sample": {"size": 1, "seed": 0, "split": null}}',
-        '{"id": "q-0", "digest": "", "said": "keep", "note": "", "changes": {},'
-        ' "reviewer": null, "sample": {"size": 1, "seed": 0, "split": "moon"}}',
-        '{"id": "q-0", "digest": "", "said": "keep", "note": 7, "changes": {},'
-        ' "reviewer": null, "sample": {"size": 1, "seed": 0, "split": null}}',
         *(json.dumps({**WHOLE, **part}) for part in FAULTS),
     ],
 )

@@ -7,11 +7,7 @@ import matplotlib as mpl
 import pytest
 from matplotlib.image import imread
 
-from art_e.message import AssistantMessage
-from art_e.models.base import Usage
-from art_e.models.responses import Response, Responses
 from art_e.question import Question
-from data_pipeline.golden.asking import responses_folder
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, Step, with_checks
 from data_pipeline.golden.plots import write_plots
 from data_pipeline.golden.stats import stats
@@ -105,28 +101,6 @@ def test_what_became_of_the_others(few: GoldenSet) -> None:
         {"check": "wording", "step": "filter", "passed": 0, "unsure": 1, "failed": 0, "without": 3}
     ]
     assert found["unbalanced"] == []
-
-
-def test_spent_is_what_kept_replies_cost_or_what_was_noted(few: GoldenSet, tmp_path: Path) -> None:
-    (noted,) = stats(few, tmp_path)["spent"]
-    assert noted == {
-        "role": "generate", "model": "openai/gpt-4.1", "replies": None,
-        "prompt_tokens": 70, "completion_tokens": 7, "cost_usd": 0.25,
-    }  # fmt: skip
-    usage = Usage(1_000_000, 0, 1_000)
-    few.record("verify", 4, {"model": "openai/gpt-4.1", "judge": "openai/o3@1f0c3a9b"})
-    asked = (("read", "openai/gpt-4.1"), ("judge", "openai/o3"), ("old", "openai/unheard-of"))
-    for role, model in asked:
-        kept = Responses(responses_folder(tmp_path, role, model))
-        for key in ("aa", "bb"):
-            kept.put(key, Response(AssistantMessage("{}", ()), usage))
-    judge, old, read = stats(few, tmp_path)["spent"]
-    assert (judge["role"], judge["model"]) == ("judge", "openai/o3")
-    # The manifest names no such model.
-    assert (old["role"], old["model"], old["cost_usd"]) == ("old", None, None)
-    assert (old["replies"], old["prompt_tokens"]) == (2, 2_000_000)
-    assert (read["model"], read["completion_tokens"]) == ("openai/gpt-4.1", 2_000)
-    assert read["cost_usd"] == pytest.approx(2 * (2 + 0.008))
 
 
 def test_plots_are_files_of_the_same_bytes(few: GoldenSet, tmp_path: Path) -> None:
