@@ -1,25 +1,39 @@
-"""`generate` at the wire: bad replies, failures, limits and order.
-
-Kills of it are tested in `test_chain_killed.py`.
-"""
+"""`generate`: batches, replies of any form, limits, and the command."""
 
 import datetime as dt
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.question import DIFFICULTIES, KINDS, load_questions
 from art_e.text import digest
+from data_pipeline.golden import cli as golden_progress
 from data_pipeline.golden.asking import ATTEMPTS, Asker
-from data_pipeline.golden.generate import Options, Plan, Progress, generate, make_plan, prompt
+from data_pipeline.golden.generate import (
+    GeneratedItem,
+    GeneratedItems,
+    NoQuestion,
+    Options,
+    Plan,
+    Progress,
+    generate,
+    make_plan,
+    prompt,
+    read_items,
+)
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts
+from evals.judges.llm import UnparseableError
 from tests.builders import QUICK
-from tests.data_pipeline.golden.writers import COST, MODEL, USAGE, Writer, items_for
-from tests.provider import Provider, says
+from tests.command_line import Run, json_of, the_error
+from tests.data_pipeline.golden.builders import COST, MODEL, USAGE, Writer, items_for
+from tests.provider import KEY, Provider, says
 
 OPTIONS = Options(counts=Counts(2, 0, 1), min_mails=50, batches=3)
 FILES = ("questions.jsonl", "rejected.jsonl", "batches.jsonl", "manifest.json")
@@ -195,3 +209,205 @@ def test_a_set_made_otherwise_is_left_alone(
     assert "seed 0, not 7" in str(raised.value)
     assert "batches_per_inbox 3, not 2" in str(raised.value)
     assert "model" not in str(raised.value)
+
+
+FEW = ("--train", "1", "--validation", "0", "--test", "1", "--min-mails", "50", "--batches", "2")
+
+
+@pytest.fixture
+def command(world_db: Path, tmp_path: Path) -> tuple[object, ...]:
+    return ("golden", "generate", "-m", MODEL, "--db", world_db, "--out", tmp_path / "set", *FEW)
+
+
+def test_a_set_that_other_commands_read(
+    art_e: Run,
+    command: tuple[object, ...],
+    world_db: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(golden_progress, "LINE_EVERY_S", 0.0)
+    with Provider(Writer()) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        result = art_e(*command)
+        assert result.exit_code == 0, result.output
+        assert result.stdout == "generate: 20 rows, 20 kept\n"
+        assert "mail text stays on this machine (127.0.0.1" in result.stderr
+        assert "estimate: about $0.0" in result.stderr
+        # A run's log tells what it costs while it goes on.
+        assert "4 of 4 batches, 20 questions, $0.10 of about $" in result.stderr
+        following = f"art-e golden filter --db {world_db} --out {tmp_path / 'set'}"
+        assert following in result.stderr
+        assert len(provider.requests) == 4
+        again = json_of(art_e(*command, "--json"))
+        assert len(provider.requests) == 4
+    assert again["sums"] == {"in": 20, "kept": 20, "dropped": {}, "mended": {}, "unsure": {}}
+    assert again["cost_usd"] == pytest.approx(4 * COST)
+    questions = load_questions(str(tmp_path / "set"))
+    assert {each.split for each in questions} == {"train", "test"}
+    files = [each for each in (tmp_path / "set").rglob("*") if each.is_file()]
+    assert not [each for each in files if KEY.encode() in each.read_bytes()]
+
+
+def test_a_dry_run_asks_and_writes_nothing(
+    art_e: Run, command: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not even a key is wanted.
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    plan = json_of(art_e(*command, "--dry-run", "--json"))
+    assert [each["split"] for each in plan["inboxes"]].count("test") == 1
+    assert plan["estimate"]["requests"] == sum(each["batches"] for each in plan["inboxes"]) == 4
+    assert 0 < plan["estimate"]["usd"] < 1
+    shown = art_e(*command, "--dry-run")
+    assert shown.exit_code == 0
+    assert plan["inboxes"][0]["address"] in shown.stdout
+    assert "about $0.0" in shown.stdout
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        (("-m", "offline"), "art-e golden import"),
+        (("-m", "local:checkpoint"), "art-e serve"),
+        (("-m", "nobody/nothing"), "unknown model"),
+        (("--inbox", "nobody@nowhere.example"), "nearest"),
+        (("--min-mails", "100000"), "lower --min-mails"),
+        (("--train", "0", "--test", "0"), "above 0"),
+        (("-m", "openai/of-our-own", "--max-cost", "1"), "--max-cost can't be kept"),
+    ],
+)
+def test_refused_with_the_fix(
+    art_e: Run,
+    command: tuple[object, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    fix: str,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert fix in the_error(art_e(*command, *options))
+    assert not (tmp_path / "set" / "manifest.json").exists()
+
+
+def test_a_missing_key_is_named_before_anything_is_read(
+    art_e: Run, command: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert "export OPENAI_API_KEY" in the_error(art_e(*command))
+
+
+GOOD: dict[str, Any] = {
+    "kind": "lookup",
+    "question": "When does my lease end?",
+    "answer": "March 31, 2002",
+    "mails": ["m1"],
+    "how_realistic": 0.8,
+    "difficulty": "easy",
+}
+ITEMS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "mails": st.lists(st.sampled_from(["m1", "m20", "m37", ""]), max_size=3),
+            "kind": st.sampled_from(KINDS),
+            "question": st.text(min_size=1).filter(str.strip),
+            "answer": st.text(),
+            "difficulty": st.sampled_from(DIFFICULTIES),
+            # Last: a number that is cut is another number.
+            "how_realistic": st.floats(0, 1),
+        }
+    ),
+    max_size=5,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*GOOD, "items", "x"]), inner),
+)
+
+
+def reply(*items: Any) -> str:
+    return json.dumps({"items": list(items)})
+
+
+def good(found: list[GeneratedItem | NoQuestion]) -> list[GeneratedItem]:
+    return [each for each in found if isinstance(each, GeneratedItem)]
+
+
+@given(ITEMS, st.data(), st.booleans())
+def test_cut_anywhere_it_gives_its_first_items(
+    items: list[dict[str, Any]], data: st.DataObject, ascii_only: bool
+) -> None:
+    text = json.dumps(
+        {"items": items}, ensure_ascii=ascii_only, indent=data.draw(st.none() | st.just(1))
+    )
+    whole = read_items(text)
+    assert whole == good(whole)
+    assert len(whole) == len(items)
+    cut = text[: data.draw(st.integers(0, len(text) - 1))]
+    try:
+        found = read_items(cut)
+    except UnparseableError:
+        return
+    used = good(found)
+    assert used == whole[: len(used)]
+    # Of the one that was cut, what there is is kept, and nothing else was lost.
+    assert [type(each) for each in found[len(used) :]] in ([], [NoQuestion])
+    ended = len(items) if items and cut.rstrip(" \n]}") == text.rstrip(" \n]}") else None
+    assert ended is None or len(used) in (ended, ended - 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"kind": "riddle"}, "kind: Input should be"),
+        ({"question": "  "}, "question: it is empty"),
+        ({"how_realistic": 1.2}, "how_realistic: it is not from 0 to 1"),
+        ({"how_realistic": "very"}, "how_realistic:"),
+        ({"mails": "m1"}, "mails:"),
+        ({"difficulty": None}, "difficulty:"),
+    ],
+)
+def test_one_wrong_item_costs_no_other(change: dict[str, Any], reason: str) -> None:
+    first, wrong, last = read_items(reply(GOOD, {**GOOD, **change}, GOOD))
+    assert isinstance(wrong, NoQuestion)
+    assert wrong.reason.startswith(reason)
+    assert json.loads(wrong.item) == {**GOOD, **change}
+    assert first == last == GeneratedItem(**GOOD)
+
+
+def test_texts_are_single_spaced_and_no_answer_is_an_empty_one() -> None:
+    item = {**GOOD, "question": " When\n does\tit end? ", "answer": None, "kind": "unanswerable"}
+    [found] = read_items(reply(item))
+    assert isinstance(found, GeneratedItem)
+    assert (found.question, found.answer) == ("When does it end?", "")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "Here are your questions.",
+        f"Sure! {reply(GOOD)}",
+        f"```json\n{reply(GOOD)}\n```",
+        "[]",
+        '{"questions": []}',
+        '{"items": {}}',
+        '{"items": [',
+        '{"items": [{"kind": "loo',
+        "null",
+        "[" * 100_000,
+        '{"items": ' + "[" * 100_000,
+    ],
+)
+def test_what_holds_no_item_is_said_so(said: str) -> None:
+    with pytest.raises(UnparseableError) as raised:
+        read_items(said)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_form_is_plain_enough_for_any_provider() -> None:
+    schema = json.dumps(GeneratedItems.model_json_schema())
+    assert not {"minimum", "maximum", "minLength", "pattern"} & set(
+        schema.replace('"', " ").split()
+    )
+    assert set(get_args(GeneratedItem.model_fields["kind"].annotation)) == set(KINDS)

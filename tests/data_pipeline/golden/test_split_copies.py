@@ -19,8 +19,7 @@ from data_pipeline.golden.inboxes import Counts, draw
 from data_pipeline.golden.split import split
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
-from tests.data_pipeline.golden.leaking import leaks
-from tests.data_pipeline.golden.splitting import asked, made, written
+from tests.data_pipeline.golden.builders import asked, leaks, made, written
 
 
 class Copies(NamedTuple):
