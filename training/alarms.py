@@ -7,9 +7,10 @@
     hacks = Watchdog(quiet=1)
     for alarm in hacks.new(hacking_alarms(scored)):               # at each validation
 
-Each alarm is a small function of the rows so far, and looks at the means of several steps:
-what one noisy step shows raises nothing. It holds as long as what it saw; a `Watchdog` tells
-the new ones. An alarm is a reason to look, it stops nothing.
+Each alarm is a small function of the rows so far and looks at means over several steps, so that one
+noisy step raises nothing. Reward hacking, a jump of reward included, is for the detectors of
+`evals.hacking`, which look at the episodes. A `Watchdog` gives the alarms that are new. An alarm is
+a reason to look; it stops nothing.
 """
 
 import math
@@ -18,63 +19,51 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-import numpy.typing as npt
 
 from evals.hacking import detect
 from evals.scored import Scored
 from training.progress import Step, Validation
 
-# Steps that a figure is averaged over. A step of 8 questions tells a share to within 0.18 (one
-# standard deviation, were all rollouts of a question alike); 8 of them to within 0.06.
+# Steps that a figure is averaged over. The share of a step of 8 questions has a standard deviation
+# of 0.18, if all rollouts of a question are alike; of 8 steps 0.06.
 WINDOW = 8
-# The first steps, which stand for the start where no validation was made before them.
+# The first steps stand for the start if there is no validation before them.
 START = 4
 
-# Of all episodes: with more abstentions than this little is left to learn from.
+# Share of episodes that abstain: beyond it little is left to learn from.
 NEARLY_ALL = 0.85
-# Above the start's share. Learning to abstain where nothing answers is what we want, and it
-# raises abstention by no more than the share of such questions, a quarter or a third.
+# Above the start's share. Learning to abstain from unanswerable questions raises it by no more than
+# their share, a quarter or a third.
 FAR_ABOVE = 0.35
 # An accuracy that falls by less may be the noise of two windows.
 FALLEN = 0.1
 
 # Of the start's entropy. Honest learning halves or quarters it.
 ENTROPY_LEFT = 0.1
-# In nats a token: the likeliest token is then drawn 999 times of 1,000, and the rollouts of a
-# question of some hundred tokens are mostly copies, whatever the start was.
+# In nats a token: the likeliest token is drawn 999 times of 1,000, and rollouts of some hundred
+# tokens are mostly copies.
 ENTROPY_NONE = 0.005
-# From such an accuracy on there is little that exploring could find.
+# At such an accuracy exploring finds little.
 LEARNT = 0.95
 
-# Of a window's groups. Where most fail, what is left to learn from is a third of the batch, and
-# more of the same will not change that.
+# Share of a window's groups. If most episodes fail, a third of the batch is left to learn from.
 MOSTLY_FLAT = 2 / 3
-# Where most are right they are flat for having been learnt, and become more in every run that
-# succeeds: to 0.73 to 0.82 in six of nano's (2026-11), whose validations went on to get better, or
-# stayed. Beyond this an eighth of the batch is left.
+# If most are right, groups are flat because they are learnt: up to 0.73 to 0.82 in six successful
+# runs of nano (2026-11). Beyond this an eighth of the batch is left.
 NEARLY_FLAT = 7 / 8
-# Half: the accuracy from which on most are right.
 MOSTLY_RIGHT = 0.5
 
 # In malformed calls an episode above the best window, and as a multiple of it.
 FORMAT_RISE, FORMAT_FACTOR = 0.1, 2.0
-# In standard errors of the difference of two windows, one of which was chosen for being low.
+# In standard errors of the difference of two windows, one of which was chosen because it is low.
 FORMAT_ERRORS = 4.0
 
-# A line through so many steps foretells the next ones, which must exceed it by so much: in
-# standard errors, and in reward. Of 1,500 made-up honest runs of 60 steps none reached it,
-# and of jumps by 1.2 where steps scatter by 0.3 two of three did.
-JUMP_BEFORE, JUMP_AFTER = 16, 6
-JUMP_ERRORS, JUMP_LEAST = 5.5, 0.3
-
 _SHOW = "look at its episodes with art-e runs show RUN --episode ID"
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingAlarm:
-    """What was seen, with numbers, and what to do about it, in one line.
+    """One line: what was seen, with numbers, and what to do about it.
 
     `message` may quote what a model wrote, cut short; it is untrusted text.
     """
@@ -84,11 +73,10 @@ class TrainingAlarm:
 
 
 class Watchdog:
-    """Tells new alarms from those that are up already, by their kinds.
+    """Picks the new alarms, by their kinds.
 
-    A kind may be raised again once it was away for `quiet` looks in a row, so that one at the
-    edge of its threshold is not told at every other step. A run that resumes gives it `away`,
-    how many looks each kind was away for, as it was.
+    A kind is new again after `quiet` looks without it, so that an alarm at the edge of its
+    threshold is not repeated at every other step. A resumed run passes in `away` as it was.
     """
 
     def __init__(self, quiet: int = WINDOW, away: Mapping[str, int] | None = None) -> None:
@@ -97,11 +85,11 @@ class Watchdog:
 
     @property
     def away(self) -> dict[str, int]:
-        """For how many looks each kind that may not be told again has been away."""
+        """The number of looks that each recent kind has been away for."""
         return dict(self._away)
 
     def new(self, alarms: Sequence[TrainingAlarm]) -> list[TrainingAlarm]:
-        """Those of the alarms that hold now that were not up at the last look."""
+        """The alarms whose kind is new."""
         fresh = [each for each in alarms if each.kind not in self._away]
         self._away = {
             kind: away + 1 for kind, away in self._away.items() if away + 1 < self._quiet
@@ -110,25 +98,24 @@ class Watchdog:
 
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
-    """The alarms that hold after the last of `steps`; both are all rows so far, in order.
+    """The alarms after the last of `steps`, given all rows so far in order.
 
-    None in supervised training, whose steps have no episodes.
+    Supervised training raises none: its steps have no episodes.
     """
-    looks = (collapse, entropy_gone, no_spread, format_rising, reward_jump)
+    looks = (collapse, entropy_gone, no_spread, format_rising)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """What the detectors of `evals.hacking` see in all episodes so far, one kind a detector.
+    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
 
-    It reads every episode, which takes 2 s for the 7,600 of nano: a thing for validations, not
-    for steps.
+    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
     """
     alarms = []
     for each in detect(scored):
         shown = f" (such as {each.episodes[0]})" if each.episodes else ""
         advice = (
-            f"{_SHOW}{shown}; where they are no honest answers, mend what judging.reward accepts"
+            f"{_SHOW}{shown}; if they are no honest answers, fix what judging.reward accepts"
             " and keep reward.grounded_gate on"
         )
         alarms.append(TrainingAlarm(f"hacking: {each.detector}", f"{each.message}; {advice}"))
@@ -174,7 +161,7 @@ def entropy_gone(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlar
 
 
 def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """So many groups have one reward, and so teach nothing, that little is left to learn from."""
+    """Most groups have equal rewards and teach nothing."""
     last = [
         (each.flat_groups, each.groups)
         for each in steps[-WINDOW:]
@@ -201,7 +188,7 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
 
 
 def format_rising(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """Calls that can't be read become more, after there were fewer."""
+    """Malformed calls increase after they had decreased."""
     counts = np.asarray([each.format_errors for each in steps if each.format_errors is not None])
     if len(counts) < 2 * WINDOW:
         return None
@@ -222,68 +209,8 @@ def format_rising(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAla
     )
 
 
-def reward_jump(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:
-    """Reward went up at a stroke: the policy found something, which may be no better answer.
-
-    Sooner and coarser than the detector of that name in `evals.hacking`, which looks at the
-    episodes. It holds for `WINDOW` steps from the one that showed it.
-    """
-    known = [(each.step, each.reward) for each in steps if each.reward is not None]
-    rewards = np.asarray([reward for _, reward in known], dtype=np.float64)
-    length = JUMP_BEFORE + JUMP_AFTER
-    if len(rewards) < length:
-        return None
-    spans = np.lib.stride_tricks.sliding_window_view(rewards, length)
-    lines = spans[:, :JUMP_BEFORE] @ _LINE.T
-    foretold = lines @ _FORETELL
-    left = spans[:, :JUMP_BEFORE] - lines @ _AT.T
-    noise = (left**2).sum(axis=1) / (JUMP_BEFORE - 2)
-    # Steps that lie on a line by luck are no surer than the others of the run.
-    error = np.sqrt(_FACTOR * np.maximum(noise, np.median(noise)))
-    size = spans[:, JUMP_BEFORE:].mean(axis=1) - foretold
-    jumps = np.flatnonzero((size >= JUMP_LEAST) & (size > JUMP_ERRORS * error))
-    jumps = jumps[jumps >= len(spans) - WINDOW]
-    if not len(jumps):
-        return None
-    at = int(jumps[size[jumps].argmax()])
-    # The steepest step of those that came: the first of them need not be where it happened.
-    jump = JUMP_BEFORE + int(np.diff(spans[at, JUMP_BEFORE - 1 :]).argmax())
-    step = known[at + jump][0]
-    before, after = spans[at, :JUMP_BEFORE].mean(), spans[at, jump:].mean()
-    return TrainingAlarm(
-        "reward jump",
-        f"reward jumped at step {step} (mean {before:.2f} over {JUMP_BEFORE} steps before,"
-        f" {after:.2f} from there), which no steady rise explains;"
-        f" {_followed(validations, step)}; {_SHOW}, from step {step} on",
-    )
-
-
-def _columns(steps: int) -> Floats:
-    return np.column_stack([np.ones(steps), np.arange(steps)])
-
-
-_AT = _columns(JUMP_BEFORE)
-# From steps to the level and slope of the line through them, and on to the mean it foretells.
-_LINE: Floats = np.asarray(np.linalg.pinv(_AT), dtype=np.float64)
-_FORETELL: Floats = _columns(JUMP_BEFORE + JUMP_AFTER)[JUMP_BEFORE:].mean(axis=0)
-# The variance of what is foretold and of what came, in variances of a step.
-_FACTOR = float(_FORETELL @ np.linalg.inv(_AT.T @ _AT) @ _FORETELL) + 1 / JUMP_AFTER
-
-
-def _followed(validations: Sequence[Validation], step: int) -> str:
-    """What the other judge said on either side of a step."""
-    told = [(each.step, each.accuracy) for each in validations if each.accuracy is not None]
-    before = [each for each in told if each[0] < step]
-    after = [each for each in told if each[0] >= step]
-    if not before or not after:
-        return "see whether the next validation's accuracy follows"
-    (first, low), (last, high) = before[-1], after[-1]
-    return f"validation accuracy was {low:.0%} at step {first} and is {high:.0%} at step {last}"
-
-
 def _recent(steps: Sequence[Step], of: Callable[[Step], float | None]) -> float | None:
-    """The mean of the last `WINDOW` steps; None where fewer than half of them have it, and
-    where it is no number any more."""
+    """The mean of the last `WINDOW` steps; None if fewer than half have it or it is not finite."""
     last = [figure for each in steps[-WINDOW:] if (figure := of(each)) is not None]
     if len(steps) < WINDOW or 2 * len(last) < WINDOW:
         return None

@@ -13,8 +13,6 @@ from evals.hacking import detect
 from tests.evals.hacks import canned, hacking, honest
 from tests.training.rows import STEPS, rise, validation
 from training.alarms import (
-    JUMP_AFTER,
-    JUMP_BEFORE,
     WINDOW,
     TrainingAlarm,
     Watchdog,
@@ -78,7 +76,7 @@ def test_one_odd_step_raises_no_alarm(seed: int, at: int, odd: dict[str, Any]) -
     assert over_time(planted(rise(seed), lambda step: odd if step == at else {})) == []
 
 
-@pytest.mark.parametrize("length", [0, 1, WINDOW - 1, WINDOW, JUMP_BEFORE + JUMP_AFTER])
+@pytest.mark.parametrize("length", [0, 1, WINDOW - 1, WINDOW, 3 * WINDOW])
 def test_at_no_length(length: int) -> None:
     assert alarms_of(rise(0, length), []) == []
 
@@ -183,32 +181,6 @@ def test_format_errors_rising(seed: int) -> None:
     assert 40 < step <= 40 + WINDOW
     assert alarm.kind == "format errors rising"
     assert "reward.format" in alarm.message and "art-e runs show" in alarm.message
-
-
-@settled
-@given(seed=st.integers(0, 10**6))
-def test_a_sudden_jump_of_reward(seed: int) -> None:
-    steps = rise(seed)
-    raised = [
-        dataclasses.replace(each, reward=(each.reward or 0) + (2.0 if each.step >= 30 else 0))
-        for each in steps
-    ]
-    step, alarm = only(over_time(raised))
-    assert 30 <= step < 30 + JUMP_AFTER
-    assert alarm.kind == "reward jump"
-
-
-def test_a_jump_is_held_against_the_other_judge() -> None:
-    steps = [Step(n, n, n, reward=0.01 * (n % 3) + (n >= 30)) for n in range(1, 34)]
-    told = [validation(20, accuracy=0.41), validation(32, accuracy=0.42)]
-    [alarm] = alarms_of(steps, told)
-    assert "at step 30" in alarm.message
-    assert "validation accuracy was 41% at step 20 and is 42% at step 32" in alarm.message
-    [alarm] = alarms_of(steps, told[:1])
-    assert "see whether the next validation's accuracy follows" in alarm.message
-
-
-# --- what is new -----------------------------------------------------------------------------
 
 
 def test_an_alarm_is_told_once_while_it_lasts_and_again_after_it_was_away() -> None:
