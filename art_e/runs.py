@@ -102,7 +102,7 @@ def list_runs(parent: Path) -> list[Run]:
 
 
 def find_run(name: str, parent: Path) -> Run:
-    """The run of that name or path. Raises `UserError` if there is none."""
+    """The run of that name or path. Raises `UserError` if it does not exist."""
     for run in (Run(parent / name), Run(Path(name))):
         if run.begun:
             return run

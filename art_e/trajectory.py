@@ -66,7 +66,7 @@ def _call(call: Mapping[str, Any]) -> AnsweredCall:
 
 
 def _objects(content: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects that stand one behind the other, up to text that is none."""
+    """The consecutive JSON objects at the start of a text."""
     content = content.strip()
     while content:
         try:
@@ -175,7 +175,7 @@ class Trajectory:
 
     @classmethod
     def from_line(cls, line: str) -> Self:
-        """The trajectory of one line. Raises `ValueError` if it is none of this schema."""
+        """The trajectory of one line. Raises `ValueError` for another schema."""
         row = json.loads(line)
         if not isinstance(row, dict) or row.get("schema") != SCHEMA:
             raise ValueError(f"not a line of {SCHEMA}")

@@ -51,7 +51,7 @@ def pressed_key(keys: str, of: str, things: str) -> str:
         except (EOFError, KeyboardInterrupt):
             return "q"
         except OSError:
-            raise UserError(f"{things} are asked for on a terminal, and there is none") from None
+            raise UserError(f"{things} need a terminal, and there is no terminal here") from None
         # Nothing is what a terminal gives that was closed.
         if len(key) <= 1 and key in of:
             return key or "q"

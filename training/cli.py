@@ -474,7 +474,7 @@ def run_grpo(
 def baseline_metrics(name: str, recipe: Recipe) -> dict[str, Any]:
     """The metrics of the benchmark run of that name or folder.
 
-    Raises `UserError` if there is none, if it is not complete, and if it asked other questions
+    Raises `UserError` if it does not exist or is not complete, and if it asked other questions
     than the recipe keeps for its test.
     """
     run = find_run(name, runs_folder())

@@ -29,7 +29,7 @@ from training.rollout import Material
 def load_material(data: Data, split: Split) -> Material:
     """The questions of `split`, each marked with it.
 
-    Raises `UserError` if there are none, or if the inbox file does not fit them.
+    Raises `UserError` without questions, or if the inbox file does not fit them.
     """
     if data.worlds is not None and data.has_worlds(split):
         asked = [each.question for each in _planted(data.worlds, split)]
@@ -54,7 +54,7 @@ def load_material(data: Data, split: Split) -> Material:
 
 def load_part(data: Data, part: str) -> Material | None:
     """The questions of a split, or of "strangers": those of the test about names of which
-    training has none; None if there are none of these."""
+    training has none; None without any of these."""
     if part != "strangers":
         split: Split = part  # type: ignore[assignment]
         return load_material(data, split)
@@ -77,7 +77,7 @@ def planted_in(data: Data) -> dict[str, Planted]:
 
 
 def _own_golden() -> str:
-    """The folder of the user's own golden set. Raises `UserError` if there is none yet."""
+    """The folder of the user's own golden set. Raises `UserError` if it does not exist yet."""
     folder = default_golden()
     if not folder.is_dir():
         raise UserError(

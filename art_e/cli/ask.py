@@ -96,7 +96,7 @@ class Answered(NamedTuple):
         """The episode as `art-e ask --json` prints it.
 
         `kind` says what `answer` is: an answer, or, without a model, the best of the `passages`;
-        "none" where there is none. `seconds` are those of the wall clock, `call_seconds` those
+        "none" without one. `seconds` are those of the wall clock, `call_seconds` those
         of each call to the model; both are None where time is not measured.
         """
         trajectory = self.trajectory

@@ -1,6 +1,6 @@
 """Checkpoints: a model, its adapter and its tokenizer, from folders or the hub.
 
-Whatever is wrong with one is told in a line before a run starts. The tokenizer is the
+What is wrong with one is a one-line error before a run starts. The tokenizer is the
 very one that was saved. torch, transformers
 and peft are the extra `train`, and are imported when a checkpoint is loaded.
 """
@@ -56,7 +56,7 @@ def split_adapter(name: str) -> tuple[str, str | None]:
 def checkpoint_folder(name: str) -> Path:
     """The folder of a model, fetched from the hub where `name` is an id of it.
 
-    Raises `UserError` where there is none.
+    Raises `UserError` without one.
     """
     return _folder(name, CONFIG, "model")
 
@@ -74,7 +74,7 @@ def meant_checkpoint(folder: Path) -> Path:
 def best_checkpoint(run_folder: Path) -> Path:
     """The checkpoint of a training run that did best on validation, by its metrics.
 
-    Raises `UserError` if there is none.
+    Raises `UserError` without one.
     """
     best = json_object(run_folder / METRICS).get("best_checkpoint")
     if not isinstance(best, str):
@@ -108,7 +108,7 @@ def base_of(checkpoint: Path) -> str | None:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of a run or checkpoint. Raises `UserError` if there is none."""
+    """The JSON object in a file of a run or checkpoint. Raises `UserError` without one."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ def require_train_extra() -> None:
     """Raise `UserError` where what loads checkpoints is not installed."""
     # Before the first import of the hub's library: who uses what is nobody's business.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    # Whoever imports bitsandbytes on a CPU is told that a faster kernel for it is missing.
+    # On a CPU bitsandbytes warns on import that a faster kernel is missing.
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     try:
         import peft  # noqa: F401

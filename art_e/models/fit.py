@@ -184,7 +184,7 @@ class ReadMail(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AnswerCandidate:
     """A sentence of the mail `handle` that may be the answer."""
 
     score: float
@@ -212,7 +212,7 @@ def name_stems(question: str) -> frozenset[str]:
     return frozenset(stems(named))
 
 
-def candidates(question: str, mails: list[ReadMail]) -> list[Candidate]:
+def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     """Every sentence of `mails` with its score, in reading order; none without question words."""
     wanted = frozenset(stems(informative_words(question)))
     if not wanted:
@@ -245,7 +245,7 @@ def candidates(question: str, mails: list[ReadMail]) -> list[Candidate]:
                 "short": float(len(sentence.text.split()) < _SHORT_WORDS),
             }
             score = sum(WEIGHTS[name] * size for name, size in measured.items())
-            found.append(Candidate(score, sentence.text, mail.handle, measured))
+            found.append(AnswerCandidate(score, sentence.text, mail.handle, measured))
     return found
 
 

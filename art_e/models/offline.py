@@ -12,7 +12,7 @@ from typing import Any
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import PolicyStep, Usage
-from art_e.models.fit import Candidate, ReadMail, candidates, informative_words, name_stems
+from art_e.models.fit import AnswerCandidate, ReadMail, candidates, informative_words, name_stems
 from art_e.tools import MAX_RESULTS
 from art_e.trajectory import exchanges
 
@@ -75,12 +75,12 @@ class OfflinePolicy:
         return best.text, [best.handle]
 
 
-def best_candidate(messages: list[ChatMessage]) -> Candidate | None:
+def best_candidate(messages: list[ChatMessage]) -> AnswerCandidate | None:
     """The best answer in the mails that an episode has read, whatever its score."""
     return max(all_candidates(messages), key=lambda each: each.score, default=None)
 
 
-def all_candidates(messages: list[ChatMessage]) -> list[Candidate]:
+def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:
     """Every sentence of the mails that an episode has read, with its score."""
     ranks = {hit["message_id"]: rank for rank, hit in enumerate(_hits(messages))}
     mails = [

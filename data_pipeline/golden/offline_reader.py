@@ -12,7 +12,7 @@ from typing import Any
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
-from art_e.models.fit import Candidate, ReadMail, candidates
+from art_e.models.fit import AnswerCandidate, ReadMail, candidates
 from art_e.models.offline import ABSTAIN_BELOW
 from art_e.question import Question
 from art_e.text import cut_line
@@ -83,7 +83,7 @@ def _unanswerable(inbox: Inbox, question: Question) -> Check:
 
 def _rival_sentence(
     question: Question, gold: Sequence[Email], found: Sequence[Email]
-) -> Candidate | None:
+) -> AnswerCandidate | None:
     """The best sentence of the found mails that says something else than the gold answer.
 
     It scores at least as high as the gold mails' best, and its mail has as many of the question's
@@ -111,7 +111,7 @@ def _rival_sentence(
     return None
 
 
-def _scored(question: Question, mails: Sequence[Email]) -> list[Candidate]:
+def _scored(question: Question, mails: Sequence[Email]) -> list[AnswerCandidate]:
     read = [
         ReadMail(
             mail.message_id, format_date(mail.date), mail.subject, str(mail.sender), mail.body, rank
@@ -121,11 +121,11 @@ def _scored(question: Question, mails: Sequence[Email]) -> list[Candidate]:
     return candidates(question.question, read)
 
 
-def _score(candidate: Candidate) -> float:
+def _score(candidate: AnswerCandidate) -> float:
     return candidate.score
 
 
-def _suspect(name: str, sentence: Candidate) -> Check:
+def _suspect(name: str, sentence: AnswerCandidate) -> Check:
     quoted = repr(cut_line(sentence.text, _SHOWN_CHARS))
     return _check(name, None, f"suspect: {sentence.handle}: {quoted}")
 

@@ -32,7 +32,7 @@ Half = Literal["tuning", "reporting"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LabelledPair:
     """An answer to a question, and whether a careful person calls it right.
 
     `gold` is None where the mails hold no answer; `answer` is None where none was
@@ -63,7 +63,7 @@ class Pair:
         )
 
 
-def load_pairs(path: Path | None = None) -> list[Pair]:
+def load_pairs(path: Path | None = None) -> list[LabelledPair]:
     """The pairs of a JSONL file, or of the set that comes with the package, in order.
 
     Raises `UserError`, naming the line, where one is no pair.
@@ -77,8 +77,8 @@ def load_pairs(path: Path | None = None) -> list[Pair]:
         raise UserError(
             f"can't read labelled pairs from {source}: {error}; name another file with --pairs"
         ) from None
-    adapter = TypeAdapter(Pair)
-    pairs: list[Pair] = []
+    adapter = TypeAdapter(LabelledPair)
+    pairs: list[LabelledPair] = []
     # Not splitlines: a text may hold other line ends, such as U+2028.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
@@ -121,7 +121,7 @@ class Rated(NamedTuple):
 
     @property
     def said(self) -> bool:
-        """The verdict, or where there is none the opposite of the label."""
+        """The verdict; a missing one counts as the opposite of the label."""
         return self.case.label if self.agrees else not self.case.label
 
 
@@ -208,7 +208,7 @@ def labels_file(run: Run) -> Path:
 
 
 def read_labels(run: Run) -> dict[str, Label]:
-    """The run's labels by episode. Raises `UserError` where a line is none."""
+    """The run's labels by episode. Raises `UserError` for an invalid line."""
     path = labels_file(run)
     labels: dict[str, Label] = {}
     for number, line in enumerate(whole_lines(path), start=1):
@@ -255,7 +255,7 @@ def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, Label]) -> lis
 def stored_agreement(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, Any]:
     """By judge, how far the verdicts that the run holds are those of its labels.
 
-    What is told of each is `evals.judges.labels.agreement`'s; empty where nothing is labelled.
+    Each has the form of `agreement`; empty without labels.
     """
     return {judge: agreement(rated) for judge, rated in stored_ratings(scored, labels).items()}
 

@@ -178,7 +178,7 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     for name, figure in figures.items():
         written = _DIFFERENCES[name]
         sides = [written.side(_bare(figure[side])) for side in ("a", "b")]
-        # A difference of milliseconds is told in them.
+        # A difference of milliseconds is shown as such.
         few = all(cell.value.endswith(" ms") for cell in sides)
         difference = (milliseconds if few else written.difference)(figure["difference"])
         rows.append(Row(written.heading, [*sides, _signed(difference)]))

@@ -136,7 +136,7 @@ def accuracy(published: Published) -> Estimate:
 # ---- The report's tables: models with their figures, their kinds of question, where they ended.
 
 FUNNEL_WORDS = {
-    "right": "right: the right answer, or abstention where there is none",
+    "right": "right: the right answer, or a right abstention",
     "not_found": "gold mail never found",
     "found_not_read": "found, not read",
     "read_but_wrong": "read, answered wrong",
@@ -270,7 +270,7 @@ def details(entries: Sequence[Entry], of: Sequence[FigureColumn]) -> Table:
 
 
 def throughput(entries: Sequence[Entry]) -> Table | None:
-    """What models of one's own get through; None where none was measured."""
+    """The throughput of self-hosted models; None if none was measured."""
     measured = [each for each in entries if each.figures["throughput"] is not None]
     return details(measured, THROUGHPUT) if measured else None
 

@@ -290,7 +290,7 @@ def _episode(scored: Scored, tables: Tables) -> dict[str, Any]:
 
 
 def _opening(trajectory: Trajectory) -> tuple[str, str]:
-    """The system prompt and the question as the model was asked it; "" where there is none."""
+    """The system prompt and the question as the model saw it; "" without one."""
     said: dict[str, str] = {}
     for message in trajectory.messages:
         if message.get("role") == "assistant":

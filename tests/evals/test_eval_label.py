@@ -162,7 +162,7 @@ def test_without_a_terminal_it_says_so(run: Run, home: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("Error: labels are asked for on a terminal")
+    assert done.stderr.splitlines()[-1].startswith("Error: labels need a terminal")
     assert not labels_file(run).exists()
 
 

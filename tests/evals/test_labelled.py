@@ -10,7 +10,7 @@ import pytest
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
-from evals.judges.labels import Case, Half, Pair, Rated, agreement, load_pairs, rate
+from evals.judges.labels import Case, Half, LabelledPair, Rated, agreement, load_pairs, rate
 from evals.judges.offline import OfflineJudge
 
 PAIRS = load_pairs()
@@ -26,11 +26,11 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-def half(name: Half) -> list[Pair]:
+def half(name: Half) -> list[LabelledPair]:
     return [pair for pair in PAIRS if pair.half == name]
 
 
-def judged(pairs: list[Pair]) -> list[Rated]:
+def judged(pairs: list[LabelledPair]) -> list[Rated]:
     cases = [
         Case(pair.asked, pair.answer, pair.label, pair.category, pair.adversarial) for pair in pairs
     ]
@@ -94,7 +94,7 @@ def write(path: Path, *rows: object) -> Path:
 def test_pairs_of_another_file_are_read_in_order(tmp_path: Path) -> None:
     none = {**ROW, "gold": None, "answer": None, "half": "reporting"}
     first, second = load_pairs(write(tmp_path / "pairs.jsonl", ROW, none))
-    assert first == Pair(**ROW)
+    assert first == LabelledPair(**ROW)
     assert (first.asked.answer, first.asked.answerable) == ("May 4", True)
     assert (second.asked.answer, second.asked.answerable) == (None, False)
 

@@ -12,7 +12,7 @@ from art_e.models.fit import (
     MAX_SENTENCE_CHARS,
     UNDATED,
     WEIGHTS,
-    Candidate,
+    AnswerCandidate,
     ReadMail,
     Sentence,
     Value,
@@ -38,7 +38,7 @@ def mail(
     return ReadMail(handle, date, subject, "Ada Olm <ada@tarn.example>", body, rank)
 
 
-def best(question: str, *mails: ReadMail) -> Candidate:
+def best(question: str, *mails: ReadMail) -> AnswerCandidate:
     return max(candidates(question, list(mails)), key=lambda each: each.score)
 
 
