@@ -238,10 +238,8 @@ def realism(question: Question, facts: Facts) -> Check:
 
 
 # Errors of the row come before matters of taste.
-RULES: tuple[Callable[[Question, Facts], Check], ...] = (
-    *(answer, sources, ids),
-    *(leak, wording, realism),
-)
+Rule = Callable[[Question, Facts], Check]
+RULES: tuple[Rule, ...] = (answer, sources, ids, leak, wording, realism)
 
 
 def answer_fault(question: Question) -> Check | None:

@@ -241,49 +241,34 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     return {inbox: drawn[inbox] for inbox in inboxes}
 
 
-def by_name(file: InboxFile, addresses: Iterable[str]) -> dict[str, list[str]]:
-    """The addresses that mail gives each name, sorted: maybe one person's.
-
-    Order of words and initials do not matter: "Kaminski, Vince J" is "Vince Kaminski". A single
-    word ("legal", "jeff") names nobody.
-    """
-    rows = file.execute(
-        "SELECT address, names FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))"
-        " ORDER BY address",
-        [sorted(addresses)],
-    ).fetchall()
-    named: defaultdict[str, list[str]] = defaultdict(list)
-    for address, names in rows:
-        for name in sorted(
-            {
-                " ".join(sorted(word for word in words(each) if len(word) > 1))
-                for each in names.split(" | ")
-            }
-        ):
-            if " " in name:
-                named[name].append(address)
-    return dict(sorted(named.items()))
-
-
 def _persons(
     file: InboxFile, addresses: Sequence[str], most: int
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The first address of up to `most` people, and (other address, first address) of the rest."""
-    named = by_name(file, addresses)
-    chosen: list[str] = []
+    """The first address of up to `most` people, and (other address, first address) of the rest.
+
+    Addresses belong to one person if mail gives them the same name: "Kaminski, Vince J" is "Vince
+    Kaminski". A single word ("legal", "jeff") names nobody.
+    """
+    rows = file.execute(
+        "SELECT address, names FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))",
+        [addresses],
+    ).fetchall()
+    names_of = {
+        address: {frozenset(w for w in words(name) if len(w) > 1) for name in names.split(" | ")}
+        for address, names in rows
+    }
+    whose: dict[frozenset[str], str] = {}
     passed_over = []
-    whose: dict[str, str] = {}
     for address in addresses:
-        if len(chosen) == most:
-            break
-        names = [name for name, bearers in named.items() if address in bearers]
+        names = sorted((each for each in names_of[address] if len(each) > 1), key=sorted)
         first = next((whose[name] for name in names if name in whose), None)
         if first is None:
-            chosen.append(address)
-            whose |= dict.fromkeys(names, address)
+            whose |= dict.fromkeys(names or [frozenset([address])], address)
         else:
             passed_over.append((address, first))
-    return chosen, passed_over
+        if len(set(whose.values())) == most:
+            break
+    return list(dict.fromkeys(whose.values())), passed_over
 
 
 def _parted(splits: Mapping[str, Split]) -> str:

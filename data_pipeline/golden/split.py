@@ -99,14 +99,13 @@ def gold_mails(file: InboxFile, questions: Sequence[Question], inboxes: Iterable
 
 def _check_inboxes(file: InboxFile, inboxes: Sequence[str]) -> None:
     rows = file.execute(
-        "SELECT address FROM (SELECT unnest(?::VARCHAR[]) AS address)"
-        " WHERE address NOT IN (SELECT address FROM addresses) ORDER BY address",
-        [inboxes],
+        "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [inboxes]
     ).fetchall()
-    if rows:
-        more = f" and {len(rows) - 1} more of the set's inboxes" if len(rows) > 1 else ""
+    lacking = [each for each in inboxes if (each,) not in set(rows)]
+    if lacking:
+        more = f" and {len(lacking) - 1} more of the set's inboxes" if len(lacking) > 1 else ""
         raise UserError(
-            f"{file.path} holds no mail of {rows[0][0]!r}{more}; name the inbox file that the"
+            f"{file.path} holds no mail of {lacking[0]!r}{more}; name the inbox file that the"
             " set was made from with --db FILE"
         )
 

@@ -263,12 +263,10 @@ def _unbalanced(golden: GoldenSet) -> list[str]:
         listed = Counter(each.check for each in golden.rejected if each.step == step)
         if before is not None and came != before[1]:
             faults.append(f"{before[0]} kept {before[1]:,} rows and {came:,} came into {step}")
-        if came != kept + dropped:
-            faults.append(f"{step}: {came:,} rows came, {kept:,} kept and {dropped:,} dropped")
-        if dict(listed) != sums["dropped"]:
+        if came != kept + dropped or listed != sums["dropped"]:
             faults.append(
-                f"{step}: {dropped:,} rows dropped and {listed.total():,} in rejected.jsonl,"
-                " or not by the same checks"
+                f"{step}: {came:,} rows came, {kept:,} kept, {dropped:,} dropped, and"
+                f" {listed.total():,} in rejected.jsonl, or not by the same checks"
             )
         before = step, kept
     if before is not None and before[1] != len(golden.questions):
