@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError, model_validator
 from pydantic_core import from_json
 
 from art_e.errors import UserError
@@ -29,11 +29,10 @@ from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import (
-    MAX_ANSWER_CHARS,
-    MAX_QUESTION_CHARS,
     Batch,
     GoldenSet,
     Rejected,
+    check_bounds,
 )
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
@@ -76,29 +75,8 @@ FROM emails SEMI JOIN (
 ) USING (email_id)
 """
 
-# ---- The form of a reply. Limits are validators rather than constraints, because not every
-# provider takes constraints in a schema.
-
-
-def _within(most: int) -> AfterValidator:
-    def check(text: str) -> str:
-        if len(text) > most:
-            raise ValueError(f"it has {len(text):,} characters, more than {most:,}")
-        return text
-
-    return AfterValidator(check)
-
-
-def _not_empty(text: str) -> str:
-    if not text:
-        raise ValueError("it is empty")
-    return text
-
-
-def _rating(value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError("it is not from 0 to 1")
-    return value
+# ---- The form of a reply. Limits are no constraints of the schema, which not every provider takes.
+# Docstrings are part of the schema and so of the kept request: a change pays replies again.
 
 
 _Text = Annotated[
@@ -107,18 +85,22 @@ _Text = Annotated[
     BeforeValidator(lambda value: encodable(value) if isinstance(value, str) else value),
     AfterValidator(lambda text: " ".join(text.split())),
 ]
-_Answer = Annotated[_Text, BeforeValidator(lambda value: "" if value is None else value)]
 
 
 class GeneratedItem(BaseModel):
-    """One question; `mails` are the handles of the mails that hold the answer."""
+    """One question; `mails` are the handles of those that hold the answer."""
 
     kind: Kind
-    question: Annotated[_Text, AfterValidator(_not_empty), _within(MAX_QUESTION_CHARS)]
-    answer: Annotated[_Answer, _within(MAX_ANSWER_CHARS)]
+    question: _Text
+    answer: Annotated[_Text, BeforeValidator(lambda value: "" if value is None else value)]
     mails: list[_Text]
-    how_realistic: Annotated[float, AfterValidator(_rating)]
+    how_realistic: float
     difficulty: Difficulty
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_bounds(self.question, self.answer, self.how_realistic)
+        return self
 
 
 class GeneratedItems(BaseModel):
@@ -169,8 +151,8 @@ def _item(item: Any) -> GeneratedItem | NoQuestion:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "item"
-        reason = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        where = "".join(f"{each}: " for each in first["loc"])
+        reason = where + first["msg"].removeprefix("Value error, ")
         return NoQuestion(encodable(json.dumps(item))[:_KEPT_CHARS], reason)
 
 

@@ -193,8 +193,18 @@ def _checked(form: type[_Read], value: Any) -> _Read:
         raise ValueError(f"{where}: {first['msg']}") from None
 
 
-def check_realism(how_realistic: float | None) -> None:
-    """Raise `ValueError` unless the rating is from 0 to 1."""
+def check_bounds(question: str, answer: str | None, how_realistic: float | None) -> None:
+    """Raise `ValueError` for an empty question, for long texts, and for a rating outside 0 to 1."""
+    if not question.strip():
+        raise ValueError("question: it is empty")
+    texts = {"question": (question, MAX_QUESTION_CHARS), "answer": (answer or "", MAX_ANSWER_CHARS)}
+    for name, (text, limit) in texts.items():
+        if len(text) > limit:
+            raise ValueError(f"{name}: it has {len(text):,} characters, more than {limit:,}")
+    _check_realism(how_realistic)
+
+
+def _check_realism(how_realistic: float | None) -> None:
     if how_realistic is not None and not 0 <= how_realistic <= 1:
         raise ValueError("how_realistic: it is not from 0 to 1")
 
@@ -205,7 +215,7 @@ def read_question(row: Any) -> Question:
     unknown = [name for name in row if name not in _FIELDS]
     if unknown:
         raise ValueError(f"a question has no field {unknown[0]!r}")
-    check_realism(question.how_realistic)
+    _check_realism(question.how_realistic)
     for change in _checked(_History, question.provenance).mended:
         # The old values must fit too, because the step may be undone.
         was = {**row, "provenance": {}, **change.was}

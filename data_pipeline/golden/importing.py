@@ -26,13 +26,11 @@ from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.text import cut_line, encodable
 from data_pipeline.golden.filtering import MIN_REALISM, checked
 from data_pipeline.golden.golden_set import (
-    MAX_ANSWER_CHARS,
-    MAX_QUESTION_CHARS,
     SCHEMA,
     Check,
     GoldenSet,
     Rejected,
-    check_realism,
+    check_bounds,
     with_checks,
 )
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
@@ -144,7 +142,7 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
         if row.error is not None:
             raise ValueError(row.error)
         question = as_question(row.value)
-        _check_texts(question)
+        check_bounds(question.question, question.answer, question.how_realistic)
         _check_levels(row.value)
         _check_levels(question.provenance)
     except ValueError as error:
@@ -163,19 +161,6 @@ def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
         provenance["extra"] = _plain(extra)
     provenance["import"] = {"source": source, "row": number, "inferred": inferred}
     return dataclasses.replace(question, provenance=provenance)
-
-
-def _check_texts(question: Question) -> None:
-    if not question.question.strip():
-        raise ValueError("question: it is empty")
-    check_realism(question.how_realistic)
-    texts = {
-        "question": (question.question, MAX_QUESTION_CHARS),
-        "answer": (question.answer or "", MAX_ANSWER_CHARS),
-    }
-    for name, (text, limit) in texts.items():
-        if len(text) > limit:
-            raise ValueError(f"{name}: it has {len(text):,} characters, more than {limit:,}")
 
 
 def _check_levels(value: Any) -> None:

@@ -52,31 +52,32 @@ _MAX_COPIES = 20
 # How the reason of an `LlmJudge` begins if the limit forbade the call.
 _OUT_OF_BUDGET = "failed: budget:"
 
-# ---- The forms of replies. Reasons come first, so that the model thinks first.
+# ---- The forms of replies. Reasons come first, so that the model thinks first. Docstrings are part
+# of the schema and so of the kept request: a change pays replies again.
 
 
 class Reading(BaseModel):
-    """The answer that mails, or general knowledge, give to a question, or None."""
+    """The answer that mails, or general knowledge, give to a question; None: none."""
 
     reason: str
     answer: str | None
 
 
 class Candidate(BaseModel):
-    """An answer that mails support, and these mails."""
+    """An answer that mails support, and which."""
 
     answer: str
     mails: list[str]
 
 
 class Candidates(BaseModel):
-    """All answers that mails support."""
+    """Every answer that mails support."""
 
     answers: list[Candidate]
 
 
 class Settlement(BaseModel):
-    """How the gold answer and another one relate."""
+    """How the gold answer and another one stand to each other."""
 
     reason: str
     relation: Relation
