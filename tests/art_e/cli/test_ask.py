@@ -115,53 +115,6 @@ def test_dont_know_shows_the_best_passages(art_e: Run, db: Path, scripted: Any) 
     assert len(set(ids)) == len(ids)
 
 
-def test_passages_are_of_the_open_inbox_up_to_its_date(art_e: Run, db: Path, scripted: Any) -> None:
-    scripted(DONT_KNOW)
-    before = json_of(
-        art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-01-01", "--db", db, "--json")
-    )
-    assert all(each["date"] < "2001-01-02" for each in before["passages"])
-
-
-def test_without_a_model_there_are_passages_and_no_answer(art_e: Run, db: Path) -> None:
-    shown = art_e("ask", QUESTION, "--inbox", ANN, "--db", db).stdout
-    asked = json_of(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--json"))
-    if asked["abstained"]:
-        assert shown.startswith("no answer: no passage fits well enough; the best passages:\n")
-    else:
-        assert shown.startswith("best passages, for no model was asked:\n")
-    assert asked["kind"] in ("none", "passages")
-    assert asked["passages"][0]["text"] in shown
-
-
-@pytest.mark.parametrize("as_of", [None, "2001-02-28"])
-def test_the_model_is_told_the_day_and_its_weekday(
-    art_e: Run, db: Path, scripted: Any, as_of: str | None
-) -> None:
-    scripted(SEARCH, READ, ANSWER)
-    options = [] if as_of is None else ["--as-of", as_of]
-    earliest = dt.date.today()
-    answer = json_of(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--json", *options))
-    [trajectory] = read_trajectories(Path(answer["trajectory"]))
-    prompt = trajectory.messages[0]["content"]
-    days = [earliest, dt.date.today()] if as_of is None else [dt.date.fromisoformat(as_of)]
-    names = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-    assert any(f"Today is {day}, a {names[day.weekday()]}." in prompt for day in days)
-    # The inbox itself has no end but that of --as-of.
-    assert answer["as_of"] == as_of
-
-
-def test_trace_shows_each_turn(art_e: Run, db: Path, scripted: Any) -> None:
-    scripted(SEARCH, READ, ANSWER)
-    shown = art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--trace").stdout
-    expected = (
-        ' 1  search   "warehouse lease"', "m1  2001-0", " 2  read     m1", "| ",
-        f" 3  answer   March 31, 2002  from {LEASE_ID}",
-    )  # fmt: skip
-    positions = [shown.index(each) for each in expected]
-    assert positions == sorted(positions)
-
-
 def test_trace_leaves_stdout_to_the_json(art_e: Run, db: Path, scripted: Any) -> None:
     scripted(SEARCH, READ, ANSWER)
     result = art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--trace", "--json")
@@ -206,39 +159,6 @@ def test_a_failing_model_is_our_fault_and_is_kept(art_e: Run, db: Path, scripted
     assert result.stderr == "Error: provider: the provider is down; try again\n"
     [trajectory] = read_trajectories(Path(answer["trajectory"]))
     assert trajectory.error is not None
-
-
-def test_out_names_the_run(art_e: Run, db: Path, scripted: Any, tmp_path: Path) -> None:
-    out = tmp_path / "mine"
-    scripted(ANSWER)
-    answer = json_of(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--out", out, "--json"))
-    assert answer["trajectory"] == str(out / "trajectories.jsonl")
-    scripted(ANSWER)
-    assert "--out" in the_error(art_e("ask", QUESTION, "--inbox", ANN, "--db", db, "--out", out))
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["", "--inbox", ANN], ["question is empty"]),
-        ([" ? ", "--inbox", ANN], ["question is empty"]),
-        ([QUESTION, "--inbox", ANN, "--as-of", "2001-2-3"], ["--as-of", "YYYY-MM-DD"]),
-        ([QUESTION, "--inbox", ANN, "--model", "gpt-17"], ["gpt-17", "offline"]),
-        ([QUESTION, "--inbox", "an@harbor.example"], [ANN]),
-        ([QUESTION], ["--inbox"]),
-    ],
-)
-def test_user_errors_are_one_line_with_the_fix(
-    art_e: Run, db: Path, home: Path, args: list[str], words: list[str]
-) -> None:
-    error = the_error(art_e("ask", *args, "--db", db))
-    for word in words:
-        assert word in error
-    assert not home.exists()
-
-
-def test_a_missing_file_says_how_to_make_one(art_e: Run) -> None:
-    assert "art-e ingest SOURCE" in the_error(art_e("ask", QUESTION, "--inbox", ANN))
 
 
 @pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])

@@ -74,12 +74,6 @@ def test_without_a_gpu_it_is_said_and_torch_not_asked(
     assert "training/launch/sky.yaml" in check["fix"]
 
 
-def test_the_pins_are_those_of_the_extras() -> None:
-    assert set(pins()) == {
-        "accelerate", "bitsandbytes", "peft", "torch", "transformers", "trl", "vllm",
-    }  # fmt: skip
-
-
 @pytest.mark.usefixtures("installed", "h100")
 def test_all_as_locked() -> None:
     check = gpu_check()
@@ -104,18 +98,6 @@ def test_what_is_not_as_locked_is_named(installed: Path) -> None:
     assert "TRL takes vLLM <=0.31.0,>=0.22.0" in check.detail
     assert check.fix is not None and "requirements/gpu.txt" in check.fix
     assert len(differences()) == 3
-
-
-@pytest.mark.usefixtures("h100")
-def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The packages of a CPU, on a machine that has a GPU."""
-    locked = pins()
-    monkeypatch.setattr(
-        doctor_gpu, "_installed", lambda name: None if name == "vllm" else locked[name]
-    )
-    check = gpu_check()
-    assert check.state == "missing"
-    assert check.detail.endswith(f"driver 580.95.05; without vllm {locked['vllm']}")
 
 
 def test_a_driver_that_torch_sees_no_device_of(
@@ -147,20 +129,3 @@ def test_the_driver_where_only_its_command_tells(
     assert driver_version() is None
     command.unlink()
     assert driver_version() is None
-
-
-def test_what_trl_says_it_takes() -> None:
-    pytest.importorskip("trl")
-    taken = vllm_of_trl()
-    assert taken is not None and taken.specifier.contains(pins()["vllm"])
-
-
-def test_it_imports_nothing_heavy() -> None:
-    script = (
-        "import sys\nfrom art_e.cli import doctor as doctor_gpu\ndoctor_gpu.differences()\n"
-        "print([each for each in ('torch', 'vllm', 'trl') if each in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"

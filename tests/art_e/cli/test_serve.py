@@ -101,25 +101,6 @@ def answers(base: str) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_the_server_gets_the_tokenizer_and_the_parser(checkpoint: Path, tmp_path: Path) -> None:
-    from art_e.cli.serve import transformers_server
-
-    server = transformers_server(str(checkpoint), None, "tiny", [], tmp_path)
-    folder = server.folder / "tiny"
-    own = PreTrainedTokenizerFast.from_pretrained(checkpoint)
-    served = AutoTokenizer.from_pretrained(folder)
-    assert served.response_template == RESPONSE_TEMPLATE
-    text = "<|im_start|>user\nWhen 2001?<|im_end|>\n<tool_call>"
-    assert served.encode(text) == own.encode(text)
-    assert served.chat_template == own.chat_template
-    config = json.loads((folder / "generation_config.json").read_text())
-    assert own.get_vocab()[tiny_qwen.END] in config["eos_token_id"]
-    assert config["repetition_penalty"] == 1.0
-    # The checkpoint itself is left as it was.
-    assert not (checkpoint / "response_template").exists()
-    assert "response_template" not in (checkpoint / "tokenizer_config.json").read_text()
-
-
 @pytest.mark.parametrize(
     ("host", "base", "whom"),
     [
@@ -182,11 +163,6 @@ class TestTraining:
 class TestOptionsOfTheServer:
     """What follows -- is passed on as it is."""
 
-    def test_they_reach_vllm(self, checkpoint: Path, vllm: Path) -> None:
-        with serving(checkpoint, after=("--max-model-len", "2048", "--quantization=fp8")):
-            given = json.loads(vllm.read_text())
-        assert given[-3:] == ["--max-model-len", "2048", "--quantization=fp8"]
-
     def test_they_reach_transformers_too(self, checkpoint: Path) -> None:
         with serving(checkpoint, after=("--default-seed", "3")) as (_, base):
             assert said(base, "tiny-1-a")["usage"]["completion_tokens"] > 0
@@ -247,11 +223,3 @@ class TestRefused:
         monkeypatch.setitem(sys.modules, "uvicorn", None)
         line = the_error(art_e("serve", checkpoint, "--port", free_port()))
         assert "pip install 'art-e[train]'" in line
-
-
-def test_help_is_quick_and_imports_no_torch(art_e: Run) -> None:
-    started = time.process_time()
-    result = art_e("serve", "--help")
-    assert result.exit_code == 0
-    assert "--adapter" in result.stdout
-    assert time.process_time() - started < 1

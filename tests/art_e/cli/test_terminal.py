@@ -217,29 +217,6 @@ def test_a_hosted_model_and_its_provider_move_nothing(terminal: Terminal, db: Pa
         assert_only_our_colours(sent)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["read", HOSTILE, "--inbox", ANN],
-        ["search", "zebra", "--inbox", HOSTILE],
-        ["search", "x", "--after", HOSTILE, "--inbox", ANN],
-        ["runs", "show", HOSTILE],
-        ["mcp", "--inbox", HOSTILE],
-        [HOSTILE],
-    ],
-    ids=["read", "inbox", "after", "runs", "mcp", "command"],
-)
-def test_errors_that_repeat_an_argument_move_nothing(
-    terminal: Terminal, db: Path, command: list[str]
-) -> None:
-    # An argument may have been copied out of a mail.
-    named = [] if command[0] in ("runs", HOSTILE) else ["--db", str(db)]
-    sent = terminal(*command, *named)
-    assert sent.startswith("Error: ")
-    assert sent.count("\n") == 1
-    assert_only_our_colours(sent)
-
-
 def test_a_pipe_gets_no_sequence_at_all(environment: dict[str, str], db: Path) -> None:
     for command in (
         ["search", "zebra", "--inbox", ANN, "--db", str(db)],

@@ -59,43 +59,7 @@ def test_models_with_tool_calls(
     assert takes.reasoning_effort == reasoning_effort
 
 
-@pytest.mark.parametrize("model", ["ollama/qwen2.5:14b", "deepseek/deepseek-reasoner"])
-# litellm imports a provider's code when it is named, after it has set its filters.
-def test_models_without_tool_calls(model: str) -> None:
-    takes = capabilities_of(model)
-    assert not takes.native_tools
-    assert takes.tool_choice is None
-
-
-def test_the_endpoint_is_the_one_that_the_environment_names(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OPENAI_API_BASE", "http://one/v1")
-    assert capabilities_of("openai/o3").endpoint == "http://one/v1"
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://two/v1")
-    assert capabilities_of("openai/o3").endpoint == "http://two/v1"
-    monkeypatch.setenv("OLLAMA_API_BASE", "http://three")
-    assert capabilities_of("ollama_chat/qwen2.5:14b").endpoint == "http://three"
-
-
 def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(UserError, match=r"export OPENAI_API_KEY, or put it into \.env"):
         capabilities_of("openai/o3")
-
-
-@pytest.mark.parametrize(
-    ("model", "reasons"),
-    [
-        ("openai/o4-mini", True),
-        ("openai/gpt-5", True),
-        ("gemini/gemini-2.5-pro", True),
-        ("openai/gpt-4.1", False),
-        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", False),
-    ],
-)
-def test_models_that_think_before_they_answer(
-    model: str, reasons: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://localhost:8000/v1")
-    assert capabilities_of(model).reasons == reasons

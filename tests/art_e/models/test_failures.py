@@ -78,14 +78,6 @@ def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
     assert len(message) < 400
 
 
-def test_a_server_that_is_not_there_is_not_asked_again(make: Make) -> None:
-    with Provider([]) as provider:
-        policy = make(provider)
-    with pytest.raises(PolicyError) as error:
-        act(policy)
-    assert (error.value.kind, error.value.retries) == ("connection", 0)
-
-
 def test_a_key_appears_nowhere(
     start: Start,
     monkeypatch: pytest.MonkeyPatch,

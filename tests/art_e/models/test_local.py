@@ -77,54 +77,6 @@ def test_it_searches_reads_and_answers(policy: LocalPolicy, start: Start) -> Non
         assert all(each is not None and each > 0 for each in trajectory.call_seconds)
 
 
-def test_tokens_are_those_of_prompt_and_reply(
-    taught: Path, policy: LocalPolicy, start: Start
-) -> None:
-    (trajectory,) = asyncio.run(ask_all(policy, start, QUESTIONS[:1]))
-    tokenizer = load_checkpoint(str(taught)).tokenizer
-    prompts = replies = 0
-    for number, each in enumerate(trajectory.messages):
-        if each["role"] == "assistant":
-            made = (trajectory.messages[:number], trajectory.messages[: number + 1])
-            before = tiny_qwen.rendered(tokenizer, made[0], schemas(), to_go_on=True)
-            after = tiny_qwen.rendered(tokenizer, made[1], schemas()).removesuffix("\n")
-            prompts += len(tokenizer.encode(before))
-            replies += len(tokenizer.encode(after.removeprefix(before)))
-    assert trajectory.usage["prompt_tokens"] == prompts
-    assert trajectory.usage["completion_tokens"] == replies
-
-
-def test_settings_say_what_an_answer_depends_on(taught: Path, policy: LocalPolicy) -> None:
-    settings = policy.settings
-    assert policy.model == f"local:{taught}"
-    assert (settings["path"], settings["adapter"]) == (str(taught), None)
-    assert (settings["temperature"], settings["max_output_tokens"]) == (0.0, 120)
-    assert {"device", "dtype"} <= set(settings)
-    assert re.fullmatch("[0-9a-f]{16}", settings["chat_template_hash"])
-    assert json.dumps(settings)
-
-
-def test_a_temperature_makes_it_vary(taught: Path, start: Start) -> None:
-    policy = LocalPolicy(str(taught), ModelOptions(temperature=1.9, max_output_tokens=12))
-    assert policy.settings["temperature"] == 1.9
-    torch.manual_seed(0)
-
-    async def act() -> str:
-        step = await policy.act(start(question=QUESTIONS[0]).messages, schemas())
-        return json.dumps(without_ids([step.message.to_chat()]))
-
-    assert len({asyncio.run(act()) for _ in range(10)}) > 1
-
-
-def test_a_reply_that_is_cut_off_is_a_wrong_call(taught: Path, start: Start) -> None:
-    policy = LocalPolicy(str(taught), ModelOptions(max_output_tokens=12))
-    (trajectory,) = asyncio.run(ask_all(policy, start, QUESTIONS[:1]))
-    assert trajectory.rubric["lost_to_format"]
-    assert malformed_calls(trajectory.rubric) == 3
-    assert trajectory.rubric["unparseable_calls"] >= 1
-    assert trajectory.usage["completion_tokens"] <= 3 * 12
-
-
 def test_a_mail_cannot_write_into_the_frame_of_the_prompt(
     policy: LocalPolicy, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,11 +139,6 @@ class TestWhatGoesWrong:
         model.generate = generate
         assert asyncio.run(ask_all(policy, start))[0].final_answer == "May 3"
 
-    def test_a_cost_limit_needs_a_price(self, taught: Path) -> None:
-        with pytest.raises(UserError, match="price of local:"):
-            LocalPolicy(str(taught), ModelOptions(max_cost_usd=1.0))
-
-
 class TestCost:
     @pytest.fixture
     def priced(self, taught: Path, tmp_path: Path) -> Callable[[float], LocalPolicy]:
@@ -250,18 +197,6 @@ class TestBatches:
         assert sizes == [3, 3, 2]
         assert len(together) == 8
 
-    def test_each_request_has_its_own_limit(self, checkpoint: Checkpoint) -> None:
-        generator = BatchedGenerator(checkpoint, 4, 0.0)
-
-        async def ask() -> list[int]:
-            made = [generator.generate([5, 6, 7], most) for most in (1, 5, 9)]
-            return [each.tokens for each in await asyncio.gather(*made)]
-
-        one, five, nine = asyncio.run(ask())
-        assert one <= 1
-        assert five <= 5
-        assert nine <= 9
-
     def test_loops_at_once_and_one_after_another(self, policy: LocalPolicy, start: Start) -> None:
         answers: dict[int, list[str | None]] = {}
 
@@ -295,33 +230,6 @@ class TestBatches:
         # One batch may have been under way.
         assert sum(sizes) <= 2
         assert asyncio.run(ask()) > 0
-
-    def test_what_nobody_waits_for_ends(self, checkpoint: Checkpoint) -> None:
-        """As after Ctrl-C: the process need not wait for thousands of tokens."""
-        never = (checkpoint.tokenizer.get_vocab()["</tool_response>"],)
-        generator = BatchedGenerator(dataclasses.replace(checkpoint, stop_ids=never), 1, 0.0)
-        model: Any = checkpoint.model
-        forward, tokens, started = model.forward, [0], threading.Event()
-
-        def counted(*args: Any, **arguments: Any) -> Any:
-            tokens[0] += 1
-            started.set()
-            return forward(*args, **arguments)
-
-        model.forward = counted
-
-        async def ask() -> None:
-            asked = asyncio.create_task(generator.generate([5, 6], 3_000))
-            while not started.is_set():
-                await asyncio.sleep(0.001)
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-
-        asyncio.run(ask())
-        # The next in line comes when the one before has ended.
-        asyncio.run(generator.generate([5, 6], 1))
-        assert tokens[0] < 1_000
-
 
 @pytest.fixture(scope="module")
 def base(taught: Path) -> Iterator[str]:

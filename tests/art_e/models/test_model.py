@@ -24,12 +24,6 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_offline_is_a_policy_without_a_model() -> None:
-    policy = Model("offline").policy()
-    assert isinstance(policy, OfflinePolicy)
-    assert policy.settings == {"abstain_below": ABSTAIN_BELOW}
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "host", "self_hosted"),
     [
@@ -55,10 +49,6 @@ def test_what_a_name_stands_for(name: str, kind: str, host: str | None, self_hos
     goes = {None: None, "localhost:11434": "mail text stays on this machine (localhost:11434, "}
     notice = goes.get(host, f"mail text goes to {host} (")
     assert model.notice == (None if notice is None else f"{notice}{name})")
-
-
-def test_a_local_model_has_a_path() -> None:
-    assert Model("local:./checkpoint+./adapter").path == "./checkpoint+./adapter"
 
 
 @pytest.mark.parametrize(
@@ -122,12 +112,6 @@ def test_a_request_goes_to_the_host_that_is_named(
         assert provider.requests
 
 
-def test_the_base_url_comes_first_as_in_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_BASE", "https://second.example/v1")
-    monkeypatch.setenv("OPENAI_BASE_URL", "https://first.example/v1")
-    assert Model("openai/o3").host == "first.example"
-
-
 # Without the check litellm would send these requests, mail and all, to api.openai.com.
 @pytest.mark.parametrize(
     ("name", "line"),
@@ -146,12 +130,6 @@ def test_a_model_without_an_address_is_refused(name: str, line: str) -> None:
 @pytest.mark.parametrize("name", ["", "Offline", "offline ", "nobody/has-this", "a\nb"])
 def test_an_unknown_model_has_no_policy(name: str) -> None:
     assert f"unknown model {name!r}; use offline" in the_error(Model(name).policy)
-
-
-@pytest.mark.parametrize("address", ["http://", "http://host:port/v1", "http://[::1/v1"])
-def test_a_malformed_address_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.setenv("HOSTED_VLLM_API_BASE", address)
-    assert "no URL" in the_error(lambda: Model("hosted_vllm/Qwen").host)
 
 
 @pytest.mark.parametrize(

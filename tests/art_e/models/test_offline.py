@@ -119,23 +119,6 @@ def test_an_answer_in_other_words_is_found_and_cited(inbox_file: InboxFile) -> N
     assert done.rubric["answered"]
 
 
-def test_before_that_mail_there_is_no_answer(inbox_file: InboxFile) -> None:
-    done = run(begin(inbox_file, QUESTION.question, dt.date(2020, 1, 19)))
-    assert done.rubric["abstained"]
-    assert (done.final_answer, done.sources) == (NOTHING, [])
-    assert "<ask@t>" in done.handles.values()
-    assert "<answer@t>" not in done.handles.values()
-
-
-def test_it_searches_first_with_the_telling_words(inbox_file: InboxFile) -> None:
-    [call] = act(begin(inbox_file, WORDY).messages).tool_calls
-    assert call.name == "search_emails"
-    assert json.loads(call.arguments) == {
-        "keywords": ["word", "heron", "boathouse", "repainted"],
-        "max_results": 10,
-    }
-
-
 def test_it_reads_four_mails_a_turn_in_two_turns_at_most(inbox_file: InboxFile) -> None:
     done = run(begin(inbox_file, "What is the ketch refit?"))
     assert called(done) == [["search_emails"], READ_4, READ_4, ANSWER]
@@ -192,47 +175,12 @@ def test_it_counts_the_mails_that_hold_all_names(inbox_file: InboxFile) -> None:
     assert run(earlier).final_answer == "2"
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        # One name, and few hits.
-        "How many times was the Granary visit called off?",
-        # Too many hits.
-        "How many parts does the ketch refit have?",
-    ],
-)
-def test_it_does_not_count_where_names_do_not_tell(inbox_file: InboxFile, question: str) -> None:
-    done = run(begin(inbox_file, question))
-    assert is_to_be_counted(done.messages)
-    assert done.rubric["abstained"]
-
-
 def test_a_number_that_a_mail_states_is_not_counted(inbox_file: InboxFile) -> None:
     question = "How many guests will there be for the supper in the Malthouse?"
     done = run(begin(inbox_file, question))
     assert not is_to_be_counted(done.messages)
     assert done.final_answer == "There will be 14 guests for the supper."
     assert done.sources == ["<crowd@t>"]
-
-
-@pytest.mark.parametrize(
-    ("question", "counted"),
-    [
-        ("How often did it fail?", True),
-        ("how MANY times did it fail?", True),
-        ("How many guests come?", False),
-        ("How much is it?", False),
-        ("Somehow many fail, when?", False),
-    ],
-)
-def test_what_is_counted(question: str, counted: bool) -> None:
-    observation = {"message_id": "m1", "body": "We have 12 guests."}
-    messages = [
-        {"role": "user", "content": question},
-        message(read_episodes("m1")).to_chat(),
-        {"role": "tool", "content": json.dumps(observation)},
-    ]
-    assert is_to_be_counted(messages) is counted
 
 
 class Forgetful:
@@ -254,13 +202,6 @@ def test_it_keeps_nothing_between_turns(inbox_file: InboxFile, question: str) ->
     assert run(begin(inbox_file, question), used).messages == done.messages
 
 
-def test_it_costs_nothing_and_says_what_it_depends_on(inbox_file: InboxFile) -> None:
-    done = run(begin(inbox_file, QUESTION.question), OfflinePolicy(abstain_below=1.5))
-    assert (done.cost_usd, done.model) == (0.0, "offline")
-    assert done.usage == dataclasses.asdict(Usage())
-    assert done.policy["abstain_below"] == 1.5
-
-
 def test_it_works_without_handles(inbox_file: InboxFile) -> None:
     for question in (QUESTION.question, "How many times did Bea Quell call off the Granary visit?"):
         with_handles = run(begin(inbox_file, question))
@@ -278,18 +219,6 @@ def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> 
     assert (
         run(begin(inbox_file, "When does the zeppelin fly?"), Forgetful()).sources == done.sources
     )
-
-
-def test_a_failed_read_costs_that_mail_only(inbox_file: InboxFile) -> None:
-    episode = begin(inbox_file, QUESTION.question)
-    episode.step(act(episode.messages))
-    episode.step(act(episode.messages))
-    errors = {"role": "tool", "content": '{"error":"not found in this inbox: \'m2\'"}'}
-    for number, each in enumerate(episode.messages):
-        if each["role"] == "tool" and json.loads(each["content"]).get("message_id") == "m2":
-            episode.messages[number] = {**each, **errors}
-    episode.step(act(episode.messages))
-    assert episode.final_answer == "End of April is what they aim at now."
 
 
 @given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))

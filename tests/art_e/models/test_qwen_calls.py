@@ -20,11 +20,6 @@ SEARCH = (
 )
 READ = '<tool_call>\n{"name": "read_email", "arguments": {"message_id": "m1"}}\n</tool_call>'
 COMPACT = '<tool_call>\n{"name": "read_email", "arguments": {"message_id":"m1"}}\n</tool_call>'
-UNICODE = (
-    '<tool_call>\n{"name": "return_final_answer",'
-    ' "arguments": {"sources": [], "answer": "Zürich \\u2028 } {"}}\n</tool_call>'
-)
-EMPTY = '<tool_call>\n{"name": "read_email", "arguments": {}}\n</tool_call>'
 CUT = SEARCH.partition('se"]')[0]
 BROKEN = '<tool_call>\n{"name": "read_email", "arguments": {"message_id": "m1"}\n</tool_call>'
 
@@ -43,13 +38,6 @@ def calls(text: str) -> list[tuple[str, str]]:
 def back(text: str) -> str:
     (message,) = as_written([parse_reply(text, 0).to_chat()])
     return str(message["content"])
-
-
-def test_a_call_has_its_name_and_its_arguments_as_written() -> None:
-    message = parse_reply(SEARCH, 3)
-    assert message == AssistantMessage(
-        None, (ToolCall("call_3_0", "search_emails", '{"keywords": ["lease"]}'),)
-    )
 
 
 def test_several_calls_and_the_text_around_them() -> None:

@@ -83,22 +83,6 @@ def test_any_cut_of_a_file_is_a_miss(tmp_path: Path) -> None:
         assert responses.get(KEY) is None
 
 
-def test_a_disk_that_refuses_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    responses = Responses(tmp_path)
-    # A file where the folder should be.
-    (tmp_path / KEY[:2]).write_text("")
-    responses.put(KEY, RESPONSE)
-    assert "can't be kept" in caplog.text
-    assert responses.get(KEY) is None
-    assert [each.name for each in tmp_path.rglob("*")] == [KEY[:2]]
-
-
-def test_a_folder_that_can_not_be_made_is_a_user_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="choose another folder"):
-        Responses(tmp_path / "file" / "folder")
-
-
 def test_what_is_kept_holds_nothing_of_the_request(make: Make, tmp_path: Path) -> None:
     with Provider([says("Yes.", search("lease"))]) as provider:
         first = act(make(provider, cache=tmp_path))

@@ -81,12 +81,6 @@ def test_what_is_no_call_stays_text(text: str) -> None:
     assert parse_text(text, 0) == AssistantMessage(text or None)
 
 
-def test_the_words_around_calls_are_kept() -> None:
-    text = f"I look.\n```json\n{json.dumps(SEARCH)}\n```\nThen I read.\n"
-    assert parse_text(text, 0).content == "I look.\n\nThen I read."
-    assert parse_text(json.dumps(SEARCH), 0).content is None
-
-
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
 def test_whatever_the_text_what_is_written_is_read(
     before: str, name: str, arguments: dict[str, str]
@@ -95,12 +89,6 @@ def test_whatever_the_text_what_is_written_is_read(
     before = before.replace("[", "(").replace("{", "(")
     text = f"{before}\n{compact_json({'name': name, 'arguments': arguments})}"
     assert parsed(text) == [{"name": name, "arguments": arguments}]
-
-
-@given(st.text(alphabet='[]{}",:\\ nametrugs1', max_size=200))
-def test_no_text_breaks_it(text: str) -> None:
-    message = parse_text(text, 0)
-    assert message.tool_calls or message.content == (text or None)
 
 
 def test_the_conversation_is_told_as_text() -> None:
