@@ -109,18 +109,6 @@ def test_a_policy_that_fails_ends_the_episode_with_an_error(
     assert len(trajectory.messages) == 2 + 2 * turns_before
 
 
-def test_a_fault_of_ours_is_not_taken_for_the_providers(episode: Episode) -> None:
-    with pytest.raises(ZeroDivisionError):
-        run(episode, ScriptedPolicy([ZeroDivisionError()]))
-
-
-def test_no_more_is_asked_after_the_end(episode: Episode) -> None:
-    policy = ScriptedPolicy([AssistantMessage("Hm.")] * 9)
-    trajectory = run(episode, policy)
-    assert trajectory.rubric["lost_to_format"]
-    assert policy.turn == 3
-
-
 def test_seconds_of_model_and_tools_add_up(
     episode: Episode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from art_e.parent import ends_with_parent
-
 PARENT = """
 import subprocess, sys, time
 from art_e.parent import ends_with_parent
@@ -43,8 +41,3 @@ def test_a_child_of_a_killed_process_ends() -> None:
     while alive(child):
         assert time.monotonic() < ends, "the child lives on"
         time.sleep(0.05)
-
-
-def test_elsewhere_there_is_no_such_thing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert ends_with_parent() is None

@@ -13,12 +13,11 @@ from art_e.publish import (
     RepoType,
     public_model,
     public_name,
-    public_settings,
     public_text,
     upload_of,
 )
 from tests.builders import files_of
-from tests.hub import TOKEN, Hub, no_network, running
+from tests.hub import TOKEN, Hub, running
 
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
 
@@ -51,14 +50,6 @@ def test_the_users_own_folder_is_not_named(tmp_path: Path, monkeypatch: pytest.M
     assert public_text("can't open /home/ann: no") == "can't open ~: no"
 
 
-def test_what_looks_like_a_hub_id_and_is_a_folder_here_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ann" / "golden").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    assert public_name("ann/golden") == "golden"
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -78,30 +69,6 @@ def test_what_looks_like_a_hub_id_and_is_a_folder_here_is_none(
 )
 def test_a_model(name: str, shown: str) -> None:
     assert public_model(name) == shown
-
-
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        ("OSError: /home/ann/a/model.safetensors is cut", "OSError: model.safetensors is cut"),
-        ("no file '/home/ann/x/y'", "no file 'y'"),
-        ("see https://host.example/v1/chat: 404 and/or 1/2", None),
-        ("at C:\\Users\\ann\\x.py", "at x.py"),
-    ],
-)
-def test_a_message(said: str, shown: str | None) -> None:
-    assert public_text(said) == (said if shown is None else shown)
-
-
-def test_settings_keep_their_form() -> None:
-    settings = {
-        "path": "/home/ann/base", "temperature": 0.0, "adapter": None, "on": True,
-        "deep": [{"db": "~/mail.duckdb"}, "Answer in one line. / Or two."],
-    }  # fmt: skip
-    assert public_settings(settings) == {
-        "path": "base", "temperature": 0.0, "adapter": None, "on": True,
-        "deep": [{"db": "mail.duckdb"}, "Answer in one line. / Or two."],
-    }  # fmt: skip
 
 
 @given(st.lists(st.text("abcXYZ019._-", min_size=1, max_size=8), min_size=1, max_size=5))
@@ -170,26 +137,6 @@ def test_every_file_arrives_as_it_is(
     assert hub.tokens == {TOKEN}
 
 
-def test_an_upload_lists_what_the_push_then_sends_and_asks_nobody(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running(Hub()) as hub:
-        hub.stand_in(monkeypatch, token=None)
-        with no_network():
-            upload = upload_of(folder, NAME, "dataset", private=True)
-        assert hub.requests == 0
-        hub.stand_in(monkeypatch)
-        # What comes into the folder meanwhile was not shown, and does not leave.
-        (folder / "late.txt").write_text("secret")
-        hub_module.push(upload, replaces=(), message="New")
-    assert hub.requests > 0
-    assert {each.path: each.size for each in upload.files} == {
-        name: len(data) for name, data in hub.repos[NAME].items()
-    }
-    assert upload.size == sum(map(len, hub.repos[NAME].values()))
-    assert upload.to_json()["files"][0] == {"path": "README.md", "bytes": 7}
-
-
 def test_a_second_push_leaves_nothing_of_the_first_and_all_else(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,17 +166,6 @@ def test_nothing_is_sent_where_others_would_see_it(
     assert hub.repos[NAME] == {}
 
 
-def test_without_a_token_the_hub_is_not_asked(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running(Hub()) as hub:
-        hub.stand_in(monkeypatch, token=None)
-        said = refused(folder)
-    assert "hf auth login" in said
-    assert "HF_TOKEN" in said
-    assert hub.requests == 0
-
-
 @pytest.mark.parametrize(
     ("status", "named"), [(401, "hf auth login"), (403, "HF_TOKEN"), (400, "check the id")]
 )
@@ -239,13 +175,3 @@ def test_a_refusal_is_one_line_without_the_token(
     with running(Hub(refuses=status)) as hub:
         hub.stand_in(monkeypatch)
         assert named in refused(folder)
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a/b/c", "../etc", "-x/--y", "x" * 200])
-def test_a_name_that_is_none_is_one_line(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    with running(Hub()) as hub:
-        hub.stand_in(monkeypatch)
-        refused(folder, name)
-    assert hub.requests == 0

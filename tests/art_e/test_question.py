@@ -108,15 +108,6 @@ def test_refuses_a_bad_row_by_its_number_and_field(tmp_path: Path, row: Any, nam
     assert named in message.partition("row 2: ")[2] or named == "row"
 
 
-@pytest.mark.parametrize(
-    "line", ['{"id": 1', "[" * 100_000, "'id': 1", b"\xff\xfe".decode("latin-1")]
-)
-def test_refuses_a_line_that_is_not_json(tmp_path: Path, line: str) -> None:
-    path = tmp_path / "q.jsonl"
-    path.write_bytes(json.dumps(PUBLIC).encode() + b"\n" + line.encode("latin-1") + b"\n")
-    assert f"{path}, line 2 is not JSON" in refused(str(path))
-
-
 def test_loads_a_folder_of_splits(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", {**PUBLIC, "id": 1}, {**PUBLIC, "id": 2, "split": None})
     write(tmp_path / "test.jsonl", {**PUBLIC, "id": 3, "split": "test"})
@@ -129,12 +120,6 @@ def test_loads_a_folder_of_splits(tmp_path: Path) -> None:
     ]
     assert [each.id for each in load_questions(folder, "test")] == ["3"]
     assert "validation" in refused(folder, split="validation")
-
-
-def test_loads_a_folder_of_one_file(tmp_path: Path) -> None:
-    write(tmp_path / "questions.jsonl", {**PUBLIC, "split": "test"}, PUBLIC)
-    assert [each.split for each in load_questions(str(tmp_path))] == ["test", None]
-    assert len(load_questions(str(tmp_path), "test")) == 1
 
 
 def table(path: Path, *rows: dict[str, Any]) -> str:
@@ -153,22 +138,6 @@ def test_loads_a_parquet_file(tmp_path: Path) -> None:
         QUESTION,
         Question(**{**fields, "provenance": {"batch": {"new": [1]}}}),
     ]
-
-
-def test_refuses_a_parquet_file_that_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "q.parquet"
-    path.write_bytes(b"PAR1 and no more")
-    assert f"{path} isn't readable Parquet" in refused(str(path))
-    bad = table(tmp_path / "bad.parquet", PUBLIC, {**PUBLIC, "query_date": "soon"})
-    assert f"{bad}, row 2: query_date" in refused(bad)
-
-
-def test_loads_a_folder_of_parquet_files_as_the_hub_has_them(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for number, name in enumerate(["test-00000-of-00001", "train-00000-of-00002", "spare"]):
-        table(tmp_path / "data" / f"{name}.parquet", {**PUBLIC, "id": number})
-    found = load_questions(str(tmp_path))
-    assert [(each.id, each.split) for each in found] == [("2", None), ("0", "test"), ("1", "train")]
 
 
 def test_refuses_what_holds_no_questions(tmp_path: Path) -> None:
@@ -211,16 +180,6 @@ def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.id for each in load_questions("someone/some.questions", "test")] == ["3"]
 
 
-def test_a_hub_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: str) -> None:
-        raise ConnectionError("no route\nto host\n" + "x" * 10_000)
-
-    monkeypatch.setattr(datasets, "load_dataset", fail)
-    message = refused("someone/questions")
-    assert message.startswith("can't load someone/questions from the hub: no route to host")
-    assert len(message) < 500
-
-
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _difficulties = st.sampled_from([None, *Difficulty.__args__])  # type: ignore[attr-defined]
 _questions = st.builds(
@@ -248,22 +207,3 @@ def test_rows_load_as_they_were(tmp_path_factory: pytest.TempPathFactory, rows: 
         json.dumps(each.to_row(), ensure_ascii=i % 2 == 0) for i, each in enumerate(rows)
     )
     assert load_questions(write(path, *ascii_or_not)) == rows
-
-
-def test_a_row_is_read_back_and_nothing_else_is() -> None:
-    whole = Question(
-        "q", "When?", "bob@test.example", dt.date(2020, 1, 31), "In May.", ("<1@t>", "<2@t>"),
-        kind="lookup", difficulty="easy", answerable=True, split="test", provenance={"batch": 1},
-    )  # fmt: skip
-    for question in (whole, Question("own", "Why?", "bob@test.example")):
-        assert Question.from_row(json.loads(json.dumps(question.to_row()))) == question
-    for broken in ({}, {**whole.to_row(), "query_date": "soon"}, {**whole.to_row(), "more": 1}):
-        with pytest.raises(ValueError, match="no question"):
-            Question.from_row(broken)
-
-
-@pytest.mark.parametrize("provenance", [[1], "hello", 5, None])
-def test_a_row_whose_provenance_is_no_object_is_none(provenance: Any) -> None:
-    row = {**Question("q-1", "When?", "ann@test.example").to_row(), "provenance": provenance}
-    with pytest.raises(ValueError, match="no question: its provenance"):
-        Question.from_row(row)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from art_e.errors import UserError
-from art_e.runs import Run, find_run, list_runs, start_run
+from art_e.runs import find_run, list_runs, start_run
 from art_e.trajectory import read_trajectories
 from tests.builders import trajectory
 
@@ -28,16 +28,6 @@ def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> Non
     assert {run.id for run in list_runs(tmp_path)} == {run.id for run in runs}
     assert all(run.config["model"] == "offline" for run in runs)
     assert any(re.search(r"-ask-\d+$", run.id) for run in runs)
-
-
-def test_out_names_the_folder(tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for out in (empty, tmp_path / "deep" / "er"):
-        run = start_run("eval", CONFIG, tmp_path / "unused", out)
-        assert run.folder == out
-        assert run.config["name"] == "eval"
-    assert not (tmp_path / "unused").exists()
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
@@ -64,19 +54,6 @@ def test_a_folder_that_a_kill_left_before_the_run_began_is_taken(
     assert [each.name for each in out.iterdir()] == ["config.json"]
 
 
-@pytest.mark.parametrize("other", [".metrics.json.partial", "notes.txt", ".config.json.partial/"])
-def test_a_half_written_configuration_excuses_nothing_else(tmp_path: Path, other: str) -> None:
-    if other.endswith("/"):
-        (tmp_path / other).mkdir()
-    else:
-        (tmp_path / ".config.json.partial").write_text("{")
-        (tmp_path / other).write_text("kept")
-    with pytest.raises(UserError, match="--out"):
-        start_run("eval", CONFIG, tmp_path, tmp_path)
-    assert (tmp_path / other).exists()
-    assert not (tmp_path / "config.json").exists()
-
-
 def test_the_configuration_has_what_a_rerun_needs(tmp_path: Path) -> None:
     config = start_run("ask", CONFIG, tmp_path).config
     assert config["name"] == "ask"
@@ -89,30 +66,6 @@ def test_the_configuration_has_what_a_rerun_needs(tmp_path: Path) -> None:
             ["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True, check=True
         )
         assert config["commit"] == head.stdout.strip()
-
-
-def test_the_configuration_has_nothing_of_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1234")
-    monkeypatch.setenv("SOME_OTHER_VARIABLE", "hidden-value-5678")
-    run = start_run("ask", CONFIG, tmp_path)
-    written = "".join(each.read_text("utf-8") for each in run.folder.iterdir())
-    for hidden in ("sk-secret-1234", "OPENAI_API_KEY", "hidden-value-5678", "SOME_OTHER_VARIABLE"):
-        assert hidden not in written
-
-
-def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
-    for name in ("20200102-000000-ask", "20200101-000000-eval", "20200101-000000-ask"):
-        start_run("ask", CONFIG, tmp_path, tmp_path / name)
-    (tmp_path / "no-run").mkdir()
-    (tmp_path / "a-file").write_text("x")
-    assert [run.id for run in list_runs(tmp_path)] == [
-        "20200102-000000-ask",
-        "20200101-000000-eval",
-        "20200101-000000-ask",
-    ]
-    assert list_runs(tmp_path / "missing") == []
 
 
 def test_a_run_is_found_by_name_or_path(tmp_path: Path) -> None:
@@ -138,11 +91,3 @@ def test_a_run_keeps_trajectories_and_figures(tmp_path: Path) -> None:
         "metrics.json",
         "trajectories.jsonl",
     ]
-
-
-def test_a_value_that_is_no_json_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.write_json("metrics.json", {"n": 1})
-    with pytest.raises(TypeError):
-        run.write_json("metrics.json", {"n": {1, 2}})
-    assert json.loads((tmp_path / "metrics.json").read_text("utf-8")) == {"n": 1}

@@ -46,16 +46,6 @@ def test_a_renamed_interrupt_is_no_fault_of_ours(
     assert result.stderr == "interrupted\n"
 
 
-def test_ingest_hears_a_swallowed_interrupt(
-    art_e: Run, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("data_pipeline.ingest.build.InboxBuild.add", press_and_swallow)
-    result = art_e("ingest", "synthetic:1000")
-    assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "interrupted; the inbox is as it was\n"
-    assert [each.name for each in home.iterdir()] == ["inbox.duckdb.lock"]
-
-
 def test_a_background_job_goes_on_ignoring_it() -> None:
     script = (
         "import os, signal\nfrom art_e.cli.output import interrupted, listening\n"

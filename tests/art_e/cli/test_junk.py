@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import duckdb
 import pytest
 
-from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from tests.command_line import Run, json_of, the_error
@@ -92,27 +90,6 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
         art_e("ingest", boxes[0], "--append", "--db", tmp_path / "spam.duckdb", "--json")
     )
     assert again["junk"] == 1
-
-
-def test_sql_leaves_them_out_too(art_e: Run, takeout: Path, tmp_path: Path) -> None:
-    db = tmp_path / "inbox.duckdb"
-    art_e("ingest", takeout, "--owner", ME, "--db", db)
-    with (
-        InboxFile(db) as plain,
-        InboxFile(db, junk=True) as whole,
-        duckdb.connect(str(db), read_only=True) as shell,
-    ):
-        for file, with_junk in ((plain, False), (whole, True)):
-            hits = file.open_inbox(ME).search(["lease"])
-            rows = shell.execute(
-                "SELECT message_id FROM search_inbox(?, ['lease'], with_junk := ?)", [ME, with_junk]
-            ).fetchall()
-            assert [each.message_id for each in hits] == [name for (name,) in rows]
-            assert len(hits) == (4 if with_junk else 2)
-            read = shell.execute(
-                "FROM read_inbox(?, '2@x.example', with_junk := ?)", [ME, with_junk]
-            ).fetchall()
-            assert len(read) == with_junk
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from art_e.message import ToolCall
 from art_e.models.base import Usage
 from tests.command_line import ANN, LEASE_ID, Run, json_of, the_error
-from tests.provider import Provider, Reply, Request, broken, rate_limited, refuses, says
+from tests.provider import Provider, rate_limited, refuses, says
 
 # litellm has it ignored when it is imported, which pytest undoes.
 
@@ -110,27 +108,6 @@ def test_options_reach_the_model(
     assert config["policy"]["tool_calls"] == "text"
 
 
-def test_the_trace_is_shown_as_it_happens(
-    db: Path, monkeypatch: pytest.MonkeyPatch, process: Callable[..., "subprocess.Popen[str]"]
-) -> None:
-    go_on = threading.Event()
-
-    def slowly(request: Request) -> Reply:
-        # The second answer is not given before the first turn was seen.
-        assert request.number == 0 or go_on.wait(60)
-        return SCRIPT[request.number]
-
-    with Provider(slowly) as provider:
-        serve(monkeypatch, provider)
-        with process(*ask("openai/o3", db, "--trace")) as started:
-            assert started.stdout is not None
-            assert started.stdout.readline().startswith(' 1  search   "warehouse lease"')
-            go_on.set()
-            rest = started.stdout.read()
-            assert started.wait() == 0
-    assert " 2  read     m1" in rest and "answer   March 31, 2002" in rest
-
-
 @pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
 def test_a_failure_is_one_line_without_the_key(
     art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch, json_flag: list[str]
@@ -145,18 +122,6 @@ def test_a_failure_is_one_line_without_the_key(
     assert error.startswith("Error: auth: ") and "401" in error
     assert "try again" not in error
     assert_no_key(home, result.output)
-
-
-def test_a_missing_key_is_told_before_the_run(
-    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "HOSTED_VLLM_API_BASE"):
-        monkeypatch.delenv(name, raising=False)
-    assert "export OPENAI_API_KEY" in the_error(art_e(*ask("openai/o3", db)))
-    assert "GEMINI_API_KEY" in the_error(art_e(*ask("gemini/gemini-2.5-pro", db)))
-    assert "export HOSTED_VLLM_API_BASE=URL" in the_error(art_e(*ask(VLLM, db)))
-    assert not home.exists()
 
 
 def test_a_key_may_stand_in_the_env_file(
@@ -220,49 +185,6 @@ def test_a_model_of_ones_own_costs_what_prices_toml_says(
         answer = json_of(art_e(*ask(VLLM, db, "--max-cost", "1", "--json")))
     # 60,000 prompt tokens take 6 seconds, 1,750 others 3.5, at a tenth of a cent each.
     assert answer["cost_usd"] == pytest.approx(0.0095)
-
-
-def test_the_cache_answers_the_same_question_and_measures_no_time(
-    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Provider(SCRIPT) as provider:
-        serve(monkeypatch, provider)
-        first = json_of(art_e(*ask("openai/o3", db, "--cache", "--json")))
-        second = json_of(art_e(*ask("openai/o3", db, "--cache", "--json")))
-        shown = art_e(*ask("openai/o3", db, "--cache")).stdout
-        assert len(provider.requests) == 3
-    assert (home / "cache" / "responses").is_dir()
-    assert first["answer"] == second["answer"] == "March 31, 2002"
-    assert first["usage"] == second["usage"]
-    assert (first["cost_usd"], second["cost_usd"]) == (pytest.approx(COST), 0.0)
-    for answer in (first, second):
-        assert answer["seconds"] is answer["model_seconds"] is answer["call_seconds"] is None
-    assert "time not measured" in shown
-    assert_no_key(home)
-
-
-def test_what_needs_no_model_imports_none(db: Path, home: Path) -> None:
-    """A key in the environment and a `.env` change nothing in that."""
-    heavy = ("litellm", "openai", "torch", "transformers", "tiktoken", "mcp", "dotenv")
-    commands = [
-        ["ask", QUESTION, "--inbox", ANN, "--model", "offline", "--trace", "--db", str(db)],
-        ["search", "lease", "--inbox", ANN, "--db", str(db)],
-        ["ask", "--help"],
-        ["--help"],
-    ]
-    script = (
-        "import sys\nfrom art_e.cli.main import app\n"
-        f"for command in {commands!r}:\n"
-        "    try:\n        app(command)\n"
-        "    except SystemExit as end:\n        assert not end.code, command\n"
-        f"    found = [name for name in {heavy!r} if name in sys.modules]\n"
-        "    assert not found, (command, found)\n"
-    )
-    environment = {**os.environ, "ART_E_HOME": str(home), "OPENAI_API_KEY": KEY}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("model", ["offline", "openai/o3"])

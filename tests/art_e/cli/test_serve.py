@@ -1,7 +1,7 @@
-"""`art-e serve`: which server is started how, what is told, and how it ends.
+"""`art-e serve`: which server it starts with which options, its one line, and how it ends.
 
-transformers' server is the real one, run here. For vLLM, which needs a GPU and was not run,
-a script stands in (tests/processes.py); what it is given is in test_serve_vllm.py.
+transformers' server is the real one. A script with the documented options of vLLM stands in for
+vLLM, which needs a GPU (tests/processes.py).
 """
 
 import json
@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,10 @@ import pytest
 
 pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from art_e.cli.serve import of_training
+from art_e.cli.serve import of_training, print_address
 from art_e.errors import UserError
-from art_e.models.tool_formats import RESPONSE_TEMPLATE
-from tests import tiny_qwen
 from tests.command_line import Run, the_error
 from tests.processes import TOLD, free_port, pairs, serving
 
@@ -31,54 +28,18 @@ from tests.processes import TOLD, free_port, pairs, serving
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 
-def said(base: str, model: str, prompt: str = "When?") -> dict[str, Any]:
-    """What the server answers to a plain HTTP request."""
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": prompt}],
-        "temperature": 0,
-        "max_tokens": 8,
-    }
+def completion(base: str, model: str) -> dict[str, Any]:
+    """The server's answer to a plain HTTP request."""
+    body = {"model": model, "messages": [{"role": "user", "content": "When?"}], "max_tokens": 8}
     request = urllib.request.Request(
         f"{base}/chat/completions",
-        json.dumps(body).encode(),
+        json.dumps({**body, "temperature": 0}).encode(),
         {"Content-Type": "application/json"},
     )
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as response:
         answer = json.load(response)
     assert isinstance(answer, dict)
     return answer
-
-
-class TestTransformers:
-    def test_it_serves_the_name_and_goes_with_sigterm(self, checkpoint: Path) -> None:
-        with serving(checkpoint) as (process, base):
-            answer = said(base, "tiny-1-a")
-            assert answer["usage"]["completion_tokens"] > 0
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=60) in (0, 128 + signal.SIGTERM)
-            assert not answers(base)
-
-    def test_an_adapter_changes_what_is_said_and_ctrl_c_ends_it(
-        self, checkpoint: Path, adapter: Path, ctrl_c: None
-    ) -> None:
-        with serving(checkpoint, "--adapter", str(adapter), "--name", "lora") as (process, base):
-            served = said(base, "lora")["choices"][0]["message"]["content"]
-            process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
-            assert not answers(base)
-        assert served == generated(checkpoint, adapter)
-        assert served != generated(checkpoint, None)
-
-    def test_a_checkpoint_that_no_server_can_read_is_an_end_with_its_code(
-        self, checkpoint: Path, tmp_path: Path, art_e: Run
-    ) -> None:
-        torn = Path(shutil.copytree(checkpoint, tmp_path / "torn"))
-        (torn / "model.safetensors").write_bytes(b"no weights")
-        result = art_e("serve", torn, "--port", free_port())
-        assert result.exit_code == 1
-        assert result.stdout == ""
-        assert "ended before it answered" in result.stderr
 
 
 def generated(checkpoint: Path, adapter: Path | None) -> str:
@@ -101,10 +62,40 @@ def answers(base: str) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def test_transformers_serves_a_checkpoint_with_options_until_sigterm(checkpoint: Path) -> None:
+    with serving(checkpoint, after=("--default-seed", "3")) as (process, base):
+        assert completion(base, "tiny-1-a")["usage"]["completion_tokens"] > 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) in (0, 128 + signal.SIGTERM)
+        assert not answers(base)
+
+
+def test_transformers_serves_an_adapter_until_ctrl_c(
+    checkpoint: Path, adapter: Path, ctrl_c: None
+) -> None:
+    with serving(checkpoint, "--adapter", str(adapter), "--name", "lora") as (process, base):
+        served = completion(base, "lora")["choices"][0]["message"]["content"]
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+        assert not answers(base)
+    assert served == generated(checkpoint, adapter)
+    assert served != generated(checkpoint, None)
+    # The checkpoint itself is left as it was.
+    assert "response_template" not in (checkpoint / "tokenizer_config.json").read_text()
+
+
+def test_a_server_that_fails_gives_its_exit_code(
+    checkpoint: Path, vllm: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILING", "1")
+    result = art_e("serve", checkpoint, "--port", free_port())
+    assert (result.exit_code, result.stdout) == (7, "")
+    assert "ended before it answered" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("host", "base", "whom"),
     [
-        ("127.0.0.1", "http://127.0.0.1:8000/v1", "this machine only"),
         ("localhost", "http://localhost:8000/v1", "this machine only"),
         ("::1", "http://[::1]:8000/v1", "this machine only"),
         ("0.0.0.0", "http://127.0.0.1:8000/v1", "whoever reaches it, without a key"),
@@ -114,112 +105,130 @@ def answers(base: str) -> bool:
 def test_one_line_says_where_it_is_for_whom_and_how_to_use_it(
     capsys: pytest.CaptureFixture[str], host: str, base: str, whom: str
 ) -> None:
-    from art_e.cli.serve import print_address
-
     print_address("talk", host, 8000)
-    told = TOLD.fullmatch(capsys.readouterr().out)
-    assert told
-    assert told.groups() == (base, whom, base, "hosted_vllm/talk")
+    line = TOLD.fullmatch(capsys.readouterr().out)
+    assert line
+    assert line.groups() == (base, whom, base, "hosted_vllm/talk")
 
 
-class TestTraining:
-    """A training run's folder stands for its best checkpoint."""
-
-    @pytest.fixture
-    def run(self, tmp_path: Path) -> Path:
-        folder = tmp_path / "mine"
-        (folder / "checkpoints").mkdir(parents=True)
-        (folder / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-4"}')
-        return folder
-
-    def test_its_best_checkpoint_is_served_by_the_runs_name(
-        self, checkpoint: Path, run: Path, vllm: Path
-    ) -> None:
-        best = Path(shutil.copytree(checkpoint, run / "checkpoints" / "checkpoint-4"))
-        with serving(run):
-            given = json.loads(vllm.read_text())
-        assert given[1] == str(best.resolve())
-        assert pairs(given)["--served-model-name"] == "mine"
-
-    def test_an_adapter_is_served_on_its_model(
-        self, checkpoint: Path, adapter: Path, run: Path
-    ) -> None:
-        best = Path(shutil.copytree(adapter, run / "checkpoints" / "checkpoint-4"))
-        for folder in (run, best):
-            assert of_training(str(folder), None) == (str(checkpoint), str(best))
-            with pytest.raises(UserError, match="leave --adapter out"):
-                of_training(str(folder), "other")
-
-    def test_others_are_left_as_they_are(self, checkpoint: Path) -> None:
-        for name in (str(checkpoint), "Qwen/Qwen2.5-14B-Instruct"):
-            assert of_training(name, None) == (name, None)
-            assert of_training(name, "me/talk") == (name, "me/talk")
-
-    def test_a_run_without_a_best_one(self, run: Path, art_e: Run) -> None:
-        (run / "metrics.json").write_text('{"best_checkpoint": null}')
-        assert "no best checkpoint yet" in the_error(art_e("serve", run, "--port", free_port()))
+def test_vllm_calls_tools_and_gets_the_options_after_the_dashes(
+    checkpoint: Path, vllm: Path, ctrl_c: None
+) -> None:
+    after = ("--max-model-len", "2048", "--quantization=fp8")
+    with serving(checkpoint, "--name", "talk", after=after) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+        assert process.returncode == 128 + signal.SIGTERM
+    assert "a line of the server's log" in log
+    given = json.loads(vllm.read_text())
+    assert given[:2] == ["serve", str(checkpoint.resolve())]
+    assert given[-3:] == list(after)
+    options = pairs(given)
+    assert options["--served-model-name"] == "talk"
+    assert (options["--tool-call-parser"], options["--host"]) == ("hermes", "127.0.0.1")
+    assert json.loads(options["--override-generation-config"]) == {"repetition_penalty": 1.0}
+    assert "--enable-auto-tool-choice" in given and "--enable-lora" not in given
 
 
-class TestOptionsOfTheServer:
-    """What follows -- is passed on as it is."""
-
-    def test_they_reach_transformers_too(self, checkpoint: Path) -> None:
-        with serving(checkpoint, after=("--default-seed", "3")) as (_, base):
-            assert said(base, "tiny-1-a")["usage"]["completion_tokens"] > 0
-
-    @pytest.mark.parametrize(
-        ("options", "why"),
-        [
-            (["--", "--port", "9"], "--port is set by art-e serve itself"),
-            (["--", "--served_model_name=x"], "--served-model-name is set by art-e serve itself"),
-            (["second"], "what is 'second'?"),
-        ],
-    )
-    def test_what_is_refused(
-        self, checkpoint: Path, vllm: Path, art_e: Run, options: list[str], why: str
-    ) -> None:
-        result = art_e("serve", "--port", free_port(), checkpoint, *options)
-        assert why in the_error(result)
-        assert not vllm.exists()
+def test_vllm_has_room_for_the_adapter_which_gets_the_name(
+    checkpoint: Path, adapter: Path, vllm: Path
+) -> None:
+    with serving(checkpoint, "--name", "talk", "--adapter", str(adapter)):
+        given = json.loads(vllm.read_text())
+    assert "--enable-lora" in given
+    assert pairs(given)["--lora-modules"] == f"talk={adapter.resolve()}"
+    assert pairs(given)["--max-lora-rank"] == "16"
+    assert pairs(given)["--served-model-name"] != "talk"
 
 
-class TestRefused:
-    def test_a_port_that_is_taken(self, checkpoint: Path, art_e: Run) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            line = the_error(art_e("serve", checkpoint, "--port", port))
-        assert f"port {port} is taken; choose another with --port" in line
+# A training run's folder stands for its best checkpoint.
 
-    def test_an_address_of_another_machine(self, checkpoint: Path, art_e: Run) -> None:
-        line = the_error(art_e("serve", checkpoint, "--host", "192.0.2.1", "--port", free_port()))
-        assert "--host" in line
 
-    @pytest.mark.parametrize("name", ["", "a b", "../up", "me/talk", "a@b"])
-    def test_a_name_that_is_none(self, checkpoint: Path, art_e: Run, name: str) -> None:
-        assert "--name" in the_error(art_e("serve", checkpoint, "--name", name))
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-4"}')
+    return folder
 
-    def test_no_checkpoint(self, tmp_path: Path, art_e: Run) -> None:
-        line = the_error(art_e("serve", tmp_path / "none", "--port", free_port()))
-        assert "there is no folder" in line
 
-    def test_an_adapter_that_is_none(self, checkpoint: Path, art_e: Run) -> None:
-        options = ("--adapter", checkpoint, "--port", free_port())
-        assert "is no adapter" in the_error(art_e("serve", checkpoint, *options))
+def test_a_runs_best_checkpoint_is_served_by_the_runs_name(
+    checkpoint: Path, run: Path, vllm: Path
+) -> None:
+    best = Path(shutil.copytree(checkpoint, run / "checkpoints" / "checkpoint-4"))
+    with serving(run):
+        given = json.loads(vllm.read_text())
+    assert given[1] == str(best.resolve())
+    assert pairs(given)["--served-model-name"] == "mine"
 
-    def test_a_tokenizer_that_servers_would_change(
-        self, checkpoint: Path, tmp_path: Path, art_e: Run
-    ) -> None:
-        changed = Path(shutil.copytree(checkpoint, tmp_path / "changed"))
-        content = json.loads((changed / "tokenizer.json").read_text())
-        content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][-1]
-        (changed / "tokenizer.json").write_text(json.dumps(content))
-        line = the_error(art_e("serve", changed, "--port", free_port()))
-        assert f"--model local:{changed}" in line
 
-    def test_no_server_is_installed(
-        self, checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("PATH", "")
-        monkeypatch.setitem(sys.modules, "uvicorn", None)
-        line = the_error(art_e("serve", checkpoint, "--port", free_port()))
-        assert "pip install 'art-e[train]'" in line
+def test_a_runs_adapter_is_served_on_its_model(checkpoint: Path, adapter: Path, run: Path) -> None:
+    best = Path(shutil.copytree(adapter, run / "checkpoints" / "checkpoint-4"))
+    for folder in (run, best):
+        assert of_training(str(folder), None) == (str(checkpoint), str(best))
+        with pytest.raises(UserError, match="leave --adapter out"):
+            of_training(str(folder), "other")
+    assert of_training("Qwen/Qwen2.5-14B-Instruct", "me/talk")[1] == "me/talk"
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["{checkpoint}", "--host", "192.0.2.1"], "--host"),
+        (["{checkpoint}", "--name", "a b"], "--name"),
+        (["{checkpoint}", "--name", "../up"], "--name"),
+        (["{tmp}/none"], "there is no folder"),
+        (["{checkpoint}", "--adapter", "{checkpoint}"], "is no adapter"),
+        (["{run}"], "no best checkpoint yet"),
+        (["{checkpoint}", "--", "--port", "9"], "--port is set by art-e serve itself"),
+        (["{checkpoint}", "--", "--served_model_name=x"], "--served-model-name is set by"),
+        (["{checkpoint}", "second"], "what is 'second'?"),
+    ],
+)
+def test_user_errors_are_one_line(
+    checkpoint: Path, vllm: Path, run: Path, art_e: Run, tmp_path: Path, args: list[str], words: str
+) -> None:
+    (run / "metrics.json").write_text('{"best_checkpoint": null}')
+    made = [each.format(checkpoint=checkpoint, tmp=tmp_path, run=run) for each in args]
+    assert words in the_error(art_e("serve", "--port", free_port(), *made))
+    assert not vllm.exists()
+
+
+def test_a_taken_port_is_an_error(checkpoint: Path, art_e: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = the_error(art_e("serve", checkpoint, "--port", port))
+    assert f"port {port} is taken; choose another with --port" in line
+
+
+def test_an_adapter_of_a_rank_that_vllm_does_not_serve_is_an_error(
+    checkpoint: Path, adapter: Path, vllm: Path, art_e: Run, tmp_path: Path
+) -> None:
+    huge = Path(shutil.copytree(adapter, tmp_path / "huge"))
+    config = json.loads((huge / "adapter_config.json").read_text())
+    (huge / "adapter_config.json").write_text(json.dumps({**config, "r": 1024}))
+    result = art_e("serve", checkpoint, "--adapter", huge, "--port", free_port())
+    assert "rank 1024" in the_error(result)
+
+
+def test_a_tokenizer_that_servers_would_change_is_an_error(
+    checkpoint: Path, tmp_path: Path, art_e: Run
+) -> None:
+    changed = Path(shutil.copytree(checkpoint, tmp_path / "changed"))
+    content = json.loads((changed / "tokenizer.json").read_text())
+    content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][-1]
+    (changed / "tokenizer.json").write_text(json.dumps(content))
+    line = the_error(art_e("serve", changed, "--port", free_port()))
+    assert f"--model local:{changed}" in line
+
+
+def test_without_a_server_the_extra_is_named(
+    checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    line = the_error(art_e("serve", checkpoint, "--port", free_port()))
+    assert "pip install 'art-e[train]'" in line

@@ -28,7 +28,6 @@ from tests.builders import ScriptedPolicy, answer, call, make_inbox, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.command_line import assert_safe
-from tests.provider import Provider, refuses, says
 
 ANN = "ann@harbor.example"
 SEQUENCES = {
@@ -196,24 +195,6 @@ def test_a_models_words_move_nothing_on_a_terminal(terminal: Terminal, home: Pat
         assert each in trace
     for sent in (listed, overview, trace):
         assert SGR.search(sent)
-        assert_only_our_colours(sent)
-
-
-def test_a_hosted_model_and_its_provider_move_nothing(terminal: Terminal, db: Path) -> None:
-    replies = [
-        says(HOSTILE, search("zebra", HOSTILE)),
-        says(None, read("m1"), call(HOSTILE, HOSTILE)),
-        says(None, answer(f"7781 {HOSTILE}", "m1", HOSTILE)),
-    ]
-    asked = ("ask", "Which code?", "--inbox", ANN, "--db", db, "--model", "openai/o3", "--trace")
-    for script, shown in (
-        (replies, r"\n7781 title.*3 turns, "),
-        ([refuses(400, f"no such model {HOSTILE}")], r"no answer: .*Error: .*no such model title"),
-    ):
-        with Provider(script) as provider:
-            sent = terminal(*asked, OPENAI_API_KEY="sk-test", OPENAI_BASE_URL=provider.base_url)
-            assert len(provider.requests) == len(script)
-        assert re.search(shown, SGR.sub("", sent), re.DOTALL)
         assert_only_our_colours(sent)
 
 

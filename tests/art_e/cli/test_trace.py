@@ -54,21 +54,6 @@ def test_a_read_shows_the_header_and_the_first_lines() -> None:
     assert len(lines) == 2 + BODY_LINES + 1
 
 
-def test_an_answer_an_error_and_a_note_are_shown() -> None:
-    answer = called("return_final_answer", {"answer": "In May.", "sources": ["m1", "m2"]})
-    assert (
-        shown_turn(1, answer, observed({"done": True})).plain == " 1  answer   In May.  from m1, m2"
-    )
-    unknown = shown_turn(2, called("send_money", "{}"), observed({"error": "there is no tool"}))
-    assert "send_money" in unknown.plain and "there is no tool" in unknown.plain
-    [late] = observed({"hits": [], "note": "no mail matches"})
-    late["content"] += '\n{"note":"one turn left"}'
-    shown = shown_turn(9, called("search_emails", {"keywords": ["x"]}), [late]).plain
-    assert "no mail matches" in shown and "one turn left" in shown
-    silent = AssistantMessage("I think").to_chat()
-    assert "I think" in shown_turn(1, silent, observed({"error": "no tool was called"})).plain
-
-
 def test_hostile_text_is_only_text() -> None:
     mail = dict.fromkeys(("message_id", "date", "from", "subject", "body"), HOSTILE)
     for message, observation in (

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from art_e.models.checkpoint import (
     best_device,
-    checkpoint_folder,
-    end_of_turn,
     load_checkpoint,
     load_tokenizer,
     reloads_the_same,
@@ -95,12 +92,6 @@ def test_the_weights_are_those_saved(saved: Path) -> None:
         assert torch.equal(logits(checkpoint.model), logits(same))
 
 
-def test_on_an_accelerator_it_is_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = torch.device("cuda")
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: gpu)
-    assert best_device() == ("cuda", "bfloat16")
-
-
 def test_a_turn_ends_where_the_template_ends_it(copied: Path) -> None:
     tokenizer = load_tokenizer(copied, "tiny")
     end = tokenizer.get_vocab()[tiny_qwen.END]
@@ -148,6 +139,7 @@ class TestAdapter:
         merged: Any = adapted.model
         assert torch.allclose(logits(adapted.model), logits(merged.merge_and_unload()), atol=1e-4)
 
+
 def test_a_path_without_a_model_is_told(saved: Path, tmp_path: Path) -> None:
     for path, line in (
         (tmp_path / "nowhere", f"there is no folder {tmp_path / 'nowhere'}"),
@@ -155,15 +147,6 @@ def test_a_path_without_a_model_is_told(saved: Path, tmp_path: Path) -> None:
         (tmp_path, "is no model"),
     ):
         assert line in the_error(lambda path=path: load_checkpoint(str(path)))  # type: ignore[misc]
-
-
-def test_a_hub_id_without_a_network_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    line = the_error(lambda: load_checkpoint("Qwen/Qwen2.5-14B-Instruct"))
-    assert "hf download Qwen/Qwen2.5-14B-Instruct" in line
 
 
 OTHER_FORM = "{% for each in messages %}{{ each.content }}{% endfor %}"

@@ -6,7 +6,6 @@ import openai
 import pytest
 
 from art_e.models.model import Model
-from art_e.models.offline import ABSTAIN_BELOW, OfflinePolicy
 from art_e.models.providers import load_litellm, on_this_machine
 from tests.builders import the_error
 from tests.provider import Provider, says
@@ -110,6 +109,10 @@ def test_a_request_goes_to_the_host_that_is_named(
         with contextlib.suppress(openai.OpenAIError):
             litellm.completion(name, [{"role": "user", "content": "Hi."}], max_retries=0, timeout=5)
         assert provider.requests
+    # litellm keeps such clients for ever; a socket that is left open fails some later test.
+    clients = litellm.in_memory_llm_clients_cache.cache_dict
+    while clients:
+        clients.popitem()[1].close()
 
 
 # Without the check litellm would send these requests, mail and all, to api.openai.com.

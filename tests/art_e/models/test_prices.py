@@ -1,9 +1,5 @@
 """Costs against sums worked out by hand, and a limit that no interleaving of calls passes."""
 
-import asyncio
-import random
-import tempfile
-import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -69,25 +65,6 @@ def test_a_long_prompt_makes_the_whole_call_dearer() -> None:
     assert price.cost(Usage(300_000, 100_000, 0)) == pytest.approx(0.5 + 0.025)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "offline",
-        "local:Qwen/Qwen2.5-14B-Instruct",
-        VLLM,
-        "ollama_chat/qwen2.5:14b",
-        # Listed at 0, which is nobody's price.
-        "ollama/llama3",
-        "ollama_chat/llama3",
-        # Another provider's model of that name.
-        "openrouter/o3",
-        "nobody/o3",
-    ],
-)
-def test_what_is_not_known_is_not_zero(model: str) -> None:
-    assert price_of(model) is None
-
-
 def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
     found = 0
     for model, entry in load_litellm().model_cost.items():
@@ -126,63 +103,6 @@ def test_a_model_of_ones_own_costs_what_its_gpu_costs(own: Path) -> None:
     # $0.001 a second: 10,000 prompt tokens take one, 500 of the completion half of one.
     assert known(VLLM).cost(Usage(10_000, 2_000, 500)) == pytest.approx(0.0015)
 
-
-ENTRY = f'[models."{VLLM}"]\n'
-GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_per_second = 5\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[models\n", ["no TOML", "line 1"]),
-        ("\xff", ["no TOML"]),
-        ("models = 3\n", ["models"]),
-        ("[model]\nx = 1\n", ["unknown table 'model'", "models"]),
-        (f'models = {{"{VLLM}" = 2}}\n', [VLLM, "no table"]),
-        (ENTRY + "gpu_usd_per_hour = 2\n", [VLLM, "prompt_tokens_per_second is missing"]),
-        (ENTRY + "usd_per_million_prompt = 2\n", ["usd_per_million_completion is missing"]),
-        (ENTRY, ["is missing"]),
-        (ENTRY + GPU + "usd_per_million_prompt = 2\n", ["two kinds"]),
-        (ENTRY + GPU + "usd = 2\n", ["unknown field 'usd'"]),
-        (ENTRY + GPU.replace("= 2", '= "2"'), ["gpu_usd_per_hour is '2'", "number"]),
-        (ENTRY + GPU.replace("= 2", "= true"), ["gpu_usd_per_hour is True", "number"]),
-        (ENTRY + GPU.replace("= 2", "= -2"), ["gpu_usd_per_hour is -2", "0 or more"]),
-        (ENTRY + GPU.replace("= 2", "= nan"), ["gpu_usd_per_hour is nan", "0 or more"]),
-        (ENTRY + GPU.replace("= 10", "= 0"), ["prompt_tokens_per_second is 0", "above 0"]),
-    ],
-)
-def test_a_malformed_file_says_where(own: Path, text: str, words: list[str]) -> None:
-    own.write_bytes(text.encode("latin-1"))
-    with pytest.raises(UserError) as error:
-        price_of(VLLM)
-    assert "\n" not in str(error.value)
-    for word in [str(own), *words]:
-        assert word in str(error.value)
-
-
-class TestMeasured:
-    """The lines that a measurement gives for `prices.toml`, read back by `price_of`."""
-
-    @given(
-        st.floats(0.01, 100),
-        st.floats(0.1, 1e6),
-        st.integers(1, 10**9),
-        st.integers(1, 10**8),
-        st.integers(1, 1_000),
-    )
-    def test_the_same_mix_of_tokens_costs_what_the_gpu_did(
-        self, usd: float, seconds: float, prompt: int, completion: int, part: int
-    ) -> None:
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("ART_E_HOME", folder)
-            lines = gpu_entry(VLLM, usd, seconds, prompt, completion)
-            (Path(folder) / "prices.toml").write_text(lines)
-            price = known(VLLM)
-        paid = usd / 3600 * seconds
-        assert price.cost(Usage(prompt, 0, completion)) == pytest.approx(paid, rel=1e-4)
-        # So does a question, or a thousand of them; and whether a prompt was cached or not.
-        many = Usage(prompt * part, prompt * part // 2, completion * part)
-        assert price.cost(many) == pytest.approx(paid * part, rel=1e-4)
 
 # A dollar a prompt token and ten a completion token: sums that one sees.
 PRICE = Price(1.0, 0.5, 10.0)
@@ -244,30 +164,40 @@ def test_no_interleaving_passes_the_limit(
     assert budget.spent <= limit
 
 
-def test_threads_and_tasks_pass_it_together_neither() -> None:
-    budget = Budget(100.0, PRICE, "m")
-    paid: list[float] = []
+ENTRY = f'[models."{VLLM}"]\n'
+GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_per_second = 5\n"
 
-    async def call(dice: random.Random) -> None:
-        try:
-            reserved = budget.reserve(dice.randrange(1, 5), 0)
-        except PolicyError:
-            return
-        await asyncio.sleep(0)
-        cost = reserved * dice.random()
-        budget.settle(reserved, cost)
-        paid.append(cost)
 
-    async def calls(seed: int) -> None:
-        dice = random.Random(seed)
-        # What was reserved and not spent is there for the next round.
-        for _ in range(5):
-            await asyncio.gather(*(call(dice) for _ in range(100)))
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[models\n", "no TOML"),
+        ("[model]\nx = 1\n", "unknown table 'model'"),
+        (ENTRY + "gpu_usd_per_hour = 2\n", "prompt_tokens_per_second is missing"),
+        (ENTRY + GPU + "usd_per_million_prompt = 2\n", "two kinds"),
+        (ENTRY + GPU + "usd = 2\n", "unknown field 'usd'"),
+        (ENTRY + GPU.replace("= 2", '= "2"'), "gpu_usd_per_hour is '2'"),
+        (ENTRY + GPU.replace("= 2", "= -2"), "gpu_usd_per_hour is -2"),
+        (ENTRY + GPU.replace("= 10", "= 0"), "prompt_tokens_per_second is 0"),
+    ],
+)
+def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
+    own.write_text(text)
+    with pytest.raises(UserError) as error:
+        price_of(VLLM)
+    assert words in str(error.value) and str(own) in str(error.value)
+    assert "\n" not in str(error.value)
 
-    threads = [threading.Thread(target=asyncio.run, args=(calls(each),)) for each in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert budget.spent == pytest.approx(sum(paid))
-    assert 90 < budget.spent <= 100
+
+@pytest.mark.parametrize(
+    "model", ["offline", VLLM, "ollama_chat/llama3", "openrouter/o3", "nobody/o3"]
+)
+def test_an_unknown_price_is_not_zero(model: str) -> None:
+    """Ollama's models are listed at 0, which is nobody's price."""
+    assert price_of(model) is None
+
+
+def test_measured_prices_give_the_same_cost(own: Path) -> None:
+    own.write_text(gpu_entry(VLLM, 2.1, 10.0, 45_000, 6_000))
+    assert known(VLLM).cost(Usage(45_000, 0, 6_000)) == pytest.approx(2.1 / 360)
+    assert known(VLLM).cost(Usage(45_000, 9_000, 0)) == pytest.approx(2.1 / 720)

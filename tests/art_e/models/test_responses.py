@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import Usage
 from art_e.models.responses import Response, Responses, request_key

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.privacy import REDACTED, load_env, redact
 
 NAMES = (

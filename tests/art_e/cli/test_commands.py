@@ -1,0 +1,334 @@
+"""What every command promises: help with an example, JSON, errors of one line, hostile text."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from art_e.cli.output import clean, console, note, one_line, plural, print_json, progress, text
+from tests.command_line import (
+    ANN,
+    BOB,
+    EVE,
+    HOSTILE,
+    HOSTILE_ID,
+    LEASE_ID,
+    Run,
+    assert_safe,
+    json_of,
+    the_error,
+)  # fmt: skip
+
+COMMANDS = [
+    ["demo"], ["ingest"], ["inboxes"], ["search"], ["read"], ["ask"], ["runs", "list"],
+    ["runs", "show"], ["doctor"], ["eval", "run"],
+]  # fmt: skip
+# Their standard output is a protocol's, or they print no data.
+WITHOUT_JSON = [["mcp"], ["serve"]]
+LEASE_2, LUNCH = "<lease.2@harbor.example>", "<lunch.1@harbor.example>"
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS, *WITHOUT_JSON], ids=" ".join)
+def test_every_help_page_has_an_example_and_json(art_e: Run, command: list[str]) -> None:
+    result = art_e(*command, "--help")
+    assert result.exit_code == 0
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    assert lines[lines.index("Example:") + 1].startswith(" ".join(["art-e", *command]))
+    assert ("--json" in result.stdout) == (command in COMMANDS)
+    if not command:
+        assert art_e().stdout == result.stdout
+        assert all(f"\n  {each[0]} " in result.stdout for each in [*COMMANDS, *WITHOUT_JSON])
+
+
+IN_ANN = ["--inbox", ANN]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["bogus"], ["bogus", "art-e --help"]),
+        (["serch", "x"], ["search"]),
+        (["--bogus"], ["--bogus", "art-e --help"]),
+        (["search", "x", "--limit", "many"], ["--limit", "art-e search --help"]),
+        (["search", "x", "--limit", "0"], ["--limit"]),
+        (["ask"], ["QUESTION", "art-e ask --help"]),
+        (["runs"], ["art-e runs --help"]),
+        (["runs", "show", "nothing"], ["art-e runs list"]),
+        (["ingest", "x", "--format", "pst"], ["--format", "mbox"]),
+        (["search", "x", "--inbox", "anne@harbor.example"], [ANN, "art-e inboxes"]),
+        (["search", "x"], ["--inbox ADDRESS", "art-e inboxes --db "]),
+        (["search", *IN_ANN], ["--from"]),
+        (["search", "", *IN_ANN], ["letter or digit"]),
+        (["search", "?!", "--from", "bob", *IN_ANN], ["letter or digit"]),
+        (["search", "x", "--after", "01/02/2001", *IN_ANN], ["--after", "YYYY-MM-DD"]),
+        (["search", "x", "--before", "2001-02-30", *IN_ANN], ["--before", "2001-02-30"]),
+        (["search", "x", "--as-of", "２００１-01-01", *IN_ANN], ["--as-of"]),
+        (["search", "x", "--after", "2001-03-01", "--before", "2001-03-01", *IN_ANN], ["swap"]),
+        (["read", "<nowhere@x>", *IN_ANN], ["<nowhere@x>", "art-e search"]),
+        (["read", LEASE_ID, "--inbox", EVE], [LEASE_ID]),
+        (["read", LEASE_ID, "--as-of", "2001-01-31", *IN_ANN], ["up to 2001-01-31"]),
+        (["ask", " ? ", *IN_ANN], ["question is empty"]),
+        (["ask", "When?", "--as-of", "2001-2-3", *IN_ANN], ["--as-of", "YYYY-MM-DD"]),
+        (["ask", "When?", "--model", "gpt-17", *IN_ANN], ["gpt-17", "offline"]),
+        (["ask", "When?"], ["--inbox"]),
+        (["mcp", "--inbox", "anne@harbor.example"], [ANN, "art-e inboxes"]),
+        (["mcp", "--as-of", "soon", *IN_ANN], ["--as-of", "soon", "YYYY-MM-DD"]),
+        (["mcp"], ["--inbox ADDRESS"]),
+    ],
+)
+def test_user_errors_are_one_line_with_the_fix(
+    art_e: Run, db: Path, home: Path, args: list[str], words: list[str]
+) -> None:
+    where = ["--db", db] if args[0] in ("search", "read", "ask", "mcp") and args != ["ask"] else []
+    error = the_error(art_e(*args, *where))
+    assert all(word in error for word in words), error
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["inboxes"], ["search", "x", *IN_ANN], ["read", "x", *IN_ANN], ["ask", "x", *IN_ANN],
+     ["mcp", *IN_ANN]],
+    ids=lambda args: args[0],
+)  # fmt: skip
+def test_a_missing_or_corrupt_file_says_how_to_make_one(
+    art_e: Run, home: Path, tmp_path: Path, args: list[str]
+) -> None:
+    assert f"art-e ingest SOURCE --db {home / 'inbox.duckdb'}" in the_error(art_e(*args))
+    corrupt = tmp_path / "corrupt.duckdb"
+    corrupt.write_bytes(b"not a database at all\n" * 1_000)
+    assert f"art-e ingest SOURCE --db {corrupt}" in the_error(art_e(*args, "--db", corrupt))
+
+
+def test_our_fault_is_one_line_and_the_traceback_is_on_demand(
+    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr("art_e.inbox.file.InboxFile.inboxes", fail)
+    error = the_error(art_e("inboxes", "--db", db), code=1)
+    assert "ZeroDivisionError: by zero" in error and "ART_E_DEBUG=1" in error
+    monkeypatch.setenv("ART_E_DEBUG", "1")
+    assert "Traceback" in art_e("inboxes", "--db", db).stderr
+
+
+def test_what_the_operating_system_refuses_is_mendable(art_e: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    error = the_error(art_e("ingest", "synthetic:1000", "--db", tmp_path / "file" / "x.duckdb"))
+    assert "name another place" in error
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_reader_that_goes_away_is_no_error(
+    process: Callable[..., "subprocess.Popen[str]"], db: Path, as_json: list[str]
+) -> None:
+    with process("search", "lease", *IN_ANN, "--db", db, *as_json) as started:
+        assert started.stdout is not None and started.stderr is not None
+        started.stdout.close()
+        assert started.stderr.read() == ""
+        assert started.wait() == 141
+
+
+def test_it_runs_where_the_terminal_knows_ascii_only(db: Path, home: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "art_e", "search", "Ünïcode", *IN_ANN, "--db", str(db)],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "ART_E_HOME": str(home)},
+        check=True,
+    )
+
+
+def test_what_needs_no_model_imports_none(db: Path, home: Path) -> None:
+    """A key in the environment changes nothing in that."""
+    models = ("litellm", "openai", "torch", "transformers", "tiktoken", "mcp", "dotenv")
+    slow = ("duckdb", "numpy", "pyarrow", "pydantic", "datasets", "rich", "asyncio", *models)
+    commands = [
+        (["--help"], slow),
+        (["ask", "--help"], models),
+        (["search", "lease", *IN_ANN, "--db", str(db)], models),
+        (["ask", "When does it end?", *IN_ANN, "--trace", "--db", str(db)], models),
+        (["doctor"], ("litellm", "torch", "vllm", "trl")),
+    ]
+    script = (
+        "import socket, sys\nfrom art_e.cli.main import app\n"
+        "def refuse(*_):\n    raise AssertionError('network')\n"
+        "socket.socket.connect = socket.getaddrinfo = refuse\n"
+        f"for command, heavy in {commands!r}:\n"
+        "    if command == ['doctor']:\n"
+        "        from art_e.cli import doctor\n        doctor.driver_version = lambda: None\n"
+        "    try:\n        app(command)\n"
+        "    except SystemExit as end:\n        assert not end.code, command\n"
+        "    found = [name for name in heavy if name in sys.modules]\n"
+        "    assert not found, (command, found)\n"
+    )
+    environment = {**os.environ, "ART_E_HOME": str(home), "OPENAI_API_KEY": "sk-0123456789ab"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "0123456789ab" not in done.stdout
+
+
+# Mail: inboxes, search, read
+
+
+def test_inboxes_lists_the_largest_first(art_e: Run, db: Path) -> None:
+    listed = json_of(art_e("inboxes", "--db", db, "--json"))
+    assert listed["total"] == 3
+    assert listed["inboxes"][0] == {"address": ANN, "emails": 4, "sent": 1, "received": 3}
+    assert {each["address"] for each in listed["inboxes"]} == {ANN, BOB, EVE}
+    result = art_e("inboxes", "--db", db, "--limit", "1")
+    assert ANN in result.stdout and BOB not in result.stdout
+    assert result.stderr == "2 more; --limit 3 shows all\n"
+
+
+def test_search_finds_the_best_first(art_e: Run, db: Path) -> None:
+    search = ("search", "warehouse", "landlord", *IN_ANN, "--db", db)
+    hits = json_of(art_e(*search, "--json"))
+    assert [hit["message_id"] for hit in hits] == [LEASE_2, LEASE_ID]
+    assert hits[1]["missing"] == ["landlord"]
+    shown = art_e(*search).stdout
+    assert "2001-06-01  Bob Berg <bob@harbor.example>  Warehouse lease, again" in shown
+    assert f"{LEASE_ID}   without: landlord" in shown
+    nothing = art_e("search", "xylophone", *IN_ANN, "--db", db)
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert "no mail of 4 mails matches" in nothing.stderr
+    assert json_of(art_e("search", "xylophone", *IN_ANN, "--db", db, "--json")) == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (["--from", "ann"], [LUNCH]),
+        (["--to", "bob"], [LUNCH]),
+        (["--after", "2001-03-06"], [LEASE_2, LUNCH]),
+        (["--before", "2001-03-05"], [LEASE_ID]),
+        (["--from", "bob", "--as-of", "2001-05-31"], [LEASE_ID]),
+        (["--after", "2001-02-01", "--limit", "1"], [LEASE_2]),
+    ],
+)
+def test_a_filter_alone_gives_the_newest_first(
+    art_e: Run, db: Path, filters: list[str], found: list[str]
+) -> None:
+    hits = json_of(art_e("search", *filters, *IN_ANN, "--db", db, "--json"))
+    assert [hit["message_id"] for hit in hits] == found
+
+
+@pytest.mark.parametrize("shown_id", [LEASE_ID, LEASE_ID.strip("<>")])
+def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path, shown_id: str) -> None:
+    """A file with one owner needs no --inbox."""
+    email = json_of(art_e("read", shown_id, "--db", owned_db, "--json"))
+    assert list(email) == ["message_id", "date", "from", "to", "cc", "bcc", "subject", "body"]
+    assert email["to"] == [f"Ann Alm <{ANN}>"]
+    shown = art_e("read", shown_id, "--db", owned_db).stdout
+    assert f"To: Ann Alm <{ANN}>\n" in shown
+    assert shown.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ([], f"serving {ANN}, 4 mails"),
+        (["--as-of", "2001-03-31"], f"serving {ANN}, 3 mails up to 2001-03-31"),
+        (["--inbox", f" {BOB.upper()}"], f"serving {BOB}, 3 mails"),
+    ],
+)
+def test_mcp_says_on_stderr_what_it_serves(owned_db: Path, options: list[str], what: str) -> None:
+    """The client leaves at once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "art_e", "mcp", "--db", str(owned_db), *options],
+        input="",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ""
+    assert done.stderr == f"{what}; waiting for an MCP client on stdin\n"
+
+
+# Hostile text
+
+
+@pytest.mark.parametrize("args", [["search", "zebra"], ["read", HOSTILE_ID]], ids=lambda a: a[0])
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
+def test_hostile_mail_is_only_text(
+    art_e: Run, db: Path, args: list[str], as_json: list[str]
+) -> None:
+    result = art_e(*args, *IN_ANN, "--db", db, *as_json)
+    assert result.exit_code == 0
+    assert "prize" in result.stdout and "[bold]red[/bold]" in result.stdout
+    assert_safe(result.stdout)
+    assert result.stdout.isascii() or not as_json
+
+
+FORBIDDEN = {
+    *map(chr, (*range(9), *range(11, 32), *range(0x7F, 0xA0), *range(0xD800, 0xE000))),
+    *"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
+}
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+PIECES = st.lists(
+    st.sampled_from(["\x1b", "[", "]", "P", "\x1b\\", "\x07", "\x9c", "\x9d", ";31m", "text", "\n"])
+).map("".join)
+
+
+@given(ANY_TEXT | PIECES)
+def test_nothing_forbidden_is_left_and_nothing_else_is_lost(written: str) -> None:
+    once = clean(written)
+    assert not set(once) & FORBIDDEN
+    assert not set(one_line(written)) & (FORBIDDEN | {"\n", "\t"})
+    assert clean(once) == once
+    printable = "".join(char for char in written if char not in FORBIDDEN)
+    assert clean(printable) == printable
+
+
+@pytest.mark.parametrize(
+    ("dirty", "shown"),
+    [
+        ("a\x1b]0;title\x07b", "ab"),
+        ("a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\b", "alinkb"),
+        ("a\x1bP1;2q#0\x1b\\b", "ab"),
+        ("a\x1b[1;31mred\x1b[0m", "ared"),
+        ("a\x1b(Bb\x1bcd", "abd"),
+        ("a\x1b", "a"),
+        # An introducer without its end must not swallow what follows.
+        ("a\x1b]0;the rest\nof it", "a0;the rest\nof it"),
+        # UTF-8 read as Latin-1: what stands between two quotation marks is text.
+        ("\xe2\x80\x9dthe deal\xe2\x80\x9c", "\xe2the deal\xe2"),
+        ("[bold]kept[/bold]", "[bold]kept[/bold]"),
+    ],
+)
+def test_sequences_are_taken_out(dirty: str, shown: str) -> None:
+    assert clean(dirty) == shown
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.text(), st.lists(st.text() | st.integers(), max_size=4), max_size=4))
+def test_json_comes_back_whole_and_is_safe_on_any_terminal(
+    capsys: pytest.CaptureFixture[str], value: Any
+) -> None:
+    print_json(value)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == value
+    assert all(" " <= char <= "~" or char == "\n" for char in printed)
+
+
+def test_output_takes_no_markup_and_notes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    line = f"[bold]{'word ' * 100}[/bold] :smile:"
+    console().print(text((line, "bold")), soft_wrap=True)
+    with progress("mails", 3) as advance:
+        advance()
+    assert capsys.readouterr() == (line + "\n", "")
+    note(f"first\nsecond {HOSTILE}")
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1) and err.startswith("first second ")
+    assert_safe(err)
+    counted = [plural(1, "mail"), plural(2_000, "mail"), plural(2, "address")]
+    assert counted == ["1 mail", "2,000 mails", "2 addresses"]

@@ -1,0 +1,482 @@
+"""Hosted models over the wire: requests, costs, retries, failures, the cache and the budget."""
+
+import asyncio
+import datetime as dt
+import email.utils
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.agent import run_episode
+from art_e.errors import UserError
+from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
+from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
+from art_e.models.hosted import make as make_call
+from art_e.models.providers import Capabilities, capabilities_of, load_litellm
+from art_e.tools import schemas
+from art_e.trajectory import Trajectory
+from tests.builders import HELLO, LEASE, QUICK, Make, Start, act, answer, call
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
+from tests.provider import (
+    FAILURES,
+    Provider,
+    Reply,
+    Request,
+    broken,
+    cut,
+    no_json,
+    rate_limited,
+    refuses,
+    says,
+    stalls,
+)  # fmt: skip
+
+# What a model can do, known without asking it.
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in ("OPENAI", "GEMINI", "ANTHROPIC", "DEEPSEEK", "DASHSCOPE"):
+        monkeypatch.setenv(f"{each}_API_KEY", "a-key-that-is-set")
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://localhost:8000/v1")
+    for each in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(each, raising=False)
+
+
+@pytest.mark.usefixtures("keys")
+def test_capabilities_of_o3() -> None:
+    o3 = capabilities_of("openai/o3")
+    assert o3 == Capabilities(
+        native_tools=True,
+        reasons=True,
+        tool_choice="required",
+        temperature=False,
+        reasoning_effort=True,
+        max_tokens="max_completion_tokens",
+        system_role="developer",
+        endpoint=None,
+    )
+    assert capabilities_of("o3") == capabilities_of("openai/o4-mini") == o3
+
+
+@pytest.mark.usefixtures("keys")
+@pytest.mark.parametrize(
+    ("model", "native", "tool_choice", "temperature", "effort", "reasons"),
+    [
+        ("openai/gpt-4.1", True, "required", True, False, False),
+        ("openai/gpt-5", True, "required", False, True, True),
+        ("gemini/gemini-2.5-pro", True, "required", True, True, True),
+        # Its thoughts would have to be sent back with each call.
+        ("anthropic/claude-sonnet-4-5", True, "required", True, False, None),
+        # Servers of the user: calls in the form that the model was taught.
+        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", True, "auto", True, True, False),
+        ("dashscope/qwen-max", True, "auto", True, True, None),
+        # A request with a choice of tools hangs.
+        ("ollama_chat/qwen2.5:14b", True, None, True, True, None),
+        ("ollama/qwen2.5:14b", False, None, True, None, None),
+        ("deepseek/deepseek-reasoner", False, None, True, None, None),
+    ],
+)
+def test_capabilities(
+    model: str,
+    native: bool,
+    tool_choice: str | None,
+    temperature: bool,
+    effort: bool | None,
+    reasons: bool | None,
+) -> None:
+    takes = capabilities_of(model)
+    assert (takes.native_tools, takes.tool_choice) == (native, tool_choice)
+    assert takes.temperature == temperature
+    assert effort is None or takes.reasoning_effort == effort
+    assert reasons is None or takes.reasons == reasons
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "fix"),
+    [
+        ("openai/o3", {"temperature": 0.5}, "--temperature"),
+        ("openai/gpt-4.1", {"reasoning_effort": "high"}, "--reasoning-effort"),
+        ("deepseek/deepseek-reasoner", {"tool_calls": "native"}, "--tool-calls"),
+        ("openai/of-our-own", {"max_cost_usd": 1.0}, "--max-cost"),
+        ("gemini/gemini-2.5-pro", {}, "export GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("hosted_vllm/qwen", {}, "HOSTED_VLLM_API_BASE"),
+        ("openai/", {}, "openai/o3"),
+    ],
+)
+def test_what_a_model_can_not_take_is_refused_before_any_call(
+    make: Make, model: str, options: dict[str, Any], fix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "a-key-that-is-set")
+    with Provider([]) as provider, pytest.raises(UserError) as error:
+        make(provider, model, **options)
+    assert provider.requests == []
+    assert fix in str(error.value) and "\n" not in str(error.value)
+
+
+# Requests and accounts
+
+
+def test_o3_over_several_turns(make: Make, start: Start) -> None:
+    """Tokens, cost, latency and retries of an episode, worked out by hand."""
+    script = [
+        says(None, search("lease"), search("harbor"), usage=Usage(120_000, 0, 8_000, 5_000)),
+        rate_limited("0"),
+        says(None, read("m1"), read("m2"), usage=Usage(250_000, 102_400, 12_000, 6_400)),
+        broken(),
+        cut(),
+        says(None, answer("On May 3.", "m1"), usage=Usage(300_000, 204_800, 20_000, 15_000)),
+    ]
+    with Provider(script) as provider:
+        trajectory = asyncio.run(run_episode(start(), make(provider), "r"))
+        requests = provider.requests
+    # $2 a million tokens of prompt, $0.50 cached, $8 of completion with reasoning:
+    # 0.24 + 0.064, then 0.2952 + 0.0512 + 0.096, then 0.1904 + 0.1024 + 0.16.
+    assert trajectory.cost_usd == pytest.approx(0.304 + 0.4424 + 0.4528)
+    assert trajectory.usage == {
+        "prompt_tokens": 670_000,
+        "cached_prompt_tokens": 307_200,
+        "completion_tokens": 40_000,
+        "reasoning_tokens": 26_400,
+    }
+    assert trajectory.retries == 3
+    calls = [each or 0 for each in trajectory.call_seconds]
+    assert len(calls) == 3 and min(calls) > 0
+    assert sum(calls) < trajectory.seconds["model"]
+    assert (trajectory.final_answer, trajectory.sources) == ("On May 3.", [LEASE])
+    assert (trajectory.rubric["turns"], trajectory.rubric["effort"]) == (3, 5)
+    assert trajectory.error is None
+    # Each turn is sent what the tools answered in the one before, retried or not.
+    assert [len(each.messages) for each in requests] == [2, 5, 5, 8, 8, 8]
+    sent = requests[-1].messages
+    assert sent[0] == {"role": "developer", "content": trajectory.messages[0]["content"]}
+    # The client leaves out what is null.
+    whole = [{k: v for k, v in each.items() if v is not None} for each in trajectory.messages]
+    assert sent[1:] == whole[1:8]
+
+
+def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
+    with Provider([says("x", usage=None), says("x")]) as provider:
+        policy = make(provider, reasoning_effort="low", max_output_tokens=900)
+        # A call without usage is not free.
+        assert act(policy).cost_usd is None
+        act(make(provider, "openai/gpt-4.1", max_output_tokens=800))
+        o3, gpt = (each.body for each in provider.requests)
+    assert gpt.pop("messages") == HELLO
+    assert o3.pop("messages") == [{**HELLO[0], "role": "developer"}, HELLO[1]]
+    assert o3.pop("tools") == gpt.pop("tools") == schemas()
+    assert o3 == {
+        "model": "o3",
+        "max_completion_tokens": 900,
+        "reasoning_effort": "low",
+        "tool_choice": "required",
+    }
+    assert gpt == {
+        "model": "gpt-4.1",
+        "max_tokens": 800,
+        "temperature": 0.0,
+        "tool_choice": "required",
+    }
+    assert policy.settings == {
+        "temperature": None,
+        "reasoning_effort": "low",
+        "max_output_tokens": 900,
+        "tool_calls": "native",
+        "tool_choice": "required",
+    }
+
+
+def test_ids_are_kept_and_made_distinct(make: Make) -> None:
+    function = {"name": "x", "arguments": "{}"}
+    before = {"id": "a", "type": "function", "function": function}
+    messages = [
+        *HELLO,
+        {"role": "assistant", "content": None, "tool_calls": [before]},
+        {"role": "tool", "tool_call_id": "a", "content": "no"},
+    ]
+    given = [call("read_email", {}, each) for each in ("b", "a", "b", "", "c")]
+    with Provider([says(None, *given)]) as provider:
+        ids = [each.id for each in act(make(provider), messages).message.tool_calls]
+    assert (ids[0], ids[4]) == ("b", "c")
+    assert len({*ids, "a"}) == 6 and all(ids)
+
+
+def test_only_so_many_calls_go_on_at_once_and_an_interrupt_harms_none(make: Make) -> None:
+    with Provider([stalls(), *[says("x", delay_s=0.01)] * 8]) as provider:
+        policy = make(provider, concurrency=2)
+
+        async def interrupted() -> list[PolicyStep]:
+            task = asyncio.create_task(policy.act(HELLO, []))
+            while not provider.requests:
+                await asyncio.sleep(0.005)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return await asyncio.gather(*(policy.act(HELLO, []) for _ in range(8)))
+
+        assert {each.message.content for each in asyncio.run(interrupted())} == {"x"}
+        # One more is the interrupted one, which the server holds until it ends.
+        assert provider.most_connections <= 3
+
+
+def test_the_budget_ends_the_episode_before_it_is_passed(make: Make, start: Start) -> None:
+    dear = says(None, search("lease"), usage=Usage(1_000, 0, 1_000))  # $0.01
+    with Provider([dear] * 9) as provider:
+        policy = make(provider, max_cost_usd=0.05, max_output_tokens=1_000)
+        made = [asyncio.run(run_episode(start(), policy, "r")) for _ in range(2)]
+        asked = len(provider.requests)
+    assert [each.error and each.error["kind"] for each in made] == ["budget", "budget"]
+    assert sum(each.rubric["turns"] for each in made) == asked
+    assert sum(each.cost_usd or 0 for each in made) == pytest.approx(0.01 * asked)
+    assert 3 <= asked <= 5
+
+
+def test_a_call_that_fails_is_paid_for_if_the_provider_may_bill_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = {"model": "openai/gpt-4.1", "messages": HELLO, "max_tokens": 1_000}
+    least = 1_000 * 8e-6 + 1_000 * 2e-6  # the completion and the frame alone
+    replies = [refuses(401, "no such key"), cut(), stalls(), says("Hi")]
+    with Provider(replies) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+
+        def calls_of(limit: float) -> Calls:
+            return Calls(
+                "openai/gpt-4.1", limit, max_output_tokens=1_000, frame_tokens=1_000, timeout_s=0.5
+            )
+
+        with pytest.raises(PolicyError, match="--max-cost"):
+            asyncio.run(calls_of(least).make(request))
+        assert provider.requests == []
+        calls, kinds, spent = calls_of(1.0), [], []
+        for _ in range(3):
+            with pytest.raises(ProviderError) as error:
+                asyncio.run(calls.make(request))
+            kinds.append(error.value.kind)
+            spent.append(calls.spent_usd or 0.0)
+    assert kinds == ["auth", "connection", "timeout"]
+    assert spent[0] == 0
+    assert spent[1] > least
+    assert spent[2] == pytest.approx(2 * spent[1])
+
+
+def test_a_response_from_the_cache_is_not_paid_for_again(
+    make: Make, start: Start, tmp_path: Path
+) -> None:
+    script = [says("Hm.", search("lease")), says(None, read("m1")), says(None, answer("May 3"))]
+    with Provider([*script, says(None, answer(None))]) as provider:
+        paid, kept = [
+            asyncio.run(run_episode(start(), make(provider, cache=tmp_path), "r")) for _ in range(2)
+        ]
+        assert len(provider.requests) == 3
+        act(make(provider, cache=tmp_path, max_output_tokens=77))
+        assert len(provider.requests) == 4
+    assert (kept.messages, kept.usage) == (paid.messages, paid.usage)
+    assert (kept.call_seconds, kept.cost_usd) == ([None] * 3, 0.0)
+    assert paid.cost_usd == pytest.approx(3 * (100 * 2e-6 + 10 * 8e-6))
+
+
+# Failures and retries
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "asked"),
+    [
+        (refuses(401, "Incorrect API key", code="invalid_api_key"), "auth", 1),
+        (refuses(403, "no access to o3"), "auth", 1),
+        (refuses(404, "no such model", code="model_not_found"), "no-model", 1),
+        (refuses(400, "bad value"), "request", 1),
+        (refuses(400, "maximum context length is 9", code="context_length_exceeded"), "context", 1),
+        (refuses(429, "You exceeded your quota", code="insufficient_quota"), "no-credit", 1),
+        (refuses(402, "Insufficient credits"), "no-credit", 1),
+        (rate_limited("0"), "rate-limit", 3),
+        (broken(500), "provider", 3),
+        (broken(504), "timeout", 3),
+        (refuses(529, "overloaded"), "provider", 3),
+        (cut(), "connection", 3),
+        (cut(-1), "connection", 3),
+        (stalls(), "timeout", 3),
+        (no_json(), "provider", 3),
+        (Reply(b'{"choices": []}'), "provider", 3),
+        (Reply(b'{"choices": [{"message": null}]}'), "provider", 3),
+        (says(None, content=[{"type": "text", "text": "Hm."}]), "provider", 3),
+    ],
+)
+# They go through different clients of litellm, which report failures in different ways.
+@pytest.mark.parametrize("model", ["openai/o3", "hosted_vllm/qwen"])
+def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
+    make: Make,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    model: str,
+    reply: Reply,
+    kind: str,
+    asked: int,
+) -> None:
+    with Provider([reply] * 3) as provider:
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
+        policy = make(provider, model, timeout_s=0.5 if reply.delay_s else 30.0)
+        trajectory = asyncio.run(run_episode(start(), policy, "r"))
+        assert len(provider.requests) == asked
+    assert trajectory.error is not None
+    assert (trajectory.error["kind"], trajectory.retries) == (kind, asked - 1)
+    message = trajectory.error["message"]
+    assert message.startswith(f"{model}: ") and len(message) < 400
+    assert not any(each in message for each in ("litellm", "Exception", '{"', "Traceback", "\n"))
+
+
+def test_a_key_appears_nowhere(
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    key = "sk-proj-Very0Secret1Value2" + "z" * 30
+    echoes = refuses(401, f"Incorrect API key provided: {key}. Mend it", code="invalid_api_key")
+    caplog.set_level(0)
+    with Provider([says(None, search("lease")), cut(), echoes]) as provider:
+        provider.stand_in_for_openai(monkeypatch, key)
+        policy = LitellmPolicy("openai/o3", ModelOptions(cache=tmp_path), QUICK)
+        trajectory = asyncio.run(run_episode(start(), policy, "r"))
+        assert provider.requests[0].headers["authorization"] == f"Bearer {key}"
+    assert trajectory.error is not None
+    assert "Incorrect API key provided" in trajectory.error["message"]
+    [kept] = [each.read_text() for each in tmp_path.rglob("*.json")]
+    shown = [trajectory.to_line(), str(policy.settings), caplog.text, *capfd.readouterr(), kept]
+    assert not any("Very0Secret" in each for each in shown)
+
+
+def test_200_episodes_at_once_with_failures(make: Make, start: Start) -> None:
+    """A third of the calls fails; each episode ends once, with the answer to its own question."""
+
+    def reply(request: Request) -> Reply:
+        question = request.messages[1]["content"]
+        turn = sum(each["role"] == "assistant" for each in request.messages)
+        chosen = [search("lease"), answer(f"To {question}", "m1")][turn]
+        return says(None, call(chosen.name, chosen.arguments, f"reply-{request.number}"))
+
+    # A stalled answer takes the whole timeout, so that they are the rarer ones.
+    failures = [each for each in FAILURES if each is not stalls] * 3 + [stalls]
+    patient = Retries(tries=25, base_s=0.01, longest_s=0.1)
+    with Provider(reply, failure_rate=0.3, failures=failures, seed=4) as provider:
+        policy = make(provider, retries=patient, concurrency=16, timeout_s=3.0)
+
+        async def all_at_once() -> list[Trajectory]:
+            started = (start(id=f"q{each}", question=f"Question {each}?") for each in range(200))
+            return await asyncio.gather(*(run_episode(each, policy, "r") for each in started))
+
+        made = asyncio.run(all_at_once())
+        exchanges = provider.exchanges
+        failed = provider.failed
+    assert [each.final_answer for each in made] == [f"To Question {n}?" for n in range(200)]
+    assert [each.question_id for each in made] == [f"q{n}" for n in range(200)]
+    assert not any(each.error for each in made)
+    assert sum(each.retries for each in made) >= failed > 100
+    used = [
+        call["id"]
+        for each in made
+        for message in each.messages
+        for call in message.get("tool_calls", ())
+    ]
+    served = {f"reply-{each.request.number}" for each in exchanges if not each.reply.fails}
+    assert len(used) == len(set(used)) == 400
+    assert set(used) <= served
+
+
+def passing(kind: str = "provider", retry_after: float | None = None) -> ProviderError:
+    return ProviderError(kind, f"{kind} failed", again=True, retry_after=retry_after)
+
+
+class Failing:
+    """Fails with the errors of its script in order, then returns "done"."""
+
+    def __init__(self, *script: Exception) -> None:
+        self._script = list(script)
+        self.made = 0
+
+    async def __call__(self) -> str:
+        self.made += 1
+        if self._script:
+            raise self._script.pop(0)
+        return "done"
+
+
+def test_calls_are_tried_again_as_often_as_allowed() -> None:
+    quick = Retries(tries=4, base_s=0.001)
+    made = asyncio.run(make_call(Failing(*[passing()] * 3), quick))
+    assert (made.result, made.retries) == ("done", 3)
+    for script, kind, retries in (
+        ([passing("timeout")] * 3 + [passing("rate-limit")], "rate-limit", 3),
+        ([passing(), ProviderError("auth", "no key", again=False)], "auth", 1),
+        ([passing(), PolicyError("budget", "passed")], "budget", 1),
+    ):
+        failing = Failing(*script)
+        with pytest.raises(PolicyError) as error:
+            asyncio.run(make_call(failing, quick))
+        assert (error.value.kind, error.value.retries) == (kind, retries)
+        assert failing.made == retries + 1
+
+
+def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
+    retries = Retries(base_s=1.0, longest_s=6.0, longest_asked_s=60.0)
+    for failed, most in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 6.0), (9, 6.0)]:
+        waits = [retries.wait_s(failed, None) for _ in range(300)]
+        # Spread over the whole of it: calls that failed together do not come back together.
+        assert 0 <= min(waits) < 0.2 * most
+        assert 0.8 * most < max(waits) <= most
+    assert all(7.0 <= retries.wait_s(1, 7.0) <= 8.0 for _ in range(100))
+    assert 60.0 <= retries.wait_s(1, 86_400.0) <= 61.0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (" 0.25 ", 0.25),
+        ("-3", 0.0),
+        ("soon", None),
+        ("nan", None),
+        ("1e999", None),
+        ("Sat, 32 Foo 2026 00:00:00 GMT", None),
+        ("Sat, 21 Nov 2020 00:00:00 GMT", 0.0),
+    ],
+)
+def test_retry_after(value: str, seconds: float | None) -> None:
+    assert retry_after_s({"retry-after": value}) == seconds
+    later = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
+    assert 3_000 < (retry_after_s({"retry-after": later}) or 0) <= 3_600
+
+
+OFFLINE = """
+import os, socket, sys
+
+def refuse(*_):
+    raise SystemExit("the network was used")
+
+socket.socket.connect = socket.getaddrinfo = refuse
+sys.path.insert(0, sys.argv[1])
+from art_e.models.providers import load_litellm, warm_up
+
+litellm = load_litellm()
+warm_up()
+messages = [{"role": "user", "content": "When does the lease end?"}]
+for model in ("o3", "ollama_chat/qwen2.5:14b", "hosted_vllm/meta-llama/Llama-3-8B"):
+    assert litellm.token_counter(model=model, messages=messages) > 5
+assert "FROM_DOTENV" not in os.environ
+"""
+
+
+def test_loading_litellm_asks_nobody_says_nothing_and_reads_no_env_file(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("FROM_DOTENV=1\n")
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE, root], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert load_litellm().model_cost["o3"]["input_cost_per_token"] == 2e-6

@@ -1,0 +1,234 @@
+"""Tool calls as text: our form for models without them, Qwen's own, and the way back."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.agent import run_episode
+from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
+from art_e.models.tool_formats import as_text, as_written, parse_reply, parse_text, prompt_hash
+from art_e.tools import CallError, parse_call, schemas
+from tests.builders import LEASE, Make, Start
+from tests.provider import Provider, says
+
+SEARCH = {"name": "search_emails", "arguments": {"keywords": ["lease"]}}
+READ = {"name": "read_email", "arguments": {"message_id": "m1"}}
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    """The calls in a text in our form."""
+    calls = parse_text(text, 0).tool_calls
+    return [{"name": each.name, "arguments": json.loads(each.arguments)} for each in calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (json.dumps(SEARCH, indent=2), [SEARCH]),
+        (f"First {{this}}: [1, 2] and {json.dumps(SEARCH)}. Then we see.", [SEARCH]),
+        (f"<tool_call>\n{json.dumps(SEARCH)}\n</tool_call>", [SEARCH]),
+        (json.dumps({**SEARCH, "id": 7}), [SEARCH]),
+        (json.dumps({**SEARCH, "arguments": json.dumps(SEARCH["arguments"])}), [SEARCH]),
+        (f"{json.dumps(SEARCH)}{json.dumps(READ)}", [SEARCH, READ]),
+        (json.dumps([SEARCH, READ]), [SEARCH, READ]),
+        (f"```\n{json.dumps(SEARCH)}\n```\nand\n```\n{json.dumps(READ)}\n```", [SEARCH, READ]),
+    ],
+)
+def test_calls_are_found_in_what_is_around_them(text: str, calls: list[dict[str, Any]]) -> None:
+    assert parsed(text) == calls
+    ids = [each.id for number in (3, 4) for each in parse_text(text, number).tool_calls]
+    assert len(set(ids)) == 2 * len(calls)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The lease ends on May 3.",
+        "",
+        '{"name": "search_emails", "arguments": {"keywords": ["lease"]',
+        '{"name": "search_emails"}',
+        '{"name": 3, "arguments": {}}',
+        '["search_emails", {}]',
+        json.dumps([SEARCH, {"no": "call"}]),
+        "[" * 50_000,
+        '{"a":' * 20_000,
+    ],
+)
+def test_what_is_no_call_stays_text(text: str) -> None:
+    assert parse_text(text, 0) == AssistantMessage(text or None)
+
+
+@given(st.text(), st.text(), st.dictionaries(st.text(), st.text()))
+def test_what_is_written_is_read(before: str, name: str, arguments: dict[str, str]) -> None:
+    # A bracket before may make another JSON value of it.
+    before = before.replace("[", "(").replace("{", "(")
+    text = f"{before}\n{compact_json({'name': name, 'arguments': arguments})}"
+    assert parsed(text) == [{"name": name, "arguments": arguments}]
+
+
+def test_a_conversation_becomes_text() -> None:
+    calls = (ToolCall("a", "read_email", '{"message_id":"m1"}'), ToolCall("b", "x", "no JSON"))
+    conversation = [
+        {"role": "system", "content": "You answer.\n"},
+        {"role": "user", "content": "When?"},
+        AssistantMessage("I read.", calls).to_chat(),
+        {"role": "tool", "tool_call_id": "a", "content": '{"body":"May 3"}'},
+        {"role": "tool", "tool_call_id": "b", "content": '{"error":"no tool"}'},
+        AssistantMessage("May 3.").to_chat(),
+    ]
+    system, *rest = as_text(conversation, schemas())
+    assert system["content"].startswith("You answer.\n\nCall a tool by writing")
+    assert all(compact_json(each["function"]) in system["content"] for each in schemas())
+    called = 'I read.\n{"name":"read_email","arguments":{"message_id":"m1"}}'
+    assert [(each["role"], each["content"]) for each in rest] == [
+        ("user", "When?"),
+        ("assistant", f'{called}\n{{"name":"x","arguments":"no JSON"}}'),
+        ("user", 'read_email answered: {"body":"May 3"}\nx answered: {"error":"no tool"}'),
+        ("assistant", "May 3."),
+    ]
+
+
+def test_an_episode_with_calls_as_text(make: Make, start: Start) -> None:
+    """Nothing of tools goes over the wire, and the trajectory is as any other."""
+    final = {"name": "return_final_answer", "arguments": {"answer": "On May 3.", "sources": ["m1"]}}
+    script = [
+        f"Let me see.\n```json\n{json.dumps(SEARCH)}\n```",
+        "It ends on May 3.",
+        json.dumps(READ),
+        json.dumps(final),
+    ]
+    with Provider([says(each) for each in script]) as provider:
+        policy = make(provider, "openai/gpt-4.1", tool_calls="text")
+        trajectory = asyncio.run(run_episode(start(), policy, "r"))
+        requests = provider.requests
+    for request in requests:
+        assert not {"tools", "tool_choice"} & set(request.body)
+        assert {each["role"] for each in request.messages} <= {"system", "user", "assistant"}
+        assert not any("tool_calls" in each for each in request.messages)
+    assert "no tool was called" in requests[2].messages[-1]["content"]
+    assert (trajectory.final_answer, trajectory.sources) == ("On May 3.", [LEASE])
+    assert trajectory.rubric["unparseable_calls"] == 1
+    assert trajectory.messages[2]["tool_calls"][0]["function"]["name"] == "search_emails"
+    assert trajectory.policy["text_calls_hash"] == prompt_hash()
+
+
+# Qwen's form
+
+
+def tagged(name: str, arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+Q_SEARCH = tagged("search_emails", '{"keywords": ["lease"]}')
+Q_READ = tagged("read_email", '{"message_id":"m1"}')
+Q_EMPTY = tagged("read_email", "{}")
+BROKEN = Q_READ.replace("}}", "}")
+SEVERAL = f"Let me look.\n\nThere:\n{Q_SEARCH}\n{Q_READ}"
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
+
+
+def replies(text: str) -> list[tuple[str, str]]:
+    return [(each.name, each.arguments) for each in parse_reply(text, 0).tool_calls]
+
+
+def back(text: str) -> str:
+    (written,) = as_written([parse_reply(text, 0).to_chat()])
+    return str(written["content"])
+
+
+def test_several_calls_and_the_text_around_them() -> None:
+    message = parse_reply(f"Let me look.\n{Q_SEARCH}\n{Q_READ}\nThat is all.", 3)
+    assert message.tool_calls[0] == ToolCall("call_3_0", "search_emails", '{"keywords": ["lease"]}')
+    assert len({each.id for each in message.tool_calls}) == 2
+    assert message.content is not None
+    assert message.content.startswith("Let me look.") and message.content.endswith("That is all.")
+    assert "tool_call" not in message.content
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (Q_SEARCH.partition('se"]')[0], '{"keywords": ["lea'),
+        (tagged("search_emails", "{keywords: lease}"), "{keywords: lease}"),
+        (tagged("search_emails", '"lease"'), '"lease"'),
+        ('<tool_call>\n{"name": "search_emails"}\n</tool_call>', '"name": "search_emails"'),
+        (f"{Q_SEARCH[:-13]}<|im_end|>", '{"keywords": ["lease"]}'),
+    ],
+    ids=["cut off", "no quotes", "a string", "no arguments", "no end mark"],
+)
+def test_a_malformed_call_is_kept_as_it_was_written(text: str, arguments: str) -> None:
+    assert replies(text) == [("search_emails", arguments)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n{}\n</tool_call>",
+        '<tool_call>\n{"tool": "search_emails"}\n</tool_call>',
+        "<tool_call>\nsearch_emails(lease)\n</tool_call>",
+        "<tool_call>",
+    ],
+)
+def test_what_names_no_tool_stays_text(start: Start, text: str) -> None:
+    message = parse_reply(text, 0)
+    assert message == AssistantMessage(text)
+    episode = start()
+    episode.step(message)
+    assert episode.rubric.unparseable_calls == 1
+
+
+@pytest.mark.parametrize("text", [Q_SEARCH, Q_READ, Q_EMPTY, BROKEN, SEVERAL, "Text alone. \n"])
+def test_a_message_goes_back_into_the_prompt_as_it_was_written(text: str) -> None:
+    assert back(text) == text
+
+
+@given(st.lists(st.tuples(NAMES, st.dictionaries(st.text(), JSON, max_size=3)), min_size=1))
+def test_any_calls_survive_the_way_there_and_back(made: list[tuple[str, dict[str, Any]]]) -> None:
+    text = "\n".join(tagged(name, json.dumps(arguments)) for name, arguments in made)
+    assert [(name, json.loads(arguments)) for name, arguments in replies(text)] == made
+    assert back(text) == text
+
+
+@given(st.text(alphabet='<>/tool_ca{}":,\nnmearguts '))
+def test_no_text_breaks_the_parser(text: str) -> None:
+    message = parse_reply(f"<tool_call>{text}", 0)
+    assert message.content or message.tool_calls
+    for call in message.tool_calls:
+        with pytest.raises(CallError):
+            parse_call(call)
+
+
+def test_the_stock_template_writes_the_same() -> None:
+    """Objects that the template writes as JSON, and our text, are the same prompt."""
+    tiny_qwen = pytest.importorskip("tests.tiny_qwen")
+    tokenizer = tiny_qwen.make_tokenizer(["a few words"])
+    conversation: list[ChatMessage] = [
+        {"role": "system", "content": "Search."},
+        {"role": "user", "content": "When?"},
+        parse_reply(f"{Q_SEARCH}\n{Q_EMPTY}", 0).to_chat(),
+        {"role": "tool", "tool_call_id": "call_0_0", "content": '{"hits":[]}'},
+        {"role": "tool", "tool_call_id": "call_0_1", "content": '{"error":"no"}'},
+    ]
+    prompts = [
+        tokenizer.apply_chat_template(
+            as_written(conversation[:length]),
+            tools=list[Any](schemas()),
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        for length in (2, 5)
+    ]
+    for length, prompt in zip((2, 5), prompts, strict=True):
+        stock = tiny_qwen.rendered(tokenizer, conversation[:length], schemas(), to_go_on=True)
+        assert prompt == stock
+    # The second goes on where the first ended: what was cached or trained on holds.
+    assert str(prompts[1]).startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")
