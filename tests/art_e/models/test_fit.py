@@ -146,7 +146,7 @@ MARK = "-----Original Message-----"
         (f"Yes.\n\n{MARK}\n\nIs it?\n\n{MARK}\nIt may be.",
          [("Yes.", 0), ("Is it?", 1), ("It may be.", 2)]),
         (
-            "Fine.\n--\nOn Mon, 5 May 2031 at 10:00, Bea Olm wrote:\n> From: Ada <ada@t>\n> When?\n",
+            "Fine.\n--\nOn Mon, 5 May 2031 at 10:00, Bea wrote:\n> From: Ada <ada@t>\n> When?\n",
             [("Fine.", 0), ("When?", 1)],
         ),
     ],
