@@ -1,6 +1,7 @@
 """What a model's name stands for, and the host that its calls go to."""
 
 import contextlib
+import inspect
 
 import openai
 import pytest
@@ -111,8 +112,8 @@ def test_a_request_goes_to_the_host_that_is_named(
         assert provider.requests
     # litellm keeps such clients for ever; a socket that is left open fails some later test.
     clients = litellm.in_memory_llm_clients_cache.cache_dict
-    while clients:
-        clients.popitem()[1].close()
+    for key in [key for key in clients if not inspect.iscoroutinefunction(clients[key].close)]:
+        clients.pop(key).close()
 
 
 # Without the check litellm would send these requests, mail and all, to api.openai.com.
