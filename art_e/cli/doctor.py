@@ -292,7 +292,7 @@ def doctor(
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Finding this machine; exit code 1 if something needed is broken."""
+    """Check this machine; exit code 1 if something needed is broken."""
     checks = list(_checks(db, online))
     works = all(check.state != "broken" for check in checks)
     if as_json:
