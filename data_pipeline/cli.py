@@ -12,7 +12,6 @@ from art_e.cli import output as interrupt
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
 from art_e.cli.output import example, note, plural, print_json, print_line, progress
 from art_e.errors import UserError
-from art_e.question import Question
 from art_e.storage import write_whole
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import IngestReport, Source
@@ -149,9 +148,13 @@ def read_sources(
     if limit is not None:
         note("no questions are written: with --limit, mail that they ask about may be missing")
         return report, None
-    questions = [each for world in worlds for each in questions_of(world)]
     file = path.with_name(f"{path.stem}.questions.jsonl")
-    _write_questions(questions, file, append)
+    old = file.read_text("utf-8").splitlines() if append and file.exists() else []
+    rows = {json.loads(line)["id"]: line for line in old}
+    for world in worlds:
+        for each in questions_of(world):
+            rows[each.id] = json.dumps(each.to_row(), ensure_ascii=False)
+    write_whole(file, "".join(f"{row}\n" for row in rows.values()))
     return report, file
 
 
@@ -165,13 +168,6 @@ def _check_target(path: Path) -> None:
         head = file.read(_MAGIC_AT + len(_DUCKDB_MAGIC))
     if head and not head.endswith(_DUCKDB_MAGIC):
         raise UserError(f"{path} is there and is no inbox file; delete it, or name another --db")
-
-
-def _write_questions(questions: list[Question], path: Path, append: bool) -> None:
-    old = path.read_text("utf-8").splitlines() if append and path.exists() else []
-    rows = {json.loads(line)["id"]: line for line in old}
-    rows |= {each.id: json.dumps(each.to_row(), ensure_ascii=False) for each in questions}
-    write_whole(path, "".join(f"{row}\n" for row in rows.values()))
 
 
 def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iterator[str]:

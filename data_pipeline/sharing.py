@@ -6,7 +6,7 @@ The commands write a folder first; a push sends exactly its files.
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -85,12 +85,9 @@ def json_lines(text: str) -> Iterator[Any]:
 
     Observations of tools are such texts.
     """
-    if text[:1] not in ("{", "["):
-        return
-    try:
-        yield from [json.loads(line) for line in text.split("\n")]
-    except (ValueError, RecursionError):
-        return
+    if text[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            yield from [json.loads(line) for line in text.split("\n")]
 
 
 def dataset_card(name: str, files: Mapping[str, str], rows: int, **fields: Any) -> str:
@@ -124,8 +121,10 @@ def replacing(
             earlier.rename(target)
         if target.exists():
             names = {each.name for each in target.iterdir()}
-            is_export = all(map(is_file, names)) and _schema(target / manifest) == schema
-            if names and not is_export:
+            found: Any = None
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                found = json.loads((target / manifest).read_bytes())["schema"]
+            if names and not (all(map(is_file, names)) and found == schema):
                 raise UserError(f"{to} holds something else than an export; name another --to")
         _remove(partial)
         partial.mkdir(parents=True)
@@ -147,13 +146,6 @@ def replacing(
 def _remove(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
-
-
-def _schema(manifest: Path) -> Any:
-    try:
-        return json.loads(manifest.read_bytes())["schema"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 # ---- `--push` and `--dry-run`.

@@ -268,11 +268,6 @@ class Stage(Voice):
         self.drafts.append(draft)
         return draft
 
-    def acknowledge(self, offset: int, parent: Draft) -> None:
-        """The owner's short thanks for a mail, which repeats nothing of it."""
-        words = pick(self.rng, self.company.wording.common["thanks"])
-        self.mail(offset, self.owner, "", [words], to=[parent.sender], parent=parent, quoting=False)
-
     # Questions.
 
     def ask(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from data_pipeline.synthetic.mail import capital
 from data_pipeline.synthetic.people import Person
 from data_pipeline.synthetic.stage import Fact, Stage, Statement
-from data_pipeline.synthetic.wording import Value, date_answer
+from data_pipeline.synthetic.wording import Value, date_answer, pick
 
 
 def tell_approval(stage: Stage) -> None:
@@ -273,7 +273,9 @@ def tell_relocation(stage: Stage) -> None:
     second = stage.day(85) + dt.timedelta(days=rng.randrange(20))
     early = moves(mover, first)
     if rng.random() < 0.5:
-        stage.acknowledge(7, early.mail)
+        words = [pick(rng, stage.company.wording.common["thanks"])]
+        parent = early.mail
+        stage.mail(7, stage.owner, "", words, to=[parent.sender], parent=parent, quoting=False)
     value = stage.target(second)
     line, offset = stage.say("slip", target=value), rng.randrange(18, 32)
     reply = stage.mail(offset, human_resources, "", [line], to=[stage.owner], parent=early.mail)
