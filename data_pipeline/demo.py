@@ -11,7 +11,6 @@ import typer
 
 from art_e import __version__
 from art_e.cli.ask import (
-    MAX_TURNS,
     OFFLINE_NOTE,
     answer_question,
     begin_run,
@@ -20,6 +19,7 @@ from art_e.cli.ask import (
 )
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, print_json, print_line, text
+from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model
@@ -49,7 +49,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
             screen.print(text(("question  ", "dim"), (question.question, "bold")), soft_wrap=True)
             about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
             screen.print(text((f"inbox     {about}\n", "dim")), soft_wrap=True)
-        run = begin_run("demo", question, policy, db, MAX_TURNS, out)
+        run = begin_run("demo", question, policy, db, DEFAULT_MAX_TURNS, out)
         answered = answer_question(opened, question, policy, run, trace=not as_json)
     if as_json:
         print_json({**answered.to_json(), "gold_answer": question.answer})

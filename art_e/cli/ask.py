@@ -1,5 +1,6 @@
 """`ask`: one question about an inbox, one episode, one answer with its sources."""
 
+import asyncio
 import datetime as dt
 import re
 from pathlib import Path
@@ -29,7 +30,7 @@ from art_e.cli.options import (
 )
 from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.cli.trace import shown_turn
-from art_e.episode import Episode
+from art_e.episode import DEFAULT_MAX_TURNS, Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
@@ -48,10 +49,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# As art_e.episode.DEFAULT_MAX_TURNS, which would cost its imports here.
-MAX_TURNS = 10
 OFFLINE_NOTE = (
-    "offline is the floor: it quotes the best sentence it finds and understands nothing;"
+    "offline is the baseline: it quotes the best sentence it finds and understands nothing;"
     " --model NAME asks a model instead"
 )
 
@@ -68,7 +67,7 @@ class Passage(NamedTuple):
     """A sentence that fits the question, and the mail that it stands in."""
 
     text: str
-    email: "Email"
+    email: Email
 
 
 class Answered(NamedTuple):
@@ -79,8 +78,8 @@ class Answered(NamedTuple):
     """
 
     question: str
-    trajectory: "Trajectory"
-    sources: "list[Email]"
+    trajectory: Trajectory
+    sources: list[Email]
     path: Path
     timed: bool = True
     passages: tuple[Passage, ...] = ()
@@ -151,7 +150,7 @@ def ask(
             "--max-turns",
             metavar="N",
             min=1,
-            help=f"Messages the model may write [default: {MAX_TURNS}].",
+            help=f"Messages the model may write [default: {DEFAULT_MAX_TURNS}].",
         ),
     ] = None,
     recipe: RecipeOption = None,
@@ -178,15 +177,15 @@ def ask(
     policy = ready_policy(Model(model), options)
     with InboxFile(chosen_db(db), junk=junk) as file:
         opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        asked = _own_question(question.strip(), opened.address, today)
-        run = begin_run("ask", asked, policy, file.path, form.max_turns, out, recipe)
+        own = Question("ask", question.strip(), opened.address, today)
+        run = begin_run("ask", own, policy, file.path, form.max_turns, out, recipe)
         if policy.model == "offline":
             note(OFFLINE_NOTE)
         elif (notice := Model(model).notice) is not None:
             note(notice)
         answered = answer_question(
             opened,
-            asked,
+            own,
             policy,
             run,
             max_turns=form.max_turns,
@@ -205,15 +204,14 @@ def ask(
 
 def begin_run(
     name: str,
-    question: "Question",
-    policy: "Policy",
+    question: Question,
+    policy: Policy,
     db: Path,
     max_turns: int,
     out: Path | None,
     recipe: str | None = None,
-) -> "Run":
+) -> Run:
     """The folder for a run of one question; `recipe` is what said the episode's form."""
-
     config = {
         "question": question.question,
         "inbox_address": question.inbox_address,
@@ -228,13 +226,13 @@ def begin_run(
 
 
 def answer_question(
-    opened: "Inbox",
-    question: "Question",
-    policy: "Policy",
-    run: "Run",
+    opened: Inbox,
+    question: Question,
+    policy: Policy,
+    run: Run,
     *,
-    max_turns: int = MAX_TURNS,
-    view: "View | None" = None,
+    max_turns: int = DEFAULT_MAX_TURNS,
+    view: View | None = None,
     system_prompt: str | None = None,
     trace: bool = False,
     trace_to_stderr: bool = False,
@@ -244,8 +242,6 @@ def answer_question(
 
     `view` None: the tools show all; `system_prompt` None: the usual one.
     """
-    import asyncio
-
     episode = Episode(
         opened,
         question,
@@ -256,7 +252,7 @@ def answer_question(
     )
     screen = console(to_stderr=trace_to_stderr) if trace else None
 
-    def show(message: "AssistantMessage", observations: "list[ChatMessage]") -> None:
+    def show(message: AssistantMessage, observations: list[ChatMessage]) -> None:
         if screen is not None:
             [exchange] = exchanges([message.to_chat(), *observations])
             screen.print(shown_turn(episode.rubric.turns, exchange), soft_wrap=True)
@@ -275,13 +271,11 @@ def answer_question(
     return answered._replace(passages=best_passages(opened, question))
 
 
-def best_passages(opened: "Inbox", question: "Question") -> tuple[Passage, ...]:
+def best_passages(opened: Inbox, question: Question) -> tuple[Passage, ...]:
     """The sentences of the inbox that fit the question best, each of another mail.
 
     The offline policy finds them, whatever model was asked: no call is made for them.
     """
-    import asyncio
-
     episode = Episode(opened, question)
     asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
     found: dict[str, Passage] = {}
@@ -318,8 +312,7 @@ def show_answer(answered: Answered) -> None:
     screen.print(text((_what_it_took(trajectory, answered.timed), "dim")), soft_wrap=True)
 
 
-def _source_line(email: "Email") -> "Text":
-
+def _source_line(email: Email) -> "Text":
     return text(
         f"  {format_date(email.date)[:10]}  ",
         (one_line(str(email.sender)), "cyan"),
@@ -328,9 +321,8 @@ def _source_line(email: "Email") -> "Text":
     )
 
 
-def _cited(email: "Email") -> dict[str, Any]:
+def _cited(email: Email) -> dict[str, Any]:
     """A mail as --json names it."""
-
     return {
         "message_id": email.message_id,
         "date": format_date(email.date),
@@ -339,7 +331,7 @@ def _cited(email: "Email") -> dict[str, Any]:
     }
 
 
-def _what_it_took(trajectory: "Trajectory", timed: bool) -> str:
+def _what_it_took(trajectory: Trajectory, timed: bool) -> str:
     """Turns, seconds, tokens and cost in one line."""
     usage, seconds, cost = trajectory.usage, trajectory.seconds, trajectory.cost_usd
     asked_a_model = bool(usage["prompt_tokens"] or trajectory.error)
@@ -365,7 +357,7 @@ def _what_it_took(trajectory: "Trajectory", timed: bool) -> str:
     return ", ".join([*parts, trajectory.model])
 
 
-def why_no_answer(trajectory: "Trajectory") -> str | None:
+def why_no_answer(trajectory: Trajectory) -> str | None:
     """Why an episode ended without an answer; None where it has one."""
     rubric = trajectory.rubric
     if trajectory.error is not None:
@@ -381,14 +373,9 @@ def why_no_answer(trajectory: "Trajectory") -> str | None:
     return None
 
 
-def exit_for(trajectory: "Trajectory") -> None:
+def exit_for(trajectory: Trajectory) -> None:
     """Leave with 1 and a line on stderr where the episode failed for an outside reason."""
     if trajectory.error is not None:
         kind, message = trajectory.error["kind"], trajectory.error["message"]
         note(f"Error: {kind}: {message}{'' if kind in _LASTING else '; try again'}")
         raise typer.Exit(1)
-
-
-def _own_question(question: str, address: str, as_of: dt.date | None) -> "Question":
-
-    return Question(id="ask", question=question, inbox_address=address, query_date=as_of)

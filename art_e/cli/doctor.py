@@ -1,16 +1,17 @@
-"""`doctor`: whether this machine has what ART-E needs, and what to do where it lacks something.
+"""`doctor`: whether this machine has what ART-E needs, and what to do if not.
 
-Looks and writes nothing that stays; asks models only with `--online`.
+It changes nothing, and calls models only with `--online`.
 """
 
 import asyncio
 import importlib
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -53,20 +54,14 @@ ONLINE_TIMEOUT_S = 20.0
 _ENOUGH = "output limit was reached"
 
 
-class _Wanted(NamedTuple):
-    """A model, and the variables of which one must be set."""
-
-    model: str
-    variables: tuple[str, ...]
-
-
-HOSTED = (
-    _Wanted("openai/o3", ("OPENAI_API_KEY",)),
-    _Wanted("openai/o4-mini", ("OPENAI_API_KEY",)),
-    _Wanted("openai/gpt-4.1", ("OPENAI_API_KEY",)),
-    _Wanted("gemini/gemini-2.5-pro", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    _Wanted("anthropic/claude-sonnet-5-5", ("ANTHROPIC_API_KEY",)),
-)
+# Models, and the variables of which one must be set.
+HOSTED = {
+    "openai/o3": ("OPENAI_API_KEY",),
+    "openai/o4-mini": ("OPENAI_API_KEY",),
+    "openai/gpt-4.1": ("OPENAI_API_KEY",),
+    "gemini/gemini-2.5-pro": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "anthropic/claude-sonnet-5-5": ("ANTHROPIC_API_KEY",),
+}
 OLLAMA = "ollama_chat/qwen2.5:14b"
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
 LOCAL = ("torch", "transformers")
@@ -74,7 +69,6 @@ LOCAL = ("torch", "transformers")
 
 def model_checks(*, online: bool) -> Iterator[Finding]:
     """One check a model. "missing" says what to export or install; "broken" never occurs."""
-
     load_env()
     checks = dict(_looked_at())
     ready = [model for model, check in checks.items() if check.state == "ok"]
@@ -85,8 +79,8 @@ def model_checks(*, online: bool) -> Iterator[Finding]:
 
 
 def _looked_at() -> Iterator[tuple[str, Finding]]:
-    """What the environment tells of each model behind a server."""
-    for model, variables in HOSTED:
+    """What the environment says of the models behind a server."""
+    for model, variables in HOSTED.items():
         found = next((name for name in variables if os.environ.get(name)), None)
         if found is None:
             yield model, _missing(model, f"no {variables[0]}", f"export {variables[0]}=...")
@@ -138,8 +132,7 @@ def _asked(models: list[str]) -> dict[str, Finding]:
 
 
 async def _why_it_fails(model: str) -> str | None:
-    """One call of a few tokens; None where it worked, else the reason in a line."""
-
+    """One call of a few tokens; None if it worked, else the reason in a line."""
     try:
         await load_litellm().acompletion(
             model=model,
@@ -168,8 +161,7 @@ LEAST_DRIVER = "580"
 
 
 def gpu_check() -> Finding:
-    """The card, and what of the lock is not installed as locked. Never "broken": it can be done
-    without."""
+    """The GPU, and the packages that differ from the locked ones. Never "broken"."""
     driver = driver_version()
     if driver is None:
         return Finding(NAME, "missing", "no CUDA device; only for training at full scale", RENT)
@@ -192,8 +184,7 @@ def gpu_check() -> Finding:
 
 
 def driver_version() -> str | None:
-    """The NVIDIA driver's version, "of unknown version" where only its command is there, or
-    None without one."""
+    """The NVIDIA driver's version, "of unknown version" if only its command is there, or None."""
     if DRIVER.is_file():
         found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)", DRIVER.read_text("utf-8", "replace"))
         if found is not None:
@@ -272,11 +263,10 @@ def _extras(requirement: "Requirement") -> set[str]:
     return set(re.findall(r'extra == "([^"]+)"', str(requirement.marker or "")))
 
 
-# ---- `doctor`: whether this machine has what ART-E needs, and what to do where it lacks something.
+# ---- The command.
 
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
 
-LEAST_PYTHON = (3, 11)
 LEAST_FREE = 1_000_000_000  # bytes; ingest of 500,000 mails needs about as much
 CORE = ("duckdb", "numpy", "pyarrow", "pydantic", "Stemmer")
 TRAINING = ("torch", "transformers", "trl", "peft", "accelerate")
@@ -309,8 +299,7 @@ def doctor(
 
 
 def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
-
-    yield _python()
+    yield Finding("Python", "ok", platform.python_version())
     yield _packages()
     yield _duckdb()
     yield _home(home())
@@ -319,15 +308,6 @@ def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
     yield _training()
     yield gpu_check()
     yield from model_checks(online=online)
-
-
-def _python() -> Finding:
-    import platform
-
-    version = platform.python_version()
-    if sys.version_info >= LEAST_PYTHON:
-        return Finding("Python", "ok", version)
-    return Finding("Python", "broken", version, "install Python 3.11 or newer")
 
 
 def _packages() -> Finding:
@@ -346,23 +326,15 @@ def _packages() -> Finding:
 
 def _duckdb() -> Finding:
     try:
-        from importlib import metadata
-
         import duckdb
 
-        row = duckdb.connect().execute("SELECT strip_accents('É'), 6 * 7").fetchone()
+        duckdb.execute("SELECT strip_accents('É')").fetchone()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with it is the finding
         return Finding("DuckDB", "broken", str(error), "pip install --force-reinstall duckdb")
-    if row != ("E", 42):
-        return Finding(
-            "DuckDB", "broken", f"computes {row}", "pip install --force-reinstall duckdb"
-        )
     return Finding("DuckDB", "ok", metadata.version("duckdb"))
 
 
 def _home(home: Path) -> Finding:
-    import tempfile
-
     place = _existing(home)
     try:
         with tempfile.TemporaryFile(dir=place):
@@ -374,8 +346,6 @@ def _home(home: Path) -> Finding:
 
 
 def _disk(home: Path) -> Finding:
-    import shutil
-
     free = shutil.disk_usage(_existing(home)).free
     detail = f"{free / 1e9:.1f} GB free"
     if free < LEAST_FREE:
@@ -384,7 +354,6 @@ def _disk(home: Path) -> Finding:
 
 
 def _inbox(db: Path | None) -> Finding:
-
     path = chosen_db(db)
     if not path.exists():
         fix = f"art-e ingest SOURCE{db_argument(db)} makes one; art-e demo needs none"
@@ -399,8 +368,6 @@ def _inbox(db: Path | None) -> Finding:
 
 
 def _training() -> Finding:
-    from importlib import metadata
-
     absent = [name for name in TRAINING if importlib.util.find_spec(name) is None]
     if absent:
         fix = "only for training: pip install 'art-e[train]'"

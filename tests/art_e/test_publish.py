@@ -164,14 +164,3 @@ def test_nothing_is_sent_where_others_would_see_it(
         hub.private[NAME] = True
         assert "push with --private" in refused(folder, private=False)
     assert hub.repos[NAME] == {}
-
-
-@pytest.mark.parametrize(
-    ("status", "named"), [(401, "hf auth login"), (403, "HF_TOKEN"), (400, "check the id")]
-)
-def test_a_refusal_is_one_line_without_the_token(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, named: str
-) -> None:
-    with running(Hub(refuses=status)) as hub:
-        hub.stand_in(monkeypatch)
-        assert named in refused(folder)

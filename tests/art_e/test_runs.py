@@ -1,6 +1,5 @@
 """Run folders: how they are named, what they record and don't, how they are found."""
 
-import json
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +9,6 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.runs import find_run, list_runs, start_run
-from art_e.trajectory import read_trajectories
-from tests.builders import trajectory
 
 CONFIG = {"model": "offline", "max_turns": 10, "questions": "Zürich.jsonl"}
 
@@ -75,19 +72,3 @@ def test_a_run_is_found_by_name_or_path(tmp_path: Path) -> None:
     for missing in ("20200101-000000-ask", "", "."):
         with pytest.raises(UserError, match="art-e runs list"):
             find_run(missing, tmp_path / "runs")
-
-
-def test_a_run_keeps_trajectories_and_figures(tmp_path: Path) -> None:
-    run = start_run("eval", CONFIG, tmp_path)
-    with run.log() as log:
-        log.append(trajectory().to_line())
-        # On disk before the log is closed.
-        assert list(read_trajectories(run.trajectories)) == [trajectory()]
-    run.write_json("metrics.json", {"old": 1})
-    run.write_json("metrics.json", {"accuracy": "ü\u2028"})
-    assert json.loads((run.folder / "metrics.json").read_text("utf-8")) == {"accuracy": "ü\u2028"}
-    assert sorted(each.name for each in run.folder.iterdir()) == [
-        "config.json",
-        "metrics.json",
-        "trajectories.jsonl",
-    ]

@@ -80,34 +80,6 @@ def test_people_see_where_mail_goes_and_what_it_took(
     assert_no_key(home, result.output)
 
 
-def test_options_reach_the_model(
-    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
-    with Provider(SCRIPT) as provider:
-        serve(monkeypatch, provider)
-        json_of(art_e(*ask("openai/o3", db, "--reasoning-effort", "low", "--json")))
-        assert {each.body["reasoning_effort"] for each in provider.requests} == {"low"}
-        assert {each.headers["authorization"] for each in provider.requests} == {f"Bearer {KEY}"}
-    with Provider(SCRIPT) as provider:
-        serve(monkeypatch, provider)
-        json_of(art_e(*ask("openai/gpt-4.1", db, "--temperature", "0.5", "--json")))
-        assert {each.body["temperature"] for each in provider.requests} == {0.5}
-    text = [
-        says(json.dumps({"name": each.name, "arguments": json.loads(each.arguments)}))
-        for each in (
-            call("search_emails", keywords=["lease"]),
-            call("return_final_answer", answer="March 31, 2002", sources=["m1"]),
-        )
-    ]
-    with Provider(text) as provider:
-        serve(monkeypatch, provider)
-        answer = json_of(art_e(*ask("openai/gpt-4.1", db, "--tool-calls", "text", "--json")))
-        assert all("tools" not in each.body for each in provider.requests)
-    assert answer["answer"] == "March 31, 2002"
-    config = json.loads((Path(answer["trajectory"]).parent / "config.json").read_text("utf-8"))
-    assert config["policy"]["tool_calls"] == "text"
-
-
 @pytest.mark.parametrize("json_flag", [[], ["--json"]], ids=["text", "json"])
 def test_a_failure_is_one_line_without_the_key(
     art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch, json_flag: list[str]

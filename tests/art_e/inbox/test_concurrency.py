@@ -42,13 +42,6 @@ def test_four_processes_find_what_one_finds(world_db: Path, expected: list[str])
     assert [each == expected for each in answers] == [True] * PROCESSES
 
 
-def test_eight_threads_of_one_file_find_what_one_finds(
-    world: InboxFile, expected: list[str]
-) -> None:
-    answers = in_threads(lambda: seeded_answers(world, 7, QUERIES))
-    assert [each == expected for each in answers] == [True] * THREADS
-
-
 def test_eight_threads_may_share_an_inbox(world: InboxFile) -> None:
     made_of = material(world)
     address = made_of.addresses[0]

@@ -95,15 +95,6 @@ def test_a_call_within_the_bound_costs_no_more(
     assert 0 <= dearer.cost(usage) <= dearer.most(prompt, completion)
 
 
-def test_a_model_of_ones_own_costs_what_its_gpu_costs(own: Path) -> None:
-    own.write_text(
-        f'[models."{VLLM}"]\ngpu_usd_per_hour = 3.60\n'
-        "prompt_tokens_per_second = 10_000\ncompletion_tokens_per_second = 1000.0\n"
-    )
-    # $0.001 a second: 10,000 prompt tokens take one, 500 of the completion half of one.
-    assert known(VLLM).cost(Usage(10_000, 2_000, 500)) == pytest.approx(0.0015)
-
-
 # A dollar a prompt token and ten a completion token: sums that one sees.
 PRICE = Price(1.0, 0.5, 10.0)
 

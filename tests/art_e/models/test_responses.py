@@ -1,7 +1,6 @@
 """Responses kept on disk: found again for the same request only, whole or not at all."""
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -43,33 +42,6 @@ def test_a_key_is_that_of_the_whole_request() -> None:
         {**REQUEST, "max_tokens": 9},
     ]
     assert len({KEY, *map(request_key, others)}) == 7
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b"\xff\xfe",
-        b'{"schema": "art-e/response/9"}',
-        b'{"schema": "art-e/response/1"}',
-        b'{"schema": "art-e/response/1", "message": {"tool_calls": [{}]}, "usage": null}',
-    ],
-)
-def test_a_torn_file_is_a_miss_that_is_told_and_mended(
-    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    responses = Responses(tmp_path)
-    responses.put(KEY, RESPONSE)
-    (file,) = tmp_path.rglob("*.json")
-    file.write_bytes(content)
-    with caplog.at_level(logging.WARNING):
-        assert responses.get(KEY) is None
-    assert "asked for again" in caplog.text or b"response/9" in content
-    responses.put(KEY, RESPONSE)
-    assert responses.get(KEY) == RESPONSE
 
 
 def test_any_cut_of_a_file_is_a_miss(tmp_path: Path) -> None:
