@@ -30,9 +30,9 @@ from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.gpu_time import at_measured_cost, servings
-from evals.judges.offline import Judge
 from evals.metrics import run_metrics
 from evals.scored import Scored, read_in
+from evals.verdict import Judge
 
 # ---- The expected cost of a benchmark.
 

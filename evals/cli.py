@@ -74,11 +74,11 @@ from evals.judges.labels import (
     read_labels,
     stored_ratings,
 )
-from evals.judges.offline import Judge
 from evals.labelling import label
 from evals.report.build import build_report, command, differences
 from evals.scored import Scored, load_run
 from evals.statistics import Estimate
+from evals.verdict import Judge
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None

@@ -4,9 +4,6 @@
     for alarm in watchdog.new(alarms_of(steps, validations)):     # at each step
         ...
 
-    hacks = Watchdog(quiet=1)
-    for alarm in hacks.new(hacking_alarms(scored)):               # at each validation
-
 Each alarm is a small function of the rows so far and looks at means over several steps, so that one
 noisy step raises nothing. Reward hacking, a jump of reward included, is for the detectors of
 `evals.hacking`, which look at the episodes. A `Watchdog` gives the alarms that are new. An alarm is
@@ -20,8 +17,6 @@ from statistics import fmean
 
 import numpy as np
 
-from evals.hacking import detect
-from evals.scored import Scored
 from training.progress import Step, Validation
 
 # Steps that a figure is averaged over. The share of a step of 8 questions has a standard deviation
@@ -58,7 +53,7 @@ FORMAT_RISE, FORMAT_FACTOR = 0.1, 2.0
 # In standard errors of the difference of two windows, one of which was chosen because it is low.
 FORMAT_ERRORS = 4.0
 
-_SHOW = "look at its episodes with art-e runs show RUN --episode ID"
+SHOW = "look at its episodes with art-e runs show RUN --episode ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +99,6 @@ def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[
     """
     looks = (collapse, entropy_gone, no_spread, format_rising)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
-
-
-def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
-
-    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
-    """
-    alarms = []
-    for each in detect(scored):
-        shown = f" (such as {each.episodes[0]})" if each.episodes else ""
-        advice = (
-            f"{_SHOW}{shown}; if they are no honest answers, fix what judging.reward accepts"
-            " and keep reward.grounded_gate on"
-        )
-        alarms.append(TrainingAlarm(f"hacking: {each.detector}", f"{each.message}; {advice}"))
-    return alarms
 
 
 def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:
@@ -205,7 +184,7 @@ def format_rising(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAla
         "format errors rising",
         f"{mean:.2f} malformed calls an episode over the last {WINDOW} steps, {low:.2f} when"
         f" they were fewest: lower grpo.rate{_rate(steps)}, raise reward.format, or lower"
-        f" grpo.temperature; {_SHOW}",
+        f" grpo.temperature; {SHOW}",
     )
 
 

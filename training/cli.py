@@ -25,6 +25,9 @@ from data_pipeline.sharing import (
     send,
 )
 from evals.benchmark import fingerprint
+from evals.hacking import detect
+from evals.scored import Scored
+from training.alarms import SHOW, TrainingAlarm
 from training.expert import conversations_of
 from training.export import FILES, find_checkpoint, write_card
 from training.export import export as export_model
@@ -328,7 +331,15 @@ def sft(
     setting = Setting("sft", chosen, seed, init)
     with (
         Watch(steps, f"sft {chosen.name}") as watch,
-        opened(setting, out, runs_folder(), resume=resume, view=watch, card=write_card) as (
+        opened(
+            setting,
+            out,
+            runs_folder(),
+            resume=resume,
+            view=watch,
+            card=write_card,
+            detect=hacking_alarms,
+        ) as (
             training,
             checkpoint,
         ),
@@ -411,6 +422,7 @@ def grpo(
                     resume=resume,
                     view=view,
                     card=write_card,
+                    detect=hacking_alarms,
                     processes=processes,
                 )
             )
@@ -419,6 +431,22 @@ def grpo(
             )
         if processes.leads:
             _tell(training, metrics, json_output=json_output)
+
+
+def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
+    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
+
+    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
+    """
+    alarms = []
+    for each in detect(scored):
+        shown = f" (such as {each.episodes[0]})" if each.episodes else ""
+        advice = (
+            f"{SHOW}{shown}; if they are no honest answers, fix what judging.reward accepts"
+            " and keep reward.grounded_gate on"
+        )
+        alarms.append(TrainingAlarm(f"hacking: {each.detector}", f"{each.message}; {advice}"))
+    return alarms
 
 
 def run_sft(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges import choose_judge, exhausted, needs_model, spent_by
-from evals.judges.offline import Judge, OfflineJudge, Verdict, ruled
+from evals.judges.offline import OfflineJudge, ruled
+from evals.verdict import Judge, Verdict
 from training.recipe import Judging
 from training.roller import Judges
 

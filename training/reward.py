@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from art_e.episode import Rubric
-from evals.judges.offline import Verdict
+from evals.verdict import Verdict
 
 Outcome = Literal["correct", "abstained", "out", "wrong", "lost"]
 

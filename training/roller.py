@@ -17,8 +17,8 @@ from art_e.inbox.inbox import Inbox
 from art_e.message import compact_json
 from art_e.question import Question
 from art_e.text import digest
-from evals.judges.offline import Judge, Verdict
 from evals.scored import Scored, read_in
+from evals.verdict import Judge, Verdict
 from training.engine import Dispatch
 from training.processes import gpu_memory_used
 from training.progress import mean_of

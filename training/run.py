@@ -23,7 +23,7 @@ from art_e.runs import Run, held, start_run
 from art_e.storage import write_whole
 from art_e.text import cut_line
 from evals.scored import Scored, load_run
-from training.alarms import TrainingAlarm, Watchdog, alarms_of, hacking_alarms
+from training.alarms import TrainingAlarm, Watchdog, alarms_of
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import Recipe
@@ -75,6 +75,15 @@ def no_card(*_: Any) -> None:
     """Write no card."""
 
 
+# Looks for reward hacking in all episodes so far.
+Detect = Callable[[Sequence[Scored]], list[TrainingAlarm]]
+
+
+def nothing_detected(_: Sequence[Scored]) -> list[TrainingAlarm]:
+    """Detect no reward hacking."""
+    return []
+
+
 class TrainingRun:
     """A run in progress; `opened` makes one.
 
@@ -90,6 +99,7 @@ class TrainingRun:
         *,
         view: RunView,
         card: WriteCard = no_card,
+        detect: Detect = nothing_detected,
         processes: Processes = ALONE,
     ) -> None:
         self.run = run
@@ -104,6 +114,7 @@ class TrainingRun:
         self.cost_before = float(state.get("cost_usd", 0.0))
         self._view = view
         self._card = card
+        self._detect = detect
         self._log = run.log() if processes.leads else None
         away = state.get("dogs", {})
         self._dogs = {
@@ -161,7 +172,7 @@ class TrainingRun:
         self.validations.append(validation)
         if self.processes.leads:
             self._view.validation(validation)
-            self._alarm("hacking", validation.step, hacking_alarms(load_run(self.run)))
+            self._alarm("hacking", validation.step, self._detect(load_run(self.run)))
 
     def note_memory(self, used: int | None) -> None:
         """Remember the peak of bytes in use on a GPU; None without a GPU."""
@@ -251,6 +262,7 @@ def opened(
     resume: bool = False,
     view: RunView | None = None,
     card: WriteCard = no_card,
+    detect: Detect = nothing_detected,
     processes: Processes = ALONE,
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
@@ -266,7 +278,13 @@ def opened(
         assert begun is not None
         run, checkpoint, state = begun
         training = TrainingRun(
-            run, setting, state, view=view or RunView(), card=card, processes=processes
+            run,
+            setting,
+            state,
+            view=view or RunView(),
+            card=card,
+            detect=detect,
+            processes=processes,
         )
         stack.callback(training.close)
         yield training, checkpoint

@@ -63,7 +63,7 @@ from data_pipeline.sharing import (
     send,
 )
 from evals.judges import choose_judge, needs_model, spent_by
-from evals.judges.offline import Judge
+from evals.verdict import Judge
 
 app = typer.Typer(
     help="Make a set of questions with known answers, and check it.",

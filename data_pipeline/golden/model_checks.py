@@ -35,7 +35,8 @@ from data_pipeline.golden.verify import Examined
 from evals.judges import needs_model
 from evals.judges.llm import UnparseableError
 from evals.judges.names import asks_yes_no
-from evals.judges.offline import Judge, grounded_in, is_choice
+from evals.judges.offline import grounded_in, is_choice
+from evals.verdict import Judge
 
 Prompt = Literal["read", "closed_book", "candidates", "settle"]
 PROMPTS: tuple[Prompt, ...] = ("read", "closed_book", "candidates", "settle")

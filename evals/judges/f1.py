@@ -40,7 +40,8 @@ from collections.abc import Sequence
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
-from evals.judges.offline import Verdict, ruled, with_grounding
+from evals.judges.offline import ruled, with_grounding
+from evals.verdict import Verdict
 
 THRESHOLD = 0.8
 SHOWN_CHARS = 60  # of a word of the answer, in the reason

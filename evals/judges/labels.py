@@ -22,9 +22,9 @@ from art_e.question import Question
 from art_e.runs import Run
 from art_e.storage import append_line, whole_lines
 from art_e.text import digest
-from evals.judges.offline import Judge, Verdict
 from evals.scored import Scored
 from evals.statistics import Sample
+from evals.verdict import Judge, Verdict
 
 # ---- The labelled set: question, gold answer and given answer, with a person's label.
 

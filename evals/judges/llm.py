@@ -30,8 +30,9 @@ from art_e.models.responses import Response, Responses, request_key
 from art_e.question import Question
 from art_e.text import encodable
 from art_e.tools import MAX_BODY_CHARS
-from evals.judges.offline import Verdict, ruled
+from evals.judges.offline import ruled
 from evals.judges.values import MAX_CHARS
+from evals.verdict import Verdict
 
 # ---- A model that is asked for JSON of a fixed form, and what that cost.
 

@@ -43,7 +43,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -77,6 +77,7 @@ from evals.judges.values import (
     find_values,
     same_value,
 )
+from evals.verdict import Verdict
 
 # ---- Whether a text states what a gold text states, by its content words.
 
@@ -649,37 +650,6 @@ def _opens(name: Name, text: str) -> bool:
 
 MAX_VALUES = 40  # an answer with so many more values than its gold is a list of candidates
 YES_NO_RECALL = 0.3  # of the gold's and question's stems, for a yes or no given as a statement
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A judgement; `reason` is one line.
-
-    `correct` is None where the judge failed or its reply can't be read: unjudged, never
-    guessed. `grounded`, whether the mails that were read say so, is None where that was
-    not judged: an abstention, no mail, or nothing in the answer that could be looked up.
-    """
-
-    correct: bool | None
-    grounded: bool | None
-    judge: str
-    reason: str
-
-
-class Judge(Protocol):
-    """Anything that judges answers."""
-
-    @property
-    def name(self) -> str:
-        """Name and version ("offline/2"), recorded in each verdict."""
-
-    async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
-    ) -> Verdict:
-        """The verdict on `answer`, given after reading `mails`, which ground it and no more.
-
-        Raises UserError for a question without a gold answer.
-        """
 
 
 def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from evals.judges.labels import Case, Rated, agreement, rate
-from evals.judges.offline import OfflineJudge, Verdict
+from evals.judges.offline import OfflineJudge
+from evals.verdict import Verdict
 
 
 def rated(

@@ -14,7 +14,8 @@ from art_e.runs import Run, start_run
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import read_trajectories
 from evals.benchmark import Entrant, Prompt, read_prompt, run_benchmark
-from evals.judges.offline import OfflineJudge, Verdict
+from evals.judges.offline import OfflineJudge
+from evals.verdict import Verdict
 from tests import builders as episodes
 from tests.builders import LEASE
 from tests.evals.rehearsed import QUESTIONS, Rehearsed, ask

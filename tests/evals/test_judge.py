@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.judges.offline import OfflineJudge, Verdict
+from evals.judges.offline import OfflineJudge
+from evals.verdict import Verdict
 
 JUDGE = OfflineJudge()
 ASKED_ON = dt.date(2001, 5, 10)

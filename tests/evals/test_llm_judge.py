@@ -13,7 +13,7 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from evals.judges.llm import DEFAULT_MODEL, LlmJudge, prompt_text, prompts_hash
-from evals.judges.offline import Verdict
+from evals.verdict import Verdict
 from tests.builders import QUICK
 from tests.provider import KEY, Provider, Reply, Request, broken, rate_limited, refuses, says
 

@@ -17,8 +17,8 @@ from training.alarms import (
     TrainingAlarm,
     Watchdog,
     alarms_of,
-    hacking_alarms,
 )
+from training.cli import hacking_alarms
 from training.progress import Step, Validation
 
 # Always the same noises: an honest run may raise an alarm once in some thousands.

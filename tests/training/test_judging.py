@@ -13,8 +13,9 @@ from art_e.message import AssistantMessage
 from art_e.question import Question
 from evals.judges.f1 import F1Judge
 from evals.judges.llm import LlmJudge
-from evals.judges.offline import Judge, OfflineJudge, Verdict
+from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
+from evals.verdict import Judge, Verdict
 from tests.builders import CREW, LEASE, QUICK, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from art_e.episode import Rubric
-from evals.judges.offline import Verdict
+from evals.verdict import Verdict
 from training.reward import OUTCOMES, Outcome, RewardWeights, outcome_of, reward_of
 
 DEFAULT = RewardWeights()

@@ -11,9 +11,10 @@ import pytest
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
 from evals.judges.f1 import F1Judge
-from evals.judges.offline import OfflineJudge, Verdict
+from evals.judges.offline import OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored
+from evals.verdict import Verdict
 from tests.builders import QUESTION
 from tests.training import tiny
 from tests.training.conftest import Begin

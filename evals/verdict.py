@@ -1,0 +1,39 @@
+"""What every judge gives: a verdict on an answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from art_e.inbox.mail import Email
+from art_e.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A judgement; `reason` is one line.
+
+    `correct` is None if the judge failed or its reply can't be read: unjudged, never guessed.
+    `grounded` says whether the mails that were read support the answer; None if that was not
+    judged: an abstention, no mail, or nothing in the answer to look up.
+    """
+
+    correct: bool | None
+    grounded: bool | None
+    judge: str
+    reason: str
+
+
+class Judge(Protocol):
+    """Anything that judges answers."""
+
+    @property
+    def name(self) -> str:
+        """Name and version ("offline/2"), recorded in each verdict."""
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        """The verdict on `answer`; `mails` are those that were read, and only ground it.
+
+        Raises UserError for a question without a gold answer.
+        """
