@@ -44,12 +44,6 @@ def test_a_name(name: str, shown: str) -> None:
     assert public_name(name) == shown
 
 
-def test_the_users_own_folder_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ann")
-    assert public_name("/home/ann") == public_name("/home/ann/") == "~"
-    assert public_text("can't open /home/ann: no") == "can't open ~: no"
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

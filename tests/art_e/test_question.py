@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,24 +118,6 @@ def test_loads_a_folder_of_splits(tmp_path: Path) -> None:
     ]
     assert [each.id for each in load_questions(folder, "test")] == ["3"]
     assert "validation" in refused(folder, split="validation")
-
-
-def table(path: Path, *rows: dict[str, Any]) -> str:
-    """A Parquet file, in which a row has null for what it lacks."""
-    pq.write_table(pa.Table.from_pylist(list(rows)), path)
-    return str(path)
-
-
-def test_loads_a_parquet_file(tmp_path: Path) -> None:
-    more = {**PUBLIC, "id": "x", "provenance": '{"batch": {"new": [1]}}', "message_ids": None}
-    # Columns are those of the first row.
-    first = {**PUBLIC, "id": "17", "split": None, "provenance": None, "kind": None}
-    source = table(tmp_path / "q.parquet", first, more)
-    fields = {**as_fields(QUESTION), "id": "x", "message_ids": ()}
-    assert load_questions(source) == [
-        QUESTION,
-        Question(**{**fields, "provenance": {"batch": {"new": [1]}}}),
-    ]
 
 
 def test_refuses_what_holds_no_questions(tmp_path: Path) -> None:

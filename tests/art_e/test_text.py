@@ -2,20 +2,11 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.message import observation_json
 from art_e.text import cut_line
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [(" a\n\tb ", "a b"), ("abcde", "abcde"), ("abcdef", "abcde..."), ("\ud800", "?"), ("", "")],
-)
-def test_a_line_is_cut_where_it_is_long(text: str, shown: str) -> None:
-    assert cut_line(text, 5) == shown
 
 
 @given(st.text(st.characters()), st.integers(0, 50))

@@ -179,26 +179,6 @@ class TestBatches:
         assert sizes == [3, 3, 2]
         assert len(together) == 8
 
-    def test_nobody_is_held_up_by_one_who_has_gone(
-        self, checkpoint: Checkpoint, sizes: list[int]
-    ) -> None:
-        generator = BatchedGenerator(checkpoint, 2, 0.0)
-
-        async def ask() -> int:
-            asked = [
-                asyncio.create_task(generator.generate([5, each], 60)) for each in range(6, 12)
-            ]
-            await asyncio.sleep(0)
-            for each in asked[1:]:
-                each.cancel()
-            return (await asked[0]).tokens
-
-        assert asyncio.run(ask()) > 0
-        # One batch may have been under way.
-        assert sum(sizes) <= 2
-        assert asyncio.run(ask()) > 0
-
-
 @pytest.fixture(scope="module")
 def base(taught: Path) -> Iterator[str]:
     """The address of a server that has the taught checkpoint."""
