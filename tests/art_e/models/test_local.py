@@ -179,6 +179,7 @@ class TestBatches:
         assert sizes == [3, 3, 2]
         assert len(together) == 8
 
+
 @pytest.fixture(scope="module")
 def base(taught: Path) -> Iterator[str]:
     """The address of a server that has the taught checkpoint."""
