@@ -1,4 +1,4 @@
-"""The golden set's commands, one after the other, against a provider that plays all models."""
+"""The golden set's commands against a provider that plays all models."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from evals.judges.offline import read_claims
 from tests.processes import Forked
 from tests.provider import KEY, Provider, Reply, Request, says
 
-# ---- The reader and the judge of `golden_player.py`: they answer from what they are sent alone.
+# ---- The models, which answer from their request alone.
 
 Data = dict[str, Any]
 
@@ -29,49 +29,49 @@ ANSWER_WORDS = 3
 
 
 def reading(data: Data) -> Data:
-    """The reader's answer; without mails it counts letters and knows no more."""
+    """The reader's answer; without mails it can only count letters."""
     question = data["question"]
     if "mails" not in data:
         letters = re.match('How many letters does "(.*)" have', question)
-        answer = str(len(letters[1])) if letters else None
-        return {"reason": "It is counted." if letters else "It is in no mail.", "answer": answer}
-    mails = data["mails"]
-    told = [next(_told(mails, cue), None) for cue in _cues(question)]
-    if "by now" in question and (newest := _newest(mails)) is not None:
-        told = [next(_told([newest], cue), _opening(newest)) for cue in _cues(question)]
-    if None in told or not told:
-        return {"reason": "The mails do not tell.", "answer": None}
-    return {"reason": "The mails tell.", "answer": "; ".join(each or "" for each in told)}
+        return {"reason": "Guessed.", "answer": str(len(letters[1])) if letters else None}
+    mails, newest = data["mails"], _newest(data["mails"])
+    if "by now" in question and newest is not None:
+        answers = [next(_after([newest], cue), _opening(newest)) for cue in _cues(question)]
+    else:
+        answers = [next(_after(mails, cue), "") for cue in _cues(question)]
+    if not answers or not all(answers):
+        return {"reason": "No mail says it.", "answer": None}
+    return {"reason": "A mail says it.", "answer": "; ".join(answers)}
 
 
 def candidates(data: Data) -> Data:
-    """Every answer that the mails support, and the other ones that a fault is to have."""
+    """Every answer that the mails support, and the rival answers of a fault."""
     question, mails = data["question"], data["mails"]
     [cue] = _cues(question)
     found: dict[str, list[str]] = {}
     for mail in mails:
-        for answer in _told([mail], cue):
+        for answer in _after([mail], cue):
             found.setdefault(answer, []).append(mail["id"])
-    others = [each for each in mails if next(_told([each], cue), None) is None]
+    others = [each for each in mails if next(_after([each], cue), None) is None]
+    rivals: list[Data] = []
     if "What else" in question:
-        found |= {_opening(each): [each["id"]] for each in others[:3] if _opening(each)}
+        rivals = others[:3]
     elif "by now" in question and (newest := _newest(others)) is not None:
-        found |= {_opening(newest): [newest["id"]]} if _opening(newest) else {}
+        rivals = [newest]
+    found |= {_opening(each): [each["id"]] for each in rivals if _opening(each)}
     return {"answers": [{"answer": answer, "mails": ids} for answer, ids in found.items()]}
 
 
 def settlement(data: Data) -> Data:
-    """What is "by now" so is replaced by a later mail; every other answer stands."""
+    """A later mail replaces an answer "by now"; every other answer stands."""
     gold, rival = (max(each["date"] for each in data[name]["mails"]) for name in ("gold", "rival"))
-    if "by now" not in data["question"]:
-        return {"reason": "Both say it.", "relation": "both_stand"}
-    if rival > gold:
-        return {"reason": "A later mail says otherwise.", "relation": "gold_replaced"}
-    return {"reason": "It is an older matter.", "relation": "other_matter"}
+    relation = "gold_replaced" if rival > gold else "other_matter"
+    relation = relation if "by now" in data["question"] else "both_stand"
+    return {"reason": "Compared.", "relation": relation}
 
 
 def correctness(data: Data) -> Data:
-    """The judge's verdict: right is what has the same words."""
+    """The judge's verdict: correct if the words are the same."""
     same = words_of(data["gold_answer"]) == words_of(data["given_answer"])
     return {"reason": "Compared.", "verdict": "correct" if same else "incorrect"}
 
@@ -80,8 +80,8 @@ def _cues(question: str) -> list[str]:
     return re.findall('"(.*?)"', question)
 
 
-def _told(mails: Sequence[Data], cue: str) -> Iterator[str]:
-    """What follows the cue in each of the mails that has it."""
+def _after(mails: Sequence[Data], cue: str) -> Iterator[str]:
+    """The words after the cue in each mail that has it."""
     wanted = words_of(cue)
     for mail in mails:
         words = re.findall(r"[\w']+", mail["body"])
@@ -93,7 +93,7 @@ def _told(mails: Sequence[Data], cue: str) -> Iterator[str]:
 
 
 def _opening(mail: Data) -> str:
-    """A mail's first words that say something."""
+    """A mail's first long words."""
     words = re.findall("[A-Za-z]{3,}", mail["body"])
     return " ".join(words[:ANSWER_WORDS])
 
@@ -106,32 +106,13 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[\w']+", text.lower())
 
 
-# ---- Plays every model that a golden set is made with, as the rule of a scripted provider.
+# ---- The rule of a scripted provider that plays every model of a golden set.
 
-Fault = Literal[
-    "good",
-    "repeated",
-    "reworded",
-    "confabulated",
-    "leaked",
-    "unrealistic",
-    "third person",
-    "this email",
-    "no answer",
-    "answer to nothing",
-    "wrong",
-    "ambiguous",
-    "superseded",
-    "answered",
-    "unanswerable",
-    "guessable",
-    "of two mails",
-    "no question",
-]
+Fault = str
 
 
 class Fate(NamedTuple):
-    """Where a fault ends: the step and check that drop its item; None: it is kept."""
+    """The step and the check that drop the item of a fault."""
 
     step: str
     check: str
@@ -158,16 +139,22 @@ FATE: Mapping[Fault, Fate | None] = {
     "guessable": Fate("verify", "needs-mail"),
     "of two mails": None,
 }
-# What the items of a batch are, in turn, as far as its mails go.
+# The items of a batch, as far as its mails suffice.
 PLAN: tuple[Fault, ...] = tuple(FATE)
 
-# How a whole reply of the generator is unreadable: never to be read, at first, or cut off.
+# When the generator's reply is unreadable.
 Unreadable = Literal["always", "at first", "cut off"]
 
+_PLAYS: dict[str, Callable[[Data], Data]] = {
+    "Reading": reading,
+    "Candidates": candidates,
+    "Settlement": settlement,
+    "Correctness": correctness,
+}
 _CUE = 5
 _FIRST_CHARS = 1_500
 _QUESTION = 'What do I have noted after "{}"?'
-# Words that rules about wording, abstention and choices look at.
+# Words that the rules about wording, abstention and choices reject.
 _AVOIDED = frozenset(
     """mail mails email emails message messages thread threads sender recipient recipients
     author writer user inbox mailbox owner above following between which neither nor not none
@@ -176,7 +163,7 @@ _AVOIDED = frozenset(
 
 
 class Passage(NamedTuple):
-    """Words of a mail, and those that follow them; `more` are the cue and some before it."""
+    """Words of a mail, and those after them; `more` is the cue with some words before it."""
 
     cue: str
     answer: str
@@ -186,7 +173,7 @@ class Passage(NamedTuple):
 
 @dataclass(slots=True)
 class Player:
-    """The rule. `unreadable` says of which batches, by `batch_key`, the reply is so."""
+    """The rule. `unreadable` has the batches with an unreadable reply, by `batch_key`."""
 
     unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
     _asked: Counter[str] = field(default_factory=Counter)
@@ -196,13 +183,7 @@ class Player:
         form, data = form_of(request), data_of(request)
         if form == "GeneratedItems":
             return says(self._generated(data))
-        play: Callable[[Data], Data] = {
-            "Reading": reading,
-            "Candidates": candidates,
-            "Settlement": settlement,
-            "Correctness": correctness,
-        }[form]
-        return says(json.dumps(play(data)))
+        return says(json.dumps(_PLAYS[form](data)))
 
     def _generated(self, data: Data) -> str:
         whole = json.dumps({"items": generated(data)})
@@ -227,18 +208,18 @@ def form_of(request: Request) -> str:
 
 
 def data_of(request: Request) -> Data:
-    """What the model is asked about."""
+    """The data of a request."""
     data: Data = json.loads(request.messages[1]["content"])
     return data
 
 
 def batch_key(mails: Sequence[Mapping[str, Any]]) -> str:
-    """Names a batch by its mails, as the generator is sent them."""
+    """Names a batch by its mails, as the generator receives them."""
     return "|".join(f"{each['date']} {each['subject']}" for each in mails)
 
 
 def generated(data: Data) -> list[Data]:
-    """The generator's items, one for each fault of `PLAN` as far as mails and number go."""
+    """The generator's items, one for each fault of `PLAN` as far as the mails suffice."""
     items = []
     passages = _passages(data["mails"], data["owner"])
     first = next(passages, None)
@@ -297,7 +278,7 @@ def _item(fault: Fault, passage: Passage, other: Passage) -> Data:
 
 
 def fault_of(item_number: int) -> Fault:
-    """What the item of that number of its batch, from 1, was to be."""
+    """The fault of an item by its number in its batch, from 1."""
     return PLAN[item_number - 1]
 
 
@@ -315,17 +296,17 @@ def _passages(mails: Sequence[Data], owner: Data) -> Iterator[Passage]:
 
 
 def _of_mail(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passage]:
-    """Passages of the mail that do not overlap, those of long words first.
+    """Passages of a mail that do not overlap, those with long words first.
 
-    No other mail has their cue. The answer has no value, such as a date: of those the rule
-    about leaks takes another view than of words.
+    No other mail has their cue. The answer holds no value such as a date, which the rule about
+    leaks treats differently.
     """
     words = re.findall(r"[\w']+", mail["body"][:_FIRST_CHARS])
     found: list[tuple[int, int, int]] = []
     for start in range(len(words) - _CUE - ANSWER_WORDS + 1):
         window = words[start : start + _CUE + ANSWER_WORDS]
         lower = [each.lower() for each in window]
-        # Long words are rare ones: a search finds them, and they are content.
+        # Long words are rare: a search finds them.
         rare = [len(each) > 4 for each in window]
         if (
             all(re.fullmatch("[A-Za-z]+", each) for each in window)
@@ -350,17 +331,17 @@ def _of_mail(mail: Data, avoided: Set[str], others: Sequence[str]) -> list[Passa
 
 
 def _turned(text: str) -> str:
-    """The words turned round: no mail has them so."""
+    """The words in reverse order, which no mail has."""
     return " ".join(reversed(text.split()))
 
 
-# ---- The golden set's commands, one after the other, against a provider that plays all models.
+# ---- The golden set's commands, one after the other.
 
 WRITER, READER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4o"
 
 
 class Planned(NamedTuple):
-    """A batch that will be put before the generator: its id, its key, and what it will say."""
+    """A batch of the plan: its id, its key, and the generator's items."""
 
     batch: str
     key: str
@@ -368,10 +349,7 @@ class Planned(NamedTuple):
 
 
 class Chain:
-    """A golden set in `folder`/set, from two inboxes of `db`: the first trains, the second tests.
-
-    A batch is asked about every fault of the player's plan.
-    """
+    """A golden set in `folder`/set, from two inboxes of `db`: one trains, the other tests."""
 
     def __init__(self, db: Path, inboxes: Sequence[str], batches: int, folder: Path) -> None:
         self.db, self.inboxes, self.batches, self.folder = db, inboxes, batches, folder
@@ -380,9 +358,8 @@ class Chain:
     def planned(self) -> list[Planned]:
         """The batches, in their order."""
         with InboxFile(self.db) as file:
-            counts = Counts(1, 0, 1)
             options = Options(
-                counts=counts,
+                counts=Counts(1, 0, 1),
                 inboxes=tuple(self.inboxes),
                 batches=self.batches,
                 questions=len(PLAN),
@@ -430,5 +407,5 @@ class Chain:
 
 
 def unreadable(planned: Sequence[Planned], *how: Unreadable) -> dict[str, Unreadable]:
-    """The first batches with replies that can't be read, one for each way of `how`."""
+    """The first batches with unreadable replies, one for each way of `how`."""
     return {each.key: way for each, way in zip(planned, how, strict=False)}
