@@ -1,12 +1,12 @@
-"""The behaviour as it stands, as files: what a rebuilding of the code must leave as it was.
+"""Writes down the present behaviour, to compare it after a refactoring.
 
     python -m tests.frozen before                     # a minute on two cores
     python -m tests.frozen after --against before     # exit code 1, and each file that differs
 
-Commands run as processes, in a folder and a home of their own, on a synthetic world; what they
-print stands beside the files that they write. Times, dates of runs and versions are taken out.
-`--archive FILE` adds the tables of the Enron archive's inbox, `--nano` the weights of nano after
-its warm start and after 50 steps of GRPO (12 minutes more).
+Commands run as processes with a new home on a synthetic world; their output and their files are
+kept without times, dates of runs and versions. `--archive FILE` adds the tables of the Enron
+archive's inbox, `--nano` the weights of nano after its warm start and after 50 steps of GRPO (12
+minutes more).
 """
 
 import argparse
@@ -64,7 +64,7 @@ ingest nowhere --db {WORLD}
 doctor
 """.strip().splitlines()  # fmt: skip
 
-# What differs from run to run.
+# What differs from run to run. Tables are as wide as the times in them.
 _NOISE = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z| UTC)?", "TIME"),
     (r"\b\d{8}-\d{6}\b", "TIME"),
@@ -72,7 +72,6 @@ _NOISE = (
     (r"\([\d,]+ a second\)", "(N a second)"),
     (r"\b(?=[0-9a-f]*\d)(?:[0-9a-f]{40}|[0-9a-f]{32}|[0-9a-f]{12}|[0-9a-f]{8})\b", "HASH"),
     (r"Latency.*", "Latency"),
-    # Tables are as wide as the times in them.
     (r"[─━]+", "-"),
     (r" +", " "),
     (r"\b\d+\.\d+\.\d+\b", "VERSION"),
@@ -86,50 +85,58 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the folder, and compare it; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
     parser.add_argument("out", type=Path, help="folder to write")
-    parser.add_argument("--against", type=Path, metavar="DIR", help="one written before")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="earlier folder to compare")
     parser.add_argument("--archive", type=Path, metavar="FILE", help="enron-maildir.tar.xz")
-    parser.add_argument("--nano", action="store_true", help="train nano too")
-    chosen = parser.parse_args(arguments)
-    chosen.out.mkdir(parents=True)
+    parser.add_argument("--nano", action="store_true", help="train nano, too")
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
-        freeze(Path(folder), chosen.out, chosen.archive, nano=chosen.nano)
-    if chosen.against is None:
+        for name, text in outputs(Path(folder), options.archive, nano=options.nano).items():
+            kept = text.replace(folder, "FOLDER")
+            for pattern, instead in _NOISE:
+                kept = re.sub(pattern, instead, kept)
+            (options.out / name).write_text(kept, encoding="utf-8")
+    if options.against is None:
         return 0
-    names = {each.name for side in (chosen.out, chosen.against) for each in side.iterdir()}
-    _, differing, missing = filecmp.cmpfiles(chosen.against, chosen.out, names, shallow=False)
+    names = {each.name for side in (options.out, options.against) for each in side.iterdir()}
+    _, differing, missing = filecmp.cmpfiles(options.against, options.out, names, shallow=False)
     for name in sorted([*differing, *missing]):
-        print(f"differs: diff {chosen.against / name} {chosen.out / name}")
+        print(f"differs: diff {options.against / name} {options.out / name}")
     return int(bool(differing or missing))
 
 
-def freeze(folder: Path, out: Path, archive: Path | None, *, nano: bool) -> None:
-    """Run all commands in `folder`, and write to `out` what they printed and made."""
-    for number, line in enumerate(COMMANDS):
-        write(out / f"command-{number:02d}.txt", f"$ art-e {line}\n{art_e(folder, line)}", folder)
+def outputs(folder: Path, archive: Path | None, *, nano: bool) -> dict[str, str]:
+    """Run all commands in `folder`; their outputs and the files that they wrote."""
+    kept = {
+        f"command-{number:02d}.txt": f"$ art-e {line}\n{art_e(folder, line)}"
+        for number, line in enumerate(COMMANDS)
+    }
     for name in ("run", "short", "asked"):
-        for file in ("metrics.json", "config.json", "trajectories.jsonl"):
-            if (path := folder / name / file).exists():
-                rows = [untimed(json.loads(each)) for each in json_texts(path)]
-                write(out / f"{name}-{file}", json.dumps(rows, indent=1, sort_keys=True), folder)
+        names = "metrics.json", "config.json", "trajectories.jsonl"
+        for path in filter(Path.exists, (folder / name / each for each in names)):
+            lines = path.read_text("utf-8")
+            rows = lines.splitlines() if path.suffix == ".jsonl" else [lines]
+            values = [untimed(json.loads(each)) for each in rows]
+            kept[f"{name}-{path.name}"] = json.dumps(values, indent=1, sort_keys=True)
     for part in ("golden", "exported"):
         for path in sorted((folder / part).rglob("*.json*")):
             name = str(path.relative_to(folder)).replace("/", "-")
-            write(out / name, path.read_text("utf-8"), folder)
-    (out / "world-tables.json").write_text(json.dumps(tables(folder / WORLD), indent=1))
+            kept[name] = path.read_text("utf-8")
+    kept["world-tables.json"] = json.dumps(tables(folder / WORLD), indent=1)
     if archive is not None:
         art_e(folder, f"ingest {archive.resolve()} --db enron.duckdb")
-        (out / "archive-tables.json").write_text(json.dumps(tables(folder / "enron.duckdb")))
+        kept["archive-tables.json"] = json.dumps(tables(folder / "enron.duckdb"))
     if nano:
         art_e(folder, "train sft --recipe nano --out sft")
         art_e(folder, "train grpo --recipe nano --init sft --set grpo.steps=50 --out grpo")
-        (out / "nano.json").write_text(
-            json.dumps({name: weights(folder / name) for name in ("sft", "grpo")}, indent=1)
-        )
+        trained = {name: weights(folder / name) for name in ("sft", "grpo")}
+        kept["nano.json"] = json.dumps(trained, indent=1)
+    return kept
 
 
 def art_e(folder: Path, line: str) -> str:
-    """What a command prints on both streams, and its exit code."""
-    done = subprocess.run(
+    """Both outputs of a command, and its exit code."""
+    ended = subprocess.run(
         [sys.executable, "-m", "art_e", *shlex.split(line)],
         cwd=folder,
         env={**os.environ, "ART_E_HOME": str(folder / "home"), "COLUMNS": "100"},
@@ -138,24 +145,10 @@ def art_e(folder: Path, line: str) -> str:
         text=True,
         check=False,
     )
-    said = done.stdout
-    if "--json" in line and said:
-        said = json.dumps(untimed(json.loads(said)), indent=1) + "\n"
-    return f"{said}--- stderr\n{done.stderr}--- exit code {done.returncode}\n"
-
-
-def write(path: Path, text: str, folder: Path) -> None:
-    """Keep a text without what differs from run to run."""
-    text = text.replace(str(folder), "FOLDER")
-    for pattern, instead in _NOISE:
-        text = re.sub(pattern, instead, text)
-    path.write_text(text, encoding="utf-8")
-
-
-def json_texts(path: Path) -> list[str]:
-    """The JSON values of a file: its lines, or all of it."""
-    text = path.read_text("utf-8")
-    return text.splitlines() if path.suffix == ".jsonl" else [text]
+    printed = ended.stdout
+    if "--json" in line and printed:
+        printed = json.dumps(untimed(json.loads(printed)), indent=1) + "\n"
+    return f"{printed}--- stderr\n{ended.stderr}--- exit code {ended.returncode}\n"
 
 
 def untimed(value: Any) -> Any:
@@ -166,13 +159,10 @@ def untimed(value: Any) -> Any:
 
 
 def tables(db: Path) -> dict[str, str]:
-    """A hash of each table's rows, without where they were read."""
-    found = contents(db)
-    found.pop("meta")
-    return {
-        name: hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()
-        for name, rows in found.items()
-    }
+    """A hash of each table's rows, in any order."""
+    rows = {name: "\n".join(sorted(map(repr, each))) for name, each in contents(db).items()}
+    del rows["meta"]
+    return {name: hashlib.sha256(each.encode()).hexdigest() for name, each in rows.items()}
 
 
 def weights(run: Path) -> str:

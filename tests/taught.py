@@ -1,4 +1,4 @@
-"""A few episodes, and a tiny Qwen2 that has learnt them by heart: it answers as they end."""
+"""A few episodes, and a tiny Qwen2 that has learnt them by heart."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 
 DONT_KNOW = "I don't know"
-# The question, the turns that the model learns, and what they end with.
+# The question, the turns that the model learns, the answer and its sources.
 Lesson = tuple[str, list[list[ToolCall]], str, list[str]]
 LESSONS: list[Lesson] = [
     (
@@ -38,7 +38,7 @@ LESSONS: list[Lesson] = [
 
 
 def teach(start: Start, folder: Path) -> Path:
-    """The checkpoint in `folder`; `start` begins the episodes that it learns."""
+    """Train the checkpoint in `folder` on episodes from `start`."""
     conversations = []
     for question, turns, *_ in LESSONS:
         episode = start(question=question)

@@ -1,7 +1,6 @@
-"""The rules of the house that a machine can hold: who may import whom, how long a file may be.
+"""The rules of the house beyond ruff's: who may import whom, how long a file may be.
 
-Read from the source, nothing is imported. What ruff checks (print, docstrings of functions)
-is not checked again here.
+The tests read the source and import nothing.
 """
 
 import ast
@@ -23,7 +22,7 @@ from art_e.cli.main import COMMANDS
 ROOT = Path(__file__).parent.parent
 # Each may import itself and those before it.
 PACKAGES = ("art_e", "evals", "data_pipeline", "training")
-# Imported by name, when their command is asked for.
+# Imported by name when their command runs.
 LAZY = frozenset(
     {module for module, _ in COMMANDS.values()}
     # Commands of their own, and trainers, which load torch.
@@ -33,7 +32,7 @@ MOST_LINES = 1100
 
 
 class Import(NamedTuple):
-    """A module that another one imports; `late`: inside a function, `typed`: for types alone."""
+    """An imported module; `late`: inside a function, `typed`: for types alone."""
 
     module: str
     late: bool
@@ -77,7 +76,7 @@ def _imports(node: ast.AST, *, late: bool = False, typed: bool = False) -> Itera
 
 
 def _module(name: str) -> str | None:
-    """The module that a dotted name is of, or is in; None for other people's."""
+    """The project's module that has a dotted name; None for a library."""
     while name and name not in files():
         name = name.rpartition(".")[0]
     return name or None
@@ -88,7 +87,7 @@ def package_of(name: str) -> str:
 
 
 def is_entry_point(name: str) -> bool:
-    """Whether it is run, or imported by its name, and so by no other module."""
+    """Whether it is run, or imported by name, and so by no other module."""
     if name.endswith("__main__") or name in LAZY or files()[name].name == "__init__.py":
         return True
     last = tree(name).body[-1]
@@ -98,7 +97,6 @@ def is_entry_point(name: str) -> bool:
 def test_the_packages_are_found() -> None:
     assert {package_of(name) for name in files()} == set(PACKAGES)
     assert files().keys() >= LAZY
-    # Functions' imports are told apart.
     seen = {each.module: each for each in imports("art_e.cli.mail")}
     assert seen["art_e.mcp"] == Import("art_e.mcp", late=True, typed=False)
 
@@ -117,18 +115,17 @@ def test_imports_point_one_way(package: str) -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """At the top: what a function imports when it runs can't keep a module from loading."""
+    """At the top: a late import can't keep a module from loading."""
     left = {
         name: {each.module for each in imports(name) if not (each.late or each.typed)}
         for name in files()
     }
     while True:
-        # A module that imports none of those left is in no circle.
         free = {name for name, wanted in left.items() if not wanted & left.keys()}
         if not free:
             break
         left = {name: wanted for name, wanted in left.items() if name not in free}
-    assert not left, f"these, or what they import, go round: {sorted(left)}"
+    assert not left, f"in a circle, or importing one: {sorted(left)}"
 
 
 def test_no_file_is_too_long() -> None:
@@ -164,27 +161,19 @@ def test_every_library_that_is_imported_is_declared() -> None:
         canonicalize_name(Requirement(each).name)
         for each in (*project["dependencies"], *extras["train"], *extras["gpu"], *extras["dev"])
     }
-    own = {*PACKAGES, "tests", "notebooks"}
-    sources = [
-        *files().values(),
-        *(ROOT / "tests").rglob("*.py"),
-        *(ROOT / "notebooks").glob("*.py"),
-    ]
-    modules = {
-        module.partition(".")[0]
-        for path in sources
+    folders = (*PACKAGES, "tests", "notebooks")
+    nodes = [
+        node
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        for module in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    } - {*sys.stdlib_module_names, *own}
+    ]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    modules = {each.partition(".")[0] for each in names} - {*sys.stdlib_module_names, *folders}
     found = packages_distributions()
-    assert {
+    assert [
         module
         for module in modules
         if not declared & {canonicalize_name(each) for each in found.get(module, [module])}
-    } == set()
+    ] == []

@@ -1,7 +1,7 @@
 """A Qwen2 small enough for a test: a real tokenizer, the stock template, weights that learn.
 
-The tokenizer is a byte-level BPE trained on the texts that the model will see, so that a
-long system prompt is a few hundred tokens. Everything else is what Qwen2.5 has.
+The tokenizer is a byte-level BPE trained on the texts that the model will see, so that a long
+system prompt is a few hundred tokens. Everything else is as in Qwen2.5.
 """
 
 import importlib.util
@@ -24,33 +24,31 @@ from art_e.message import ChatMessage
 from training import start as scratch
 from training.start import END, END_OF_TEXT, MARKS, START
 
-# The marks of the template, for those who import them from here.
 __all__ = ["END", "END_OF_TEXT", "MARKS", "START"]
 
-# What is so small gains nothing by a second thread, and loses much where others are at work.
+# So small a model gains nothing by a second thread.
 torch.set_num_threads(1)
 
 NO_LOSS = -100
 
-# One training sequence: the ids, and the same with `NO_LOSS` for what the model did not write.
+# The ids of a sequence, and the same with `NO_LOSS` for tokens that the model did not write.
 Example = tuple[list[int], list[int]]
 
 
 def stock_template() -> str:
     """Qwen2.5's own chat template, from the copy that TRL ships."""
     spec = importlib.util.find_spec("trl")
-    assert spec is not None
-    assert spec.origin is not None
-    folder = Path(spec.origin).parent
-    return (folder / "chat_templates" / "qwen2_5.jinja").read_text(encoding="utf-8")
+    assert spec is not None and spec.origin is not None
+    template = Path(spec.origin).parent / "chat_templates" / "qwen2_5.jinja"
+    return template.read_text(encoding="utf-8")
 
 
 def make_tokenizer(
     texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int = 1_200
 ) -> Qwen2Tokenizer:
-    """A `Qwen2Tokenizer` of `vocabulary` tokens or fewer learnt from `texts`.
+    """A `Qwen2Tokenizer` of at most `vocabulary` tokens learnt from `texts`.
 
-    Each of `phrases` is one token more: what is the same in every prompt costs no time.
+    Each of `phrases` becomes one more token: the fixed parts of prompts then cost no time.
     """
     return scratch.make_tokenizer(
         texts, phrases=phrases, vocabulary=vocabulary, template=stock_template()
@@ -60,8 +58,7 @@ def make_tokenizer(
 def make_model(
     tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
 ) -> Qwen2ForCausalLM:
-    """New weights for `tokenizer`, in float32, with Qwen2.5-Instruct's generation config: two
-    end tokens, of which the first ends a turn, and a repetition penalty."""
+    """New float32 weights for `tokenizer`, with the generation config of Qwen2.5-14B-Instruct."""
     torch.manual_seed(seed)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     config = Qwen2Config(
@@ -70,10 +67,9 @@ def make_model(
         intermediate_size=2 * hidden,
         num_hidden_layers=layers,
         num_attention_heads=4,
-        # Fewer than heads, as in Qwen2.5.
         num_key_value_heads=2,
         max_position_embeddings=4_096,
-        # With the default of 0.02 so small a model never learns to copy.
+        # With the default of 0.02 it never learns to copy.
         initializer_range=hidden**-0.5,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -81,18 +77,15 @@ def make_model(
         pad_token_id=padding,
     )
     model = Qwen2ForCausalLM(config)
-    # As Qwen2.5-14B-Instruct is published.
-    model.generation_config = GenerationConfig.from_dict(
-        {
-            "bos_token_id": padding,
-            "pad_token_id": padding,
-            "eos_token_id": [end, padding],
-            "do_sample": True,
-            "repetition_penalty": 1.05,
-            "temperature": 0.7,
-            "top_p": 0.8,
-            "top_k": 20,
-        }
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        bos_token_id=padding,
+        pad_token_id=padding,
+        eos_token_id=[end, padding],
+        do_sample=True,
+        repetition_penalty=1.05,
+        temperature=0.7,
+        top_p=0.8,
+        top_k=20,
     )
     model.train(False)
     return model
@@ -112,12 +105,17 @@ def rendered(
     *,
     to_go_on: bool = False,
 ) -> str:
-    """The conversation in the stock template's own words, tool calls as objects."""
+    """The conversation by the stock template, which takes tool calls as objects."""
+    messages = [dict(each) for each in messages]
+    for each in messages:
+        if "tool_calls" in each:
+            functions = [call["function"] for call in each["tool_calls"]]
+            each["tool_calls"] = [
+                {"function": {**one, "arguments": json.loads(one["arguments"])}}
+                for one in functions
+            ]
     text = tokenizer.apply_chat_template(
-        [_with_objects(each) for each in messages],
-        tools=list[Any](tools),
-        tokenize=False,
-        add_generation_prompt=to_go_on,
+        messages, tools=list[Any](tools), tokenize=False, add_generation_prompt=to_go_on
     )
     assert isinstance(text, str)
     return text
@@ -146,14 +144,9 @@ def example(
 
 
 def overfit(
-    model: Qwen2ForCausalLM,
-    examples: Sequence[Example],
-    *,
-    steps: int = 200,
-    rate: float = 3e-3,
-    enough: float = 0.01,
+    model: Qwen2ForCausalLM, examples: Sequence[Example], *, steps: int = 200, enough: float = 0.01
 ) -> float:
-    """Learn `examples` by heart; the loss of the last step. Stops when it is below `enough`."""
+    """Learn `examples` by heart, until the loss is below `enough`; the last loss."""
     longest = max(len(ids) for ids, _ in examples)
     inputs = torch.zeros(len(examples), longest, dtype=torch.long)
     labels = torch.full((len(examples), longest), NO_LOSS)
@@ -162,7 +155,7 @@ def overfit(
         inputs[row, : len(ids)] = torch.tensor(ids)
         labels[row, : len(ids)] = torch.tensor(own)
         seen[row, : len(ids)] = 1
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / 20))
     loss = float("inf")
     model.train()
@@ -178,14 +171,3 @@ def overfit(
             break
     model.train(False)
     return loss
-
-
-def _with_objects(message: ChatMessage) -> ChatMessage:
-    if "tool_calls" not in message:
-        return message
-    calls = [
-        {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
-        for call in message["tool_calls"]
-        for function in [call["function"]]
-    ]
-    return {**message, "tool_calls": calls}
