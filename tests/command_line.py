@@ -1,4 +1,4 @@
-"""The command line as tests run it, with a home and an inbox of its own."""
+"""The command line in tests, with a new home and small inboxes."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
-from data_pipeline.ingest.batch import Rules
-from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.records import RawMessage
+from tests.builders import make_inbox, raw
 from tests.processes import write_vllm
 
 Run = Callable[..., Result]
@@ -28,19 +26,8 @@ HOSTILE_BITS = ("\x1b]0;owned\x07", "\x1b[31m", "\u202egpj.exe\u2066", "\x9b2J",
 HOSTILE = "".join(HOSTILE_BITS)
 
 
-def mail(message_id: str, date: str, sender: str, to: str, subject: str, body: str) -> RawMessage:
-    message = EmailMessage()
-    message["Message-ID"] = message_id
-    message["Date"] = date
-    message["From"] = sender
-    message["To"] = to
-    message["Subject"] = subject
-    message.set_content(body)
-    return RawMessage(f"test/{message_id}", message.as_bytes())
-
-
 def hostile_mail() -> RawMessage:
-    """Written by hand: the email package would not write such headers."""
+    """Written as text: the email package rejects such headers."""
     text = (
         f"Message-ID: {HOSTILE_ID}\nDate: Mon, 5 Mar 2001 10:00:00 +0000\n"
         f'From: "Eve {HOSTILE}" <{EVE}>\nTo: {ANN}\nSubject: prize {HOSTILE}\n'
@@ -50,30 +37,29 @@ def hostile_mail() -> RawMessage:
     return RawMessage("test/hostile", text.encode())
 
 
+_BOB_TO_ANN = {"sender": f"Bob Berg <{BOB}>", "to": f"Ann Alm <{ANN}>"}
 MAILS = [
-    mail(
+    raw(
         LEASE_ID,
-        "Thu, 1 Feb 2001 09:00:00 +0000",
-        f"Bob Berg <{BOB}>",
-        f"Ann Alm <{ANN}>",
-        "Warehouse lease",
-        "The warehouse lease ends on March 31, 2002.\n\nBob\n",
+        date="Thu, 1 Feb 2001 09:00:00 +0000",
+        subject="Warehouse lease",
+        body="The warehouse lease ends on March 31, 2002.\n\nBob\n",
+        **_BOB_TO_ANN,
     ),
-    mail(
+    raw(
         "<lease.2@harbor.example>",
-        "Fri, 1 Jun 2001 09:00:00 +0000",
-        f"Bob Berg <{BOB}>",
-        f"Ann Alm <{ANN}>",
-        "Warehouse lease, again",
-        "The landlord moved it: the lease ends on April 30, 2003.\n",
+        date="Fri, 1 Jun 2001 09:00:00 +0000",
+        subject="Warehouse lease, again",
+        body="The landlord moved it: the lease ends on April 30, 2003.\n",
+        **_BOB_TO_ANN,
     ),
-    mail(
+    raw(
         "<lunch.1@harbor.example>",
-        "Tue, 6 Mar 2001 09:00:00 +0000",
-        f"Ann Alm <{ANN}>",
-        BOB,
-        "Lunch",
-        "Noodles at noon?\n",
+        date="Tue, 6 Mar 2001 09:00:00 +0000",
+        sender=f"Ann Alm <{ANN}>",
+        to=BOB,
+        subject="Lunch",
+        body="Noodles at noon?\n",
     ),
     hostile_mail(),
 ]
@@ -83,7 +69,7 @@ MAILS = [
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An inbox file of a few mails, without an owner."""
     path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
-    ingest([Source(MAILS, Rules())], path)
+    make_inbox(path, MAILS)
     return path
 
 
@@ -91,7 +77,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def owned_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same mails, imported for Ann."""
     path = tmp_path_factory.mktemp("owned") / "owned.duckdb"
-    ingest([Source(MAILS, Rules())], path, owner=ANN)
+    make_inbox(path, MAILS, owner=ANN)
     return path
 
 
@@ -102,7 +88,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def art_e(home: Path) -> Run:
-    """Runs a command line in this process, with an ART_E_HOME of its own."""
+    """Runs a command line in this process, with a new ART_E_HOME."""
     runner = CliRunner(env={"ART_E_HOME": str(home)})
 
     def run(*args: object) -> Result:
@@ -113,7 +99,7 @@ def art_e(home: Path) -> Run:
 
 @pytest.fixture
 def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
-    """Starts a command line as a process (`python -m art_e`) in a group of its own."""
+    """Starts a command line as a process, in a new process group."""
 
     def start(*args: object) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -130,7 +116,7 @@ def process(home: Path) -> Callable[..., "subprocess.Popen[str]"]:
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Ctrl-C works, also where the tests run as a background job (which ignores it)."""
+    """Makes Ctrl-C work in a background job, too, which ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -148,7 +134,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter of it, of rank 12, that changes what it says."""
+    """An adapter of it, of rank 12, that changes its output."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -163,7 +149,7 @@ def adapter(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for vLLM on the path; the file that has what it was given."""
+    """A stand-in for vLLM on the path; the file with its arguments."""
     write_vllm(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     noted = tmp_path / "noted.json"
@@ -177,7 +163,7 @@ def json_of(result: Result) -> Any:
 
 
 def the_error(result: Result, code: int = 2) -> str:
-    """The one line that a failed command prints, which must be all that it prints."""
+    """The one line that a failed command prints, and nothing else."""
     assert result.exit_code == code, result.output
     assert result.stdout == ""
     lines = result.stderr.splitlines()
@@ -187,7 +173,7 @@ def the_error(result: Result, code: int = 2) -> str:
 
 
 def assert_safe(printed: str) -> None:
-    """No character that a terminal obeys, and no markup taken as such."""
+    """Assert that no control character reaches the terminal."""
     assert not set(printed) & {*map(chr, range(9)), "\x0b", "\x0c", "\r", *map(chr, range(14, 32))}
     assert not set(printed) & {*map(chr, range(0x7F, 0xA0))}
     assert not set(printed) & set("\u202e\u2066\u200e\u200f")

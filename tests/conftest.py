@@ -1,4 +1,4 @@
-"""Inbox files that several tests search (small, synthetic, Enron's), and a taught model."""
+"""Inbox files that many tests share (small, synthetic, Enron's), and a taught model."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.builders import QUESTION, Start, make_inbox, real_data
 
 pytest_plugins = ["tests.command_line"]
 
-# How long a thing takes is for the benchmarks, not for tests on a busy machine.
+# The benchmarks measure time, not tests on a busy machine.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -55,7 +55,7 @@ def world(world_db: Path) -> Iterator[InboxFile]:
 
 @pytest.fixture(scope="session")
 def real_inbox(tmp_path_factory: pytest.TempPathFactory) -> RealInbox:
-    """The real archive under the rules for Enron mail; skips where there is none."""
+    """The real archive under the rules for Enron mail; without one the test is skipped."""
     folder = real_data()
     db = tmp_path_factory.mktemp("real") / "inbox.duckdb"
     messages = open_source(str(folder / "enron-maildir.tar.xz"), "enron")

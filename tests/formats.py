@@ -1,4 +1,4 @@
-"""The same mails written in every format that can be read."""
+"""Writes the same mails in every format of `art-e ingest`."""
 
 import csv
 import gzip
@@ -19,13 +19,12 @@ Write = Callable[[Path, Sequence[bytes]], Path]
 
 
 def parsed(items: Iterable[RawMessage | MailFields]) -> list[ParsedEmail]:
-    """The mails of messages all of which can be stored."""
-    emails = []
-    for item in items:
-        email = from_fields(item) if isinstance(item, MailFields) else parse_message(item)
-        assert isinstance(email, ParsedEmail), email
-        emails.append(email)
-    return emails
+    """The mails of messages that can all be stored."""
+    emails = [
+        from_fields(each) if isinstance(each, MailFields) else parse_message(each) for each in items
+    ]
+    assert all(isinstance(each, ParsedEmail) for each in emails), emails
+    return [each for each in emails if isinstance(each, ParsedEmail)]
 
 
 def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:
@@ -38,7 +37,7 @@ def write_enron(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def archive_writer(name: str) -> Write:
-    """What packs an Enron tree into the archive `name`."""
+    """Packs an Enron tree into the archive `name`."""
 
     def write_archive(folder: Path, mails: Sequence[bytes]) -> Path:
         write_enron(folder, mails)
@@ -65,7 +64,7 @@ def write_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def write_maildir(folder: Path, mails: Sequence[bytes]) -> Path:
-    """A Maildir with subfolders of both layouts, flags, and files that are no mail."""
+    """A Maildir with subfolders of both layouts, flags, and files that aren't mail."""
     root = folder / "Mail"
     for number, mail in enumerate(mails):
         sub = [root, root / ".Sent", root / "Lists" / "cats"][number % 3]
@@ -79,7 +78,7 @@ def write_maildir(folder: Path, mails: Sequence[bytes]) -> Path:
 
 
 def write_eml(folder: Path, mails: Sequence[bytes]) -> Path:
-    """A folder of .eml files with a subfolder, and a file that is no mail."""
+    """A folder of .eml files with a subfolder, and a file that isn't mail."""
     root = folder / "saved"
     (root / "2001").mkdir(parents=True)
     for number, mail in enumerate(mails):
@@ -95,10 +94,8 @@ def write_csv(folder: Path, mails: Sequence[bytes]) -> Path:
     with file.open("w", encoding="utf-8", errors="surrogateescape", newline="") as text:
         rows = csv.writer(text)
         rows.writerow(["file", "message"])
-        rows.writerows(
-            [f"owner/inbox/{number}.", mail.decode("utf-8", "surrogateescape")]
-            for number, mail in enumerate(mails)
-        )
+        for number, mail in enumerate(mails):
+            rows.writerow([f"owner/inbox/{number}.", mail.decode("utf-8", "surrogateescape")])
     return file
 
 
