@@ -32,8 +32,7 @@ from rich.console import Console
 from art_e.cli.trace import shown_turn
 from art_e.storage import home
 from art_e.trajectory import Trajectory, exchanges
-from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_png
-from training.pooled import write_picture
+from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_picture, write_png
 
 WORK = (home() / "notebooks").resolve()
 WORK.mkdir(parents=True, exist_ok=True)

@@ -144,7 +144,12 @@ def example(
 
 
 def overfit(
-    model: Qwen2ForCausalLM, examples: Sequence[Example], *, steps: int = 200, enough: float = 0.01
+    model: Qwen2ForCausalLM,
+    examples: Sequence[Example],
+    *,
+    steps: int = 200,
+    rate: float = 3e-3,
+    enough: float = 0.01,
 ) -> float:
     """Learn `examples` by heart, until the loss is below `enough`; the last loss."""
     longest = max(len(ids) for ids, _ in examples)
@@ -155,7 +160,7 @@ def overfit(
         inputs[row, : len(ids)] = torch.tensor(ids)
         labels[row, : len(ids)] = torch.tensor(own)
         seen[row, : len(ids)] = 1
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
     warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / 20))
     loss = float("inf")
     model.train()

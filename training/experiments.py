@@ -22,7 +22,7 @@ from art_e.publish import escaped
 from art_e.question import KINDS
 from art_e.text import printable
 from art_e.trajectory import read_trajectories
-from evals.report.charts import Bar, BarChart, CurveChart, Mark, Scale
+from evals.report.charts import Bar, BarChart, CurveChart, Mark, Scale, write_picture
 from evals.report.tables import points
 from evals.statistics import Estimate
 from training.commands import carry_out, train_command
@@ -42,7 +42,6 @@ from training.pooled import (
     metrics_of,
     minutes,
     pooled_test,
-    write_picture,
 )
 from training.progress import read_steps
 from training.recipe import load_recipe

@@ -11,19 +11,17 @@ Answers are judged as in validations, by the judge that does not pay the reward.
 
 import json
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from art_e.errors import UserError
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
-from evals.report.charts import Chart, Curve, CurveChart, Mark, Scale, write_png
+from evals.report.charts import Curve, CurveChart, Mark, Scale
 from evals.report.tables import Cell, number, percent
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, MIN_INBOXES, RESAMPLES, UNKNOWN, Estimate, Floats, Sample
@@ -263,24 +261,3 @@ def curve(label: str, values: dict[int, float | None]) -> Curve:
         for value in values.values()
     )
     return Curve(label, tuple(values), tuple(marks))
-
-
-def write_picture(path: Path, charts: Sequence[Chart], columns: int = 2) -> None:
-    """Draw the charts in a grid, as one PNG."""
-    with tempfile.TemporaryDirectory() as folder:
-        pictures = []
-        for place, chart in enumerate(charts):
-            file = Path(folder) / f"{place}.png"
-            write_png(chart.draw(titled=True), file)
-            with Image.open(file) as drawn:
-                pictures.append(drawn.convert("RGB"))
-    rows = [pictures[at : at + columns] for at in range(0, len(pictures), columns)]
-    heights = [max(each.height for each in row) for row in rows]
-    width = max(sum(each.width for each in row) for row in rows)
-    whole = Image.new("RGB", (width, sum(heights)), "white")
-    for number_of, row in enumerate(rows):
-        left = 0
-        for each in row:
-            whole.paste(each, (left, sum(heights[:number_of])))
-            left += each.width
-    whole.save(path, format="PNG")

@@ -408,10 +408,31 @@ _XLINK = "http://www.w3.org/1999/xlink"
 _DPI = 200
 
 
-def write_png(figure: "Figure", file: Path) -> None:
+def write_png(figure: "Figure", file: Path | io.BytesIO) -> None:
     """Write the figure as a picture on white."""
     with _quiet():
         figure.savefig(file, format="png", dpi=_DPI, facecolor="white", metadata={"Software": None})
+
+
+def write_picture(path: Path, charts: "Sequence[Chart]", columns: int = 2) -> None:
+    """Draw the charts in a grid, as one PNG."""
+    from PIL import Image
+
+    pictures = []
+    for chart in charts:
+        drawn = io.BytesIO()
+        write_png(chart.draw(titled=True), drawn)
+        pictures.append(Image.open(drawn).convert("RGB"))
+    rows = [pictures[at : at + columns] for at in range(0, len(pictures), columns)]
+    heights = [max(each.height for each in row) for row in rows]
+    width = max(sum(each.width for each in row) for row in rows)
+    whole = Image.new("RGB", (width, sum(heights)), "white")
+    for number, row in enumerate(rows):
+        left = 0
+        for each in row:
+            whole.paste(each, (left, sum(heights[:number])))
+            left += each.width
+    whole.save(path, format="PNG")
 
 
 def svg(figure: "Figure", name: str, title: str) -> Markup:

@@ -16,7 +16,7 @@ from art_e.runs import Run
 from evals.metrics import sample_of
 from evals.paired import compare
 from evals.report.build import Captioned, Section, build_report
-from evals.report.charts import Baseline, CurveChart
+from evals.report.charts import Baseline, CurveChart, write_picture
 from evals.report.tables import (
     MENDED,
     NONE,
@@ -39,7 +39,7 @@ from evals.report.tables import (
 )
 from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN, Estimate
-from training.pooled import MEASURES, WAYS, curves, metrics_of, minutes, pooled_test, write_picture
+from training.pooled import MEASURES, WAYS, curves, metrics_of, minutes, pooled_test
 from training.reproduction.profile import Profile
 
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
