@@ -1,15 +1,13 @@
-"""Execute the notebooks from top to bottom, and hold the kept outputs against what comes out.
+"""Execute the notebooks from top to bottom, and compare their stored outputs.
 
-    python -m notebooks.execute                 # all; what `make notebooks` runs
+    python -m notebooks.execute                 # all, as `make notebooks`
     python -m notebooks.execute 01 02           # these
-    python -m notebooks.execute 01 --update     # and keep its outputs in the repository
+    python -m notebooks.execute 01 --update     # and store its outputs in the repository
 
-Each runs in a folder of its own, with an `ART_E_HOME` and a Jupyter of their own that all share
-and that are thrown away, so that 05 sees what 04 trained and nothing of the user's is read or
-written. The executed notebooks are left in `runs/notebooks`, as .ipynb and .html. Those of
-`KEPT` have their outputs in the repository: the texts must come out the same, letter by letter;
-of pictures only that there is one. The others are kept without outputs. Knows nothing of what
-is in them.
+All share a temporary `ART_E_HOME` and Jupyter, so 05 sees the model of 04, and the user's files
+stay untouched. The executed notebooks go to `runs/notebooks`, as .ipynb and .html. Those of `KEPT`
+have their outputs in the repository: their texts must be equal, their pictures only present. The
+others have none there.
 """
 
 import argparse
@@ -19,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import nbformat
 
 FOLDER = Path(__file__).parent
 OUT = FOLDER.parent / "runs" / "notebooks"
-# Their outputs are the same on every machine; those of the others have times and are trained.
+# Their outputs are the same on every machine; those of the others hold times and training.
 KEPT = ("01", "02", "03")
 # A cell of 04 trains for minutes.
 CELL_SECONDS = 1_800
@@ -37,11 +36,11 @@ Notebook = Any
 
 
 class NotebookError(Exception):
-    """What went wrong in which notebook, for people."""
+    """The failure of a notebook."""
 
 
 def notebooks() -> list[Path]:
-    """The notebooks, in the order in which they are read."""
+    """The notebooks, in their order."""
     return sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
 
 
@@ -51,7 +50,7 @@ def read(path: Path) -> Notebook:
 
 
 def texts(cell: Notebook) -> list[str]:
-    """What a cell put out: each stream and result as text, a picture as its kind alone."""
+    """The outputs of a cell: streams and results as text, pictures as their kind."""
     found: list[str] = []
     for output in cell.get("outputs", ()):
         if output["output_type"] == "stream":
@@ -66,28 +65,19 @@ def texts(cell: Notebook) -> list[str]:
 
 
 def differences(kept: Notebook, made: Notebook) -> Iterator[str]:
-    """A line for each code cell whose text is not what is kept, with what differs first."""
+    """A line for each code cell with other text, with the first difference."""
     for number, (old, new) in enumerate(zip(kept.cells, made.cells, strict=True), start=1):
         before, after = (
             [line for text in texts(each) for line in text.splitlines()] for each in (old, new)
         )
         if before != after:
-            at = next(
-                (
-                    place
-                    for place, pair in enumerate(zip(before, after, strict=False))
-                    if pair[0] != pair[1]
-                ),
-                min(len(before), len(after)),
-            )
-            first, then = (
-                lines[at] if at < len(lines) else "(nothing)" for lines in (before, after)
-            )
+            pairs = zip_longest(before, after, fillvalue="(nothing)")
+            first, then = next(pair for pair in pairs if pair[0] != pair[1])
             yield f"cell {number} ({old['id']}): kept {first!r}, now {then!r}"
 
 
 def executed(path: Path, scratch: Path) -> Notebook:
-    """The notebook with what its cells put out. Raises `NotebookError` where a cell fails."""
+    """The notebook with its outputs. Raises `NotebookError` if a cell fails."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -96,12 +86,11 @@ def executed(path: Path, scratch: Path) -> Notebook:
     folder.mkdir()
     client = NotebookClient(
         made,
-        # It warns that what it is told is not encrypted: it listens on this machine alone.
+        # It would warn of plain text, but listens on this machine alone.
         extra_arguments=["--log-level=ERROR"],
         timeout=CELL_SECONDS,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
-        # Streams as they came, not in the pieces in which they arrived.
         coalesce_streams=True,
     )
     try:
@@ -110,7 +99,6 @@ def executed(path: Path, scratch: Path) -> Notebook:
         raise NotebookError(f"{path.name}: {_COLOUR.sub('', str(error))}") from None
     except (CellTimeoutError, DeadKernelError) as error:
         raise NotebookError(f"{path.name}: {error}") from None
-    # When a cell ran is nobody's business.
     for cell in made.cells:
         cell.metadata.pop("execution", None)
     return made
@@ -152,12 +140,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 faults += 1
                 sys.stderr.write(f"{path.name}, {line}\n")
     if faults:
-        sys.stderr.write("what is right? python -m notebooks.execute --update keeps what is now\n")
+        sys.stderr.write("if the new outputs are right: python -m notebooks.execute --update\n")
     return 1 if faults else 0
 
 
 def _apart(scratch: Path) -> None:
-    """Nothing of the user's: neither mail nor runs, kernels or start-up files; no network."""
+    """Hide the user's mail, runs, kernels and start-up files, and the network."""
     own = {
         "ART_E_HOME": scratch / "home",
         "IPYTHONDIR": scratch / "ipython",
@@ -166,8 +154,8 @@ def _apart(scratch: Path) -> None:
         "JUPYTER_RUNTIME_DIR": scratch / "jupyter",
         "JUPYTER_PLATFORM_DIRS": "1",
         "HF_HUB_OFFLINE": "1",
-        # Where `shown` is found.
-        "PYTHONPATH": FOLDER,
+        # `shown` and this checkout's packages.
+        "PYTHONPATH": os.pathsep.join([str(FOLDER), str(FOLDER.parent)]),
     }
     os.environ.update({name: str(value) for name, value in own.items()})
     os.environ.pop("ART_E_REPRODUCED", None)
@@ -187,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m notebooks.execute")
     numbers = [each.name[:2] for each in notebooks()]
     parser.add_argument("names", nargs="*", choices=[*numbers, []], metavar="NN", help="01 to 05")
-    parser.add_argument("--update", action="store_true", help="keep what 01 to 03 put out")
+    parser.add_argument("--update", action="store_true", help="store the outputs of 01 to 03")
     return parser
 
 
