@@ -1,7 +1,6 @@
 """What the parser makes of whole messages: headers, bodies, rejections."""
 
 import datetime as dt
-import time
 from email.message import EmailMessage
 
 import pytest
@@ -403,9 +402,7 @@ def test_html_sent_as_plain_text_is_converted_and_the_text_around_it_kept() -> N
     ids=["deep", "tables", "wide-and-long", "margin", "long", "surrogate"],
 )
 def test_hostile_html_is_bounded_and_loses_no_text(source: str) -> None:
-    started = time.process_time()
     email = parse_message(RawMessage("t", HEAD + b"Content-Type: text/html\n\n" + source.encode()))
-    assert time.process_time() - started < 5
     assert isinstance(email, ParsedEmail)
     assert email.body.endswith("end")
     assert len(email.body) < len(source) + 100
@@ -429,9 +426,7 @@ def nested_multiparts(depth: int) -> bytes:
     ids=["multiparts", "beyond-the-bound", "messages", "parameters", "multipart-parameters"],
 )  # fmt: skip
 def test_hostile_structure_is_bounded(data: bytes) -> None:
-    started = time.process_time()
     assert isinstance(body_of(HEAD + data + b"end"), str)
-    assert time.process_time() - started < 5
 
 
 STRAY = (
