@@ -197,8 +197,8 @@ class Tools:
     def search(self, arguments: SearchEmails) -> Observation:
         """Run one search."""
         most = self._view.hits
-        asked = arguments.max_results if "max_results" in arguments.model_fields_set else most
-        wanted = min(max(asked, 1), most)
+        requested = arguments.max_results if "max_results" in arguments.model_fields_set else most
+        wanted = min(max(requested, 1), most)
         words = search_words(arguments.keywords)
         hits = self.inbox.search(
             [word[:MAX_WORD_CHARS] for word in words[:MAX_WORDS]],
@@ -210,7 +210,7 @@ class Tools:
         )
         observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
         notes = []
-        if wanted != asked:
+        if wanted != requested:
             notes.append(f"max_results is 1 to {most}; {wanted} was used")
         if len(words) > MAX_WORDS:
             notes.append(f"only the first {MAX_WORDS} words were searched for")

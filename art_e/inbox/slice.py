@@ -32,16 +32,16 @@ class Vocabulary:
         self._execute = execute
         self._lock = threading.Lock()
         self._look_ups = 0
-        self._known: dict[str, int] | None = None
+        self._ids: dict[str, int] | None = None
 
     def term_ids(self, stems: Iterable[str]) -> dict[str, int]:
         """The numbers of those stems that occur in the file, in the order given."""
         wanted = list(stems)
-        known = self._known
-        if known is None:
+        ids = self._ids
+        if ids is None:
             self._look_ups += 1
-            known = self._all() if self._look_ups > LOOK_UPS_IN_SQL else self._some(wanted)
-        return {stem: known[stem] for stem in wanted if stem in known}
+            ids = self._all() if self._look_ups > LOOK_UPS_IN_SQL else self._some(wanted)
+        return {stem: ids[stem] for stem in wanted if stem in ids}
 
     def _some(self, wanted: list[str]) -> dict[str, int]:
         sql = "SELECT DISTINCT stem, term_id FROM terms WHERE stem IN (SELECT unnest(?))"
@@ -49,10 +49,10 @@ class Vocabulary:
 
     def _all(self) -> dict[str, int]:
         with self._lock:
-            if self._known is None:
+            if self._ids is None:
                 rows = self._execute("SELECT DISTINCT stem, term_id FROM terms", None).fetchall()
-                self._known = dict(rows)
-            return self._known
+                self._ids = dict(rows)
+            return self._ids
 
 
 # `Slice.sent` of a mail without a known date; it sorts last.
