@@ -1,10 +1,10 @@
-"""What the notebooks share: a command and what it says, charts, an episode as text.
+"""What the notebooks share: commands with their output, charts, an episode as text.
 
     from shown import WORK, art_e, show
 
 It stands beside the notebooks, so that they find it wherever they are opened. Commands run in
-`WORK`, where what the notebooks make is kept; no path of the machine is in what they show.
-Charts are those of the report, or drawn in its colours. Knows nothing of what is measured.
+`WORK`, which keeps the notebooks' files; no output shows a path of the machine. Charts are those of
+the report, or drawn in its colours.
 """
 
 import io
@@ -37,7 +37,7 @@ from evals.report.charts import GRID, INK, MUTED, WIDTH, Chart, write_picture, w
 WORK = (home() / "notebooks").resolve()
 WORK.mkdir(parents=True, exist_ok=True)
 
-# What libraries of training say when they are imported into a notebook helps nobody.
+# Warnings of training libraries when a notebook imports them.
 warnings.filterwarnings("ignore", message="IProgress not found")
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
@@ -54,29 +54,29 @@ _LEFT, _RIGHT, _HEAD, _FOOT = 48, 16, 48, 30
 
 
 def art_e(command: str) -> None:
-    """Run `art-e COMMAND` in `WORK`, and print it with what it says.
+    """Run `art-e COMMAND` in `WORK`, and print it with its output.
 
-    Raises `RuntimeError` with what it said on standard error where it fails.
+    Raises `RuntimeError` with its standard error if it fails.
     """
     said = _run(command)
     sys.stdout.write(f"$ art-e {command}\n{said}")
 
 
 def art_e_json(command: str) -> Any:
-    """The data that `art-e COMMAND --json` gives; only the command is printed."""
+    """The data of `art-e COMMAND --json`; prints only the command."""
     said = json.loads(_run(f"{command} --json"))
     sys.stdout.write(f"$ art-e {command} --json\n")
     return said
 
 
 def company() -> None:
-    """Have the inbox file of notebook 1 in `WORK`, also where that was not run; nothing is said."""
+    """Make the inbox file of notebook 1 in `WORK` if it is missing."""
     if not (WORK / "company.duckdb").exists():
         _run(f"ingest {COMPANY} --db company.duckdb")
 
 
 def begin(*words: str, log: Path) -> subprocess.Popen[bytes]:
-    """Begin `art-e WORDS` in `WORK`, and don't wait for its end; what it says goes to `log`."""
+    """Start `art-e WORDS` in `WORK` without waiting for its end; its output goes to `log`."""
     with log.open("wb") as said:
         command = [sys.executable, "-m", "art_e", *words]
         return subprocess.Popen(
@@ -90,7 +90,7 @@ def begin(*words: str, log: Path) -> subprocess.Popen[bytes]:
 
 
 def show(*charts: Chart, columns: int = 2, on: DisplayHandle | None = None) -> None:
-    """Show charts as one picture, so many beside each other; with `on`, in the place of that."""
+    """Show charts as one picture with so many columns; with `on`, replace that picture."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "charts.png"
         write_picture(file, charts, columns)
@@ -98,7 +98,7 @@ def show(*charts: Chart, columns: int = 2, on: DisplayHandle | None = None) -> N
 
 
 def show_figure(figure: Figure) -> None:
-    """Show one figure of matplotlib as charts are shown."""
+    """Show one figure of matplotlib like a chart."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figure.png"
         write_png(figure, file)
