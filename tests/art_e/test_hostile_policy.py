@@ -335,5 +335,15 @@ def test_the_command_line_shows_nothing(
     assert_nothing_leaked(result.output)
 
 
+def test_ask_shows_nothing(db: Path, tmp_path: Path) -> None:
+    for number, question in enumerate((INSTRUCTION, "Whose vault has the swordfish payroll?")):
+        asked = ["ask", question, "--inbox", BOB, "--as-of", str(AS_OF), "--db", str(db)]
+        result = CliRunner().invoke(app, [*asked, "--trace", "--out", str(tmp_path / str(number))])
+        assert result.exit_code == 0
+        assert "Order" in result.output
+        assert_nothing_leaked(result.output)
+        assert_nothing_leaked((tmp_path / str(number) / "trajectories.jsonl").read_text())
+
+
 def said(result: types.CallToolResult) -> str:
     return "".join(each.text for each in result.content if isinstance(each, types.TextContent))

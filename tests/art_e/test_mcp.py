@@ -137,6 +137,17 @@ def test_a_session(mcp_db: Path, expected: Tools, mode: Mode, protocol: str) -> 
     asyncio.run(session())
 
 
+def test_mail_of_later_days_is_there_without_as_of(mcp_db: Path) -> None:
+    async def session() -> None:
+        async with connected(mcp_db) as client:
+            assert "up to" not in (client.instructions or "")
+            assert episodes.FUTURE in said(await ask(client, search("crane")))
+            assert episodes.FUTURE in said(await ask(client, read(LATER)))
+            assert (await ask(client, read(FOREIGN))).is_error
+
+    asyncio.run(session())
+
+
 WRONG_CALLS: list[tuple[str, Any, str]] = [
     ("delete_emails", {}, "no tool 'delete_emails'; use search_emails, read_email"),
     # A tool of episodes, not of this server.
@@ -253,3 +264,20 @@ def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire])
     assert spoken.stdout.read() == b""
     [note] = spoken.stderr.read().splitlines()
     assert note.startswith(b"serving ")
+
+
+def test_ctrl_c_ends_it_at_once_and_quietly(wire: Callable[..., Wire]) -> None:
+    spoken = wire()
+    spoken.shake_hands()
+    spoken.process.send_signal(signal.SIGINT)
+    assert spoken.process.wait(SECONDS) == -signal.SIGINT
+    assert len(spoken.stderr.read().splitlines()) == 1
+
+
+def test_a_client_that_takes_no_more_answers_ends_it(wire: Callable[..., Wire]) -> None:
+    spoken = wire()
+    spoken.shake_hands()
+    spoken.stdout.close()
+    spoken.say({"id": 1, "method": "tools/list"})
+    assert spoken.process.wait(SECONDS) == -signal.SIGPIPE
+    assert len(spoken.stderr.read().splitlines()) == 1

@@ -17,7 +17,7 @@ from art_e.publish import (
     upload_of,
 )
 from tests.builders import files_of
-from tests.hub import TOKEN, Hub, running
+from tests.hub import TOKEN, Hub, no_network, running
 
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
 
@@ -158,3 +158,55 @@ def test_nothing_is_sent_where_others_would_see_it(
         hub.private[NAME] = True
         assert "push with --private" in refused(folder, private=False)
     assert hub.repos[NAME] == {}
+
+
+def test_an_upload_lists_what_the_push_then_sends_and_asks_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(Hub()) as hub:
+        hub.stand_in(monkeypatch, token=None)
+        with no_network():
+            upload = upload_of(folder, NAME, "dataset", private=True)
+        assert hub.requests == 0
+        hub.stand_in(monkeypatch)
+        # What comes into the folder meanwhile was not shown, and does not leave.
+        (folder / "late.txt").write_text("secret")
+        hub_module.push(upload, replaces=(), message="New")
+    assert hub.requests > 0
+    assert {each.path: each.size for each in upload.files} == {
+        name: len(data) for name, data in hub.repos[NAME].items()
+    }
+    assert upload.size == sum(map(len, hub.repos[NAME].values()))
+    assert upload.to_json()["files"][0] == {"path": "README.md", "bytes": 7}
+
+
+def test_without_a_token_the_hub_is_not_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(Hub()) as hub:
+        hub.stand_in(monkeypatch, token=None)
+        said = refused(folder)
+    assert "hf auth login" in said
+    assert "HF_TOKEN" in said
+    assert hub.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "named"), [(401, "hf auth login"), (403, "HF_TOKEN"), (400, "check the id")]
+)
+def test_a_refusal_is_one_line_without_the_token(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, named: str
+) -> None:
+    with running(Hub(refuses=status)) as hub:
+        hub.stand_in(monkeypatch)
+        assert named in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b/c", "../etc", "-x/--y", "x" * 200])
+def test_a_name_that_is_none_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with running(Hub()) as hub:
+        hub.stand_in(monkeypatch)
+        refused(folder, name)
+    assert hub.requests == 0

@@ -311,6 +311,12 @@ def test_a_run_that_was_cut_short(tmp_path: Path) -> None:
 # ---- The command.
 
 
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Without the runs of other tests, from which estimates would take their tokens."""
+    return tmp_path / "home"
+
+
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):

@@ -296,3 +296,12 @@ def test_singular_and_plural_are_one_missing_word_wherever_they_occur(twins: Twi
         [newest] = inbox.search([], max_results=1)
         [hit] = inbox.search(["unicorn", "unicorns", newest.subject], max_results=1)
         assert hit.missing == ("unicorn",)
+
+
+def test_a_name_is_found_where_the_inbox_itself_gives_it(twins: Twins) -> None:
+    """Mail of 2031 calls all people of the inbox Zanzibar, its owner in a mail to himself."""
+    own = twins.whole.open_inbox(twins.address)
+    assert len(own.search([], to_addr="zanzibar", max_results=NO_LIMIT)) > 1
+    for part in ("zanzibar", "Zanzibar Quill", "zan"):
+        before = twins.whole.open_inbox(twins.address, twins.as_of)
+        assert before.search([], to_addr=part) == before.search([], from_addr=part) == []
