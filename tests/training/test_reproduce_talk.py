@@ -65,7 +65,8 @@ class Players:
             if not shown.get("hits"):
                 return _answer("I don't know")
             return _call("read_email", message_id=shown["hits"][0]["message_id"])
-        read = reading({"question": question["content"], "mails": [shown]})
+        mail = {"date": "", **shown, "id": shown.get("message_id", "")}
+        read = reading({"question": question["content"], "mails": [mail]})
         return _answer(read["answer"] or "I don't know")
 
 
