@@ -7,6 +7,7 @@ They exchange a few objects a step, never weights, which are the trainer's. All 
 make the same calls in the same order, or the others wait.
 """
 
+import atexit
 import contextlib
 import ctypes
 import logging
@@ -14,6 +15,7 @@ import os
 import platform
 import re
 import signal
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -127,20 +129,36 @@ def joined() -> Iterator[Processes]:
         return
     from torch import distributed
 
+    ended: list[bool] = []
+    # Registered first, so that it runs after the handlers of trackers.
+    atexit.register(_leave, ended)
+
     def end(*_: object) -> None:
         raise LostError
 
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield processes
-        # Left to the interpreter's end, gloo's threads may abort the process there.
         distributed.destroy_process_group()
+        ended.append(True)
     except (distributed.DistError, RuntimeError) as error:
         if not isinstance(error, distributed.DistError) and not _LOST.search(str(error)):
             raise
         raise LostError from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _leave(ended: Sequence[bool]) -> None:
+    """Leave a process whose work ended well without the interpreter's teardown.
+
+    Threads of gloo and of its store may abort the process there (exit code -6), and the launcher
+    would call the whole run failed.
+    """
+    if ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def keep_memory() -> bool:
