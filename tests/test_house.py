@@ -28,7 +28,7 @@ LAZY = frozenset(
     # Commands of their own, and trainers, which load torch.
     | {"data_pipeline.rollouts", "training.grpo", "training.sft"}
 )
-MOST_LINES = 1100
+MOST_LINES = 950
 
 
 class Import(NamedTuple):
