@@ -1,6 +1,9 @@
-"""The throughput of a self-hosted model: questions and tokens a second, GPU hours.
+"""The cost and throughput of a self-hosted model, measured by the time of its episodes.
 
-    {"seconds":     in which it was being asked, see evals/gpu_time.py
+In every moment the episodes that run share the machine evenly; the time of episodes that failed
+for an outside reason is borne by the others. `throughput` gives
+
+    {"seconds":     in which the model was being asked
      "n":           questions that it worked on to their end
      "at_once":     questions under way at a time, the mean over those seconds
      "questions_per_second", "prompt_tokens_per_second", "completion_tokens_per_second",
@@ -9,9 +12,8 @@
      "gpu_usd_per_hour", "gpus", "concurrency":    as it was served
      "left_out":    why there is no measurement; null where there is one}
 
-The intervals say what other questions of the kind would have given on the same server in
-the same hour. One run has one wall time: how much the machine's speed differs from hour to
-hour is not in them.
+The intervals are over questions. One run has one wall time: how much the machine's speed differs
+from hour to hour is not in them.
 """
 
 import dataclasses
@@ -20,9 +22,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from art_e.trajectory import Trajectory
+from evals.statistics import UNKNOWN, Estimate, Floats, Sample
+
+NOTHING_ENDED = "no question was worked on to its end"
 
 
 class Serving(NamedTuple):
@@ -39,17 +43,9 @@ class Serving(NamedTuple):
         return self.gpu_usd_per_hour * self.gpus / 3600
 
     def __str__(self) -> str:
-        gpus = "your GPU" if self.gpus == 1 else f"your {self.gpus} GPUs"
-        each = "" if self.gpus == 1 else " each"
+        gpus, each = ("GPU", "") if self.gpus == 1 else (f"{self.gpus} GPUs", " each")
         price = f"${self.gpu_usd_per_hour:.2f}/h{each}"
-        return f"measured on {gpus} at {price}, concurrency {self.concurrency}"
-
-
-class Spans(NamedTuple):
-    """When episodes ran, in seconds from the first one's start."""
-
-    starts: NDArray[np.float64]
-    ends: NDArray[np.float64]
+        return f"measured on your {gpus} at {price}, concurrency {self.concurrency}"
 
 
 def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
@@ -63,24 +59,13 @@ def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
     }
 
 
-def spans(episodes: Sequence[Trajectory]) -> Spans:
-    """When the episodes ran."""
-    begun = [dt.datetime.fromisoformat(each.started_at) for each in episodes]
-    first = min(begun, default=dt.datetime.min)
-    starts = np.asarray([(each - first).total_seconds() for each in begun], dtype=np.float64)
-    took = np.asarray([each.seconds["total"] for each in episodes], dtype=np.float64)
-    return Spans(starts, starts + took)
-
-
-def shares(of: Spans) -> NDArray[np.float64]:
+def shares(starts: Floats, ends: Floats) -> Floats:
     """Each episode's share of the time in which any of them ran, in seconds.
 
     The shares add up to that time.
     """
-    if not len(of.starts):
-        return np.zeros(0)
-    moments = np.unique(np.concatenate([of.starts, of.ends]))
-    first, last = np.searchsorted(moments, of.starts), np.searchsorted(moments, of.ends)
+    moments, places = np.unique(np.concatenate([starts, ends]), return_inverse=True)
+    first, last = np.split(places, 2)
     changes = np.zeros(len(moments))
     np.add.at(changes, first, 1)
     np.add.at(changes, last, -1)
@@ -95,13 +80,17 @@ def gpu_seconds(episodes: Sequence[Trajectory]) -> list[float | None]:
 
     None for a failed episode, and for all if none ended: the others bear the time of the failed.
     """
-    of_each = shares(spans(episodes))
-    ended = np.asarray([each.error is None for each in episodes], dtype=np.bool_)
-    borne = float(of_each[ended].sum())
+    if not episodes:
+        return []
+    begun = [dt.datetime.fromisoformat(each.started_at) for each in episodes]
+    starts = np.asarray([(each - min(begun)).total_seconds() for each in begun])
+    times = shares(starts, starts + np.asarray([each.seconds["total"] for each in episodes]))
+    ended = np.asarray([each.error is None for each in episodes])
+    borne = times[ended].sum()
     if not borne:
         return [None] * len(episodes)
-    of_each *= float(of_each.sum()) / borne
-    return [float(time) if of else None for time, of in zip(of_each, ended, strict=True)]
+    times *= times.sum() / borne
+    return [float(time) if of else None for time, of in zip(times, ended, strict=True)]
 
 
 def at_measured_cost(
@@ -111,13 +100,41 @@ def at_measured_cost(
 
     In the run that measures it, it takes precedence over any known price.
     """
-    costs: dict[int, float | None] = {}
+    costed = list(episodes)
     for model, serving in served.items():
         places = [place for place, each in enumerate(episodes) if each.model == model]
         times = gpu_seconds([episodes[place] for place in places])
         for place, time in zip(places, times, strict=True):
-            costs[place] = None if time is None else time * serving.usd_per_second
-    return [
-        dataclasses.replace(each, cost_usd=costs[place]) if place in costs else each
-        for place, each in enumerate(episodes)
-    ]
+            cost = None if time is None else time * serving.usd_per_second
+            costed[place] = dataclasses.replace(episodes[place], cost_usd=cost)
+    return costed
+
+
+def throughput(episodes: Sequence[Trajectory], sample: Sample, serving: Serving) -> dict[str, Any]:
+    """The figures of one model's episodes; `sample` is theirs."""
+    times = gpu_seconds(episodes)
+    ended = [time is not None for time in times]
+    seconds = [time for time in times if time is not None]
+    used = [each.usage for each, of in zip(episodes, ended, strict=True) if of]
+    prompts, completions = (
+        [float(usage[name]) for usage in used] for name in ("prompt_tokens", "completion_tokens")
+    )
+    whole = sum(seconds)
+    measured = sample.of(ended)
+
+    def per_second(counts: Sequence[float]) -> Estimate:
+        return measured.ratio(counts, seconds) if seconds else UNKNOWN
+
+    return {
+        "seconds": whole if seconds else None,
+        "n": len(seconds),
+        "at_once": sum(each.seconds["total"] for each in episodes) / whole if seconds else None,
+        "questions_per_second": per_second([1.0] * len(seconds)),
+        "prompt_tokens_per_second": per_second(prompts),
+        "completion_tokens_per_second": per_second(completions),
+        "gpu_hours_per_1000": measured.mean([time * serving.gpus / 3.6 for time in seconds]),
+        "prompt_tokens": int(sum(prompts)),
+        "completion_tokens": int(sum(completions)),
+        **serving._asdict(),
+        "left_out": None if seconds else NOTHING_ENDED,
+    }

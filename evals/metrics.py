@@ -1,80 +1,52 @@
-"""From trajectories with verdicts to figures with intervals.
+"""From episodes with verdicts to figures with intervals: what `metrics.json` holds.
 
-`run_metrics` gives what `metrics.json` holds:
-
-    {"judges": [names, the first decides],
-     "questions": {"n", "answerable", "inboxes", "repeats"},
-     "prompt": {"name", "hash"}          put in by the benchmark
+    {"judges": [names, the first decides], "questions": {"n", "answerable", "inboxes", "repeats"},
      "models": {name: {
-        "n":  episodes: questions times repeats
-        "accuracy":                over answerable questions
-        "unanswerable_accuracy":   abstentions on unanswerable ones
-        "hallucination":           wrong answers given, over all
-        "abstention":              over all
-        "grounded":                of the answers that were judged for it
-        "found_gold", "read_gold", "sources_correct":    where there is gold mail
-        "always_right":            answerable questions right in every repeat; null without
-        "turns", "turns_when_correct", "effort", "tool_calls":      means an episode
-        "tokens": {"prompt_tokens", "cached_prompt_tokens", "completion_tokens",
-                   "reasoning_tokens"}                             means an episode
-        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"
-        "latency_parts_s": {"model", "tools", "rest"}              means an episode
-                                      all of the above: estimates
-        "cost_usd":     of all episodes, null if a price is unknown or a cache answered
-        "cost_source":  "price per token", or how it was measured; null if it is unknown
-        "throughput":   of a self-hosted model whose GPU has a price: see evals/gpu_time.py;
-                        null of others
-        "retries", "errors", "unjudged":    counts
-        "errors_by_kind": {kind: count}
-        "funnel": {step: count}             see evals/metrics.py
-        "agreement": {"judges": [first, other], "n", "share": estimate, "kappa": estimate}
-                                            null unless two judges were asked
-        "by_judge": {judge: {"accuracy", "unanswerable_accuracy", "hallucination"}}
-        "by_kind", "by_difficulty": {label: {"n", "accuracy", "unanswerable_accuracy",
-                                             "hallucination", "abstention"}}
-        "concurrency":  questions at a time, put in by the benchmark, as the next two are
-        "not_asked":    episodes that a refused key or a limit on cost left out of all figures
-        "stopped":      {"kind", "message"} of the error that stopped it; null without one
+        "n": episodes, and the estimates of `SHARES` and `MEANS`
+        "always_right":   answerable questions right in every repeat; null without repeats
+        "tokens": {name: estimate}, "latency_parts_s": {"model", "tools", "rest"}   means an episode
+        "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"                       estimates
+        "cost_usd":       of all episodes, null if a price is unknown or a cache answered
+        "cost_source":    "price per token", or how it was measured; null if it is unknown
+        "throughput":     of a self-hosted model whose GPU has a price (`evals.gpu_time`), else null
+        "retries", "errors", "unjudged": counts, "errors_by_kind", "funnel": {name: count}
+        "agreement":      {"judges": [first, other], "n", "share", "kappa"}, null with one judge
+        "by_judge", "by_kind", "by_difficulty": {name: {some of the shares}}
      }}}
 
-An estimate is {"value", "low", "high", "n", "method"}: see evals/statistics.py. An
-episode that failed for an outside reason stays in the denominator as unanswered; one
-whose verdict could not be had is not correct and not a hallucination, and is counted
-as unjudged.
+The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why.
+An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed
+for an outside reason counts as unanswered. One without a verdict is not correct and not a
+hallucination, and counts as unjudged.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import pandas as pd
+
 from art_e.question import DIFFICULTIES, KINDS
-from evals.gpu_time import Serving, gpu_seconds, spans
+from evals.gpu_time import Serving, throughput
 from evals.scored import Scored
 from evals.statistics import UNKNOWN, Estimate, Sample
 
 # ---- Where each episode ended: right, or the step at which it went wrong.
 
-STEPS = (
-    "right",
-    "not_found",
-    "found_not_read",
-    "read_but_wrong",
-    "judges_disagree",
-    "abstained_though_read",
-    "gold_unknown",
-    "made_up",
-    "out_of_turns",
-    "lost_to_format",
-    "failed",
-    "unjudged",
-)
-
-
-def funnel(scored: Iterable[Scored]) -> dict[str, int]:
-    """How many episodes ended at each step, in the order of `STEPS`, zeros too."""
-    counted = Counter(map(ended_at, scored))
-    return {step: counted[step] for step in STEPS}
+STEPS = {
+    "right": "right: the right answer, or a right abstention",
+    "not_found": "gold mail never found",
+    "found_not_read": "found, not read",
+    "read_but_wrong": "read, answered wrong",
+    "judges_disagree": "answered, and the judges disagree",
+    "abstained_though_read": "abstained though read",
+    "gold_unknown": "wrong, gold mail not known",
+    "made_up": "answered where there is no answer",
+    "out_of_turns": "out of turns",
+    "lost_to_format": "lost to malformed calls",
+    "failed": "failed for an outside reason",
+    "unjudged": "the judge gave no verdict",
+}
 
 
 def ended_at(scored: Scored) -> str:
@@ -100,9 +72,90 @@ def ended_at(scored: Scored) -> str:
     return next(step for step in holds if holds[step])
 
 
-# ---- Figures with intervals.
+# ---- Episodes as a table, and figures as shares and means of its columns.
 
-TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
+# A figure's column, and the column of those episodes that it is over (None: all). Episodes whose
+# value is unknown are left out.
+SHARES: Mapping[str, tuple[str, str | None]] = {
+    "accuracy": ("correct", "answerable"),
+    "unanswerable_accuracy": ("correct", "unanswerable"),
+    "hallucination": ("wrong", None),
+    "abstention": ("abstained", None),
+    "grounded": ("grounded", None),
+    "found_gold": ("found_gold", None),
+    "read_gold": ("read_gold", None),
+    "sources_correct": ("sources_correct", None),
+}
+MEANS: Mapping[str, tuple[str, str | None]] = {
+    "turns": ("turns", None),
+    "turns_when_correct": ("turns", "right"),
+    "effort": ("effort", None),
+    "tool_calls": ("tool_calls", None),
+}
+HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
+_FACTS = (
+    "abstained", "found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls"
+)  # fmt: skip
+_TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
+
+
+def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
+    """One row an episode, by the verdicts of the judge of that number; None if unknown."""
+    asked, ran = [each.question for each in scored], [each.trajectory for each in scored]
+    costs = [None if each.cached else each.trajectory.cost_usd for each in scored]
+    columns: dict[str, Any] = {
+        "question": [each.id for each in asked],
+        "inbox": [each.inbox_address for each in asked],
+        "kind": [each.kind for each in asked],
+        "difficulty": [each.difficulty for each in asked],
+        "answerable": [bool(each.answerable) for each in asked],
+        "unanswerable": [not each.answerable for each in asked],
+        "repeat": [each.repeat for each in ran],
+        "verdict": [each.verdict_of(judge) for each in scored],
+        "correct": [each.correct_by(judge) for each in scored],
+        "right": [bool(each.question.answerable) and each.correct_by(judge) for each in scored],
+        "wrong": [each.wrong_by(judge) for each in scored],
+        "unjudged": [each.unjudged for each in scored],
+        "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
+        "ended_at": [ended_at(each) for each in scored],
+        "error": [each.error["kind"] if each.error else None for each in ran],
+        "retries": [each.retries for each in ran],
+        "cost": pd.Series(costs, dtype=float),
+        **{name: [each.rubric[name] for each in ran] for name in _FACTS},
+        **{name: [each.usage.get(name, 0) for each in ran] for name in _TOKENS},
+        **{name: [each.seconds[name] for each in ran] for name in ("total", "model", "tools")},
+    }
+    table = pd.DataFrame(columns)
+    table["rest"] = table["total"] - table["model"] - table["tools"]
+    table["cost_per_1000_usd"] = 1000 * table["cost"]
+    return table
+
+
+def sample_of(scored: Sequence[Scored]) -> Sample:
+    """The episodes as a sample, for figures with intervals."""
+    asked = [each.question for each in scored]
+    return Sample([each.inbox_address for each in asked], [each.id for each in asked])
+
+
+def table_sample(table: pd.DataFrame) -> Sample:
+    """The episodes of the table as a sample."""
+    return Sample(table["inbox"].tolist(), table["question"].tolist())
+
+
+def _figure(table: pd.DataFrame, name: str) -> Estimate:
+    """The figure of that name, or the mean of the column of that name."""
+    column, over = {**SHARES, **MEANS}.get(name, (name, None))
+    counted = table[column].notna()
+    chosen = table[counted if over is None else counted & table[over].astype(bool)]
+    sample, values = table_sample(chosen), chosen[column].tolist()
+    return sample.share(values) if name in SHARES else sample.mean(values)
+
+
+def _figures(table: pd.DataFrame, names: Iterable[str]) -> dict[str, Estimate]:
+    return {name: _figure(table, name) for name in names}
+
+
+# ---- The figures of a run and of a model.
 
 
 def run_metrics(
@@ -146,186 +199,87 @@ def model_metrics(
     timed: bool = True,
     serving: Serving | None = None,
 ) -> dict[str, Any]:
-    """All figures of one model's episodes; the order of the episodes makes no difference.
+    """All figures of one model's episodes; their order makes no difference.
 
     With `serving` their cost is measured (`evals.gpu_time`).
     """
     scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
-    sample = sample_of(scored)
-    facts = [each.trajectory.rubric for each in scored]
-    failures = [error["kind"] for each in scored if (error := each.trajectory.error)]
-    answerable = [each for each in scored if each.question.answerable]
-    right = [each for each in answerable if each.correct]
+    table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
+    steps = table["ended_at"].value_counts()
     return {
-        "n": len(scored),
-        **_shares(scored),
-        "grounded": _known_share(
-            scored,
-            [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
-        ),
-        **{
-            name: _known_share(scored, [each[name] for each in facts])
-            for name in ("found_gold", "read_gold", "sources_correct")
+        "n": len(table),
+        **_figures(table, SHARES),
+        "always_right": _always_right(table),
+        **_figures(table, MEANS),
+        "tokens": _figures(table, _TOKENS),
+        **_costs(table, serving),
+        "throughput": None
+        if serving is None
+        else throughput([each.trajectory for each in scored], table_sample(table), serving),
+        **_latencies(table if timed else table[:0]),
+        "retries": int(table["retries"].sum()),
+        "errors": int(table["error"].count()),
+        "errors_by_kind": table["error"].value_counts().sort_index().to_dict(),
+        "unjudged": int(table["unjudged"].sum()),
+        "funnel": {step: int(steps.get(step, 0)) for step in STEPS},
+        "agreement": _agreement(table, others[0], judges[:2]) if others else None,
+        "by_judge": {
+            judge: _figures(judged, HEADLINE[:3])
+            for judge, judged in zip(judges, (table, *others), strict=False)
         },
-        "always_right": _always_right(answerable),
-        "turns": sample.mean([each["turns"] for each in facts]),
-        "turns_when_correct": sample_of(right).mean(
-            [each.trajectory.rubric["turns"] for each in right]
-        ),
-        "effort": sample.mean([each["effort"] for each in facts]),
-        "tool_calls": sample.mean([each["tool_calls"] for each in facts]),
-        "tokens": {
-            name: sample.mean([each.trajectory.usage.get(name, 0) for each in scored])
-            for name in TOKENS
-        },
-        **_costs(scored, serving),
-        "throughput": None if serving is None else throughput(scored, sample, serving),
-        **_latencies(scored if timed else []),
-        "retries": sum(each.trajectory.retries for each in scored),
-        "errors": len(failures),
-        "errors_by_kind": dict(sorted(Counter(failures).items())),
-        "unjudged": sum(each.unjudged for each in scored),
-        "funnel": funnel(scored),
-        "agreement": _agreement(scored, judges),
-        "by_judge": {judge: _judged_shares(scored, number) for number, judge in enumerate(judges)},
-        "by_kind": _by_label(scored, [each.question.kind for each in scored], KINDS),
-        "by_difficulty": _by_label(
-            scored, [each.question.difficulty for each in scored], DIFFICULTIES
-        ),
+        "by_kind": _by_label(table, "kind", KINDS),
+        "by_difficulty": _by_label(table, "difficulty", DIFFICULTIES),
     }
 
 
-def sample_of(scored: Sequence[Scored]) -> Sample:
-    """The episodes as a sample, for figures with intervals."""
-    return Sample(
-        [each.question.inbox_address for each in scored], [each.question.id for each in scored]
-    )
-
-
-def _judged_shares(scored: Sequence[Scored], judge: int) -> dict[str, Estimate]:
-    answerable = [each for each in scored if each.question.answerable]
-    unanswerable = [each for each in scored if not each.question.answerable]
+def _by_label(table: pd.DataFrame, column: str, order: Sequence[str]) -> dict[str, Any]:
+    groups = dict(list(table.groupby(table[column].fillna("unlabelled"))))
     return {
-        "accuracy": sample_of(answerable).share([each.correct_by(judge) for each in answerable]),
-        "unanswerable_accuracy": sample_of(unanswerable).share(
-            [each.correct_by(judge) for each in unanswerable]
-        ),
-        "hallucination": sample_of(scored).share([each.wrong_by(judge) for each in scored]),
+        label: {"n": len(groups[label]), **_figures(groups[label], HEADLINE)}
+        for label in (*order, "unlabelled")
+        if label in groups
     }
 
 
-def _shares(scored: Sequence[Scored]) -> dict[str, Estimate]:
-    abstained = [bool(each.trajectory.rubric["abstained"]) for each in scored]
-    return {**_judged_shares(scored, 0), "abstention": sample_of(scored).share(abstained)}
-
-
-def _known_share(scored: Sequence[Scored], facts: Sequence[bool | None]) -> Estimate:
-    known = [each is not None for each in facts]
-    return sample_of(scored).of(known).share([bool(each) for each in facts if each is not None])
-
-
-def _by_label(
-    scored: Sequence[Scored], labels: Sequence[str | None], order: Sequence[str]
-) -> dict[str, Any]:
-    groups: dict[str, list[Scored]] = {}
-    for label in (*order, None):
-        chosen = [each for each, its in zip(scored, labels, strict=True) if its == label]
-        if chosen:
-            groups[label or "unlabelled"] = chosen
-    return {label: {"n": len(chosen), **_shares(chosen)} for label, chosen in groups.items()}
-
-
-def _always_right(answerable: Sequence[Scored]) -> Estimate | None:
-    if all(each.trajectory.repeat == 0 for each in answerable):
+def _always_right(table: pd.DataFrame) -> Estimate | None:
+    answerable = table[table["answerable"].astype(bool)]
+    if not answerable["repeat"].any():
         return None
-    first = {each.question.id: each for each in answerable}
-    missed = {each.question.id for each in answerable if not each.correct}
-    return sample_of(list(first.values())).share([each not in missed for each in first])
+    questions = answerable.groupby("question", as_index=False).agg(
+        {"inbox": "first", "correct": "all"}
+    )
+    return table_sample(questions).share(questions["correct"].tolist())
 
 
-def _costs(scored: Sequence[Scored], serving: Serving | None) -> dict[str, Any]:
+def _costs(table: pd.DataFrame, serving: Serving | None) -> dict[str, Any]:
     # The measured cost of failed episodes is borne by the others.
-    paid = [each for each in scored if serving is None or each.trajectory.error is None]
-    costs = [None if each.cached else each.trajectory.cost_usd for each in paid]
-    known = [cost for cost in costs if cost is not None]
-    if len(known) < len(costs) or (serving is not None and not known):
+    paid = table if serving is None else table[table["error"].isna()]
+    if paid["cost"].isna().any() or (serving is not None and paid.empty):
         return {"cost_per_1000_usd": UNKNOWN, "cost_usd": None, "cost_source": None}
     return {
-        "cost_per_1000_usd": sample_of(paid).mean([1000 * cost for cost in known]),
-        "cost_usd": sum(known),
+        "cost_per_1000_usd": _figure(paid, "cost_per_1000_usd"),
+        "cost_usd": float(paid["cost"].sum()),
         "cost_source": "price per token" if serving is None else str(serving),
     }
 
 
-def _latencies(scored: Sequence[Scored]) -> dict[str, Any]:
-    sample = sample_of(scored)
-    times = [each.trajectory.seconds for each in scored]
-    total = [each["total"] for each in times]
-    rest = [each["total"] - each["model"] - each["tools"] for each in times]
+def _latencies(table: pd.DataFrame) -> dict[str, Any]:
+    sample, times = table_sample(table), table["total"].tolist()
     return {
-        "latency_p50_s": sample.percentile(total, 50),
-        "latency_p95_s": sample.percentile(total, 95),
-        "latency_parts_s": {
-            "model": sample.mean([each["model"] for each in times]),
-            "tools": sample.mean([each["tools"] for each in times]),
-            "rest": sample.mean(rest),
-        },
+        "latency_p50_s": sample.percentile(times, 50),
+        "latency_p95_s": sample.percentile(times, 95),
+        "latency_parts_s": _figures(table, ("model", "tools", "rest")),
     }
 
 
-def _agreement(scored: Sequence[Scored], judges: Sequence[str]) -> dict[str, Any] | None:
-    """The agreement of the first two judges, on the episodes that both judged."""
-    if len(judges) < 2:
-        return None
-    both = [
-        each
-        for each in scored
-        if len(each.verdicts) > 1
-        and None not in (each.verdicts[0]["correct"], each.verdicts[1]["correct"])
-    ]
-    first, second = ([each.correct_by(judge) for each in both] for judge in (0, 1))
-    sample = sample_of(both)
+def _agreement(first: pd.DataFrame, second: pd.DataFrame, judges: Sequence[str]) -> dict[str, Any]:
+    """The agreement of two judges, on the episodes that both judged."""
+    both = first["verdict"].notna() & second["verdict"].notna()
+    one, other = (table.loc[both, "correct"] for table in (first, second))
+    sample = table_sample(first[both])
     return {
-        "judges": list(judges[:2]),
-        "n": len(both),
-        "share": sample.share([one == other for one, other in zip(first, second, strict=True)]),
-        "kappa": sample.kappa(first, second),
-    }
-
-
-# ---- The throughput of a self-hosted model.
-
-NOTHING_ENDED = "no question was worked on to its end"
-
-
-def throughput(scored: Sequence[Scored], sample: Sample, serving: Serving) -> dict[str, Any]:
-    """The figures of one model's episodes; `sample` is theirs."""
-    trajectories = [each.trajectory for each in scored]
-    times = gpu_seconds(trajectories)
-    measured = [time is not None for time in times]
-    seconds = [time for time in times if time is not None]
-    used = [each.usage for each, ended in zip(trajectories, measured, strict=True) if ended]
-    prompts, completions = (
-        [float(usage[name]) for usage in used] for name in ("prompt_tokens", "completion_tokens")
-    )
-    of_measured = sample.of(measured)
-    ran = spans(trajectories)
-    whole = sum(seconds)
-    hours = [1000 / 3600 * serving.gpus * time for time in seconds]
-
-    def per_second(counts: Sequence[float]) -> Estimate:
-        return of_measured.ratio(counts, seconds) if seconds else UNKNOWN
-
-    return {
-        "seconds": whole if seconds else None,
-        "n": len(seconds),
-        "at_once": float((ran.ends - ran.starts).sum()) / whole if seconds else None,
-        "questions_per_second": per_second([1.0] * len(seconds)),
-        "prompt_tokens_per_second": per_second(prompts),
-        "completion_tokens_per_second": per_second(completions),
-        "gpu_hours_per_1000": of_measured.mean(hours),
-        "prompt_tokens": int(sum(prompts)),
-        "completion_tokens": int(sum(completions)),
-        **serving._asdict(),
-        "left_out": None if seconds else NOTHING_ENDED,
+        "judges": list(judges),
+        "n": sample.n,
+        "share": sample.share((one == other).tolist()),
+        "kappa": sample.kappa(one.tolist(), other.tolist()),
     }

@@ -24,8 +24,8 @@ class Scored:
 
     @property
     def asked(self) -> bool:
-        """Whether it counts. A cost limit or a refused key cut the others short: they are in no
-        figure, and a resumed run asks them."""
+        """Whether it counts: no cost limit or refused key cut it short. A resumed run asks the
+        others again."""
         error = self.trajectory.error
         return error is None or error["kind"] not in _NOT_ASKED
 
@@ -54,7 +54,7 @@ class Scored:
     @property
     def unjudged(self) -> bool:
         """Whether the deciding judge gave no verdict on an answer or abstention."""
-        return self.ended and self._says(0) is None
+        return self.ended and self.verdict_of(0) is None
 
     @property
     def cached(self) -> bool:
@@ -64,13 +64,14 @@ class Scored:
 
     def correct_by(self, judge: int) -> bool:
         """Whether the judge of that number found it right."""
-        return self._says(judge) is True
+        return self.verdict_of(judge) is True
 
     def wrong_by(self, judge: int) -> bool:
         """Whether it gave an answer that the judge of that number found wrong."""
-        return bool(self.trajectory.rubric["answered"]) and self._says(judge) is False
+        return bool(self.trajectory.rubric["answered"]) and self.verdict_of(judge) is False
 
-    def _says(self, judge: int) -> bool | None:
+    def verdict_of(self, judge: int) -> bool | None:
+        """Whether the judge of that number found it right; None without a verdict."""
         verdicts = self.verdicts
         return verdicts[judge]["correct"] if judge < len(verdicts) else None
 

@@ -135,21 +135,6 @@ def accuracy(published: Published) -> Estimate:
 
 # ---- The report's tables: models with their figures, their kinds of question, where they ended.
 
-FUNNEL_WORDS = {
-    "right": "right: the right answer, or a right abstention",
-    "not_found": "gold mail never found",
-    "found_not_read": "found, not read",
-    "read_but_wrong": "read, answered wrong",
-    "judges_disagree": "answered, and the judges disagree",
-    "abstained_though_read": "abstained though read",
-    "gold_unknown": "wrong, gold mail not known",
-    "made_up": "answered where there is no answer",
-    "out_of_turns": "out of turns",
-    "lost_to_format": "lost to malformed calls",
-    "failed": "failed for an outside reason",
-    "unjudged": "the judge gave no verdict",
-}
-
 
 class Row(NamedTuple):
     """A row of a table; `heading` rows stand for the ones below and have no cells."""
@@ -304,11 +289,11 @@ def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:
 def funnel(entries: Sequence[Entry]) -> Table:
     """Where the episodes of each model ended; steps that none of them ended at are left out."""
     rows = []
-    for step in STEPS:
+    for step, words in STEPS.items():
         counts = [(each.figures["funnel"][step], each.figures["n"]) for each in entries]
         if any(count for count, _ in counts):
             cells = [Cell(f"{count:,}", f"{count / n:.0%}", n, count / n) for count, n in counts]
-            rows.append(Row(FUNNEL_WORDS[step], cells))
+            rows.append(Row(words, cells))
     return Table(["Ended", *(each.label for each in entries)], rows)
 
 

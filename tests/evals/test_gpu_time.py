@@ -1,7 +1,8 @@
-"""GPU time shared among episodes: against counting moments by hand, and what it adds up to."""
+"""GPU time, cost and throughput against moments counted by hand, and what they add up to."""
 
 import dataclasses
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,23 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.trajectory import Trajectory
-from evals.gpu_time import Serving, Spans, at_measured_cost, gpu_seconds, servings, shares, spans
-from tests.evals.runs import episode, question
+from evals.gpu_time import NOTHING_ENDED, Serving, at_measured_cost, gpu_seconds, servings, shares
+from evals.metrics import model_metrics
+from evals.scored import Scored, load_run
+from evals.statistics import UNKNOWN
+from tests.evals.runs import episode, question, write_run
 
 BEGUN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-ONE = Serving(3.6, 1, 2)  # a tenth of a cent a second
+SERVING = Serving(1.8, 2, 4)  # two GPUs, together a tenth of a cent a second
 
 
 def ran(start: float, took: float, *, number: int = 0, **options: Any) -> Trajectory:
     """An episode that began so many seconds after `BEGUN`."""
     outcome = options.pop("outcome", "right")
-    return episode(
-        question(number),
-        outcome,
-        seconds=took,
-        started_at=(BEGUN + dt.timedelta(seconds=start)).isoformat(timespec="milliseconds"),
-        **options,
-    )
+    started = (BEGUN + dt.timedelta(seconds=start)).isoformat(timespec="milliseconds")
+    options = {"model": "own", "run_id": "run", "started_at": started, **options}
+    return episode(question(number), outcome, seconds=took, **options)
 
 
 # Whole seconds, so that a count of them is exact.
@@ -43,22 +43,24 @@ def test_each_second_is_split_among_those_that_ran_in_it(times: list[tuple[int, 
         for at in running:
             counted[at] += 1 / len(running)
     starts, took = (np.asarray(each, dtype=np.float64) for each in zip(*times, strict=True))
-    found = shares(Spans(starts, starts + took))
+    found = shares(starts, starts + took)
     assert found == pytest.approx(counted)
     assert found.sum() == pytest.approx(busy)
 
 
-def test_one_after_the_other_each_has_its_own_time_and_pauses_are_nobodys() -> None:
-    episodes = [ran(0, 2.0), ran(2.5, 1.0), ran(3_600, 4.0)]
-    assert gpu_seconds(episodes) == pytest.approx([2.0, 1.0, 4.0])
-
-
-def test_the_order_in_which_they_are_on_disk_makes_no_difference() -> None:
+def test_pauses_are_nobodys_and_the_order_makes_no_difference() -> None:
+    apart = [ran(0, 2.0), ran(2.5, 1.0), ran(3_600, 4.0)]
+    assert gpu_seconds(apart) == pytest.approx([2.0, 1.0, 4.0])
     episodes = [ran(0, 2.0), ran(1, 3.0), ran(1.5, 0.25)]
     # 0 to 1 alone, to 1.5 by two, to 1.75 by three, to 2 by two, to 4 alone.
     expected = [1 + 0.25 + 0.25 / 3 + 0.125, 0.25 + 0.25 / 3 + 0.125 + 2, 0.25 / 3]
     assert gpu_seconds(episodes) == pytest.approx(expected)
     assert gpu_seconds(episodes[::-1]) == pytest.approx(expected[::-1])
+    # A clock of another zone is the same clock.
+    elsewhere = dt.timezone(dt.timedelta(hours=5))
+    moved = dt.datetime.fromisoformat(episodes[1].started_at).astimezone(elsewhere).isoformat()
+    episodes[1] = dataclasses.replace(episodes[1], started_at=moved)
+    assert gpu_seconds(episodes) == pytest.approx(expected)
 
 
 def test_the_others_bear_what_failed() -> None:
@@ -67,27 +69,13 @@ def test_the_others_bear_what_failed() -> None:
 
 
 @pytest.mark.parametrize("episodes", [[], [ran(0, 5.0, outcome="failed")], [ran(0, 0.0)]])
-def test_there_is_none_where_nothing_was_worked_on(episodes: list[Trajectory]) -> None:
+def test_without_work_there_is_no_time(episodes: list[Trajectory]) -> None:
     assert gpu_seconds(episodes) == [None] * len(episodes)
 
 
-def test_a_clock_of_another_zone_is_the_same_clock() -> None:
-    late = ran(1, 1.0)
-    moved = dt.datetime.fromisoformat(late.started_at).astimezone(
-        dt.timezone(dt.timedelta(hours=5))
-    )
-    assert moved.isoformat() != late.started_at
-    found = spans([ran(0, 1.0), dataclasses.replace(late, started_at=moved.isoformat())])
-    assert found.starts.tolist() == [0.0, 1.0]
-
-
-def test_costs_are_those_of_the_models_that_are_served_whatever_was_known_before() -> None:
-    asked = [
-        ran(0, 2.0, model="own", cost=9.0),
-        ran(0, 2.0, model="hosted", cost=0.5),
-        ran(1, 2.0, model="own", cost=None),
-    ]
-    found = at_measured_cost(asked, {"own": ONE})
+def test_only_served_models_have_measured_costs() -> None:
+    asked = [ran(0, 2.0, cost=9.0), ran(0, 2.0, model="hosted", cost=0.5), ran(1, 2.0, cost=None)]
+    found = at_measured_cost(asked, {"own": SERVING})
     # Three seconds, each of them half: the hosted model was no load for the GPU.
     assert [each.cost_usd for each in found] == pytest.approx([0.0015, 0.5, 0.0015])
     assert [each.model for each in found] == ["own", "hosted", "own"]
@@ -98,34 +86,89 @@ def test_costs_are_those_of_the_models_that_are_served_whatever_was_known_before
 def test_the_costs_add_up_to_the_hours_that_were_paid(
     times: list[tuple[int, int]], price: float, gpus: int
 ) -> None:
-    episodes = [ran(start, took, model="own") for start, took in times]
+    episodes = [ran(start, took) for start, took in times]
     busy = len({second for start, took in times for second in range(start, start + took)})
     costs = [each.cost_usd for each in at_measured_cost(episodes, {"own": Serving(price, gpus, 1)})]
     if busy:
-        known = [cost for cost in costs if cost is not None]
-        assert sum(known) == pytest.approx(busy / 3600 * price * gpus)
-        assert len(known) == len(costs)
+        assert sum(cost or 0.0 for cost in costs) == pytest.approx(busy / 3600 * price * gpus)
+        assert None not in costs
     else:
         assert costs == [None] * len(costs)
 
 
 def test_a_runs_configuration_says_who_is_served_and_how() -> None:
-    config = {
-        "concurrency": {"own": 8, "hosted": 4},
-        "gpu_usd_per_hour": 2.1,
+    config = {"concurrency": {"own": 8}, "gpu_usd_per_hour": 2.1, "gpus": 1, "self_hosted": ["own"]}
+    assert servings(config) == {"own": Serving(2.1, 1, 8)}
+    assert servings({**config, "gpu_usd_per_hour": None}) == servings({}) == {}
+    assert str(servings(config)["own"]) == "measured on your GPU at $2.10/h, concurrency 8"
+    assert str(SERVING) == "measured on your 2 GPUs at $1.80/h each, concurrency 4"
+
+
+# ---- Throughput: 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
+
+TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0, number=number) for number in range(20)]
+
+
+def figures_of(episodes: list[Trajectory], serving: Serving | None = SERVING) -> dict[str, Any]:
+    costed = at_measured_cost(episodes, {} if serving is None else {"own": serving})
+    scored = [Scored(question(number), each) for number, each in enumerate(costed)]
+    return model_metrics(scored, ["offline/2"], serving=serving)
+
+
+def test_throughput_is_by_the_seconds_in_which_it_was_asked(tmp_path: Path) -> None:
+    figures = figures_of(TWO_AT_A_TIME)
+    measured = dict(figures["throughput"])
+    assert {name: measured.pop(name)["value"] for name in (
+        "questions_per_second", "prompt_tokens_per_second", "completion_tokens_per_second",
+        "gpu_hours_per_1000",
+    )} == pytest.approx({
+        "questions_per_second": 1, "prompt_tokens_per_second": 1_000,
+        "completion_tokens_per_second": 100, "gpu_hours_per_1000": 2_000 / 3_600,
+    })  # fmt: skip
+    assert measured == {
+        "seconds": pytest.approx(20), "n": 20, "at_once": pytest.approx(2),
+        "prompt_tokens": 20_000, "completion_tokens": 2_000, "gpu_usd_per_hour": 1.8, "gpus": 2,
+        "concurrency": 4, "left_out": None,
+    }  # fmt: skip
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
+    assert figures["cost_usd"] == pytest.approx(0.02)
+    assert figures["cost_source"] == str(SERVING)
+    other = figures_of(TWO_AT_A_TIME, None)
+    assert (other["throughput"], other["cost_source"]) == (None, "price per token")
+    assert other["cost_usd"] == pytest.approx(20 * 0.002)
+    # A run read from disk costs the same; on disk stays what was known when each was asked.
+    config: Any = {
+        "gpu_usd_per_hour": 1.8,
         "gpus": 2,
         "self_hosted": ["own"],
+        "concurrency": {"own": 4},
     }
-    assert servings(config) == {"own": Serving(2.1, 2, 8)}
-    assert servings({**config, "gpu_usd_per_hour": None}) == servings({}) == {}
+    run = write_run(tmp_path / "run", TWO_AT_A_TIME, **config)
+    assert model_metrics(load_run(run), ["offline/2"], serving=SERVING) == figures
+    assert '"cost_usd":0.002' in run.trajectories.read_text().replace(" ", "")
 
 
-@pytest.mark.parametrize(
-    ("serving", "said"),
-    [
-        (Serving(2.1, 1, 8), "measured on your GPU at $2.10/h, concurrency 8"),
-        (Serving(2.0, 2, 1), "measured on your 2 GPUs at $2.00/h each, concurrency 1"),
-    ],
-)
-def test_it_is_said_on_what_it_was_measured(serving: Serving, said: str) -> None:
-    assert str(serving) == said
+def test_the_intervals_are_as_wide_as_questions_differ() -> None:
+    even = figures_of(TWO_AT_A_TIME)["cost_per_1000_usd"]
+    assert even["low"] == pytest.approx(even["high"])
+    uneven = figures_of([ran(100.0 * n, 1.0 + n % 7, number=n) for n in range(20)])
+    cost, rate = uneven["cost_per_1000_usd"], uneven["throughput"]["questions_per_second"]
+    assert cost["low"] < cost["value"] < cost["high"]
+    # The same draws: the dearest has the lowest throughput. Bounds lie between two draws.
+    for one, other in (("low", "high"), ("value", "value"), ("high", "low")):
+        expected = 1000 * SERVING.usd_per_second / rate[other]
+        assert cost[one] == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_server_that_fails_is_no_cheap_one() -> None:
+    failed = [ran(100 + number, 1.0, outcome="failed") for number in range(20)]
+    figures = figures_of([*TWO_AT_A_TIME, *failed])
+    assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
+    # 40 seconds for 20 questions.
+    assert figures["throughput"]["questions_per_second"]["value"] == pytest.approx(0.5)
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(2.0)
+    assert figures["cost_usd"] == pytest.approx(0.04)
+    nothing = figures_of(failed)
+    assert nothing["throughput"]["left_out"] == NOTHING_ENDED
+    assert nothing["throughput"]["questions_per_second"] == nothing["cost_per_1000_usd"] == UNKNOWN
+    assert nothing["cost_usd"] is nothing["cost_source"] is None

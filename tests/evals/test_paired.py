@@ -1,11 +1,14 @@
-"""Comparisons against counts made by hand, published sample sizes, and simulated models."""
+"""Paired statistics against truth counted out: every coin, every resample, every outcome."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import multinomial
 
 from art_e.errors import UserError
 from art_e.question import Question
@@ -14,6 +17,8 @@ from evals.scored import Scored
 from tests.evals.runs import Outcome, episode, question
 
 ASKED = [question(number, kind="lookup") for number in range(12)]
+Rights = list[tuple[bool, bool]]
+rights = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=12)
 
 
 def side(
@@ -25,61 +30,58 @@ def side(
     ]
 
 
+def sides(both: Sequence[tuple[bool, bool]]) -> list[list[Scored]]:
+    """Two models' episodes; each pair says which of them had its question right."""
+    return [side(["right" if each else "wrong" for each in one]) for one in zip(*both, strict=True)]
+
+
 # Questions 0-3 both right, 4-8 B alone, 9 A alone, 10 and 11 neither.
-OF_A: list[Outcome] = [
+A = side([
     "right", "right", "right", "right", "wrong", "wrong", "wrong", "wrong",
     "abstained", "right", "wrong", "failed",
-]  # fmt: skip
-OF_B: list[Outcome] = [
+])  # fmt: skip
+B = side([
     "right", "right", "right", "right", "right", "right", "right", "right",
     "right", "not found", "wrong", "abstained",
-]  # fmt: skip
-A, B = side(OF_A), side(OF_B)
+])  # fmt: skip
 
 
 def test_differences_errors_mended_and_flips() -> None:
     found = compare(A, B)
-    assert found["n"] == 12
-    assert found["left_out"] == {"a": 0, "b": 0}
+    assert (found["n"], found["left_out"]) == (12, {"a": 0, "b": 0})
     accuracy = found["figures"]["accuracy"]
     assert (accuracy["a"], accuracy["b"]) == (5 / 12, 9 / 12)
     assert accuracy["difference"]["value"] == pytest.approx(4 / 12)
-    assert accuracy["difference"]["low"] <= 4 / 12 <= accuracy["difference"]["high"]
-    assert found["figures"]["hallucination"]["a"] == 5 / 12
-    assert found["figures"]["hallucination"]["b"] == 2 / 12
+    hallucination = found["figures"]["hallucination"]
+    assert (hallucination["a"], hallucination["b"]) == (5 / 12, 2 / 12)
     assert found["figures"]["abstention"]["difference"]["value"] == pytest.approx(0)
-    # Nothing here is unanswerable.
-    assert "unanswerable_accuracy" not in found["figures"]
     assert (found["only_a"], found["only_b"]) == (1, 5)
     assert found["p"] == pytest.approx(14 / 64)
+    assert found["needed"] == questions_needed(4 / 12, 6 / 12)
     assert (found["mended"]["value"], found["mended"]["n"]) == (5 / 7, 7)
     assert (found["broken"]["value"], found["broken"]["n"]) == (1 / 3, 3)
     flipped = {each["question_id"]: each["right"] for each in found["flipped"]}
     assert flipped == {"q4": "b", "q5": "b", "q6": "b", "q7": "b", "q8": "b", "q9": "a"}
     [first] = [each for each in found["flipped"] if each["question_id"] == "q4"]
     assert (first["gold"], first["a"], first["b"]) == ("On May 5.", "On December 31.", "On May 5.")
+    assert compare(A[::-1], B) == found
 
 
-def test_the_other_way_round_is_the_mirror_image() -> None:
-    one, other = compare(A, B), compare(B, A)
-    assert one["p"] == other["p"]
-    assert (one["mended"], one["broken"]) == (other["broken"], other["mended"])
-    assert one["needed"] == other["needed"]
-    for name, row in one["figures"].items():
-        back = other["figures"][name]["difference"]
-        assert row["difference"]["value"] == pytest.approx(-back["value"])
-        assert row["difference"]["low"] == pytest.approx(-back["high"], abs=0.05)
-
-
-def test_the_order_of_episodes_makes_no_difference() -> None:
-    assert compare(A, B) == compare(A[::-1], B)
+def test_unanswerable_questions_are_apart_from_accuracy() -> None:
+    can_not = [question(number, kind="unanswerable") for number in range(20, 24)]
+    one = [*A, *side(["abstained", "wrong", "wrong", "wrong"], can_not)]
+    other = [*B, *side(["abstained"] * 4, can_not)]
+    found, alone = compare(one, other), compare(A, B)
+    assert "unanswerable_accuracy" not in alone["figures"]
+    row = found["figures"]["unanswerable_accuracy"]
+    assert (row["a"], row["b"]) == (0.25, 1.0)
+    for name in ("p", "only_a", "only_b", "mended", "broken", "needed", "flipped"):
+        assert found[name] == alone[name]
 
 
 def test_a_model_against_itself_differs_in_nothing() -> None:
     found = compare(A, A)
-    assert found["p"] == 1
-    assert found["flipped"] == []
-    assert found["needed"] is None
+    assert (found["p"], found["flipped"], found["needed"]) == (1, [], None)
     assert found["mended"]["value"] == 0
     assert all(row["difference"]["value"] == 0 for row in found["figures"].values())
 
@@ -87,82 +89,105 @@ def test_a_model_against_itself_differs_in_nothing() -> None:
 def test_only_questions_of_both_are_compared() -> None:
     found = compare(A, B[:6])
     assert (found["n"], found["left_out"]) == (6, {"a": 6, "b": 0})
-    stranger = [question(99, kind="lookup")]
     with pytest.raises(UserError, match="no question in common"):
-        compare(A, side(["right"], stranger))
+        compare(A, side(["right"], [question(99, kind="lookup")]))
+    for one, other in ((A + B, B), (B, A + B)):
+        with pytest.raises(UserError, match="RUN:MODEL"):
+            paired(one, other)
 
 
-def test_a_side_of_several_models_is_refused() -> None:
-    with pytest.raises(UserError, match="RUN:MODEL"):
-        paired([*A, *B], B)
-
-
-def test_a_cost_that_is_not_known_is_left_out_and_so_is_time_from_a_cache() -> None:
-    unpriced = [
-        dataclasses.replace(each, trajectory=dataclasses.replace(each.trajectory, cost_usd=None))
-        for each in B
-    ]
+def test_an_unknown_cost_is_left_out_and_so_is_time_from_a_cache() -> None:
+    figures = compare(A, B)["figures"]
+    assert figures["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
+    assert figures["latency_mean_s"]["b"] == pytest.approx(2.0)
+    unpriced = [Scored(B[0].question, dataclasses.replace(B[0].trajectory, cost_usd=None)), *B[1:]]
     assert "cost_per_1000_usd" not in compare(A, unpriced)["figures"]
-    assert compare(A, B)["figures"]["cost_per_1000_usd"]["a"] == pytest.approx(2.0)
+    assert "cost_per_1000_usd" not in compare(unpriced, B)["figures"]
     assert "latency_mean_s" not in compare(A, B, timed=False)["figures"]
 
 
 def test_repeats_are_paired_and_are_one_question_to_the_test() -> None:
-    asked = ASKED[:4]
-    often: list[Scored] = []
-    always: list[Scored] = []
+    often, always = [], []
     for repeat in range(3):
         # Question 0 is right once of three times, 1 twice; 2 and 3 never.
-        rights = [repeat == 0, repeat < 2, False, False]
-        often += side(["right" if right else "wrong" for right in rights], asked, repeat=repeat)
-        always += side(["right"] * 4, asked, repeat=repeat)
+        correct = [repeat == 0, repeat < 2, False, False]
+        often += side(["right" if right else "wrong" for right in correct], repeat=repeat)
+        always += side(["right"] * 4, repeat=repeat)
     found = compare(often, always)
-    assert found["n"] == 12
-    assert found["figures"]["accuracy"]["a"] == 3 / 12
+    assert (found["n"], found["figures"]["accuracy"]["a"]) == (12, 3 / 12)
     assert (found["only_a"], found["only_b"]) == (0, 3)
     assert found["p"] == pytest.approx(2 / 8)
     difference = found["figures"]["accuracy"]["difference"]
     assert difference["method"] == "bootstrap clustered by question"
+    # Half of two repeats are not most.
+    twice = [each for each in often if each.trajectory.repeat < 2]
+    assert compare(twice, always[:8])["only_b"] == 3
 
 
-# p of the exact test, worked out from the binomial coefficients.
-@pytest.mark.parametrize(
-    ("only_a", "only_b", "p"),
-    [
-        (0, 0, 1.0),
-        (3, 3, 1.0),
-        (0, 5, 2 / 32),
-        (0, 6, 2 / 64),
-        (1, 9, 22 / 1024),
-        (4, 10, 2 * 1471 / 16384),
-    ],
-)
-def test_mcnemar_is_exact(only_a: int, only_b: int, p: float) -> None:
-    assert mcnemar(only_a, only_b) == pytest.approx(p)
-    assert mcnemar(only_b, only_a) == pytest.approx(p)
+def coins(only_a: int, only_b: int) -> float:
+    """The share of all ways to swap A and B on the flipped questions that are as lopsided."""
+    swaps = list(itertools.product((1, -1), repeat=only_a + only_b))
+    return sum(abs(sum(each)) >= abs(only_a - only_b) for each in swaps) / len(swaps)
 
 
-def test_fewer_questions_are_needed_if_fewer_flip() -> None:
-    independent = questions_needed(0.90, 0.96, 0.90 * 0.04 + 0.96 * 0.10)
-    assert questions_needed(0.90, 0.96, 0.06) < 0.5 * independent
-    assert questions_needed(0.96, 0.90, 0.132) == independent
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_mcnemar_is_the_share_of_swaps_as_lopsided(only_a: int, only_b: int) -> None:
+    assert mcnemar(only_a, only_b) == pytest.approx(coins(only_a, only_b))
+
+
+@settings(max_examples=30, deadline=None)
+@given(rights)
+def test_shares_and_flips_are_those_counted_and_mirrored(both: Rights) -> None:
+    a, b = sides(both)
+    result, back = compare(a, b), compare(b, a)
+    n, errors = len(both), sum(not one for one, _ in both)
+    only_a = sum(one and not other for one, other in both)
+    only_b = sum(other and not one for one, other in both)
+    accuracy = result["figures"]["accuracy"]
+    assert (result["n"], result["only_a"], result["only_b"]) == (n, only_a, only_b)
+    assert accuracy["a"] == pytest.approx(sum(one for one, _ in both) / n)
+    assert accuracy["b"] == pytest.approx(sum(other for _, other in both) / n)
+    assert accuracy["difference"]["value"] == pytest.approx((only_b - only_a) / n)
+    assert result["p"] == back["p"] == pytest.approx(coins(only_a, only_b))
+    assert [each["right"] for each in result["flipped"]].count("a") == only_a
+    assert result["mended"]["n"] == errors
+    assert result["mended"]["value"] == (pytest.approx(only_b / errors) if errors else None)
+    assert (result["mended"], result["needed"]) == (back["broken"], back["needed"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bootstrap_has_the_bounds_of_all_resamples(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    both = [(bool(one), bool(other)) for one, other in random.integers(0, 2, (6, 2))]
+    both[:2] = [(True, False), (False, True)]
+    differences = np.asarray([int(other) - int(one) for one, other in both])
+    # All 6^6 ways to draw six questions of six, each as likely as any other.
+    drawn = np.asarray(list(itertools.product(range(6), repeat=6)))
+    means = differences[drawn].mean(axis=1)
+    estimate = compare(*sides(both))["figures"]["accuracy"]["difference"]
+    # 2,000 resamples place a quantile of 2.5 % between those of 1.5 % and 3.5 %.
+    for bound, low, high in (("low", 1.5, 3.5), ("high", 96.5, 98.5)):
+        tiny = 1e-9
+        assert np.percentile(means, low) - tiny <= estimate[bound]
+        assert estimate[bound] <= np.percentile(means, high) + tiny
+
+
+@pytest.mark.parametrize(("gap", "discordant"), [(0.06, 0.08), (-0.06, 0.132), (0.1, 0.3)])
+def test_so_many_questions_have_the_power(gap: float, discordant: float) -> None:
+    n = questions_needed(gap, discordant)
+    b, a = np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")
+    possible = a + b <= n
+    a, b = a[possible], b[possible]
+    found = (b - a) ** 2 > 3.841459 * np.maximum(a + b, 1e-12)
+    shares = [(discordant + gap) / 2, (discordant - gap) / 2, 1 - discordant]
+    chance = multinomial.pmf(np.stack([b, a, n - a - b], axis=1), n, shares)
+    # Of a dozen flips, one more or less is 3 % of all outcomes.
+    assert chance[found].sum() == pytest.approx(0.8, abs=0.05)
+
+
+def test_equal_accuracies_are_never_told_apart() -> None:
     with pytest.raises(ValueError, match="equal"):
-        questions_needed(0.9, 0.9, 0.1)
-
-
-@pytest.mark.parametrize("discordant", [0.10, 0.20])
-def test_so_many_questions_do_find_the_difference(discordant: float) -> None:
-    """The test's own power at the promised number of questions, summed over all outcomes."""
-    n = questions_needed(0.80, 0.90, discordant)
-    only_b = (discordant + 0.10) / 2 / discordant
-    found = 0.0
-    for flips in range(n + 1):
-        chance = binom.pmf(flips, n, discordant)
-        if chance > 1e-9:
-            significant = [each for each in range(flips + 1) if mcnemar(flips - each, each) < 0.05]
-            found += chance * float(np.sum(binom.pmf(significant, flips, only_b)))
-    # The exact test is a little weaker than the approximation that the formula is made for.
-    assert 0.70 < found < 0.85
+        questions_needed(0.0, 0.1)
 
 
 def test_differences_hold_the_truth_over_clustered_questions() -> None:
@@ -172,19 +197,14 @@ def test_differences_hold_the_truth_over_clustered_questions() -> None:
         question(number, kind="lookup", inbox_address=f"i{number % 20}@test.example")
         for number in range(120)
     ]
-    templates = {
-        outcome: {each.id: Scored(each, episode(each, outcome)) for each in asked}
-        for outcome in ("right", "wrong")
-    }
+    right, wrong = side(["right"] * 120, asked), side(["wrong"] * 120, asked)
     inside = significant = 0
     for _ in range(40):
-        sides = [
-            [templates["right" if right else "wrong"][each.id] for each, right in drawn]
-            for drawn in (
-                zip(asked, random.random(len(asked)) < rate, strict=True) for rate in (0.60, 0.75)
-            )
-        ]
-        found = compare(*sides)
+        a, b = (
+            [right[n] if hit else wrong[n] for n, hit in enumerate(random.random(120) < rate)]
+            for rate in (0.60, 0.75)
+        )
+        found = compare(a, b)
         difference = found["figures"]["accuracy"]["difference"]
         assert difference["method"] == "bootstrap clustered by inbox"
         inside += difference["low"] <= 0.15 <= difference["high"]
