@@ -8,12 +8,12 @@ vLLM keep for themselves is assumed, and printed as such. Planning needs no GPU,
 neither torch nor a network.
 """
 
-import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import accumulate
+from operator import mul
 from pathlib import Path
 from statistics import fmean, linear_regression
 from typing import Any, Literal, NamedTuple
@@ -38,13 +38,12 @@ from training.progress import read_steps
 from training.recipe import Grpo, ModelTable, Part, Recipe, Sft, Vllm
 from training.start import END, END_OF_TEXT, MARKS, START, phrases
 
-# Tokens of real mail, measured on the 73 questions of the public ART-E set and its Enron mail with
-# the offline policy (2026-11), by cl100k_base on text cut as Qwen2 cuts it. Means:
+# Mean tokens of real mail, measured on the 73 questions of the public ART-E set and its Enron mail
+# with the offline policy (2026-11), by cl100k_base on text cut as Qwen2 cuts it.
 PROMPT = 729  # system prompt 147, schemas 486, question 13, the rest Qwen2.5's chat template
 SEARCH, READ, FRAME = 1_090, 585, 11  # ten hits, a mail that is read, what stands around each
 SEARCH_CALL, READ_CALL, ANSWER_CALL = 42, 26, 43  # as Qwen writes them, with the end mark
-# Assumed: searches and reads of an episode.
-SEARCHES, READS = 2.5, 1.5
+SEARCHES, READS = 2.5, 1.5  # of an episode (assumed)
 # A judge's prompt, form of the reply, and question with answers: 434 + 82 + 85; for groundedness
 # 267 + 82 + 62 and every mail that was read. Assumed: its reply, and the share of episodes that
 # give an answer (abstentions are settled by rule).
@@ -53,21 +52,17 @@ CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 601, 411,
 # TRL never gives its vLLM more tokens at once, and scores logits in bfloat16 tiles (its
 # kernels/chunked_logprob.py and trainer/utils.py).
 VLLM_BATCH_TOKENS, TILE_TOKENS, TILE_VOCABULARY = 4_096, 4_096, 32_768
-# Assumed: the CUDA context and what the allocator holds unused; vLLM's CUDA graphs and buffers,
-# which are inside its share and stay while it sleeps.
+SERVER_SHARE = 0.9  # of a GPU's memory, by default of vLLM's server
+# Assumed from here on. vLLM's own graphs and buffers are in its share, and stay while it sleeps.
 CONTEXT_BYTES, VLLM_OWN_BYTES = 1_000_000_000, 1_000_000_000
-SERVER_SHARE = 0.9  # of a GPU, by vLLM's own default
-
-# Assumed, because no GPU was at hand (2026-11): shares of what a GPU could do.
 TRAIN_SHARE, TRAIN_SHARE_4BIT, READ_SHARE, DECODE_SHARE = 0.40, 0.30, 0.45, 0.70
-# Seconds a token and a layer that transformers' generation needs for Python and launches, and for
-# an adapter; the same of a forward and backward pass. Seconds a token of vLLM.
+# Seconds: a layer of transformers' generation for Python and launches, and its adapter; the same of
+# a forward and backward pass; a token of vLLM.
 LAYER_S, ADAPTER_S, PASS_LAYER_S, PASS_ADAPTER_S, VLLM_STEP_S = 0.0006, 0.0006, 0.002, 0.002, 0.005
-# New weights to vLLM in the process, where it also wakes and sleeps, and to a server.
 WAKE_S, IN_PROCESS_RATE, TO_SERVER_RATE = 2.0, 10e9, 5e9
-JUDGE_S = 6.0  # a judge that is a model sees all episodes of a step at the same time
-TOOLS_S = 0.0007  # an episode's own time a turn, measured on the real archive
-LONGEST = 2.0  # turns of the longest of many episodes, as a multiple of the mean
+JUDGE_S = 6.0
+TOOLS_S = 0.0007  # a turn, measured on the real archive
+LONGEST = 2.0
 
 ASSUMED = (
     f"CUDA and the allocator take {CONTEXT_BYTES / 1e9:g} GB",
@@ -103,10 +98,9 @@ _AUTOGRAD = {
 _NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU: memory in GiB, 10^12 operations a second of dense bfloat16 matrices, bandwidth in
-    10^9 bytes a second, and the price to rent one."""
+class Gpu(NamedTuple):
+    """A GPU: GiB of memory, 10^12 operations a second of dense bfloat16 matrices, 10^9 bytes a
+    second of bandwidth, and the rent."""
 
     name: str
     gib: float
@@ -228,17 +222,15 @@ def named_shape(name: str) -> Shape:
     """The shape of a checkpoint: a folder, a training run's folder, or a hub id. The hub is asked
     only for ids that are not in `PUBLISHED`. Raises `UserError`."""
     name, _ = split_adapter(name)
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    published = re.fullmatch(r"Qwen/Qwen2\.5-(\d+(?:\.\d+)?B)(?:-Instruct)?", name)
+    if (folder := Path(name).expanduser()).is_dir():
         folder = meant_checkpoint(folder)
-        base = base_of(folder)
-        if base is not None:
+        if (base := base_of(folder)) is not None:
             return named_shape(base)
         config = json_object(folder / CONFIG)
+    elif published is not None and published[1] in PUBLISHED:
+        return PUBLISHED[published[1]]
     else:
-        published = re.fullmatch(r"Qwen/Qwen2\.5-(\d+(?:\.\d+)?B)(?:-Instruct)?", name)
-        if published is not None and published[1] in PUBLISHED:
-            return PUBLISHED[published[1]]
         require_train_extra()
         from transformers import AutoConfig
 
@@ -266,25 +258,6 @@ def named_shape(name: str) -> Shape:
         raise UserError(f"can't read the {CONFIG} of {name}: {error}; save it again") from None
 
 
-class WorldTokens(NamedTuple):
-    """Tokens of a made-up company's conversations by the scripted expert: mean and largest number
-    of each part that a stage imitates; of whole episodes the prompt, the model's own, the turns."""
-
-    parts: dict[Part, tuple[float, int]]
-    prompt: float
-    own: float
-    turns: float
-
-
-# By the tokenizers of nano (715 conversations of ten worlds) and of mini (695 of three).
-SHORT_WORLD = WorldTokens(
-    {"first": (18, 27), "answer": (62, 88), "read": (61, 88), "whole": (165, 400)}, 11, 20, 3.2
-)
-LONG_WORLD = WorldTokens(
-    {"first": (19, 27), "answer": (82, 121), "read": (80, 119), "whole": (543, 1_221)}, 11, 20, 3.4
-)
-
-
 @dataclass(frozen=True, slots=True)
 class EpisodeTokens:
     """A mean episode: its `turns`, the tokens of its first prompt and of the whole, how many of
@@ -302,50 +275,55 @@ class EpisodeTokens:
         """Tokens of the prompts of all turns together, which grow evenly."""
         return self.turns * (self.prompt_tokens + self.tokens - self.own_tokens / self.turns) / 2
 
-    def within(self, recipe: Recipe) -> "EpisodeTokens":
-        """The same, cut to the limits of the recipe."""
-        form = recipe.episode
-        turns, tokens = min(self.turns, form.max_turns), min(self.tokens, form.episode_tokens)
-        own = min(self.own_tokens * turns / self.turns, turns * form.turn_tokens, tokens)
-        prompt = min(self.prompt_tokens, form.episode_tokens)
-        return EpisodeTokens(turns, prompt, own, tokens, self.reads, self.source)
+
+# Tokens of conversations that the scripted expert had about companies with short and with long
+# mails: mean and largest of each part that a stage imitates. Measured with the tokenizers of nano
+# (715 conversations of ten worlds) and of mini (695 of three).
+_WORLD_PARTS: dict[bool, dict[Part, tuple[float, int]]] = {
+    True: {"first": (18, 27), "answer": (62, 88), "read": (61, 88), "whole": (165, 400)},
+    False: {"first": (19, 27), "answer": (82, 121), "read": (80, 119), "whole": (543, 1_221)},
+}
+_WORLD_TURNS = {True: 3.2, False: 3.4}
+
+
+def _short_world(recipe: Recipe) -> bool | None:
+    """Whether mails are short, of a model that is made for a world; None for any other."""
+    worlds = recipe.data.worlds
+    return None if recipe.model.scratch is None or worlds is None else worlds.short
 
 
 def expected_episode(recipe: Recipe) -> EpisodeTokens:
-    """The mean episode that is expected of the recipe."""
-    world = _world_tokens(recipe)
-    if world is not None:
-        _, prompt, own, turns = world
+    """The mean episode that is expected of the recipe, within its limits."""
+    short, limits = _short_world(recipe), recipe.episode
+    if short is not None:
+        prompt, own, turns = 11, 20.0, _WORLD_TURNS[short]
+        reads, length = turns / 3, _WORLD_PARTS[short]["whole"][0]
         source = "measured on the scripted expert's episodes"
-        length, reads = world.parts["whole"][0], turns / 3
     else:
         turns, prompt, reads = SEARCHES + READS + 1, PROMPT, READS
         own = SEARCHES * SEARCH_CALL + READS * READ_CALL + ANSWER_CALL
-        hits = SEARCH * recipe.episode.hits / MAX_RESULTS
+        hits = SEARCH * limits.hits / MAX_RESULTS
         length = PROMPT + own + SEARCHES * (hits + FRAME) + READS * (READ + FRAME)
         source = f"measured on Enron mail; {SEARCHES:g} searches and {READS:g} reads are assumed"
-    return EpisodeTokens(turns, prompt, own, length, reads, source).within(recipe)
+    most = limits.episode_tokens
+    kept, tokens = min(turns, limits.max_turns), min(length, most)
+    own = min(own * kept / turns, kept * limits.turn_tokens, tokens)
+    return EpisodeTokens(kept, min(prompt, most), own, tokens, reads, source)
 
 
 def stage_tokens(recipe: Recipe, part: Part) -> tuple[float, int]:
     """Tokens of a conversation that a stage of the warm start imitates: mean and largest."""
-    limit, world = recipe.episode.episode_tokens, _world_tokens(recipe)
-    # A part of a conversation on real mail is shorter than the whole by an unknown number.
-    mean, most = (expected_episode(recipe).tokens, limit) if world is None else world.parts[part]
+    limit, short = recipe.episode.episode_tokens, _short_world(recipe)
+    if short is None:
+        # A part of a conversation on real mail is shorter than the whole by an unknown number.
+        return expected_episode(recipe).tokens, limit
+    mean, most = _WORLD_PARTS[short][part]
     return min(mean, limit), min(most, limit)
-
-
-def _world_tokens(recipe: Recipe) -> WorldTokens | None:
-    worlds = recipe.data.worlds
-    if recipe.model.scratch is None or worlds is None:
-        return None
-    return SHORT_WORLD if worlds.short else LONG_WORLD
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeFee:
-    """What one judge is expected to be paid for its verdicts on `episodes`; `usd` is None if the
-    price is unknown."""
+    """What a judge is expected to cost for `episodes`; `usd` is None if the price is unknown."""
 
     judge: str
     episodes: int
@@ -356,7 +334,7 @@ class JudgeFee:
 
 
 def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
-    """What a judge that is a model is paid for its verdicts on so many episodes."""
+    """What a judge that is a model costs for its verdicts on so many episodes."""
     answers = round(episodes * ANSWERED)
     calls, prompt = answers, answers * CORRECT_TOKENS
     if episode.reads:
@@ -369,25 +347,19 @@ def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
 
 
 def judge_fees(recipe: Recipe, episode: EpisodeTokens | None = None) -> list[JudgeFee]:
-    """What judges will be paid: both for validations and for the test, which is asked twice, and
+    """What judges will cost: both for validations and for the test, which is asked twice, and
     the reward's judge for all episodes of GRPO."""
-    sft, grpo, judging, trained, validations = recipe.sft, recipe.grpo, recipe.judging, 0, 0
+    sft, grpo, judging = recipe.sft, recipe.grpo, recipe.judging
+    trained = held_out = 0
     if sft is not None:
-        validations += _sft_validations(sft)
+        held_out += _sft_validations(sft) * judging.questions + 2 * judging.test_questions
     if grpo is not None:
-        validations += _grpo_validations(grpo)
+        held_out += _grpo_validations(grpo) * judging.questions + 2 * judging.test_questions
         trained = grpo.questions * grpo.rollouts * grpo.steps // grpo.iterations
         trained *= 1 + grpo.resample
-    tests = 2 * judging.test_questions * sum(each is not None for each in (sft, grpo))
-    held_out = validations * judging.questions + tests
-    return [
-        fee_of(judge, episodes, episode or expected_episode(recipe))
-        for judge, episodes in (
-            (judging.reward, trained + held_out),
-            (judging.validation, held_out),
-        )
-        if is_paid(judge)
-    ]
+    asked = ((judging.reward, trained + held_out), (judging.validation, held_out))
+    expected = episode or expected_episode(recipe)
+    return [fee_of(judge, episodes, expected) for judge, episodes in asked if is_paid(judge)]
 
 
 def _sft_validations(sft: Sft) -> int:
@@ -422,8 +394,8 @@ class MemoryPhase:
 
 @dataclass(frozen=True, slots=True)
 class KvRoom:
-    """Room for keys and values: in tokens, and in whole episodes, of which so many are under way
-    at a time."""
+    """Room for keys and values in tokens and in whole episodes, and how many episodes are under
+    way at a time."""
 
     kv_tokens: int
     whole_episodes: int
@@ -447,6 +419,16 @@ class StagePlan:
     room: KvRoom
 
 
+class Generation(NamedTuple):
+    """Who generates: so many GPUs, by vLLM or by transformers `batch` episodes at a time (None:
+    all), with room for so many tokens of keys and values."""
+
+    gpus: int
+    vllm: Vllm | None
+    batch: int | None
+    kv_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class Estimator:
     """Memory and pace of a recipe's model on a kind of GPU, for the episodes expected of it."""
@@ -468,35 +450,39 @@ class Estimator:
         model = self.recipe.model
         return self.shape.weight_bytes(32 if model.lora is None else model.bits)
 
-    def activations(self, episodes: int, tokens: int) -> dict[str, tuple[int, str]]:
+    def activations(self, episodes: int, tokens: int) -> list[MemoryLine]:
         """What autograd keeps of one pass over so many episodes of so many tokens each."""
         shape, model = self.shape, self.recipe.model
-        trained = "whole" if model.lora is None else "adapter"
-        kept, work, mask = _AUTOGRAD[trained, model.checkpointing]
+        kept, work, mask = _AUTOGRAD[
+            "whole" if model.lora is None else "adapter", model.checkpointing
+        ]
         widths = (shape.hidden, shape.intermediate, shape.kv_width)
-        layer, once = (
-            sum(times * width for times, width in zip(factors, widths, strict=True))
-            for factors in (kept, work)
-        )
+        layer, once = (sum(map(mul, factors, widths)) for factors in (kept, work))
         total = episodes * tokens
-        whole = "inputs of the layers" if model.checkpointing else "activations"
-        at_work = "a layer computed anew" if model.checkpointing else "on the way back"
-        how = f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB"
         tile = min(total, TILE_TOKENS) * min(shape.vocabulary, TILE_VOCABULARY) * 2
-        lines = {
-            whole: (round(total * shape.layers * layer), how),
-            at_work: (
+        lines = [
+            MemoryLine(
+                "inputs of the layers" if model.checkpointing else "activations",
+                round(total * shape.layers * layer),
+                f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB",
+            ),
+            MemoryLine(
+                "a layer computed anew" if model.checkpointing else "on the way back",
                 round(total * once + episodes * tokens**2 * mask),
                 f"{once / 1e3:.0f} kB a token",
             ),
             # The gradient of what goes into the logits is in float32.
-            "logits": (tile + total * shape.hidden * 4, "a tile, and gradients behind it"),
-        }
+            MemoryLine(
+                "logits", tile + total * shape.hidden * 4, "a tile, and gradients behind it"
+            ),
+        ]
         if model.lora is None:
-            lines["weights in bfloat16"] = (2 * shape.linear, "copies that autocast multiplies by")
+            how = "copies that autocast multiplies by"
+            lines.append(MemoryLine("weights in bfloat16", 2 * shape.linear, how))
         if model.bits == 4:
             decoded = 2 * shape.hidden * shape.intermediate
-            lines["a matrix decoded"] = (decoded, "the largest, from NF4 to bfloat16")
+            how = "the largest, from NF4 to bfloat16"
+            lines.append(MemoryLine("a matrix decoded", decoded, how))
         return lines
 
     def training_memory(
@@ -504,15 +490,17 @@ class Estimator:
     ) -> MemoryPhase:
         """While weights are trained, with `episodes` of `tokens` tokens in a pass."""
         gradients = 4 * (self.lora_weights or self.shape.parameters)
-        lines = self._own() | {"gradients": (gradients, "4 bytes a trained weight")}
+        lines = [*self._own(), MemoryLine("gradients", gradients, "4 bytes a trained weight")]
         if processes > 1:
-            lines["gradients to share"] = (gradients, "buckets of DDP")
-        lines |= self.activations(episodes, tokens)
-        if vllm is not None and vllm.mode == "colocate" and vllm.sleep:
-            lines["vLLM asleep"] = (VLLM_OWN_BYTES, "its graphs and buffers (assumed)")
-        elif vllm is not None and vllm.mode == "colocate":
-            share = round(vllm.memory * self.gpu.memory)
-            lines["vLLM awake"] = (share, f"{vllm.memory:g} of the GPU: sleep is off")
+            lines.append(MemoryLine("gradients to share", gradients, "buckets of DDP"))
+        lines += self.activations(episodes, tokens)
+        if vllm is not None and vllm.mode == "colocate":
+            share, how = round(vllm.memory * self.gpu.memory), "of the GPU: sleep is off"
+            lines.append(
+                MemoryLine("vLLM asleep", VLLM_OWN_BYTES, "its graphs and buffers (assumed)")
+                if vllm.sleep
+                else MemoryLine("vLLM awake", share, f"{vllm.memory:g} {how}")
+            )
         return self._phase("while weights are trained", lines)
 
     def generating_memory(
@@ -523,22 +511,21 @@ class Estimator:
         name, shape = "while rollouts are generated", self.shape
         if vllm is not None:
             lines, room = self._vllm_share(vllm.memory, at_once, tokens)
-            return self._phase(name, self._own() | lines), room
-        keys = tokens * shape.kv_bytes
+            return self._phase(name, [*self._own(), *lines]), room
+        # One layer's keys and values are there twice.
+        keys = tokens * shape.kv_bytes + tokens * shape.kv_bytes // shape.layers
         # The longest prompt is the last of an episode; an adapter's input is in float32.
         prefill = 2 * (4 * shape.hidden + 3 * shape.intermediate)
         prefill += 4 * shape.intermediate if self.recipe.model.lora is not None else 0
+        prefill *= tokens
         how = f"{at_once} episodes of {tokens:,} tokens, {shape.kv_bytes:,} bytes each"
-        lines = self._own() | {
-            "keys and values": (
-                at_once * keys + at_once * keys // shape.layers,
-                f"{how}; one layer twice",
-            ),
-            "reading prompts": (at_once * tokens * prefill, "a layer, without gradients"),
-        }
+        lines = [
+            *self._own(),
+            MemoryLine("keys and values", at_once * keys, f"{how}; one layer twice"),
+            MemoryLine("reading prompts", at_once * prefill, "a layer, without gradients"),
+        ]
         phase = self._phase(name, lines)
-        an_episode = keys + keys // shape.layers + tokens * prefill
-        fit = max(0, (phase.left + at_once * an_episode) // an_episode)
+        fit = max(0, phase.left // (keys + prefill) + at_once)
         return phase, KvRoom(fit * tokens, fit, at_once)
 
     def serving_memory(self, at_once: int, tokens: int) -> tuple[MemoryPhase, KvRoom]:
@@ -546,7 +533,7 @@ class Estimator:
         lines, room = self._vllm_share(SERVER_SHARE, at_once, tokens)
         return self._phase("vLLM's server", lines), room
 
-    def _own(self) -> dict[str, tuple[int, str]]:
+    def _own(self) -> list[MemoryLine]:
         """What a GPU that trains always holds."""
         shape, model = self.shape, self.recipe.model
         trained, how = self.lora_weights or shape.parameters, count_of(shape.parameters)
@@ -557,37 +544,37 @@ class Estimator:
             how = f"{count_of(shape.linear)} in NF4, {rest} in bfloat16"
         else:
             how += ", 2 bytes each"
-        lines = {"weights": (self.weight_bytes, how)}
+        lines = [MemoryLine("weights", self.weight_bytes, how)]
         if model.lora is not None:
             how = f"{count_of(trained)} of rank {model.lora.rank}, 4 bytes each"
-            lines["adapter"] = (4 * trained, how)
-        lines["AdamW"] = (8 * trained, "two moments, 8 bytes a trained weight")
-        return lines | {"CUDA and the allocator": (CONTEXT_BYTES, "assumed")}
+            lines.append(MemoryLine("adapter", 4 * trained, how))
+        return [
+            *lines,
+            MemoryLine("AdamW", 8 * trained, "two moments, 8 bytes a trained weight"),
+            MemoryLine("CUDA and the allocator", CONTEXT_BYTES, "assumed"),
+        ]
 
-    def _phase(self, name: str, lines: Mapping[str, tuple[int, str]]) -> MemoryPhase:
-        size = sum(each for each, _ in lines.values())
-        listed = tuple(MemoryLine(what, *line) for what, line in lines.items())
-        return MemoryPhase(name, listed, size, self.gpu.memory - size)
+    def _phase(self, name: str, lines: list[MemoryLine]) -> MemoryPhase:
+        size = sum(each.size for each in lines)
+        return MemoryPhase(name, tuple(lines), size, self.gpu.memory - size)
 
     def _vllm_share(
         self, share: float, at_once: int, tokens: int
-    ) -> tuple[dict[str, tuple[int, str]], KvRoom]:
+    ) -> tuple[list[MemoryLine], KvRoom]:
         """vLLM takes its whole share: keys and values get what weights and work leave."""
         shape, weights = self.shape, self.shape.weight_bytes(16)
         work = VLLM_BATCH_TOKENS * 2 * (4 * shape.hidden + 3 * shape.intermediate)
         work += at_once * shape.vocabulary * 4 * 2
         left = max(0, round(share * self.gpu.memory) - weights - work - VLLM_OWN_BYTES)
         kv_tokens = left // shape.kv_bytes
+        at_work = f"{VLLM_BATCH_TOKENS:,} tokens at once, {at_once} rows of logits"
         rest = f"the rest of its share, {share:g} of the GPU; {shape.kv_bytes:,} bytes a token"
-        lines = {
-            "vLLM: weights": (weights, f"{count_of(shape.parameters)}, 2 bytes each"),
-            "vLLM: work": (
-                work,
-                f"{VLLM_BATCH_TOKENS:,} tokens at once, {at_once} rows of logits",
-            ),
-            "vLLM: its own": (VLLM_OWN_BYTES, "graphs and buffers (assumed)"),
-            "vLLM: keys and values": (left, rest),
-        }
+        lines = [
+            MemoryLine("vLLM: weights", weights, f"{count_of(shape.parameters)}, 2 bytes each"),
+            MemoryLine("vLLM: work", work, at_work),
+            MemoryLine("vLLM: its own", VLLM_OWN_BYTES, "graphs and buffers (assumed)"),
+            MemoryLine("vLLM: keys and values", left, rest),
+        ]
         return lines, KvRoom(kv_tokens, kv_tokens // tokens, at_once)
 
     def training_seconds(
@@ -605,20 +592,17 @@ class Estimator:
         passes = 1 + (1 if model.lora is not None else 2) + model.checkpointing
         return (passes + scorings) * max(compute, launches)
 
-    def generating_seconds(
-        self, episodes: float, gpus: int, vllm: Vllm | None, batch: int | None, kv_tokens: int
-    ) -> float:
-        """Seconds until all episodes have ended, on `gpus` GPUs: by vLLM, or by transformers
-        `batch` episodes at a time (None: all)."""
+    def generating_seconds(self, episodes: float, by: Generation) -> float:
+        """Seconds until all episodes have ended."""
         shape, gpu, episode = self.shape, self.gpu, self.episode
-        mine = episodes / gpus
+        mine = episodes / by.gpus
         rounds = min(self.recipe.episode.max_turns, LONGEST * episode.turns)
         going = mine * episode.turns / rounds
         held = going * (episode.prompt_tokens + episode.tokens) / 2
         rate, bandwidth = gpu.tflops * 1e12 * READ_SHARE, gpu.gb_per_second * 1e9 * DECODE_SHARE
-        if vllm is not None:
+        if by.vllm is not None:
             # What has no room waits for it, and is read again at the next turn.
-            waves = max(1.0, held / max(kv_tokens, 1))
+            waves = max(1.0, held / max(by.kv_tokens, 1))
             again = max(0.0, (episode.all_prompts - episode.tokens) * (1 - 1 / waves))
             read = shape.forward_flops(mine * (episode.tokens + again), episode.tokens) / rate
             carried = shape.weight_bytes(16) + held / waves * shape.kv_bytes
@@ -626,7 +610,7 @@ class Estimator:
             return read + rounds * turn * (VLLM_STEP_S + carried / bandwidth)
         # Without vLLM every turn reads the whole episode again, and every token waits for Python.
         read = shape.forward_flops(mine * episode.all_prompts, episode.tokens) / rate
-        at_once = min(mine, batch or mine)
+        at_once = min(mine, by.batch or mine)
         waves = max(1.0, going / at_once)
         adapter = 0 if self.recipe.model.lora is None else ADAPTER_S
         carried = self.weight_bytes + held / waves * shape.kv_bytes
@@ -648,20 +632,16 @@ class Estimator:
             return sent / TO_SERVER_RATE
         return (WAKE_S if vllm.sleep else 0.0) + sent / IN_PROCESS_RATE
 
-    def _examining_seconds(
-        self, validations: int, gpus: int, vllm: Vllm | None, batch: int | None, kv_tokens: int
-    ) -> float:
+    def _examining_seconds(self, validations: int, by: Generation) -> float:
         """Seconds of all validations, and of the test, which is asked twice."""
-        judging = self.recipe.judging
-        one, test = (
-            self.generating_seconds(questions, gpus, vllm, batch, kv_tokens)
-            + questions * self.episode.turns * TOOLS_S
-            for questions in (judging.questions, judging.test_questions)
-        )
-        beside = self.transfer_seconds(vllm)
+        judging, tools = self.recipe.judging, self.episode.turns * TOOLS_S
+        beside = self.transfer_seconds(by.vllm)
         if is_paid(judging.reward) or is_paid(judging.validation):
             beside += JUDGE_S
-        return validations * (one + beside) + 2 * (test + beside)
+        return sum(
+            times * (self.generating_seconds(questions, by) + questions * tools + beside)
+            for times, questions in ((validations, judging.questions), (2, judging.test_questions))
+        )
 
     def sft_plan(self, sft: Sft) -> StagePlan:
         """The warm start on one GPU; transformers generates its validations."""
@@ -678,7 +658,7 @@ class Estimator:
         at_once = min(batch, recipe.judging.questions)
         generating, room = self.generating_memory(at_once, recipe.episode.episode_tokens)
         validations = _sft_validations(sft)
-        examining = self._examining_seconds(validations, 1, None, batch, room.kv_tokens)
+        examining = self._examining_seconds(validations, Generation(1, None, batch, room.kv_tokens))
         return StagePlan(
             stage="sft",
             steps=sft.steps,
@@ -696,6 +676,7 @@ class Estimator:
         """GRPO on `train` GPUs, with `serve` more for vLLM's server."""
         recipe, episode, vllm = self.recipe, self.episode, grpo.vllm
         episodes, tokens = grpo.questions * grpo.rollouts, recipe.episode.episode_tokens
+        mine = episodes / train
         if vllm is not None and serve:
             generating, room = self.serving_memory(-(-episodes // serve), tokens)
         else:
@@ -705,15 +686,14 @@ class Estimator:
                 at_once = max(at_once, min(AT_ONCE, recipe.judging.questions))
                 at_once = min(grpo.generate_batch or at_once, at_once)
             generating, room = self.generating_memory(at_once, tokens, vllm)
-        by = (serve or train, vllm, grpo.generate_batch, room.kv_tokens)
+        by = Generation(serve or train, vllm, grpo.generate_batch, room.kv_tokens)
         # Groups without spread are replaced; episodes serve several optimizer steps.
         times = (1 + grpo.resample) / grpo.iterations
         # TRL scores vLLM's tokens again, and those of further steps on the same episodes; a KL term
         # takes the same of the model as it began.
         scorings = (vllm is not None or grpo.iterations > 1) + (grpo.beta > 0)
-        mine = episodes / train
         seconds = {
-            "generating": self.generating_seconds(episodes, *by) * times,
+            "generating": self.generating_seconds(episodes, by) * times,
             "training": self.training_seconds(mine, episode.tokens, grpo.micro_batch, scorings),
             "weights to vLLM": self.transfer_seconds(vllm) / grpo.iterations,
             "tools": mine * episode.turns * TOOLS_S * times,
@@ -721,7 +701,7 @@ class Estimator:
         }
         reads = episode.all_prompts if vllm is None else episode.tokens - episode.own_tokens
         validations = _grpo_validations(grpo)
-        examining = self._examining_seconds(validations, *by)
+        examining = self._examining_seconds(validations, by)
         return StagePlan(
             stage="grpo",
             steps=grpo.steps,
@@ -738,12 +718,6 @@ class Estimator:
             memory=(generating, self.training_memory(grpo.micro_batch, tokens, vllm, train)),
             room=room,
         )
-
-    def stages(self, train: int, serve: int) -> tuple[StagePlan, ...]:
-        """The recipe's stages on so many GPUs."""
-        sft, grpo = self.recipe.sft, self.recipe.grpo
-        first = () if sft is None else (self.sft_plan(sft),)
-        return first if grpo is None else (*first, self.grpo_plan(grpo, train, serve))
 
 
 @dataclass(frozen=True, slots=True)
@@ -790,58 +764,65 @@ def plan(
     """
     shape = shape_of(recipe.model, recipe.episode.prompt)
     estimator = Estimator(recipe, shape, gpu, episode or expected_episode(recipe))
+    fees = tuple(judge_fees(recipe, estimator.episode))
+    paid = [fee.usd for fee in fees if fee.usd is not None]
     usd = gpu.usd_per_hour if usd_per_hour is None else usd_per_hour
-    plans = [_planned(estimator, train, count - train, usd) for train in _ways(recipe.grpo, count)]
+
+    def planned(train: int) -> TrainingPlan:
+        stages = [] if recipe.sft is None else [estimator.sft_plan(recipe.sft)]
+        if recipe.grpo is not None:
+            stages.append(estimator.grpo_plan(recipe.grpo, train, count - train))
+        hours = sum(stage.hours for stage in stages)
+        return TrainingPlan(
+            recipe=recipe.name,
+            model=recipe.model.base or "made from nothing",
+            parameters=shape.parameters,
+            kv_bytes_per_token=shape.kv_bytes,
+            lora_parameters=estimator.lora_weights,
+            gpu=gpu.name,
+            gpus={"train": train, "serve": count - train},
+            memory_bytes=gpu.memory,
+            usd_per_hour=usd,
+            episode=estimator.episode,
+            stages=tuple(stages),
+            hours=hours,
+            gpu_usd=hours * count * usd,
+            judges=fees,
+            judge_usd=sum(paid) if len(paid) == len(fees) else None,
+            max_cost_usd=recipe.judging.max_cost_usd,
+            faults=list(_faults(stages, recipe.episode.episode_tokens)),
+        )
+
+    plans = map(planned, _divisions(recipe.grpo, count))
     return min(plans, key=lambda each: (bool(each.faults), each.hours))
 
 
-def _ways(grpo: Grpo | None, count: int) -> list[int]:
-    """How many of the GPUs may train."""
-    served = grpo is not None and grpo.vllm is not None and grpo.vllm.mode == "server"
+def _divisions(grpo: Grpo | None, count: int) -> list[int]:
+    """How many of the GPUs may train; vLLM's server gets the others."""
+    if grpo is None:
+        return [count]
+    served = grpo.vllm is not None and grpo.vllm.mode == "server"
     if served and count < 2:
         raise UserError("vLLM's server needs GPUs beside those that train: --gpus 2 or more")
-    ways = []
-    for train in range(1, count) if served else [count]:
-        with contextlib.suppress(ValueError):
-            if grpo is not None:
-                grpo.passes(train)
-            ways.append(train)
-    if grpo is not None and not ways:
+    candidates = range(1, count) if served else (count,)
+    divisions = [train for train in candidates if _divides(grpo, train)]
+    if not divisions:
         raise UserError(
             f"{grpo.questions} questions of {grpo.rollouts} episodes, {grpo.micro_batch} in a"
             f" pass, can't be divided among {count} GPUs: set grpo.questions or grpo.micro_batch"
         )
-    return ways
+    return divisions
 
 
-def _planned(estimator: Estimator, train: int, serve: int, usd_per_hour: float) -> TrainingPlan:
-    recipe, shape, gpu = estimator.recipe, estimator.shape, estimator.gpu
-    stages = estimator.stages(train, serve)
-    hours = sum(stage.hours for stage in stages)
-    fees = tuple(judge_fees(recipe, estimator.episode))
-    paid = [fee.usd for fee in fees if fee.usd is not None]
-    return TrainingPlan(
-        recipe=recipe.name,
-        model=recipe.model.base or "made from nothing",
-        parameters=shape.parameters,
-        kv_bytes_per_token=shape.kv_bytes,
-        lora_parameters=estimator.lora_weights,
-        gpu=gpu.name,
-        gpus={"train": train, "serve": serve},
-        memory_bytes=gpu.memory,
-        usd_per_hour=usd_per_hour,
-        episode=estimator.episode,
-        stages=stages,
-        hours=hours,
-        gpu_usd=hours * (train + serve) * usd_per_hour,
-        judges=fees,
-        judge_usd=sum(paid) if len(paid) == len(fees) else None,
-        max_cost_usd=recipe.judging.max_cost_usd,
-        faults=list(_faults(stages, recipe.episode.episode_tokens)),
-    )
+def _divides(grpo: Grpo, train: int) -> bool:
+    try:
+        grpo.passes(train)
+    except ValueError:
+        return False
+    return True
 
 
-def _faults(stages: tuple[StagePlan, ...], tokens: int) -> Iterator[str]:
+def _faults(stages: list[StagePlan], tokens: int) -> Iterator[str]:
     """Why it does not fit."""
     for stage in stages:
         for phase in stage.memory:
@@ -864,11 +845,10 @@ def check_trained(run: Run) -> None:
 
 def compared(planned: TrainingPlan, run: Run) -> list[dict[str, Any]]:
     """What is planned beside what a training run reported, line by line; None if it is unknown."""
-    kind = run.config["kind"]
-    stage = next((each for each in planned.stages if each.stage == kind), None)
+    stage = next((each for each in planned.stages if each.stage == run.config["kind"]), None)
     if stage is None:
         return []
-    name = "generated" if kind == "grpo" else "trained_on"
+    name = "generated" if stage.stage == "grpo" else "trained_on"
     largest = max(phase.bytes for phase in stage.memory)
     # A run's seconds have its validations among them, and not yet its test.
     seconds = sum(stage.seconds_per_step.values()) + stage.examining_seconds / stage.steps
