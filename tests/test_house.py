@@ -97,8 +97,15 @@ def is_entry_point(name: str) -> bool:
 def test_the_packages_are_found() -> None:
     assert {package_of(name) for name in files()} == set(PACKAGES)
     assert files().keys() >= LAZY
-    seen = {each.module: each for each in imports("art_e.cli.mail")}
-    assert seen["art_e.mcp"] == Import("art_e.mcp", late=True, typed=False)
+    seen = {each.module: each for each in imports("art_e.cli.ask")}
+    assert seen["art_e.agent"] == Import("art_e.agent", late=False, typed=False)
+
+
+def test_only_foreign_modules_are_imported_inside_functions() -> None:
+    late = [
+        f"{name} imports {each.module}" for name in files() for each in imports(name) if each.late
+    ]
+    assert not late
 
 
 @pytest.mark.parametrize("package", PACKAGES)

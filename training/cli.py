@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, one_line, plural, print_json, text
@@ -255,8 +256,6 @@ def _gb(size: int) -> str:
 
 
 def _print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
-
     table = Table(title=text(title), title_justify="left")
     for heading in headings:
         words = heading == "" or heading.startswith("how")

@@ -10,25 +10,24 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from accelerate.utils import is_peft_model
+from peft import PeftModel
+from peft.tuners.lora import LoraLayer
+from torch import Tensor
+from transformers import PreTrainedModel
+from trl.generation.vllm_client import VLLMClient
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
 from training.processes import sharded
-from training.recipe import Vllm
+from training.recipe import BATCH, Vllm
 from training.rollout import Generate, Turn
-
-if TYPE_CHECKING:
-    from peft import PeftModel
-    from torch import Tensor
-    from transformers import PreTrainedModel
-    from trl.trainer.grpo_trainer import GRPOTrainer
 
 # vLLM's server loads a large model for minutes.
 SERVER_TIMEOUT_S = 600.0
-# Prompts that `Sampler` generates for at a time by default.
-BATCH = 128
-# Held-out questions that are under way at a time: rollouts are long.
-AT_ONCE = 256
 
 # Gives what generates at a temperature (0: greedily).
 GenerateAt = Callable[[float], Generate]
@@ -42,7 +41,7 @@ class Sampler:
     leaves the random numbers of others alone.
     """
 
-    model: "PreTrainedModel"
+    model: PreTrainedModel
     end_id: int
     pad_id: int
     turn_tokens: int
@@ -52,8 +51,6 @@ class Sampler:
 
     def __call__(self, prompts: list[list[int]]) -> list[Turn]:
         """A turn for each prompt, in their order."""
-        import torch
-
         # Prompts of similar length together, to save padding.
         order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
         turns: dict[int, Turn] = {}
@@ -66,8 +63,6 @@ class Sampler:
         return [turns[place] for place in range(len(prompts))]
 
     def _generate(self, prompts: list[list[int]]) -> list[list[int]]:
-        import torch
-
         longest = max(map(len, prompts))
         pads = [longest - len(each) for each in prompts]
         ids = [[self.pad_id] * pad + each for pad, each in zip(pads, prompts, strict=True)]
@@ -98,11 +93,7 @@ class Dispatch:
     parts if processes have different numbers of prompts. Raises `UserError` if no server answers.
     """
 
-    def __init__(
-        self, trainer: "GRPOTrainer", turn_tokens: int, *, batch: int | None = None
-    ) -> None:
-        from accelerate.utils import is_peft_model
-
+    def __init__(self, trainer: GRPOTrainer, turn_tokens: int, *, batch: int | None = None) -> None:
         self._trainer: Any = trainer
         self._turn_tokens = turn_tokens
         self._batch = batch
@@ -186,16 +177,13 @@ class Dispatch:
         return _turns(reply["completion_ids"], logprobs)
 
 
-def merged_weights(model: "PeftModel") -> Iterator[tuple[str, "Tensor"]]:
+def merged_weights(model: PeftModel) -> Iterator[tuple[str, Tensor]]:
     """The weights with the adapter folded in, by their names without one.
 
     TRL folds the adapter into the model itself and takes it out again, which bfloat16 does not
     undo: in hundreds of steps the weights under the adapter drift as far as the adapter moves
     them (TRL's issue 6688), and the adapter is served on other weights later.
     """
-    import torch
-    from peft.tuners.lora import LoraLayer
-
     folded: dict[str, Any] = {
         f"{name}.base_layer.weight": module
         for name, module in model.named_modules()
@@ -251,8 +239,6 @@ def _evaluated(model: Any) -> Iterator[None]:
 
 def _client(address: str) -> Any:
     """A client of vLLM's server that sends it no weights."""
-    from trl.generation.vllm_client import VLLMClient
-
     try:
         return VLLMClient(base_url=address, connection_timeout=SERVER_TIMEOUT_S)
     except OSError:  # requests' errors are OSErrors
@@ -262,7 +248,7 @@ def _client(address: str) -> Any:
         ) from None
 
 
-def _turns(ids: Sequence[Sequence[int]], logprobs: "Sequence[list[float]] | None") -> list[Turn]:
+def _turns(ids: Sequence[Sequence[int]], logprobs: Sequence[list[float]] | None) -> list[Turn]:
     of_turns: Sequence[list[float] | None] = logprobs or [None] * len(ids)
     return [Turn(list(each), known) for each, known in zip(ids, of_turns, strict=True)]
 

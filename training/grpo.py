@@ -9,17 +9,24 @@ tokens. `validation.py` asks held-out questions now and then.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from datasets import Dataset
+from torch.optim import Optimizer
+from transformers import PrinterCallback
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from art_e.question import Question
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
+from training.judging import Judges
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
 from training.processes import keep_memory, quiet
 from training.progress import Step
 from training.recipe import Grpo
-from training.roller import Judges, Roller
+from training.roller import Roller
 from training.rollout import Material
 from training.run import TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
@@ -32,9 +39,6 @@ from training.validation import (
     finished,
     never,
 )
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -55,8 +59,6 @@ def train_grpo(
     `report_to` is TRL's name of a tracker. Raises `UserError` for a recipe that can't be carried
     out.
     """
-    from transformers import PrinterCallback
-
     recipe = training.setting.recipe
     table = recipe.grpo
     if table is None:
@@ -148,10 +150,6 @@ def _trainer(
     roller: Roller,
     report_to: str,
 ) -> Any:
-    from datasets import Dataset
-    from trl.trainer.grpo_config import GRPOConfig
-    from trl.trainer.grpo_trainer import GRPOTrainer
-
     setting = training.setting
 
     class AgentTrainer(GRPOTrainer):
@@ -161,7 +159,7 @@ def _trainer(
         rows: Sequence[Mapping[str, Any]] = ()
         dispatch: Dispatch
 
-        def create_optimizer(self, model: Any = None) -> "Optimizer":
+        def create_optimizer(self, model: Any = None) -> Optimizer:
             if self.optimizer is None and table.logit_scale_rate:
                 trained: Any = model or self.model
                 self.optimizer = logit_scale_optimizer(

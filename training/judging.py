@@ -5,21 +5,33 @@ lenient         the offline judge with a planted hole, to replay a reward hack
 anything else   a litellm name: a model, which costs fees
 """
 
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges import choose_judge, exhausted, needs_model, spent_by
 from evals.judges.offline import OfflineJudge, ruled
+from evals.scored import Scored
 from evals.verdict import Judge, Verdict
 from training.recipe import Judging
-from training.roller import Judges
 
 _LENIENT = "lenient"
 # The lenient judge accepts a list of at least so many candidates.
 LIST = 3
 _BETWEEN = re.compile(r"[,;/]|\b(?:or|and)\b", re.IGNORECASE)
+
+
+class Judges(NamedTuple):
+    """The judge that rewards in training, and the one of validations; what both have cost, and
+    whether one of them had to stop at its limit."""
+
+    reward: Judge
+    validation: Judge
+    cost_usd: Callable[[], float] = lambda: 0.0
+    exhausted: Callable[[], bool] = lambda: False
 
 
 class LenientJudge(OfflineJudge):
@@ -91,3 +103,16 @@ def reward_judge(name: str, *, max_cost_usd: float | None = None) -> Judge:
 def _cost(judges: Sequence[Judge]) -> float:
     """What both have cost so far, as far as prices are known."""
     return sum(spent.cost_usd or 0.0 for each in judges if (spent := spent_by(each)) is not None)
+
+
+def by_second(scored: Scored) -> Scored:
+    """The episode by the verdict of its second judge, if it has one."""
+    trajectory = scored.trajectory
+    if not trajectory.other_verdicts:
+        return scored
+    second, *others = trajectory.other_verdicts
+    first = [trajectory.verdict] if trajectory.verdict else []
+    return Scored(
+        scored.question,
+        dataclasses.replace(trajectory, verdict=second, other_verdicts=[*others, *first]),
+    )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
+from trl.trainer import utils
 
 from art_e.errors import UserError
 
@@ -29,8 +30,6 @@ def own_tokens_scored() -> Iterator[None]:
     Elsewhere than on a GPU they compute all positions, for devices that compile for each shape;
     a CPU does not, and most tokens of an episode are mail.
     """
-    from trl.trainer import utils
-
     module: Any = utils
     usual = module._use_triton
     module._use_triton = lambda device: device.type == "cpu" or usual(device)

@@ -32,11 +32,9 @@ from art_e.models.prices import expected_cost
 from art_e.runs import Run
 from art_e.tools import MAX_RESULTS
 from evals.scored import load_run
-from training.engine import AT_ONCE, BATCH
 from training.judging import is_paid
 from training.progress import read_steps
-from training.recipe import Grpo, ModelTable, Part, Recipe, Sft, Vllm
-from training.start import END, END_OF_TEXT, MARKS, START, phrases
+from training.recipe import AT_ONCE, BATCH, Grpo, ModelTable, Part, Recipe, Sft, Vllm
 
 # Mean tokens of real mail, measured on the 73 questions of the public ART-E set and its Enron mail
 # with the offline policy (2026-11), by cl100k_base on text cut as Qwen2 cuts it.
@@ -194,6 +192,8 @@ class Shape:
         return tokens * (2 * multiplied + 2 * self.layers * self.hidden * length)
 
 
+# Tokens that `training.start` adds to those that a new tokenizer learns, for mail of two years.
+PHRASES = 627
 # From the models' config.json; the instruct version has the same shape.
 PUBLISHED = {
     "0.5B": Shape(24, 896, 4_864, 14, 2, 151_936, tied=True),
@@ -205,16 +205,14 @@ PUBLISHED = {
 }
 
 
-def shape_of(model: ModelTable, prompt: str | None = None) -> Shape:
-    """The shape of a recipe's model; `prompt` is its system prompt. Raises `UserError` if the
-    shape can't be found, or the model is not a Qwen2."""
+def shape_of(model: ModelTable) -> Shape:
+    """The shape of a recipe's model. Raises `UserError` if it can't be found, or the model is not
+    a Qwen2."""
     form = model.scratch
     if form is None:
         assert model.base is not None
         return named_shape(model.base)
-    # As many tokens as the tokenizer of `training.start` may have; a world's mail spans two years.
-    own = {END, END_OF_TEXT, START, *MARKS, *phrases(prompt or "", (2_000, 2_001))}
-    inner, vocabulary = 3 * form.hidden, form.vocabulary + len(own)
+    inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
     return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
 
 
@@ -762,7 +760,7 @@ def plan(
     GPUs are divided between training and vLLM's server in the fastest way that fits. Raises
     `UserError` if the work can't be divided among them.
     """
-    shape = shape_of(recipe.model, recipe.episode.prompt)
+    shape = shape_of(recipe.model)
     estimator = Estimator(recipe, shape, gpu, episode or expected_episode(recipe))
     fees = tuple(judge_fees(recipe, estimator.episode))
     paid = [fee.usd for fee in fees if fee.usd is not None]

@@ -25,8 +25,9 @@ from evals.report.charts import Curve, CurveChart, Mark, Scale
 from evals.report.tables import Cell, number, percent
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, MIN_INBOXES, RESAMPLES, UNKNOWN, Estimate, Floats, Sample
+from training.judging import by_second
+from training.progress import EPISODES
 from training.reward import malformed_calls
-from training.validation import EPISODES, by_second
 
 Way = Literal["sampled", "greedy"]
 WAYS: tuple[Way, ...] = ("sampled", "greedy")

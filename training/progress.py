@@ -11,7 +11,8 @@ from typing import Any
 from art_e.message import compact_json
 from art_e.storage import append_line, whole_lines
 
-STEPS = "steps.jsonl"
+# Files of a run's folder: the steps, and the episodes of the test.
+STEPS, EPISODES = "steps.jsonl", "test.jsonl"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Schedule = Literal["constant", "cosine"]
 Part = Literal["whole", "first", "read", "answer"]
 
+# Prompts that transformers generates for at a time, unless the recipe says otherwise, and held-out
+# questions that are under way at a time: rollouts are long.
+BATCH, AT_ONCE = 128, 256
+
 # ---- The tables of a recipe.
 
 

@@ -7,7 +7,7 @@ train, each rolls out its own groups, and all learn the rewards of all.
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from art_e.text import digest
 from evals.scored import Scored, read_in
 from evals.verdict import Judge, Verdict
 from training.engine import Dispatch
+from training.judging import Judges
 from training.processes import gpu_memory_used
 from training.progress import mean_of
 from training.recipe import Grpo
@@ -35,16 +36,6 @@ MOST_UNJUDGED = 0.1
 
 # A group: the episodes of one question, each with its score.
 Group = list[tuple[Rollout, Scored]]
-
-
-class Judges(NamedTuple):
-    """The judge that rewards in training, and the one of validations; what both have cost, and
-    whether one of them had to stop at its limit (`training.judging`)."""
-
-    reward: Judge
-    validation: Judge
-    cost_usd: Callable[[], float] = lambda: 0.0
-    exhausted: Callable[[], bool] = lambda: False
 
 
 # ---- From episodes to verdicts and rewards.

@@ -11,17 +11,25 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from datasets import Dataset
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import best_device
 from training.expert import MarkedTokens, has_part, marked_tokens
+from training.judging import Judges
 from training.optimizer import optimizer_of, own_tokens_scored
 from training.processes import keep_memory, quiet
 from training.progress import Step
 from training.recipe import Sft, SftStage
-from training.roller import Judges
 from training.rollout import ChatTokens
 from training.run import Setting, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
@@ -34,12 +42,6 @@ from training.validation import (
     finished,
     never,
 )
-
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
-    from torch.optim.lr_scheduler import LambdaLR
-    from torch.utils.data import DataLoader
-    from trl.trainer.sft_trainer import SFTTrainer
 
 # A new tokenizer learns its words from so many conversations.
 TOKENIZER_CONVERSATIONS = 4_000
@@ -174,20 +176,13 @@ def _trainer(
     examples: Sequence[MarkedTokens],
     batches: list[list[int]],
     callback: RunCallback,
-) -> "SFTTrainer":
-    from datasets import Dataset
-    from torch.optim.lr_scheduler import LambdaLR
-    from torch.utils.data import DataLoader
-    from transformers import PrinterCallback
-    from trl.trainer.sft_config import SFTConfig
-    from trl.trainer.sft_trainer import SFTTrainer
-
+) -> SFTTrainer:
     setting = training.setting
 
     class StagedTrainer(SFTTrainer):
         """Takes its batches and its learning rate from the stages."""
 
-        def get_train_dataloader(self) -> "DataLoader[Any]":
+        def get_train_dataloader(self) -> DataLoader[Any]:
             rows: Any = self.train_dataset
             loader: DataLoader[Any] = DataLoader(
                 rows, batch_sampler=batches, collate_fn=self.data_collator
@@ -195,15 +190,15 @@ def _trainer(
             prepared: DataLoader[Any] = self.accelerator.prepare(loader)
             return prepared
 
-        def create_optimizer(self, model: Any = None) -> "Optimizer":
+        def create_optimizer(self, model: Any = None) -> Optimizer:
             if self.optimizer is None:
                 trained: Any = model or self.model
                 self.optimizer = optimizer_of(trained, ratio=table.muon)
             return self.optimizer
 
         def create_scheduler(
-            self, num_training_steps: int, optimizer: "Optimizer | None" = None
-        ) -> "LambdaLR":
+            self, num_training_steps: int, optimizer: Optimizer | None = None
+        ) -> LambdaLR:
             chosen: Any = optimizer or self.optimizer
             self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(table.stages, step))
             return self.lr_scheduler

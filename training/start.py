@@ -6,7 +6,21 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import torch
+from peft import LoraConfig
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    AddedToken,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Tokenizer,
+)
+from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
@@ -23,15 +37,6 @@ from training.processes import sharded
 from training.recipe import ModelTable, Recipe, Scratch
 from training.rollout import ChatTokens
 
-if TYPE_CHECKING:
-    from peft import LoraConfig
-    from transformers import (
-        PreTrainedModel,
-        PreTrainedTokenizerFast,
-        Qwen2ForCausalLM,
-        Qwen2Tokenizer,
-    )
-
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 # Added but not special, as in Qwen2.5.
 MARKS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
@@ -42,8 +47,8 @@ _HANDLES = 16
 class Start(NamedTuple):
     """A model in memory with its tokenizer; with `adapter` only a peft adapter is trained."""
 
-    model: "PreTrainedModel"
-    tokenizer: "PreTrainedTokenizerFast"
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
     end_id: int
     adapter: bool = False
 
@@ -81,7 +86,7 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
 
 
 def start_of(
-    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerFast", *, adapter: bool = False
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, adapter: bool = False
 ) -> Start:
     """The model, set to sample from its own distribution and to stop at the end of a turn.
 
@@ -89,8 +94,6 @@ def start_of(
     would sample from another distribution than the one that is trained. Raises `UserError` for a
     chat template that ends turns with no special token.
     """
-    from transformers import GenerationConfig
-
     end_id = end_of_turn(tokenizer)
     if end_id is None:
         raise UserError(
@@ -104,12 +107,10 @@ def start_of(
     return start
 
 
-def adapter_config(table: ModelTable, start: Start) -> "LoraConfig | None":
+def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     """The new adapter to train; None to train all weights, or an adapter that is there."""
     if table.lora is None or start.adapter:
         return None
-    from peft import LoraConfig
-
     return LoraConfig(
         r=table.lora.rank,
         lora_alpha=table.lora.alpha,
@@ -210,15 +211,11 @@ def phrases(prompt: str, years: Sequence[int]) -> list[str]:
 
 def make_tokenizer(
     texts: Sequence[str], *, phrases: Sequence[str] = (), vocabulary: int, template: str
-) -> "Qwen2Tokenizer":
+) -> Qwen2Tokenizer:
     """A byte-level BPE of at most `vocabulary` tokens learnt from `texts`, split like Qwen's.
 
     Each of `phrases` becomes one more token. `template` is the text of the chat template.
     """
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-    from transformers import AddedToken, Qwen2Tokenizer
-    from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
-
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -247,11 +244,8 @@ def make_tokenizer(
     return tokenizer
 
 
-def make_model(tokenizer: "Qwen2Tokenizer", form: Scratch, seed: int) -> "Qwen2ForCausalLM":
+def make_model(tokenizer: Qwen2Tokenizer, form: Scratch, seed: int) -> Qwen2ForCausalLM:
     """New weights for `tokenizer`, in float32, that end a turn as Qwen2.5 does."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
     config = Qwen2Config(
         vocab_size=len(tokenizer),

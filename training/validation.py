@@ -20,17 +20,17 @@ from transformers import TrainingArguments as Args
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
-from training.engine import AT_ONCE, BATCH, GenerateAt, Sampler, restore
+from training.engine import GenerateAt, Sampler, restore
+from training.judging import Judges, by_second
 from training.processes import gpu_memory_used, quiet
-from training.progress import Step, Validation, mean_of
+from training.progress import EPISODES, Step, Validation, mean_of
+from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
-from training.roller import Judges, Scorer
+from training.roller import Scorer
 from training.rollout import ChatTokens, Generate, Material, roll_out
 from training.run import TrainingRun
 from training.start import Start
 
-# The file of a run's folder with the episodes of the test.
-EPISODES = "test.jsonl"
 # The figures of the benchmark that metrics.json holds of the test.
 FIGURES = (
     "accuracy",
@@ -99,19 +99,6 @@ class Examiner(NamedTuple):
             rollouts = roll_out(episodes, self.tokens, generate, recipe.episode)
             scored += asyncio.run(scorer.score(rollouts, settings))
         return training.processes.gather_shares(scored, len(questions))
-
-
-def by_second(scored: Scored) -> Scored:
-    """The episode by the verdict of its second judge, if it has one."""
-    trajectory = scored.trajectory
-    if not trajectory.other_verdicts:
-        return scored
-    second, *others = trajectory.other_verdicts
-    first = [trajectory.verdict] if trajectory.verdict else []
-    return Scored(
-        scored.question,
-        dataclasses.replace(trajectory, verdict=second, other_verdicts=[*others, *first]),
-    )
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:

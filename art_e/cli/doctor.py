@@ -15,9 +15,11 @@ import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+import duckdb
 import typer
+from packaging.requirements import Requirement
 
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
 from art_e.cli.output import console, example, plural, print_json, text
@@ -27,10 +29,6 @@ from art_e.models.hosted import failure_of
 from art_e.models.providers import load_litellm
 from art_e.privacy import load_env
 from art_e.storage import home
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
 
 # ---- What `art-e doctor` says of one thing that it looked at.
 
@@ -167,15 +165,18 @@ def gpu_check() -> Finding:
         return Finding(NAME, "missing", "no CUDA device; only for training at full scale", RENT)
     if importlib.util.find_spec("torch") is None:
         return Finding(NAME, "missing", f"NVIDIA driver {driver}, without torch", INSTALL)
-    cards = _cards()
-    if cards is None:
-        import torch
+    import torch
 
+    if not torch.cuda.is_available():
         built = torch.version.cuda
         told = f"torch {torch.__version__}, {f'CUDA {built}' if built else 'built without CUDA'}"
         fix = f"{INSTALL}; CUDA 13 takes a driver from {LEAST_DRIVER} on"
         return Finding(NAME, "missing", f"NVIDIA driver {driver}, but no CUDA device: {told}", fix)
-    card = f"{cards}, driver {driver}"
+    cards = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
+    names = ", ".join(f"{each.name} ({each.total_memory / 2**30:.0f} GiB)" for each in cards)
+    card = (
+        f"{plural(len(cards), 'CUDA device')}: {names}, CUDA {torch.version.cuda}, driver {driver}"
+    )
     wrong = differences()
     if wrong:
         return Finding(NAME, "missing", f"{card}; {', '.join(wrong)}", INSTALL)
@@ -224,23 +225,12 @@ def differences() -> list[str]:
     return wrong
 
 
-def vllm_of_trl() -> "Requirement | None":
+def vllm_of_trl() -> Requirement | None:
     """The versions of vLLM that the installed TRL says it takes, None where it says none."""
     try:
         return next((each for each in _requires("trl") if each.name == "vllm"), None)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _cards() -> str | None:
-    """The CUDA devices as torch reports them."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return None
-    cards = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
-    names = ", ".join(f"{each.name} ({each.total_memory / 2**30:.0f} GiB)" for each in cards)
-    return f"{plural(len(cards), 'CUDA device')}: {names}, CUDA {torch.version.cuda}"
 
 
 def _installed(name: str) -> str | None:
@@ -251,14 +241,11 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _requires(package: str) -> "list[Requirement]":
-    # Not needed before: it comes with every package that trains.
-    from packaging.requirements import Requirement
-
+def _requires(package: str) -> list[Requirement]:
     return [Requirement(each) for each in metadata.requires(package) or []]
 
 
-def _extras(requirement: "Requirement") -> set[str]:
+def _extras(requirement: Requirement) -> set[str]:
     """The extras that ask for it."""
     return set(re.findall(r'extra == "([^"]+)"', str(requirement.marker or "")))
 
@@ -326,8 +313,6 @@ def _packages() -> Finding:
 
 def _duckdb() -> Finding:
     try:
-        import duckdb
-
         duckdb.execute("SELECT strip_accents('É')").fetchone()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with it is the finding
         return Finding("DuckDB", "broken", str(error), "pip install --force-reinstall duckdb")

@@ -1,4 +1,4 @@
-"""`mcp`: one inbox's search and read, offered to an MCP client over stdin and stdout."""
+"""`inboxes`, `search` and `read`: looking into an inbox file without a model."""
 
 import re
 from collections.abc import Iterable
@@ -26,8 +26,6 @@ from art_e.inbox.tokenizer import fold, search_words, stems
 if TYPE_CHECKING:
     from rich.text import Text
 
-
-# ---- `inboxes`, `search` and `read`: looking into an inbox file without a model.
 
 # A mail to 880 people is not read for their names; --json has them all.
 MAX_RECIPIENTS_SHOWN = 30
@@ -210,30 +208,3 @@ def _highlighted(snippet: str, searched: list[str]) -> "Text":
         if stems([fold(match.group())])[0] in wanted:
             shown.stylize("bold yellow", match.start(), match.end())
     return shown
-
-
-# ---- `mcp`: one inbox's search and read, offered to an MCP client over stdin and stdout.
-
-
-@app.command(
-    "mcp",
-    epilog=example(
-        "art-e mcp --inbox me@example.com",
-        "art-e mcp --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb",
-    ),
-)
-def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption = None) -> None:
-    """Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.
-
-    The client starts this command and talks to it over stdin and stdout.
-    """
-    today = parse_day(as_of, "--as-of")
-
-    from art_e.mcp import run_server
-
-    with InboxFile(chosen_db(db)) as file:
-        opened = file.open_inbox(chosen_address(file, inbox, db), today)
-        until = "" if today is None else f" up to {today}"
-        mails = plural(len(opened), "mail")
-        note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
-        run_server(opened)

@@ -71,7 +71,7 @@ COMMANDS = {
         "List the runs that were made, show and share what happened in them.",
     ),
     "mcp": (
-        "art_e.cli.mail",
+        "art_e.cli.mcp",
         "Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.",
     ),
     "serve": ("art_e.cli.serve", "Serve a checkpoint to any OpenAI client, until Ctrl-C."),

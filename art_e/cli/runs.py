@@ -4,6 +4,7 @@ A run may have been killed at any moment; what is left of it is shown, and what
 can't be read is said.
 """
 
+import dataclasses
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
@@ -204,8 +205,6 @@ def _answer(trajectory: "Trajectory") -> str:
 
 
 def _show_episode(trajectory: "Trajectory", as_json: bool) -> None:
-    import dataclasses
-
     if as_json:
         print_json(dataclasses.asdict(trajectory))
         return

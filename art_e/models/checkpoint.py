@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -348,8 +349,6 @@ def _in_four_bits(dtype: Any, device: str | None) -> dict[str, Any]:
 
 def _with_adapter(model: "PreTrainedModel", folder: Path, name: str) -> "PreTrainedModel":
     """The model with the adapter on it, where every weight of the adapter has its place."""
-    import warnings
-
     from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
     from safetensors import SafetensorError
 

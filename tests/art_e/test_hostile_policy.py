@@ -23,10 +23,10 @@ from typer.testing import CliRunner
 
 from art_e.agent import run_episode
 from art_e.cli.main import app
+from art_e.cli.mcp import answer_call, mail_server
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.mcp import answer_call, mail_server
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
 from art_e.models.base import PolicyStep, Usage
 from art_e.question import Question

@@ -12,7 +12,7 @@ from evals.judges.offline import OfflineJudge
 from evals.verdict import Verdict
 from tests.builders import answer, message
 from tests.training.conftest import written
-from training.roller import Judges
+from training.judging import Judges
 from training.rollout import Turn
 from training.start import Start
 

@@ -20,8 +20,8 @@ from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
 from training import cli, grpo
 from training.cli import run_grpo
+from training.judging import Judges
 from training.progress import Validation, read_steps
-from training.roller import Judges
 from training.rollout import Turn
 from training.run import Setting, TrainingRun, newest_checkpoint
 from training.start import Start, load_start

@@ -28,7 +28,6 @@ from tests.training.live_memory import config_of, model_of, taken
 from training.planning import (
     CORRECT_TOKENS,
     DECODE_SHARE,
-    GPUS,
     GROUNDED_TOKENS,
     PROMPT,
     PUBLISHED,
@@ -168,7 +167,7 @@ def test_shapes_of_runs_and_of_adapters(warm: Path, tmp_path: Path) -> None:
     assert named_shape(f"{base}+{tmp_path}").parameters == weights
     # A model that is made from nothing has at most the tokens that are planned.
     recipe = tiny.recipe()
-    most = shape_of(recipe.model, recipe.episode.prompt)
+    most = shape_of(recipe.model)
     made = named_shape(str(warm))
     assert made.vocabulary <= most.vocabulary
     assert dataclasses.replace(made, vocabulary=0) == dataclasses.replace(most, vocabulary=0)

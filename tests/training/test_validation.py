@@ -19,16 +19,14 @@ from tests.builders import QUESTION
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.test_judging import IDK, LOST, RIGHT, WRONG, rollouts, score
-from training.judging import LenientJudge
+from training.judging import Judges, LenientJudge, by_second
 from training.material import load_part
-from training.roller import Judges
+from training.progress import EPISODES
 from training.rollout import Material
 from training.run import Setting
 from training.start import load_start
 from training.validation import (
-    EPISODES,
     Examiner,
-    by_second,
     by_transformers,
     figures_of,
     figures_on_test,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, one_line, print_json, print_line, text
@@ -13,7 +14,11 @@ from art_e.models.checkpoint import require_train_extra
 from art_e.privacy import load_env
 from art_e.storage import home, locked
 from training.cli import duration
+from training.reproduction.chain import Cache, chosen_stage
+from training.reproduction.chain import reproduce as reproduce_chain
+from training.reproduction.forecast import faults, forecast, missing
 from training.reproduction.profile import Profile, load_profile
+from training.reproduction.report import publish
 
 _LOCK = ".reproduce.lock"
 
@@ -74,16 +79,12 @@ def reproduce(
     GPU: look at --dry-run first.
     """
     require_train_extra()
-    from training.reproduction.chain import Cache, chosen_stage, reproduce
-    from training.reproduction.forecast import missing
-    from training.reproduction.report import publish
-
     load_env()
     last = chosen_stage(until)
     chosen = load_profile(profile, changes or (), questions=questions, baselines=baseline or ())
     # Absolute, so that what it holds can be read from anywhere.
     folder = (out or home() / "reproduced" / chosen.name).resolve()
-    planned = reproduce(chosen, Cache(folder, last, note, dry=True))
+    planned = reproduce_chain(chosen, Cache(folder, last, note, dry=True))
     if dry_run:
         row = plan_row(chosen, planned, folder)
         if json_output:
@@ -100,7 +101,7 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     busy = f"another process works on {folder}; wait for its end, or give another --out"
     with locked(folder / _LOCK, busy):
-        units = reproduce(chosen, Cache(folder, last, note))
+        units = reproduce_chain(chosen, Cache(folder, last, note))
         ends = units[-1].stage == "report"
         report = publish(units[-1].folder, folder) if ends else None
     if json_output:
@@ -123,8 +124,6 @@ def plan_row(profile: Profile, units: list[Any], out: Path) -> dict[str, Any]:
     A state is "done", "begun", "to do", or "to do or done" if that depends on earlier steps. A
     step that is done takes nothing more. A sum is null if a part is unknown.
     """
-    from training.reproduction.forecast import faults, forecast, missing
-
     rows = []
     for unit in units:
         takes = forecast(unit, profile)._asdict()
@@ -158,8 +157,6 @@ def plan_row(profile: Profile, units: list[Any], out: Path) -> dict[str, Any]:
 
 def print_plan(row: dict[str, Any]) -> None:
     """Print a plan that `plan_row` made."""
-    from rich.table import Table
-
     table = Table(
         "stage", "unit", "", "time", "cost", "disk", "source of these", box=None, pad_edge=False
     )

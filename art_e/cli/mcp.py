@@ -1,4 +1,4 @@
-"""The MCP server: `search_emails` and `read_email` over one opened inbox, on stdin and stdout.
+"""`mcp`: `search_emails` and `read_email` over one inbox for MCP clients, on stdin and stdout.
 
     art-e mcp --inbox me@example.com
 
@@ -12,11 +12,22 @@ import signal
 import sys
 from typing import Any
 
+import typer
 from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 
 from art_e import __version__
+from art_e.cli.options import (
+    AsOfOption,
+    DbOption,
+    InboxOption,
+    chosen_address,
+    chosen_db,
+    parse_day,
+)
+from art_e.cli.output import example, note, plural
+from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.message import ToolCall, compact_json
 from art_e.tools import (
@@ -30,8 +41,31 @@ from art_e.tools import (
     schemas,
 )
 
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
 NAME = "art-e"
 TITLES = {"search_emails": "Search emails", "read_email": "Read an email"}
+
+
+@app.command(
+    "mcp",
+    epilog=example(
+        "art-e mcp --inbox me@example.com",
+        "art-e mcp --inbox tim.belden@enron.com --as-of 2000-12-30 --db enron.duckdb",
+    ),
+)
+def serve_mcp(inbox: InboxOption = None, as_of: AsOfOption = None, db: DbOption = None) -> None:
+    """Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.
+
+    The client starts this command and talks to it over stdin and stdout.
+    """
+    today = parse_day(as_of, "--as-of")
+    with InboxFile(chosen_db(db)) as file:
+        opened = file.open_inbox(chosen_address(file, inbox, db), today)
+        until = "" if today is None else f" up to {today}"
+        mails = plural(len(opened), "mail")
+        note(f"serving {opened.address}, {mails}{until}; waiting for an MCP client on stdin")
+        run_server(opened)
 
 
 def mail_server(inbox: Inbox) -> Server[Any]:
