@@ -10,6 +10,7 @@ on disk yet.
 import asyncio
 import dataclasses
 import json
+import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.gpu_time import at_measured_cost, servings
+from evals.judges import option_of
 from evals.metrics import run_metrics
 from evals.scored import Scored, read_in
 from evals.verdict import Judge
@@ -229,6 +231,39 @@ def read_prompt(path: Path | None) -> Prompt:
 def kept_by(recipe: str, split: str | None) -> str:
     """The name that a run's configuration gives to a recipe's questions of a split."""
     return f"{split or 'test'} of {recipe}"
+
+
+# Options of `art-e eval run` that take one value, by their names in a run's configuration.
+_OPTIONS = (
+    "questions", "split", "limit", "repeat", "recipe", "max_turns", "reasoning_effort",
+    "temperature", "max_cost_usd", "tool_calls", "gpu_usd_per_hour", "gpus", "db",
+)  # fmt: skip
+
+
+def command(config: Mapping[str, Any]) -> str | None:
+    """The `art-e eval run` of that configuration, fit for a shell; None for other runs."""
+    if not {"models", "questions", "judges"} <= config.keys():
+        return None
+    words = ["art-e", "eval", "run"]
+    for model in config["models"]:
+        words += ["-m", model]
+    for judge in config["judges"]:
+        words += ["--judge", option_of(judge)]
+    implied: set[str] = set()
+    if (recipe := config.get("recipe")) is not None:
+        implied = {"max_turns"}
+        if config["questions"] == kept_by(recipe, config.get("split")):
+            implied |= {"questions", "db"}
+    for name in _OPTIONS:
+        if config.get(name) is not None and name not in implied:
+            option = "max-cost" if name == "max_cost_usd" else name.replace("_", "-")
+            words += [f"--{option}", str(config[name])]
+    if path := (config.get("prompt") or {}).get("path"):  # else the package's own
+        words += ["--prompt", path]
+    at_once = set((config.get("concurrency") or {}).values())
+    if len(at_once) == 1:  # else each model had its own default
+        words += ["--concurrency", str(at_once.pop())]
+    return shlex.join([*words, "--cache"] if config.get("cache") else words)
 
 
 def fingerprint(questions: Sequence[Question]) -> str:

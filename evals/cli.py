@@ -52,6 +52,7 @@ from evals.benchmark import (
     Entrant,
     Prompt,
     check_questions,
+    command,
     drawn,
     estimate_cost,
     find_killed,
@@ -75,7 +76,8 @@ from evals.judges.labels import (
     stored_ratings,
 )
 from evals.labelling import label
-from evals.report.build import build_report, command, differences
+from evals.report.build import build_report
+from evals.report.tables import differences
 from evals.scored import Scored, load_run
 from evals.statistics import Estimate
 from evals.verdict import Judge

@@ -30,6 +30,12 @@ class Scored:
         return error is None or error["kind"] not in _NOT_ASKED
 
     @property
+    def prompt(self) -> str:
+        """The name and the hash of the prompt that the model was given."""
+        policy = self.trajectory.policy
+        return f"{policy.get('prompt', 'default')} ({policy.get('prompt_hash')})"
+
+    @property
     def ended(self) -> bool:
         """Whether it answered or abstained, so that a judge can decide."""
         rubric = self.trajectory.rubric

@@ -2,16 +2,16 @@
 
 Each line of `steps.jsonl` is a step. In `metrics.json`, each entry of "validation" is the held-out
 questions at a step, each of "alarms" one that was raised. A missing figure, or one that is not a
-finite number, leaves a gap, and unknown ones are ignored, so that older and newer runs can be read.
+finite number, leaves a gap, so that older and newer runs can be read.
 """
 
-import itertools
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from art_e.errors import UserError
 from art_e.runs import Run
@@ -19,40 +19,29 @@ from art_e.storage import whole_lines
 from evals.report.charts import SERIES, Baseline, Curve, CurveChart, Mark, Scale, cut
 from evals.report.entries import Entry, run_names
 
-STEPS, METRICS = "steps.jsonl", "metrics.json"
 # A bold line averages so many steps; runs of fewer steps than the second are not smoothed.
 SMOOTH, LEAST_SMOOTHED = 10, 30
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """A run's rows, by step; `label` tells it from the other runs of the report."""
+    """A run's rows, indexed by step; `label` tells it from the other runs of the report."""
 
     label: str
     folder: Path
-    steps: dict[int, Row]
-    validations: dict[int, Row]
+    steps: pd.DataFrame
+    validations: pd.DataFrame
     alarms: list[dict[str, Any]]
 
 
 class _RowFigure(NamedTuple):
-    """A figure of a row; `field` is its name there, or calculates it."""
+    """A figure of the rows: the name of its chart and its column there."""
 
     name: str
     title: str
     scale: Scale
     note: str
-    field: str | Callable[[Row], float | None]
-
-    def of(self, row: Row) -> float | None:
-        return _number(row.get(self.field)) if isinstance(self.field, str) else self.field(row)
-
-
-def _flat_share(row: Row) -> float | None:
-    flat, groups = _number(row.get("flat_groups")), _number(row.get("groups"))
-    return flat / groups if flat is not None and groups else None
+    column: str
 
 
 _OTHER_JUDGE = "Answers by a judge that is not the reward's."
@@ -77,10 +66,11 @@ _STEPWISE = (
     _RowFigure("kl", "KL", "number", "From the start, a token.", "kl"),
     _RowFigure(
         "flat-groups", "Groups without spread", "share",
-        "Groups trained on whose rollouts all earned the same.", _flat_share,
+        "Groups trained on whose rollouts all earned the same.", "flat_share",
     ),
-    _RowFigure("format-errors", "Format errors", "number", "Malformed calls an episode.",
-            "format_errors"),
+    _RowFigure(
+        "format-errors", "Format errors", "number", "Malformed calls an episode.", "format_errors",
+    ),
     _RowFigure(
         "tokens-per-second", "Tokens a second", "number",
         "Generated and trained on; without the steps beside a validation.", "tokens_per_second",
@@ -97,13 +87,18 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
     names = run_names(runs)
     found = []
     for run in runs:
-        steps, metrics = _steps(run), _metrics(run)
-        validations = _by_step(_rows(metrics, "validation"))
-        if steps or validations:
-            alarms = _rows(metrics, "alarms")
-            found.append(
-                TrainingRows(cut(names[run]), run.folder, _by_step(steps), validations, alarms)
-            )
+        try:
+            lines = [json.loads(line) for line in whole_lines(run.folder / "steps.jsonl")]
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{run.folder / 'steps.jsonl'} can't be read ({error}); make the run again"
+            ) from None
+        metrics = _metrics(run)
+        steps, validations = _frame(lines), _frame(metrics.get("validation"))
+        if len(steps) or len(validations):
+            alarms = [each for each in metrics.get("alarms") or () if isinstance(each, dict)]
+            steps = _with_shares(steps, validations)
+            found.append(TrainingRows(cut(names[run]), run.folder, steps, validations, alarms))
     return found
 
 
@@ -112,7 +107,8 @@ def validation_charts(
 ) -> list[CurveChart]:
     """Curves over the validations, with the other models of the report as baselines."""
     charts = []
-    rows = [(each.label, each.validations) for each in trained]
+    sizes = sorted({int(n) for each in trained for n in _numbers(each.validations, "n").dropna()})
+    asked = " to ".join(f"{n:,}" for n in dict.fromkeys([*sizes[:1], *sizes[-1:]]))
     for figure in _HELD_OUT:
         baselines = tuple(
             Baseline(each.label, value)
@@ -120,62 +116,50 @@ def validation_charts(
             if figure.name in _ALSO_MEASURED
             and (value := each.figures[figure.name]["value"]) is not None
         )
-        note = f"{figure.note} {_questions(trained)}"
+        note = f"{figure.note} {asked} questions each." if asked else figure.note
         note += " Dashed: the other models, on their questions." if baselines else ""
-        charts += _chart(f"validation-{figure.name}", figure, rows, note, baselines=baselines)
+        curves = _curves(figure, [(each.label, each.validations) for each in trained])
+        if curves:
+            name = f"validation-{figure.name}"
+            charts.append(CurveChart(name, figure.title, note, figure.scale, curves, baselines))
     return charts
 
 
 def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
     """Curves over the steps: reward by component, and how training itself went."""
-    rows = [(each.label, _with_speed(each)) for each in trained]
     charts: list[CurveChart] = []
     for number, each in enumerate(trained, start=1):
         charts += _components(each, "" if len(trained) == 1 else f"-{number}")
-    smooth = _smooth([steps for _, steps in rows])
+    smooth = _smooth(trained)
     for figure in _STEPWISE:
         bold = f" Bold: the mean of the {SMOOTH} steps around." if smooth > 1 else ""
-        note = figure.note + bold
-        charts += _chart(f"steps-{figure.name}", figure, rows, note, smooth=smooth)
+        if curves := _curves(figure, [(each.label, each.steps) for each in trained]):
+            name, note = f"steps-{figure.name}", figure.note + bold
+            charts.append(CurveChart(name, figure.title, note, figure.scale, curves, smooth=smooth))
     return charts
 
 
-def _chart(
-    name: str,
-    figure: _RowFigure,
-    rows: Sequence[tuple[str, Mapping[int, Row]]],
-    note: str,
-    *,
-    smooth: int = 1,
-    baselines: tuple[Baseline, ...] = (),
-) -> list[CurveChart]:
-    """The figure with a curve for each run that has it; no chart if none has."""
-    curves = []
-    for label, steps in rows:
-        curve = _curve(label, {step: figure.of(row) for step, row in steps.items()})
-        if any(mark.value is not None for mark in curve.marks):
-            curves.append(curve)
-    chart = CurveChart(
-        name, figure.title, note.strip(), figure.scale, tuple(curves), baselines, smooth
-    )
-    return [chart] if curves else []
+def _curves(figure: _RowFigure, rows: Iterable[tuple[str, pd.DataFrame]]) -> tuple[Curve, ...]:
+    """A curve for each run that has the figure."""
+    numbers = [(label, _numbers(frame, figure.column)) for label, frame in rows]
+    return tuple(_curve(label, values) for label, values in numbers if values.notna().any())
 
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
     """The reward with its largest components, then the smaller ones on their own scale."""
-    rows = {step: parts for step, row in training.steps.items() if (parts := _parts(row))}
-    names = dict.fromkeys(name for parts in rows.values() for name in parts)
-    sizes = {name: max(abs(parts.get(name, 0.0)) for parts in rows.values()) for name in names}
-    rewards = {step: _number(row.get("reward")) for step, row in training.steps.items()}
-    curves = (
-        [_curve("reward", rewards)] if any(each is not None for each in rewards.values()) else []
-    )
+    rows = {
+        step: parts
+        for step, parts in training.steps.get("components", pd.Series()).items()
+        if isinstance(parts, dict)
+    }
+    numbers = pd.DataFrame.from_dict(rows, orient="index").apply(pd.to_numeric, errors="coerce")
     # A step in which no episode earned a component lacks it.
-    curves += [
-        _curve(name.replace("_", " "), {step: parts.get(name, 0.0) for step, parts in rows.items()})
-        for name in sorted(names, key=lambda name: -sizes[name])
-    ]
-    smooth = _smooth([training.steps])
+    parts = numbers.dropna(axis="columns", how="all").fillna(0.0)
+    reward = _numbers(training.steps, "reward")
+    curves = [_curve("reward", reward)] if reward.notna().any() else []
+    by_size = parts.abs().max().sort_values(ascending=False, kind="stable").index
+    curves += [_curve(name.replace("_", " "), parts[name]) for name in by_size]
+    smooth = _smooth([training])
     note = f"{training.label}: means an episode." if suffix else "Means an episode."
     note += f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
     charts = []
@@ -187,84 +171,53 @@ def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
     return charts
 
 
-def _curve(label: str, values: Mapping[int, float | None]) -> Curve:
-    return Curve(label, tuple(values), tuple(Mark(value, "") for value in values.values()))
+def _curve(label: str, values: pd.Series) -> Curve:
+    known = [None if pd.isna(value) else float(value) for value in values]
+    return Curve(label, tuple(values.index), tuple(Mark(value, "") for value in known))
 
 
-def _smooth(runs: Sequence[Mapping[int, Row]]) -> int:
-    return SMOOTH if max(map(len, runs), default=0) >= LEAST_SMOOTHED else 1
+def _smooth(trained: Sequence[TrainingRows]) -> int:
+    longest = max((len(each.steps) for each in trained), default=0)
+    return SMOOTH if longest >= LEAST_SMOOTHED else 1
 
 
-def _with_speed(training: TrainingRows) -> dict[int, Row]:
-    """The rows with `tokens_per_second`, from sums over the run.
+def _with_shares(steps: pd.DataFrame, validations: pd.DataFrame) -> pd.DataFrame:
+    """The steps with `flat_share` and, from sums over the run, `tokens_per_second`.
 
-    The first row lacks it, because its sums hold what came before training, and so do those beside
-    a validation, whose time is in one of them.
+    The first step lacks the speed, because its sums hold what came before training, and so do those
+    beside a validation, whose time is in one of them.
     """
-    rows = dict(training.steps)
-    for (_, before), (step, row) in itertools.pairwise(training.steps.items()):
-        new, took = _growth(before, row, "tokens"), _growth(before, row, "seconds")
-        if new is not None and took and not {step - 1, step} & training.validations.keys():
-            rows[step] = {**row, "tokens_per_second": new / took}
-    return rows
+    beside = steps.index.isin(validations.index) | (steps.index - 1).isin(validations.index)
+    speed = _numbers(steps, "tokens").diff() / _numbers(steps, "seconds").diff()
+    flat = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
+    return steps.assign(tokens_per_second=speed.mask(beside), flat_share=flat)
 
 
-def _growth(before: Row, row: Row, name: str) -> float | None:
-    first, last = _number(before.get(name)), _number(row.get(name))
-    return None if first is None or last is None else last - first
+def _numbers(rows: pd.DataFrame, column: str) -> pd.Series:
+    """The column's finite numbers; NaN for anything else."""
+    values = rows.get(column, pd.Series(index=rows.index, dtype=float))
+    numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    return numbers.where(numbers.abs() < float("inf"))
 
 
-def _questions(trained: Sequence[TrainingRows]) -> str:
-    """How many questions the validations asked."""
-    rows = [row for each in trained for row in each.validations.values()]
-    sizes = sorted({int(n) for row in rows if (n := _number(row.get("n")))})
-    if not sizes:
-        return ""
-    several = f"{sizes[0]:,} to {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"
-    return f"{several} questions each."
-
-
-def _parts(row: Row) -> dict[str, float]:
-    components = row.get("components")
-    parts = components.items() if isinstance(components, dict) else ()
-    return {name: number for name, value in parts if (number := _number(value)) is not None}
-
-
-def _number(value: Any) -> float | None:
-    """A finite number; None for anything else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
-
-
-def _by_step(rows: Sequence[Row]) -> dict[int, Row]:
+def _frame(rows: Any) -> pd.DataFrame:
     """The rows in order of their steps; the last one if a step was made again."""
-    return dict(
-        sorted({row["step"]: row for row in rows if isinstance(row.get("step"), int)}.items())
-    )
+    by_step = {
+        row["step"]: row
+        for row in rows or ()
+        if isinstance(row, dict) and isinstance(row.get("step"), int)
+    }
+    index = pd.Index(sorted(by_step), dtype=int)
+    return pd.DataFrame([by_step[step] for step in index], index=index)
 
 
-def _steps(run: Run) -> list[dict[str, Any]]:
-    path = run.folder / STEPS
-    try:
-        rows = [json.loads(line) for line in whole_lines(path)]
-        if not all(isinstance(row, dict) for row in rows):
-            raise ValueError("a line is not a JSON object")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} can't be read ({error}); make the run again") from None
-    return rows
-
-
-def _metrics(run: Run) -> Any:
+def _metrics(run: Run) -> dict[str, Any]:
     """The content of `metrics.json`; empty before the run wrote it."""
-    path = run.folder / METRICS
+    path = run.folder / "metrics.json"
     try:
-        return json.loads(path.read_text("utf-8"))
+        metrics: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return metrics
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise UserError(f"{path} can't be read ({error}); resume the run") from None
-
-
-def _rows(metrics: Any, name: str) -> list[dict[str, Any]]:
-    rows = metrics.get(name) if isinstance(metrics, dict) else None
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

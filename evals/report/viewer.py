@@ -1,19 +1,19 @@
-"""The trajectory viewer's data and its parts of the page, which works without a server.
+"""The episode viewer's data and its parts of the page, which works without a server.
 
-`viewer_data` is what the page's script reads; texts that episodes share are in it
-once. `viewer_parts` gives the fragment of the page, its style and its script. Knows
-nothing of the rest of the report, nor of charts and metrics.
+`viewer_data` is what the page's script reads; texts that episodes share are in it once.
+`viewer_parts` gives the fragment of the page, its style and its script.
 """
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 from art_e.message import ChatMessage, compact_json
 from art_e.question import Question
-from art_e.trajectory import Trajectory, exchanges
+from art_e.trajectory import exchanges
 from evals.metrics import STEPS, ended_at
 from evals.scored import Scored
 
@@ -55,129 +55,120 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Distinct:
-    """Values that occur many times, each once; `add` gives a value's number."""
+class _Distinct:
+    """Values that occur many times, each once; `add` returns a value's number."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
         self._numbers: dict[str, int] = {}
 
     def add(self, value: Any) -> int:
-        """The number of `value` (what JSON can hold), which the table keeps."""
-        key = value if isinstance(value, str) else compact_json(value)
-        number = self._numbers.setdefault(key, len(self.rows))
+        """The number of `value`, which JSON can hold."""
+        number = self._numbers.setdefault(compact_json(value), len(self.rows))
         if number == len(self.rows):
             self.rows.append(value)
         return number
 
 
-class Tables:
+class _Tables:
     """What the episodes of a page share: texts, heads of mails as searches show them, mails."""
 
     def __init__(self) -> None:
-        self.texts = Distinct()
-        self.heads = Distinct()
-        self.mails = Distinct()
+        self.texts, self.heads, self.mails = _Distinct(), _Distinct(), _Distinct()
 
-    def text(self, text: str) -> int:
-        """The number of `text`, made visible."""
-        return self.texts.add(visible(text))
+    def text(self, text: Any) -> int:
+        """The number of a text."""
+        return self.texts.add(_text(text))
 
+    def turns(
+        self, messages: Sequence[ChatMessage], handles: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        """The model's turns: `{"says", "calls", "notes"}`, texts as numbers of `texts`.
 
-def transcript(
-    messages: Sequence[ChatMessage], handles: Mapping[str, str], tables: Tables
-) -> list[dict[str, Any]]:
-    """The model's turns: `{"says", "calls", "notes"}`, texts as numbers of `tables.texts`.
-
-    A call is `{"tool", "arguments", "results"}`; arguments that are no JSON object stay text.
-    Results and notes are `{"hits"}`, `{"mail", "handle"}`, `{"error"}`, `{"note"}` or `{"text"}`.
-    Message ids in place of handles stand in heads and mails.
-    """
-    turns: list[dict[str, Any]] = []
-    for exchange in exchanges(messages):
-        calls = [
+        A call is `{"tool", "arguments", "results"}`; arguments that are no JSON object stay text.
+        Results and notes are `{"hits"}`, `{"mail", "handle"}`, `{"error"}`, `{"note"}` or
+        `{"text"}`. Message ids in place of handles stand in heads and mails.
+        """
+        return [
             {
-                "tool": visible(call.tool),
-                "arguments": _arguments(call.arguments),
-                "results": _results(call.results, handles, tables),
+                "says": self.text(exchange.says) if exchange.says else None,
+                "calls": [
+                    {
+                        "tool": call.tool,
+                        "arguments": _arguments(call.arguments),
+                        "results": self._results(call.results, handles),
+                    }
+                    for call in exchange.calls
+                ],
+                "notes": self._results(exchange.replies, handles),
             }
-            for call in exchange.calls
+            for exchange in exchanges(messages)
         ]
-        says = tables.text(exchange.says) if exchange.says else None
-        notes = _results(exchange.replies, handles, tables)
-        turns.append({"says": says, "calls": calls, "notes": notes})
-    return turns
+
+    def _results(
+        self, results: Sequence[Mapping[str, Any]], handles: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        shown: list[dict[str, Any]] = []
+        for result in results:
+            hits = result.get("hits")
+            if isinstance(hits, list):
+                found = [self._hit(each, handles) for each in hits if isinstance(each, dict)]
+                shown.append({"hits": found})
+            if "body" in result:
+                parts = {
+                    name: list(map(_word, _listed(result[name])))
+                    for name in ("to", "cc", "bcc")
+                    if name in result
+                }
+                mail = {**_head(result, handles), **parts, "body": _text(result["body"])}
+                handle = _text(result.get("message_id"))
+                shown.append({"mail": self.mails.add(mail), "handle": handle})
+            names = [name for name in ("error", "note", "text") if name in result]
+            shown += [{name: self.text(result[name])} for name in names]
+        return shown
+
+    def _hit(self, hit: Mapping[str, Any], handles: Mapping[str, str]) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "handle": _text(hit.get("message_id")),
+            "head": self.heads.add(_head(hit, handles)),
+            "snippet": self.text(hit.get("snippet")),
+        }
+        missing = hit.get("missing")
+        if isinstance(missing, list) and missing:
+            shown["missing"] = [_word(each) for each in missing]
+        return shown
 
 
 def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
+    """The arguments as texts, lists of texts, or None."""
     if isinstance(given, str):
-        return visible(given)
-    return {visible(name): _argument(each) for name, each in given.items()}
+        return given
+    return {name: each if each is None else _words(each) for name, each in given.items()}
 
 
-def _argument(value: Any) -> Any:
-    """One argument as text, as a list of texts, or None."""
-    if isinstance(value, list):
-        return [_word(each) for each in value]
-    return None if value is None else _word(value)
-
-
-def _word(value: Any) -> str:
-    return visible(value if isinstance(value, str) else compact_json(value))
-
-
-def _results(
-    results: Sequence[Mapping[str, Any]], handles: Mapping[str, str], tables: Tables
-) -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = []
-    for result in results:
-        if isinstance(result.get("hits"), list):
-            hits = [each for each in result["hits"] if isinstance(each, dict)]
-            shown.append({"hits": [_hit(each, handles, tables) for each in hits]})
-        if "body" in result:
-            shown.append(_mail(result, handles, tables))
-        told = [name for name in ("error", "note", "text") if name in result]
-        shown += [{name: tables.text(_text(result, name))} for name in told]
-    return shown
-
-
-def _hit(hit: Mapping[str, Any], handles: Mapping[str, str], tables: Tables) -> dict[str, Any]:
-    handle = _text(hit, "message_id")
-    shown: dict[str, Any] = {
-        "handle": visible(handle),
-        "head": tables.heads.add(_head(hit, handles)),
-        "snippet": tables.text(_text(hit, "snippet")),
-    }
-    missing = hit.get("missing")
-    if isinstance(missing, list) and missing:
-        shown["missing"] = [_word(each) for each in missing]
-    return shown
-
-
-def _mail(mail: Mapping[str, Any], handles: Mapping[str, str], tables: Tables) -> dict[str, Any]:
-    handle = _text(mail, "message_id")
-    parts = {name: _recipients(mail, name) for name in _MAIL_FIELDS[:-1] if name in mail}
-    kept = {**_head(mail, handles), **parts, "body": visible(_text(mail, "body"))}
-    return {"mail": tables.mails.add(kept), "handle": visible(handle)}
+def _words(value: Any) -> str | list[str]:
+    return [_word(each) for each in value] if isinstance(value, list) else _word(value)
 
 
 def _head(mail: Mapping[str, Any], handles: Mapping[str, str]) -> dict[str, str]:
-    handle = _text(mail, "message_id")
-    fields = {name: visible(_text(mail, name)) for name in ("date", "from", "subject")}
-    return {"id": visible(handles.get(handle, handle)), **fields}
+    handle = _text(mail.get("message_id"))
+    fields = {name: _text(mail.get(name)) for name in ("date", "from", "subject")}
+    return {"id": handles.get(handle, handle), **fields}
 
 
-def _recipients(mail: Mapping[str, Any], name: str) -> list[str]:
-    listed = mail[name]
-    return [_word(each) for each in listed] if isinstance(listed, list) else [_word(listed)]
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _text(row: Mapping[str, Any], name: str) -> str:
-    value = row.get(name)
-    return value if isinstance(value, str) else "" if value is None else str(value)
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else compact_json(value)
 
 
-# ---- The trajectory viewer's data and its parts of the page, which works without a server.
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+# ---- The viewer's data and its parts of the page.
 
 # Each is a way for an episode to end, in the order in which the page offers them.
 OUTCOMES = ("right", "wrong", "abstained", "out of turns", "lost", "failed", "unjudged")
@@ -193,10 +184,10 @@ class ViewerParts(NamedTuple):
 
 
 def viewer_parts() -> ViewerParts:
-    """The files of this folder that make up the viewer.
+    """The viewer's files of this folder.
 
-    The page puts `viewer_data` into `<script type="application/json" id="viewer-data">` in
-    front of the script.
+    The page puts `viewer_data` into `<script type="application/json" id="viewer-data">` in front of
+    the script.
     """
     folder = resources.files(__package__)
     html, css, *scripts = (
@@ -212,23 +203,28 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
     `{"outcomes", "wheres", "questions", "heads", "mails", "texts", "episodes"}`: episodes refer to
     the rows of the other lists by number. Ids of episodes are made distinct.
     """
-    tables, questions = Tables(), Distinct()
-    taken: set[str] = set()
+    tables, questions = _Tables(), _Distinct()
+    taken: Counter[str] = Counter()
     episodes = []
     for each in scored:
-        episode = _episode(each, tables)
-        episode["id"] = _distinct(episode["id"], taken)
-        episode["question"] = questions.add(_question(each.question))
+        episode_id = each.trajectory.episode_id
+        taken[episode_id] += 1
+        again = f"-{taken[episode_id]}" if taken[episode_id] > 1 else ""
+        number = questions.add(_question(each.question))
+        episode = {"id": episode_id + again, "question": number, **_episode(each, tables)}
         episodes.append(episode)
-    return {
-        "outcomes": list(OUTCOMES),
-        "wheres": [each.replace("_", " ") for each in STEPS],
-        "questions": questions.rows,
-        "heads": tables.heads.rows,
-        "mails": tables.mails.rows,
-        "texts": tables.texts.rows,
-        "episodes": episodes,
-    }
+    data: dict[str, Any] = plain(
+        {
+            "outcomes": OUTCOMES,
+            "wheres": [each.replace("_", " ") for each in STEPS],
+            "questions": questions.rows,
+            "heads": tables.heads.rows,
+            "mails": tables.mails.rows,
+            "texts": tables.texts.rows,
+            "episodes": episodes,
+        }
+    )
+    return data
 
 
 def outcome(scored: Scored) -> str:
@@ -247,60 +243,43 @@ def outcome(scored: Scored) -> str:
 def _question(question: Question) -> dict[str, Any]:
     names = ("id", "question", "answer", "kind", "difficulty", "answerable")
     row = question.to_row()
-    return {
-        **{name: plain(row[name]) for name in names},
-        "inbox": visible(question.inbox_address),
-        "as_of": row["query_date"],
-    }
+    shown = {name: row[name] for name in names}
+    return {**shown, "inbox": question.inbox_address, "as_of": row["query_date"]}
 
 
-def _episode(scored: Scored, tables: Tables) -> dict[str, Any]:
+def _episode(scored: Scored, tables: _Tables) -> dict[str, Any]:
     trajectory = scored.trajectory
     reward = trajectory.reward or {}
-    system, asked = _opening(trajectory)
-    turns = transcript(trajectory.messages, trajectory.handles, tables)
-    return {
-        "id": visible(trajectory.episode_id),
-        "run": visible(trajectory.run_id),
-        "model": visible(trajectory.model),
-        "step": _number(trajectory.policy.get("step")),
-        "repeat": trajectory.repeat,
-        "outcome": outcome(scored),
-        "where": ended_at(scored).replace("_", " "),
-        "reward": _number(reward.get("total")),
-        "components": plain(reward.get("components") or {}),
-        "answer": plain(trajectory.final_answer),
-        "abstained": bool(trajectory.rubric.get("abstained")),
-        "sources": plain(trajectory.sources),
-        "gold": _gold(scored, turns, tables),
-        "verdicts": plain(scored.verdicts),
-        "error": plain(trajectory.error),
-        "system": tables.text(system),
-        "asked": tables.text(asked),
-        "turns": turns,
-        "call_seconds": plain(trajectory.call_seconds),
-        "facts": plain(trajectory.rubric),
-        "policy": plain(trajectory.policy),
-        "usage": plain(trajectory.usage),
-        "cost": _number(trajectory.cost_usd),
-        "seconds": plain(trajectory.seconds),
-        "retries": trajectory.retries,
-        "started": visible(trajectory.started_at),
-    }
-
-
-def _opening(trajectory: Trajectory) -> tuple[str, str]:
-    """The system prompt and the question as the model saw it; "" without one."""
-    said: dict[str, str] = {}
+    opening: dict[str, str] = {}
     for message in trajectory.messages:
         if message.get("role") == "assistant":
             break
-        said.setdefault(str(message.get("role")), str(message.get("content") or ""))
-    return said.get("system", ""), said.get("user", "")
+        opening.setdefault(str(message.get("role")), str(message.get("content") or ""))
+    turns = tables.turns(trajectory.messages, trajectory.handles)
+    names = ("model", "repeat", "sources", "error", "call_seconds", "policy", "usage", "seconds")
+    return {
+        **{name: getattr(trajectory, name) for name in (*names, "retries")},
+        "run": trajectory.run_id,
+        "step": _finite(trajectory.policy.get("step")),
+        "outcome": outcome(scored),
+        "where": ended_at(scored).replace("_", " "),
+        "reward": _finite(reward.get("total")),
+        "components": reward.get("components") or {},
+        "answer": trajectory.final_answer,
+        "abstained": bool(trajectory.rubric.get("abstained")),
+        "gold": _gold(scored, turns, tables),
+        "verdicts": scored.verdicts,
+        "system": tables.text(opening.get("system")),
+        "asked": tables.text(opening.get("user")),
+        "turns": turns,
+        "facts": trajectory.rubric,
+        "cost": _finite(trajectory.cost_usd),
+        "started": trajectory.started_at,
+    }
 
 
 def _gold(
-    scored: Scored, turns: Sequence[Mapping[str, Any]], tables: Tables
+    scored: Scored, turns: Sequence[Mapping[str, Any]], tables: _Tables
 ) -> list[dict[str, Any]]:
     """What became of each gold mail of an answerable question.
 
@@ -313,7 +292,7 @@ def _gold(
     hits = [hit for each in results for hit in each.get("hits", ())]
     found = {tables.heads.rows[hit["head"]]["id"] for hit in hits}
     read = {tables.mails.rows[each["mail"]]["id"] for each in results if "mail" in each}
-    facts, cited = scored.trajectory.rubric, set(map(visible, scored.trajectory.sources))
+    facts, cited = scored.trajectory.rubric, scored.trajectory.sources
     return [
         {
             "id": each,
@@ -321,20 +300,9 @@ def _gold(
             "read": bool(facts.get("read_gold")) or each in read,
             "cited": bool(facts.get("sources_correct")) or each in cited,
         }
-        for each in map(visible, scored.question.message_ids)
+        for each in scored.question.message_ids
     ]
 
 
-def _number(value: Any) -> float | None:
-    shown = plain(value)
-    return shown if isinstance(shown, int | float) else None
-
-
-def _distinct(name: str, taken: set[str]) -> str:
-    """`name`, with a number behind it where it is taken."""
-    number, chosen = 1, name
-    while chosen in taken:
-        number += 1
-        chosen = f"{name}-{number}"
-    taken.add(chosen)
-    return chosen
+def _finite(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and math.isfinite(value) else None

@@ -12,8 +12,8 @@ import pytest
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
+from evals.benchmark import command as rebuilt
 from evals.benchmark import drawn
-from evals.report.build import command as rebuilt
 from tests.command_line import Run, json_of, the_error
 
 KINDS = ["lookup", "latest-update", "multi-mail", "count", "unanswerable"]

@@ -21,8 +21,7 @@ from art_e.models.model import Model
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import estimate_cost
-from evals.report.build import command
+from evals.benchmark import command, estimate_cost
 from tests.command_line import Run, json_of, the_error
 from tests.provider import Provider, Reply, Request, refuses, says
 

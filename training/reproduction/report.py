@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from art_e.runs import Run
 from evals.metrics import sample_of
 from evals.paired import compare
-from evals.report.build import Captioned, Section, build_report
+from evals.report.build import Section, build_report
 from evals.report.charts import Baseline, CurveChart, write_picture
 from evals.report.tables import (
     MENDED,
@@ -26,6 +26,7 @@ from evals.report.tables import (
     TRAINED,
     TRAINING_USD,
     UNTRAINED,
+    Captioned,
     Cell,
     Published,
     Row,

@@ -1,0 +1,467 @@
+"""The page as a reader meets it: the report and its viewer in a real browser."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from art_e.trajectory import Trajectory
+from evals.report.build import build_report
+from tests import builders as said
+from tests.browser import Visit, running_browser
+from tests.evals.runs import (
+    OUTCOMES,
+    episode,
+    episodes,
+    question,
+    step,
+    trained,
+    training,
+    validation,
+    write_run,
+)
+
+# Each would run, fetch or break out of its place if anything took it for markup.
+HOSTILE = (
+    "<script>window.pwned = 1</script><img src=http://evil.example/x onerror='window.pwned = 1'>"
+    "</script></textarea>--><svg onload=alert(1)>\u2028window.pwned = 1\ud800 \u202egnp.exe"
+)
+# A model's name that would do something, were it markup, and a word with nowhere to break.
+NAME = "<img src=x onerror=\"document.title='owned'\">" + "w" * 60
+WIDTHS = (1280, 768, 360)
+OVERFLOWING = """() => [...document.querySelectorAll('main *, .top *')]
+    .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
+    .filter((each) => !each.closest('.scroll, .v-scroll, nav, svg, thead, dialog'))
+    .map((each) => each.outerHTML.slice(0, 80))"""
+# Opens a window; the options are those of `Visit`.
+Visitor = Callable[..., Visit]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visitor]:
+    """Opens windows; none of them may have complained, or fetched anything, by the test's end."""
+    visits: list[Visit] = []
+
+    def opened(**options: Any) -> Visit:
+        visits.append(Visit(browser, **options))
+        return visits[-1]
+
+    yield opened
+    for each in visits:
+        each.close()
+    assert [each.complaints for each in visits] == [[] for _ in visits]
+    assert [each.fetched for each in visits] == [[] for _ in visits]
+
+
+def write_page(folder: Path, trajectories: list[Trajectory]) -> Path:
+    # Without names of models in its configuration, which can't hold a lone surrogate.
+    run = write_run(folder / "run", trajectories, models=["m"], concurrency={})
+    return build_report([run], folder)[0]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two models and a hostile one on the same questions, and a training run."""
+    folder = tmp_path_factory.mktemp("report")
+    strong = episodes("openai/o3", {"right": 24, "wrong": 2, "abstained": 4}, cost=0.03)
+    weak = episodes("gemini/gemini-2.5-flash", {"right": 12, "not found": 12, "lost": 6})
+    hostile = [
+        episode(question(number), "wrong", model=NAME, final_answer=f"{NAME} {number}")
+        for number in range(30)
+    ]
+    steps, validations = [step(1), step(2)], [validation(0), validation(2)]
+    runs = [
+        write_run(folder / "baselines", [*strong, *weak, *hostile]),
+        trained(folder / "training", steps, validations),
+    ]
+    return build_report(runs, folder / "out")[0]
+
+
+# One of all outcomes, one always right, and a training run.
+MIXED = [
+    *(
+        episode(question(n), outcome, model="openai/weak", second=False, run_id="one", cost=None)
+        for n, outcome in enumerate(OUTCOMES)
+    ),
+    *(
+        episode(question(n), "right", model="local:a,b+c", run_id="one", seconds=n + 3)
+        for n in range(len(OUTCOMES))
+    ),
+    *training([0, 20], model="trained", n=4),
+]
+
+
+@pytest.fixture(scope="module")
+def viewer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(tmp_path_factory.mktemp("viewer"), MIXED)
+
+
+def rows(page: Page) -> Locator:
+    return page.locator("#viewer-list tbody tr")
+
+
+def column(page: Page, title: str) -> list[str]:
+    return rows(page).locator(f"td[data-label='{title}']").all_inner_texts()
+
+
+def opened(page: Page) -> Locator:
+    return page.locator("#viewer-detail[open] article")
+
+
+# ---- The report.
+
+
+def test_figures_published_rows_flips_and_jumps(report: Path, visit: Visitor) -> None:
+    page = visit(height=600).open(report)
+    models = page.locator("#figures .figures").first.locator("tbody tr")
+    assert models.nth(0).locator("th").inner_text() == "openai/o3"
+    assert "n=24" in models.nth(0).locator("td").first.inner_text()
+    assert page.locator("tr.published").count() == 6
+    # A model's name is only text.
+    assert page.locator("#figures table").first.locator("th", has_text=NAME).count() == 1
+    assert page.locator("img").count() == 0
+    assert "owned" not in page.title().replace(NAME, "")
+    page.click("nav a[href='#funnel']")
+    box = page.locator("#funnel h2").bounding_box()
+    assert box is not None and 0 < box["y"] < 200
+    # A flipped question opens both answers.
+    pair = page.locator("#pairs details").first
+    pair.locator("summary").click()
+    pair.locator("a").first.click()
+    expect(opened(page)).to_have_count(2)
+    for model in ("openai/o3", "gemini/gemini-2.5-flash"):
+        expect(page.locator("#viewer-detail")).to_contain_text(model)
+
+
+def test_it_follows_the_readers_colours_and_the_button_changes_them(
+    report: Path, visit: Visitor
+) -> None:
+    def colours(page: Page) -> tuple[Any, Any]:
+        bar = page.locator('.charts svg path[style*="var(--series-1)"]').first
+        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return back, bar.evaluate("(each) => getComputedStyle(each).fill")
+
+    light, dark = (visit(dark=each).open(report) for each in (False, True))
+    day, night = colours(light), colours(dark)
+    assert day[0] != night[0] and day[1] != night[1]
+    light.click("#theme")
+    assert colours(light) == night
+    light.reload()
+    assert colours(light) == night
+    light.click("#theme")
+    assert colours(light) == day
+    # On paper there are the figures, without the viewer.
+    dark.emulate_media(media="print")
+    assert dark.locator("#viewer").is_hidden() and dark.locator("nav").first.is_hidden()
+    assert colours(dark)[0] == "rgb(255, 255, 255)"
+    assert dark.locator("#figures table").first.is_visible()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_everything_can_be_read_at_any_width(report: Path, visit: Visitor, width: int) -> None:
+    page = visit(width=width).open(report)
+    assert page.evaluate(OVERFLOWING) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".charts svg").count() == 16
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.charts svg text')].map((each) =>"
+        " parseFloat(getComputedStyle(each).fontSize) * each.getCTM().a)"
+    )
+    assert min(sizes) > 8  # CSS pixels
+    if width == min(WIDTHS):
+        # On a phone a figure stands beside its name.
+        cell = page.locator("#figures td").first
+        name = cell.evaluate("(each) => getComputedStyle(each, '::before').content")
+        assert name == '"Accuracy"'
+
+
+def test_the_policy_stops_a_script_that_got_in(
+    report: Path, tmp_path: Path, visit: Visitor
+) -> None:
+    planted = tmp_path / "planted.html"
+    script = "<script>document.title = 'owned'</script>"
+    image = "<img src=x onerror=\"document.title = 'owned'\">"
+    text = report.read_text("utf-8").replace("</main>", f"{script}{image}</main>")
+    planted.write_text(text, encoding="utf-8")
+    visited = visit()
+    page = visited.open(planted)
+    page.wait_for_function("document.readyState === 'complete'")
+    assert page.title() != "owned"
+    refused = [each for each in visited.complaints if "Content Security Policy" in each]
+    assert len(refused) >= 2
+    visited.complaints.clear()  # all that this window's end would complain of
+    visited.fetched.clear()
+
+
+# ---- The viewer's list.
+
+
+def test_filters_narrow_the_list_and_count_what_is_left(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer)
+
+    def clear() -> None:
+        page.get_by_role("button", name="Clear").click()
+        expect(rows(page)).to_have_count(len(MIXED))
+
+    expect(rows(page)).to_have_count(len(MIXED))
+    page.get_by_label("Model").select_option("openai/weak")
+    expect(rows(page)).to_have_count(len(OUTCOMES))
+    page.get_by_label("Verdict").select_option("wrong")
+    expect(page.locator("#viewer-count")).to_have_text(f"3 of {len(MIXED)} episodes: 3 wrong")
+    page.get_by_label("Ended at").select_option("not found")
+    expect(rows(page)).to_have_count(1)
+    clear()
+    for label, option, shown in (
+        ("Kind", "unanswerable", ("Kind", {"unanswerable"})),
+        ("Step", "20", ("Step", {"20"})),
+        ("Run", "r", ("Model", {"trained"})),
+    ):
+        page.locator("#viewer").get_by_label(label).select_option(option)
+        assert set(column(page, shown[0])) == shown[1]
+        clear()
+    # A range of rewards leaves out what has none.
+    page.get_by_label("Reward from").fill("0.3")
+    assert set(column(page, "Reward")) == {"0.40"}
+    page.get_by_label("Reward to").fill("0.35")
+    expect(rows(page)).to_have_count(0)
+
+
+def test_text_is_searched_in_question_answer_and_messages(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer, "run=one")
+    search = page.get_by_label("Search")
+    for words, found in (
+        ('"WAREHOUSE 3 end"', 2),  # the question, in any case
+        ('"end warehouse 3"', 0),
+        ('"the first hit looks right"', 2 * len(OUTCOMES)),  # the model's words
+        ('"lease ends. on may 4" "WAREHOUSE"', 2),  # a mail's body, and the question
+        ("december", 4),  # an answer: three wrong, one not judged
+        ("unparseable december", 1),  # the judge's reason
+    ):
+        search.fill(words)
+        expect(rows(page), words).to_have_count(found)
+
+
+def test_a_click_or_enter_on_a_column_sorts_by_it(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer)
+    seconds = page.get_by_role("columnheader", name="Seconds")
+    seconds.get_by_role("button").click()
+    expect(seconds).to_have_attribute("aria-sort", "ascending")
+    values = [float(each) for each in column(page, "Seconds")]
+    assert values == sorted(values)
+    page.keyboard.press("Enter")  # the button has the focus still
+    expect(seconds).to_have_attribute("aria-sort", "descending")
+    assert [float(each) for each in column(page, "Seconds")] == sorted(values, reverse=True)
+    # What has no value is last both ways.
+    button = page.get_by_role("columnheader", name="Cost").get_by_role("button")
+    for _ in range(2):
+        button.click()
+        assert column(page, "Cost")[-len(OUTCOMES) :] == ["–"] * len(OUTCOMES)
+
+
+def test_the_keyboard_does_it_all(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer)
+    title = page.locator("#viewer-detail-title")
+    for key in ("j", "j", "ArrowDown", "k", "Enter"):
+        page.keyboard.press(key)
+    expect(title).to_have_text(f"Episode 2 of {len(MIXED)}")
+    for key in ("j", "ArrowRight", "ArrowLeft"):
+        page.keyboard.press(key)
+    expect(title).to_have_text(f"Episode 3 of {len(MIXED)}")
+    page.keyboard.press("Escape")
+    expect(opened(page)).to_have_count(0)
+    expect(rows(page).nth(2).locator("a")).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.type("jk/")
+    expect(page.get_by_label("Search")).to_have_value("jk/")
+
+
+def test_the_address_keeps_the_view_and_back_leads_back(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer)
+    page.get_by_label("Model").select_option("local:a,b+c")
+    page.get_by_label("Search").fill("lease")
+    page.get_by_role("columnheader", name="Seconds").get_by_role("button").click()
+    rows(page).nth(1).click()
+    expect(opened(page)).to_have_count(1)
+    address = page.url
+    page.go_back()
+    expect(opened(page)).to_have_count(0)
+    expect(rows(page)).to_have_count(len(OUTCOMES))
+    page.go_forward()
+    expect(opened(page)).to_have_count(1)
+    again = visit().page
+    again.goto(address)
+    expect(opened(again)).to_have_attribute("data-episode", "local:a,b+c-q1-0")
+    expect(again.locator("#viewer-detail-title")).to_have_text(f"Episode 2 of {len(OUTCOMES)}")
+    again.keyboard.press("Escape")
+    expect(again.get_by_label("Search")).to_have_value("lease")
+    expect(again.get_by_label("Model")).to_have_value("local:a,b+c")
+
+
+def test_links_lead_to_a_question_two_models_or_say_that_nothing_is_there(
+    visit: Visitor, viewer: Path
+) -> None:
+    page = visit().open(viewer, "question=q1")
+    expect(rows(page)).to_have_count(4)
+    page = visit().open(viewer, "question=q1&models=openai%2Fweak,local%3Aa%2Cb%2Bc")
+    names = page.locator(".v-beside article header strong")
+    expect(names).to_have_text(["openai/weak", "local:a,b+c"])
+    page = visit().open(viewer, "episode=%3Cb%3Egone%&sort=constructor&page=999")
+    expect(page.locator("#viewer-count")).to_contain_text("There is no episode %3Cb%3Egone%")
+    expect(rows(page)).to_have_count(len(MIXED))
+
+
+def test_long_lists_have_pages(visit: Visitor, tmp_path: Path) -> None:
+    many = [episode(question(number), "right") for number in range(120)]
+    page = visit().open(write_page(tmp_path, many))
+    pages = page.get_by_role("navigation", name="Pages of the list")
+    expect(rows(page)).to_have_count(50)
+    expect(pages).to_contain_text("1 to 50 of 120")
+    pages.get_by_role("button", name="Next page").click()
+    rows(page).last.click()
+    expect(opened(page)).to_have_count(1)
+    page.keyboard.press("j")  # the next is on the next page
+    page.keyboard.press("Escape")
+    expect(pages).to_contain_text("101 to 120 of 120")
+    expect(rows(page).first.locator("a")).to_be_focused()
+    expect(pages.get_by_role("button", name="Next page")).to_be_disabled()
+    page.get_by_label("Search").fill('"warehouse 7 end"')
+    expect(rows(page)).to_have_count(1)
+    expect(pages).to_be_hidden()
+
+
+# ---- An episode.
+
+
+def test_an_episode_opens_as_a_conversation(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer)
+    rows(page).first.click()
+    shown = opened(page)
+    for text in (
+        "openai/weak",
+        "When does the lease of warehouse 0 end?",
+        "agrees with the gold answer",
+        "contradicts the gold answer",  # the second judge
+        "search warehouse lease",
+        "Lease, part 2",
+        "The first hit looks right.",
+        "The lease ends. On May 1.",
+        "✓ found",
+        "✓ read",
+        "✓ cited",
+        "1,000 in, 100 out",
+        "3 of 10",
+    ):
+        expect(shown).to_contain_text(text)
+    expect(shown.locator(".v-turn")).to_have_count(3)
+    expect(shown.locator(".v-answers")).to_have_text(
+        re.compile(r"Gold answer\s*On May 1\.\s*Given answer\s*On May 1\.")
+    )
+    prompt = shown.get_by_text("You answer questions about")
+    expect(prompt).to_be_hidden()
+    shown.get_by_text("System prompt").click()
+    expect(prompt).to_be_visible()
+    shown.get_by_text("All facts").click()
+    expect(shown.get_by_text("bad_argument_calls")).to_be_visible()
+    page = visit().open(viewer, "episode=trained-q0-0-20")
+    expect(opened(page).locator(".v-components")).to_have_text("correctness +0.5effort -0.1")
+    expect(opened(page).locator("header")).to_contain_text("step 20")
+
+
+def test_two_models_are_compared_on_a_question(visit: Visitor, viewer: Path) -> None:
+    page = visit().open(viewer, "episode=openai/weak-q1-0")
+    expect(opened(page)).to_have_count(1)
+    page.get_by_label("Compare with").select_option(label="local:a,b+c, one, right")
+    expect(opened(page)).to_have_count(2)
+    left, right = (page.locator(".v-beside article").nth(side) for side in (0, 1))
+    expect(left).to_contain_text("On December 31.")
+    expect(right).to_contain_text("On May 2.")
+    page.get_by_label("Compare with").select_option("")
+    expect(opened(page)).to_have_count(1)
+
+
+def test_invented_sources_stand_out_and_a_long_text_is_shown_whole_when_asked(
+    visit: Visitor, tmp_path: Path
+) -> None:
+    final = said.message(said.answer("May", "m1", "<made-up@test.example>")).to_chat()
+    made = episode(question(0), "wrong")
+    invented = episode(
+        question(0),
+        "wrong",
+        messages=[*made.messages[:4], final],
+        final_answer="harbor " * 150_000 + "END",
+    )
+    page = visit().open(write_page(tmp_path, [invented]), f"episode={made.episode_id}")
+    seen, unseen = opened(page).locator(".v-source").all()
+    expect(seen).to_contain_text("never read")
+    expect(unseen).to_contain_text("never found")
+    answer = opened(page).locator(".v-given")
+    assert len(answer.inner_text()) < 3_000
+    answer.get_by_role("button", name="Show all").click()
+    expect(answer).to_contain_text("more characters in trajectories.jsonl]")
+    expect(answer.get_by_role("button")).to_have_count(0)
+
+
+def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
+    asked = question(0, question=HOSTILE, answer=HOSTILE, id=HOSTILE, inbox_address=HOSTILE)
+    made = episode(asked, "wrong", model=HOSTILE)
+    answer = said.message(said.answer(HOSTILE, HOSTILE), said.call(HOSTILE, {HOSTILE: HOSTILE}))
+    mail = {"role": "tool", "content": said.call("x", {
+        "message_id": "m1", "from": HOSTILE, "to": [HOSTILE], "subject": HOSTILE,
+        "date": HOSTILE, "body": HOSTILE + "x" * 1_000_000,
+    }).arguments}  # fmt: skip
+    hits = {"role": "tool", "content": said.call("x", {"hits": [{
+        "message_id": HOSTILE, "from": HOSTILE, "subject": HOSTILE, "snippet": HOSTILE,
+        "missing": [HOSTILE],
+    }]}).arguments}  # fmt: skip
+    reads = said.message(said.read_episodes("m1"), said.search_episodes(HOSTILE), text=HOSTILE)
+    hostile = episode(
+        asked,
+        "wrong",
+        model=HOSTILE,
+        run_id=HOSTILE,
+        episode_id=HOSTILE,
+        final_answer=HOSTILE,
+        messages=[{"role": "system", "content": HOSTILE}, reads.to_chat(), mail, hits,
+                  answer.to_chat(), {"role": "tool", "content": HOSTILE}],
+        error={"kind": HOSTILE, "message": HOSTILE},
+        verdict={"correct": False, "grounded": None, "judge": HOSTILE, "reason": HOSTILE},
+        reward={HOSTILE: 1.0},
+        policy={HOSTILE: HOSTILE},
+    )  # fmt: skip
+    page = visit().open(write_page(tmp_path, [hostile, made]))
+    page.get_by_label("Search").fill("window.pwned <script>")
+    expect(rows(page)).to_have_count(2)
+    rows(page).first.locator("a").click()
+    expect(opened(page)).to_have_count(1)
+    for summary in opened(page).locator("summary").all():
+        summary.click()
+    shown = opened(page).inner_text()
+    assert shown.count("<script>window.pwned = 1</script><img src=") > 15
+    assert "[U+202E]gnp.exe" in shown
+    page.get_by_label("Compare with").select_option(index=1)
+    expect(opened(page)).to_have_count(2)
+    assert page.evaluate("window.pwned === undefined")
+    assert page.locator(".viewer :is(script, img, svg, textarea)").count() == 0
+
+
+def test_on_a_phone_the_list_is_cards_and_nothing_is_cut_off(visit: Visitor, viewer: Path) -> None:
+    page = visit(width=390, height=844).open(viewer)
+    cells = [each.bounding_box() for each in rows(page).first.locator("td").all()]
+    assert len({box["y"] for box in cells if box}) > 2
+    rows(page).first.click()
+    expect(opened(page)).to_have_count(1)
+    shown = page.locator("#viewer-detail").bounding_box()
+    assert shown is not None
+    assert (shown["x"], shown["width"], shown["height"]) == (0, 390, 844)
+    page.get_by_label("Compare with").select_option(index=1)
+    for part in ("document.documentElement", "document.querySelector('.v-shown')"):
+        assert page.evaluate(f"{part}.scrollWidth <= {part}.clientWidth"), part

@@ -1,0 +1,398 @@
+"""The report: the same figures as `metrics.json`, and a page that is whole in itself and safe."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.errors import UserError
+from art_e.runs import Run
+from art_e.trajectory import Trajectory
+from evals.report import tables
+from evals.report.build import build_report, pairings, script_json
+from evals.report.entries import Entry, measure
+from evals.report.tables import Cell, Table
+from evals.statistics import Estimate
+from tests.evals.runs import (
+    OUTCOMES,
+    episode,
+    episodes,
+    question,
+    step,
+    trained,
+    training,
+    validation,
+    write_run,
+)
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!-- {{ 7 * 7 }}"
+
+
+def entries_of(*runs: Run) -> list[Entry]:
+    return [entry for each in measure(runs) for entry in each.entries]
+
+
+def one(tmp_path: Path, *trajectories: Trajectory, **config: Any) -> list[Entry]:
+    return entries_of(write_run(tmp_path / "run", trajectories, **config))
+
+
+def cells_of(table: Table, row: int = 0) -> dict[str, Cell]:
+    return dict(zip(table.headings[1:], table.rows[row].cells, strict=True))
+
+
+# ---- Figures as text.
+
+
+def estimate(value: float | None, low: float | None = None, high: float | None = None) -> Estimate:
+    return Estimate(value=value, low=low, high=high, n=71, method="wilson")
+
+
+@pytest.mark.parametrize(
+    ("cell", "line"),
+    [
+        (tables.percent(estimate(0.6164, 0.5, 0.7)), "61.6% [50.0, 70.0]  n=71"),
+        (tables.number(estimate(3.205, 3.1, 3.3)), "3.21 [3.10, 3.30]  n=71"),
+        (tables.usd(estimate(1234.5, 1000, 1500)), "$1,234.50 [1,000.00, 1,500.00]  n=71"),
+        (tables.usd(estimate(0.00071)), "$0.00071  n=71"),
+        (tables.usd(estimate(-0.5)), "-$0.50  n=71"),
+        (tables.seconds(estimate(5.6, 5, 6.25)), "5.60 s [5.00, 6.25]  n=71"),
+        (tables.seconds(estimate(0.0123, 0.01, 0.02)), "12.3 ms [10.0, 20.0]  n=71"),
+        (tables.digits(estimate(2480.4)), "2,480  n=71"),
+        (tables.percent(estimate(None)), "–  n=71"),
+    ],
+)
+def test_figures_are_written_with_interval_and_n(cell: Cell, line: str) -> None:
+    assert cell.line == line
+
+
+@pytest.mark.parametrize("written", [tables.percent, tables.number, tables.points, tables.digits])
+def test_what_rounds_to_zero_has_no_sign(written: Callable[[Estimate], Cell]) -> None:
+    assert not written(estimate(-0.0, -0.0, -0.0)).line.startswith("-")
+
+
+# ---- The models side by side.
+
+
+def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
+    def run(name: str, *models: str, **config: Any) -> Run:
+        made = [each for model in models for each in episodes(model, {"right": 2})]
+        return write_run(tmp_path / name, made, **config)
+
+    def labels(*runs: Run) -> list[str]:
+        return [each.label for each in entries_of(*runs)]
+
+    assert labels(run("both", "a", "b"), run("one", "c")) == ["a", "b", "c"]
+    prompts = [run(name, "m", prompt={"name": name, "hash": "0"}) for name in ("short", "long")]
+    assert labels(*prompts) == ["m, prompt short", "m, prompt long"]
+    again = run("again", "m", prompt={"name": "long", "hash": "0"})
+    elsewhere = run("other/again", "m", prompt={"name": "long", "hash": "0"})
+    assert labels(prompts[1], again) == ["m in long", "m in again"]
+    assert labels(again, elsewhere) == [f"m in {again.folder}", f"m in {elsewhere.folder}"]
+
+
+def test_a_model_in_training_stands_for_its_last_step_whatever_it_is_called(
+    tmp_path: Path,
+) -> None:
+    steps = [
+        each
+        for step in (20, 0, 40)
+        for each in episodes(f"local:checkpoint-{step}", {"right": 2}, step=step)
+    ]
+    base, last = one(tmp_path, *episodes("base", {"wrong": 2}), *steps)
+    assert [base.label, last.label] == ["base", "local:checkpoint-40, step 40"]
+    assert {each.trajectory.policy["step"] for each in last.scored} == {40}
+    [checkpoint] = entries_of(write_run(tmp_path / "t", training([0, 9], n=20)))
+    [pair] = pairings([base, checkpoint])
+    assert pair.title == "trained, step 9 against base"
+
+
+def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Path) -> None:
+    table = tables.headline(one(tmp_path, *episodes("mine", {"right": 6, "wrong": 4})))
+    mine, *published = table.rows
+    assert (mine.label, mine.published) == ("mine", False)
+    assert all(row.published for row in published)
+    # Of the ten questions, 4 and 9 can't be answered.
+    assert cells_of(table)["Accuracy"] == Cell("62.5%", "[30.6, 86.3]", 8)
+    rows = {row.label: cells_of(table, number) for number, row in enumerate(table.rows)}
+    assert rows["o3"]["Accuracy"].line == "90.0% [82.6, 94.5]  n=100"
+    assert (rows["o3"]["Cost per 1,000"].value, rows["o3"]["Turns"].value) == ("$55.19", "–")
+    assert rows["Qwen2.5-14B, untrained"]["Accuracy"].value == "41.0%"
+
+
+def details_of(entries: list[Entry]) -> dict[str, Table]:
+    return {each.heading.rpartition(": ")[2]: each.table for each in tables.details(entries)}
+
+
+def test_details_have_sources_tokens_and_time(tmp_path: Path) -> None:
+    asked = [question(number, kind="lookup") for number in range(2)]
+    run = [
+        episode(asked[0], "right", retries=2),
+        episode(asked[1], "not read"),
+        episode(asked[0], "right", repeat=1),
+        episode(asked[1], "unjudged", repeat=1, seconds=4.0),
+    ]
+    found = details_of(one(tmp_path, *run))
+    assert list(found) == ["sources and verdicts", "tokens and time"]
+    cells = {**cells_of(found["sources and verdicts"]), **cells_of(found["tokens and time"])}
+    assert (cells["Found gold"].value, cells["Read gold"].value) == ("100.0%", "75.0%")
+    assert (cells["Always right"].value, cells["Always right"].n) == ("50.0%", 2)
+    assert (cells["Unjudged"], cells["Retries"]) == (Cell("1"), Cell("2"))
+    assert cells["Grounded"] == Cell("–")
+    assert cells["Prompt tokens"] == Cell("1,000", "[1,000, 1,000]", 4)
+    assert (cells["Time in model"].value, cells["Other time"].value) == ("2.25 s", "0.12 s")
+    cached = details_of(one(tmp_path / "cached", *run, cache=True))
+    assert cells_of(cached["tokens and time"])["Time in model"] == Cell("–")
+
+
+def test_a_measured_cost_names_its_source_and_its_throughput_has_a_table(tmp_path: Path) -> None:
+    both = [*episodes("own", {"right": 10}, seconds=2.0), *episodes("hosted", {"right": 10})]
+    entries = one(tmp_path, *both, gpu_usd_per_hour=3.6, gpus=1, self_hosted=["own"])
+    costs = [cells_of(tables.headline(entries), row)["Cost per 1,000"].value for row in (0, 1)]
+    # All ten began at once: 0.2 s each, at a tenth of a cent a second.
+    assert costs == ["$0.20", "$2.00"]
+    table = details_of(entries)["throughput of models on your GPU"]
+    assert [row.label for row in table.rows] == ["own"]
+    cells = cells_of(table)
+    assert cells["Questions"] == Cell("5", "[5, 5]", 10)
+    assert (cells["Prompt tokens"].value, cells["Under way at a time"].value) == ("5,000", "10.0")
+    assert tables.cost_sources(entries).startswith("Cost of own: measured on your GPU at $3.60/h")
+    assert tables.cost_sources(entries[1:]) == ""
+
+
+def test_a_second_judge_stands_beside_the_first(tmp_path: Path) -> None:
+    verdicts = [(True, True), (True, False), (False, False), (True, True)]
+    run = [
+        episode(question(number, kind="lookup"), "right" if first else "wrong", second=second)
+        for number, (first, second) in enumerate(verdicts)
+    ]
+    table = details_of(one(tmp_path, *run))["By each judge"]
+    assert table.headings[1:3] == ["Accuracy by offline/2", "Accuracy by second"]
+    assert [cell.value for cell in table.rows[0].cells[:3]] == ["75.0%", "50.0%", "75.0%"]
+
+
+def test_kinds_and_difficulties_are_in_order_with_the_models_below(tmp_path: Path) -> None:
+    run = [*episodes("a", {"right": 5}), *episodes("b", {"wrong": 3})]
+    entries = one(tmp_path, *run)
+    rows = tables.by_label(entries, "by_kind", "Kind").rows
+    assert [f"{row.label}:" if row.heading else row.label for row in rows] == [
+        "lookup:", "a", "b", "latest-update:", "a", "b", "multi-mail:", "a", "b", "count:", "a",
+        "unanswerable:", "a",
+    ]  # fmt: skip
+    alone = tables.by_label(entries[:1], "by_difficulty", "Difficulty")
+    assert [row.label for row in alone.rows] == ["easy", "medium", "hard"]
+
+
+def test_the_funnel_counts_every_episode_once(tmp_path: Path) -> None:
+    run = [
+        *episodes("a", {"right": 4, "not found": 2, "not read": 1, "wrong": 1, "failed": 2}),
+        *episodes("b", {"right": 1, "out of turns": 2}),
+    ]
+    table = tables.funnel(one(tmp_path, *run))
+    assert table.headings == ["Ended", "a", "b"]
+    counts = {row.label: [int(cell.value) for cell in row.cells] for row in table.rows}
+    assert counts["failed for an outside reason"] == [2, 0]
+    assert counts["out of turns"] == [0, 2]
+    assert "the judge gave no verdict" not in counts
+    assert [sum(column) for column in zip(*counts.values(), strict=True)] == [10, 3]
+    assert sum(row.cells[0].share or 0 for row in table.rows) == pytest.approx(1)
+
+
+# ---- Pairs of models.
+
+
+def test_models_of_two_runs_are_paired_by_question(tmp_path: Path) -> None:
+    asked = [question(number, kind="lookup") for number in range(10)]
+    outcomes: dict[str, Any] = {
+        "weak": {"right": 4, "wrong": 6},
+        "strong": {"right": 9, "wrong": 1},
+    }
+    runs = [
+        write_run(tmp_path / name, episodes(name, each, questions=asked))
+        for name, each in outcomes.items()
+    ]
+    [pair] = pairings(entries_of(*runs))
+    assert pair.title == "strong against weak"
+    accuracy = next(row for row in pair.table.rows if row.label == "Accuracy")
+    assert [cell.value for cell in accuracy.cells] == ["40.0%", "90.0%", "+50.0 pts"]
+    # Five questions flipped, all one way: p = 2 / 2^5.
+    assert "p = 0.0625: 0 questions right only in weak, 5 only in strong" in pair.summary[0]
+    assert "mends 83.3%" in pair.summary[1]
+    assert {flip.right for flip in pair.flips} == {"strong"}
+    assert len(pair.flips) == 5
+    assert pair.flips[0].fragment == "episode=weak-q4-0&with=strong-q4-0"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "cost", "latency"),
+    [
+        ((0.03, 4.0), (0.001, 5.5), "-$29.00", "+1.50 s"),
+        ((0.0, 0.012), (0.0, 0.009), "+$0.00", "-3.0 ms"),
+        ((0.0, 0.012), (0.002, 2.012), "+$2.00", "+2.00 s"),
+    ],
+)
+def test_differences_have_signs(
+    tmp_path: Path, a: tuple[float, float], b: tuple[float, float], cost: str, latency: str
+) -> None:
+    run = [
+        each
+        for model, (usd, seconds) in (("a", a), ("b", b))
+        for each in episodes(model, {"right": 4}, cost=usd, seconds=seconds)
+    ]
+    [pair] = pairings(one(tmp_path, *run))
+    differences = {row.label: row.cells[2].value for row in pair.table.rows}
+    assert differences["Cost per 1,000"] == cost
+    assert differences["Latency, mean"] == latency
+    assert differences["Accuracy"] == "+0.0 pts"
+
+
+def test_models_without_a_common_question_and_rollouts_are_no_pair(tmp_path: Path) -> None:
+    far = episodes("b", {"right": 2}, questions=map(question, (7, 8)))
+    group = episodes("trained", {"right": 2, "wrong": 2}, questions=[question(0)] * 4, step=5)
+    assert pairings(one(tmp_path / "1", *episodes("a", {"right": 2}), *far)) == []
+    assert pairings(one(tmp_path / "2", *group, *episodes("base", {"right": 1}))) == []
+
+
+# ---- The page as a file.
+
+
+class Page(HTMLParser):
+    """The tags, the scripts and the visible text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.contents: dict[str, list[str]] = {"script": [], "style": []}
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in self.contents:
+            self.contents[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.cdata_elem in self.contents:
+            self.contents[self.cdata_elem][-1] += data
+        else:
+            self.text += data
+
+    def having(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def page_of(*runs: Run, out: Path) -> Page:
+    written = build_report(runs, out)
+    assert written[0] == out / "report.html"
+    return Page(written[0].read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """Of a run in which every name and text is hostile, and a training run."""
+    folder = tmp_path_factory.mktemp("report")
+    asked = [
+        question(number, id=f"q{number}{HOSTILE}", question=f"When? {HOSTILE}", answer=HOSTILE)
+        for number in range(10)
+    ]
+    hostile = [
+        episode(each, outcome, model=f"model {HOSTILE}", final_answer=HOSTILE)
+        for each, outcome in zip(asked, OUTCOMES, strict=False)
+    ]
+    other = episodes("other", {"right": 9}, questions=asked)
+    prompt = {"name": HOSTILE, "hash": HOSTILE}
+    run = write_run(folder / "a", [*hostile, *other], questions=HOSTILE, prompt=prompt)
+    steps = [step(1, components={HOSTILE: 0.5, "a_b": 0.1}), step(2)]
+    alarm = {"step": 7, "kind": "no spread", "message": f"says {HOSTILE}"}
+    curves = trained(folder / "t <b>\x1b", steps, [validation(0)], [alarm], complete=False)
+    return page_of(run, curves, out=folder / "out")
+
+
+def test_the_page_needs_nothing_beside_it(page: Page) -> None:
+    loading = {"src", "srcset", "poster", "data", "action", "formaction", "background"}
+    for tag, attributes in page.tags:
+        assert not loading & attributes.keys(), tag
+        for name in ("href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#")
+    assert not page.having("link")
+    assert not re.search(r"@import|url\((?!#)", " ".join(page.contents["style"]))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    parts = {"figures", "charts", "training", "breakdown", "funnel", "pairs", "alarms", "viewer"}
+    assert parts <= set(ids)
+    assert parts <= {str(each.get("href"))[1:] for each in page.having("a")}
+    for text in ("incomplete", "published", "art-e eval run -m", "no spread, step 7"):
+        assert text in page.text
+
+
+def test_the_policy_names_exactly_the_scripts_that_run(page: Page) -> None:
+    [policy] = [str(each["content"]) for each in page.having("meta") if each.get("http-equiv")]
+    scripts = list(zip(page.having("script"), page.contents["script"], strict=True))
+    run = [content for attributes, content in scripts if "type" not in attributes]
+    hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in run]
+    assert re.findall(r"'sha256-([^']*)'", policy) == hashes
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    assert "'unsafe-inline'" not in policy.partition("style-src")[0]
+    [data] = [content for attributes, content in scripts if attributes.get("id") == "viewer-data"]
+    assert len(json.loads(data)["episodes"]) == 9 + 9 + 20
+
+
+def test_what_others_wrote_is_text(page: Page) -> None:
+    # The three are the viewer's data and the page's two scripts.
+    assert len(page.having("script")) == 3
+    assert not page.having("img")
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    for text in (f"model {HOSTILE}", f"When? {HOSTILE}", f"says {HOSTILE}"):
+        assert text in page.text
+    assert "49" not in page.text.partition("{{")[2][:12]
+
+
+def test_json_in_a_script_can_not_end_it() -> None:
+    value = {"</script>": ["<!--", "\u2028", "a & b", "\ud800"]}
+    text = script_json(value)
+    assert "<" not in text and text.isascii()
+    assert json.loads(text) == value
+
+
+def test_plots_are_written_beside_it_and_again_the_same(tmp_path: Path) -> None:
+    # A lone surrogate can't be encoded; it does not stop the report.
+    odd = write_run(
+        tmp_path / "run", episodes("m \ud800", {"right": 3}), models=["m"], concurrency={}
+    )
+    started = {**odd.config, "started_at": "2026-11-21T03:24:59+01:00"}
+    odd.write_json("config.json", started)
+    run = Run(odd.folder)
+    written = build_report([run], run.folder)
+    names = ["accuracy", "mistakes", "cost", "latency", "turns"]
+    assert written[1:] == [run.folder / "plots" / f"{name}.png" for name in names]
+    assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
+    text = Page(written[0].read_text("utf-8")).text
+    assert "m ?" in text
+    assert "Started2026-11-21 02:24 UTCQuestions" in text
+    before = sorted(each.name for each in run.folder.iterdir())
+    assert build_report([run], run.folder) == written
+    assert sorted(each.name for each in run.folder.iterdir()) == before
+
+
+def test_an_unreadable_run_stops_it_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no episode"):
+        build_report([write_run(tmp_path / "run", [], complete=False)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_alarms_are_shown_with_their_episodes(tmp_path: Path) -> None:
+    same = [
+        episode(
+            question(number, kind="lookup"), "wrong", model="hack", final_answer="As discussed."
+        )
+        for number in range(40)
+    ]
+    page = page_of(write_run(tmp_path / "run", same), out=tmp_path / "out")
+    assert "same answer" in page.text
+    assert "#episode=hack-q0-0" in {each.get("href") for each in page.having("a")}
