@@ -58,12 +58,6 @@ def redact(text: str) -> str:
     return _SHAPES.sub(REDACTED, text)
 
 
-def keys_in_mail() -> re.Pattern[str]:
-    """A pattern that finds keys in mail, where words with asterisks are innocent."""
-    values = sorted(_secret_values(), key=len, reverse=True)
-    return re.compile("|".join([*map(re.escape, values), _KEYS]))
-
-
 def _secret_values() -> set[str]:
     return {
         value.strip()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from huggingface_hub import DatasetCardData
 
 from art_e.cli.output import note, plural, print_line
 from art_e.errors import UserError
@@ -20,18 +19,16 @@ from evals.judges.values import EMAIL
 
 # Fields that hold message ids, which look like addresses.
 _IDS = frozenset({"message_id", "message_ids", "sources", "handles"})
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
 class Contents(NamedTuple):
     """Counts of what somebody may mind to share; `notes` say in words what the counts do not.
 
-    `answers`: questions with an answer; `mails`: mails whose text is in it, whole or in part.
+    `answers`: questions with an answer.
     """
 
     questions: int = 0
     answers: int = 0
-    mails: int = 0
     inboxes: int = 0
     addresses: int = 0
     notes: tuple[str, ...] = ()
@@ -44,63 +41,29 @@ class Contents(NamedTuple):
         """The counts in words."""
         return [
             f"{plural(self.questions, 'question')}, {self.answers:,} with an answer",
-            f"the text of {plural(self.mails, 'mail')}, whole or in part",
             f"the names of {plural(self.inboxes, 'inbox')}",
             f"{plural(self.addresses, 'e-mail address')}",
         ]
 
 
-class Addresses:
-    """Counts the e-mail addresses that occur in what is added; message ids don't count."""
+def addresses_in(*values: Any) -> int:
+    """How many e-mail addresses are in the texts of JSON values; message ids don't count."""
+    found: set[str] = set()
+    ids: set[str] = set()
 
-    def __init__(self) -> None:
-        self._found: set[str] = set()
-        self._ids: set[str] = set()
-
-    def __len__(self) -> int:
-        return len(self._found - self._ids)
-
-    def add(self, value: Any) -> None:
-        """Look through all texts of a JSON value, names of fields and JSON in texts included."""
-        self._look(value, self._found)
-
-    def _look(self, value: Any, into: set[str]) -> None:
+    def look(value: Any, into: set[str]) -> None:
         if isinstance(value, str):
-            objects = list(json_lines(value))
-            if objects:
-                self._look(objects, into)
-            elif "@" in value:
-                into.update(each.lower().rstrip(".") for each in EMAIL.findall(value))
+            into.update(each.lower().rstrip(".") for each in EMAIL.findall(value))
         elif isinstance(value, Mapping):
             for name, each in value.items():
-                self._look(name, into)
-                self._look(each, self._ids if name in _IDS else into)
+                look(name, into)
+                look(each, ids if name in _IDS else into)
         elif isinstance(value, Iterable):
             for each in value:
-                self._look(each, into)
+                look(each, into)
 
-
-def json_lines(text: str) -> Iterator[Any]:
-    """The JSON objects or lists in `text`, one a line; nothing if any line is not JSON.
-
-    Observations of tools are such texts.
-    """
-    if text[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):
-            yield from [json.loads(line) for line in text.split("\n")]
-
-
-def dataset_card(name: str, files: Mapping[str, str], rows: int, **fields: Any) -> str:
-    """What the hub reads at the top of a data set's card; `files` are the splits' files."""
-    data_files = [{"split": split, "path": path} for split, path in files.items()]
-    return DatasetCardData(
-        pretty_name=name,
-        language="en",
-        task_categories=["question-answering"],
-        size_categories=next((size for limit, size in _SIZES if rows < limit), "n>1M"),
-        configs=[{"config_name": "default", "data_files": data_files}],
-        **fields,
-    ).to_yaml()
+    look(values, found)
+    return len(found - ids)
 
 
 @contextmanager

@@ -25,8 +25,8 @@ PACKAGES = ("art_e", "evals", "data_pipeline", "training")
 # Imported by name when their command runs.
 LAZY = frozenset(
     {module for module, _ in COMMANDS.values()}
-    # Commands of their own, and trainers, which load torch.
-    | {"data_pipeline.rollouts", "training.grpo", "training.sft"}
+    # Trainers load torch.
+    | {"training.grpo", "training.sft"}
 )
 MOST_LINES = 950
 

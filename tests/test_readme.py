@@ -144,7 +144,7 @@ def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> 
     page = PAGE.read_text("utf-8")
     assert page == commands_page(), f"docs/commands.md is out of date: {COMMAND}"
     for group in ("runs", "golden", "eval", "train"):
-        assert page.count(f"\n## art-e {group} ") >= 3
+        assert page.count(f"\n## art-e {group} ") >= 2
 
 
 def test_extras_to_install_exist() -> None:

@@ -34,7 +34,7 @@ from art_e.models.checkpoint import (
 )
 from art_e.publish import Own, is_hub_id, public_model, public_name, public_settings, template
 from art_e.storage import write_whole
-from data_pipeline.sharing import Addresses, Contents, replacing
+from data_pipeline.sharing import Contents, addresses_in, replacing
 from training.recipe import (
     RECIPE,
     EpisodeForm,
@@ -506,9 +506,7 @@ def _checked_texts(folder: Path, chosen: ExportedCheckpoint) -> dict[str, str]:
 
 
 def _contents(texts: Mapping[str, str], recipe: Recipe, copy: Copy, alarmed: bool) -> Contents:
-    addresses = Addresses()
-    for name, text in texts.items():
-        addresses.add(_ESCAPE.sub("", text) if name == CARD else text)
+    plain = [_ESCAPE.sub("", text) if name == CARD else text for name, text in texts.items()]
     whole = copy.adapter_to is None
     kind = "whole weights" if whole else f"the weights of an adapter to {copy.adapter_to}"
     notes = [f"{kind}, of {copy.checkpoint}"]
@@ -523,4 +521,4 @@ def _contents(texts: Mapping[str, str], recipe: Recipe, copy: Copy, alarmed: boo
             notes.append("the tokenizer's words are of that mail")
     if alarmed:
         notes.append("the card tells the alarms of training, which may quote an answer")
-    return Contents(addresses=len(addresses), notes=tuple(notes))
+    return Contents(addresses=addresses_in(plain), notes=tuple(notes))

@@ -68,7 +68,7 @@ COMMANDS = {
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
     "runs": (
         "art_e.cli.runs",
-        "List the runs that were made, show and share what happened in them.",
+        "List the runs that were made, and show what happened in them.",
     ),
     "mcp": (
         "art_e.cli.mcp",

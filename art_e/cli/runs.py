@@ -5,13 +5,13 @@ can't be read is said.
 """
 
 import dataclasses
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from art_e.cli.ask import why_no_answer
 from art_e.cli.options import JsonOption
-from art_e.cli.output import LazyGroup, console, example, note, one_line, plural, print_json, text
+from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.cli.trace import shown_turn
 from art_e.errors import UserError
 from art_e.message import compact_json
@@ -22,17 +22,8 @@ from art_e.trajectory import Trajectory, exchanges, read_trajectories
 QUESTION_WIDTH = 60
 
 
-class Runs(LazyGroup):
-    """The commands on runs; what shares them belongs to the data pipeline."""
-
-    lazy: ClassVar = {
-        "export": ("data_pipeline.rollouts", "Write a run's episodes as a data set, with a card."),
-    }
-
-
 app = typer.Typer(
-    cls=Runs,
-    help="List the runs that were made, show and share what happened in them.",
+    help="List the runs that were made, and show what happened in them.",
     rich_markup_mode=None,
 )
 

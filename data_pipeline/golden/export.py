@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from huggingface_hub import DatasetCardData
 
 from art_e.errors import UserError
 from art_e.publish import Own, template
@@ -26,7 +27,7 @@ from data_pipeline.golden.golden_set import (
     write_questions,
 )
 from data_pipeline.golden.stats import by_split, frame, used_splits
-from data_pipeline.sharing import Addresses, Contents, dataset_card, replacing
+from data_pipeline.sharing import Contents, addresses_in, replacing
 
 # What `datasets.load_dataset` calls the part that holds all rows.
 ALL_ROWS = "questions"
@@ -34,7 +35,7 @@ QUESTION_FILES = tuple(
     f"{part}.{form}" for part in (*SPLITS, ALL_ROWS) for form in ("parquet", "jsonl")
 )
 _NAMES = frozenset({"README.md", "manifest.json", *QUESTION_FILES})
-_TAGS = ["email", "agent", "retrieval"]
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 # The card has sections of their own for these.
 _NOT_SETTINGS = {"sums", "report", "leaks", "precision", "reviewed", "kept", "edited", "dropped"}
 SHARED = {
@@ -73,8 +74,6 @@ def contents(golden: GoldenSet) -> Contents:
     """What an export of the set holds that somebody may mind."""
     rows = [each.to_row() for each in golden.questions]
     ids = {each for row in rows for each in row["message_ids"]}
-    addresses = Addresses()
-    addresses.add([rows, golden.manifest])
     notes = [f"mails named by their ids: {len(ids):,}; of their text what the rows quote"]
     if _is_synthetic(golden):
         notes.append("the people and mails are made up")
@@ -82,9 +81,22 @@ def contents(golden: GoldenSet) -> Contents:
         questions=len(rows),
         answers=sum(bool(row["answer"]) for row in rows),
         inboxes=len({row["inbox_address"] for row in rows}),
-        addresses=len(addresses),
+        addresses=addresses_in(rows, golden.manifest),
         notes=tuple(notes),
     )
+
+
+def _front_matter(files: Mapping[str, str], rows: int) -> str:
+    """What the hub reads at the top of the card."""
+    data_files = [{"split": split, "path": path} for split, path in files.items()]
+    return DatasetCardData(
+        pretty_name="ART-E golden set",
+        language="en",
+        task_categories=["question-answering"],
+        size_categories=next((size for limit, size in _SIZES if rows < limit), "n>100K"),
+        configs=[{"config_name": "default", "data_files": data_files}],
+        tags=["email", "agent", "retrieval"],
+    ).to_yaml()
 
 
 def _is_synthetic(golden: GoldenSet) -> bool:
@@ -105,7 +117,7 @@ def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
     found = [checks_of(each).values() for each in rows]
     table = frame(golden)
     text = template("data_pipeline.golden", "card.md.j2").render(
-        front_matter=Own(dataset_card("ART-E golden set", parts, len(rows), tags=_TAGS)),
+        front_matter=Own(_front_matter(parts, len(rows))),
         rows=len(rows),
         inboxes=len({each.inbox_address for each in rows}),
         unanswerable=sum(each.answerable is False for each in rows),
