@@ -2,8 +2,6 @@
 
 import asyncio
 import datetime as dt
-import itertools
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +9,12 @@ import pytest
 from art_e.agent import OnTurn, run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
-from art_e.message import AssistantMessage, ChatMessage
-from art_e.models.base import PolicyError, PolicyStep, Usage
+from art_e.message import AssistantMessage
+from art_e.models.base import PolicyError, Usage
 from art_e.question import Question
-from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import builders as episodes
-from tests.builders import LEASE, ScriptedPolicy, answer, call, message
+from tests.builders import LEASE, ScriptedPolicy, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 
@@ -71,20 +68,6 @@ def test_usage_and_cost_are_summed(episode: Episode) -> None:
     assert trajectory.rubric["completion_tokens"] == 21
 
 
-def test_calls_and_retries_are_told(episode: Episode) -> None:
-    class Slow(ScriptedPolicy):
-        async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-            if self.turn == 2:
-                raise PolicyError("timeout", "no answer in time", retries=4)
-            step = await super().act(messages, tools)
-            return replace(step, seconds=0.25 * self.turn, retries=self.turn)
-
-    trajectory = run(episode, Slow(SCRIPT))
-    assert trajectory.call_seconds == [0.25, 0.5]
-    assert trajectory.retries == 1 + 2 + 4
-    assert trajectory.error == {"kind": "timeout", "message": "no answer in time"}
-
-
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])
 def test_a_cost_that_is_not_known_in_part_is_not_known(
     episode: Episode, costs: list[float | None]
@@ -107,37 +90,3 @@ def test_a_policy_that_fails_ends_the_episode_with_an_error(
     assert trajectory.usage["prompt_tokens"] == 10 * turns_before
     assert trajectory.cost_usd == pytest.approx(0.5 * turns_before)
     assert len(trajectory.messages) == 2 + 2 * turns_before
-
-
-def test_seconds_of_model_and_tools_add_up(
-    episode: Episode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By a clock that goes on by a second whenever it is read."""
-    monkeypatch.setattr("art_e.agent.time.perf_counter", itertools.count().__next__)
-    seconds = run(episode, ScriptedPolicy(SCRIPT)).seconds
-    assert seconds == {"total": 13, "model": 3, "tools": 3}
-    failing = Episode(episode.tools.inbox, QUESTION)
-    seconds = run(failing, ScriptedPolicy([PolicyError("timeout", "too slow")])).seconds
-    assert seconds == {"total": 3, "model": 1, "tools": 0}
-
-
-def test_a_policy_sees_messages_and_schemas_and_each_turn_is_told(episode: Episode) -> None:
-    seen: list[tuple[list[str], int]] = []
-    told: list[tuple[AssistantMessage, list[str]]] = []
-
-    class Watching(ScriptedPolicy):
-        async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-            assert tools == schemas()
-            seen.append(([each["role"] for each in messages], len(told)))
-            return await super().act(messages, tools)
-
-    def on_turn(said: AssistantMessage, observations: list[ChatMessage]) -> None:
-        told.append((said, [each["tool_call_id"] for each in observations]))
-
-    script = [message(search("lease"), call("x", "{}")), SCRIPT[2]]
-    run(episode, Watching(script), on_turn)
-    assert seen == [
-        (["system", "user"], 0),
-        (["system", "user", "assistant", "tool", "tool"], 1),
-    ]
-    assert told == [(script[0], ["call-0", "call-1"]), (script[1], ["call-0"])]

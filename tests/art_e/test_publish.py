@@ -16,8 +16,7 @@ from art_e.publish import (
     public_text,
     upload_of,
 )
-from tests.builders import files_of
-from tests.hub import TOKEN, Hub, no_network, running
+from tests.hub import TOKEN, Hub, running
 
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
 
@@ -114,23 +113,6 @@ def refused(folder: Path, name: str = NAME, *, private: bool = True) -> str:
     return said
 
 
-@pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize(("repo_type", "page"), [("dataset", f"/datasets/{NAME}"), ("model", NAME)])
-def test_every_file_arrives_as_it_is(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    private: bool,
-    repo_type: RepoType,
-    page: str,
-) -> None:
-    with running(Hub()) as hub:
-        hub.stand_in(monkeypatch)
-        assert push(folder, private=private, repo_type=repo_type).endswith(page)
-    assert hub.repos[NAME] == files_of(folder)
-    assert (hub.private[NAME], hub.types[NAME]) == (private, repo_type)
-    assert hub.tokens == {TOKEN}
-
-
 def test_a_second_push_leaves_nothing_of_the_first_and_all_else(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,26 +140,6 @@ def test_nothing_is_sent_where_others_would_see_it(
         hub.private[NAME] = True
         assert "push with --private" in refused(folder, private=False)
     assert hub.repos[NAME] == {}
-
-
-def test_an_upload_lists_what_the_push_then_sends_and_asks_nobody(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running(Hub()) as hub:
-        hub.stand_in(monkeypatch, token=None)
-        with no_network():
-            upload = upload_of(folder, NAME, "dataset", private=True)
-        assert hub.requests == 0
-        hub.stand_in(monkeypatch)
-        # What comes into the folder meanwhile was not shown, and does not leave.
-        (folder / "late.txt").write_text("secret")
-        hub_module.push(upload, replaces=(), message="New")
-    assert hub.requests > 0
-    assert {each.path: each.size for each in upload.files} == {
-        name: len(data) for name, data in hub.repos[NAME].items()
-    }
-    assert upload.size == sum(map(len, hub.repos[NAME].values()))
-    assert upload.to_json()["files"][0] == {"path": "README.md", "bytes": 7}
 
 
 def test_without_a_token_the_hub_is_not_asked(

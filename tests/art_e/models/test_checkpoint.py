@@ -19,7 +19,6 @@ from art_e.models.checkpoint import (
     load_checkpoint,
     load_tokenizer,
     reloads_the_same,
-    split_adapter,
 )
 from tests import tiny_qwen
 from tests.builders import the_error
@@ -66,18 +65,6 @@ def make_adapter(base: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def adapter(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_adapter(saved, tmp_path_factory.mktemp("adapter") / "lora")
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("Qwen/Qwen2.5-14B-Instruct", ("Qwen/Qwen2.5-14B-Instruct", None)),
-        ("Qwen/Qwen2.5-14B-Instruct+me/talk", ("Qwen/Qwen2.5-14B-Instruct", "me/talk")),
-        ("./a+./b+c", ("./a", "./b+c")),
-    ],
-)
-def test_a_name_has_an_adapter_after_the_plus(name: str, parts: tuple[str, str | None]) -> None:
-    assert split_adapter(name) == parts
 
 
 def test_the_weights_are_those_saved(saved: Path) -> None:

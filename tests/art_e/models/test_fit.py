@@ -12,9 +12,7 @@ from art_e.models.fit import (
     Value,
     asked_value,
     candidates,
-    informative_words,
     split_sentences,
-    states,
 )  # fmt: skip
 
 QUESTION = "When does the Granary roof get its slates?"
@@ -27,21 +25,6 @@ def mail(body: str, handle: str = "m1", date: str = "2031-01-06", **more: str | 
 
 def score(question: str, body: str) -> float:
     return max(each.score for each in candidates(question, [mail(body)]))
-
-
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        ("When does the Granary's roof leak?", ["granary", "roof", "leak"]),
-        ("How many Slates, slates and SLATES are there?", ["slates"]),
-        ("Please tell me the date of Zoë's move to flat 4B", ["zoe", "move", "flat", "4b"]),
-        # None of these tells: then all do.
-        ("What is it about?", ["what", "is", "it", "about"]),
-        ("¿?", []),
-    ],
-)
-def test_informative_words(question: str, expected: list[str]) -> None:
-    assert informative_words(question) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,45 +98,8 @@ def test_which_mail_is_preferred_among_equals(worse: ReadMail, better: ReadMail)
             )
 
 
-def test_what_the_question_says_itself_is_not_the_value() -> None:
-    for question, same, other in (
-        ("Who besides Bea Olm leads it?", "it is led by Bea Olm", "it is led by Cid Vey"),
-        ("How many are on the 12 roofs?", "the 12 roofs have some", "the 12 roofs have 900"),
-    ):
-        stated = [
-            candidates(question, [mail(each)])[0].features["stated"] for each in (same, other)
-        ]
-        assert not stated[0] and stated[1]
-
-
 LONG = "The pump at the north gate was looked at by two people from the yard"
 MARK = "-----Original Message-----"
-
-
-@pytest.mark.parametrize(
-    ("body", "sentences"),
-    [
-        (f"{LONG}. Is it safe? It is!\n", [(f"{LONG}.", 0), ("Is it safe?", 0), ("It is!", 0)]),
-        (
-            "Dr. Olm met Mrs. Vey at 5 p.m. On time. Nobody minds.",
-            [("Dr. Olm met Mrs. Vey at 5 p.m. On time.", 0), ("Nobody minds.", 0)],
-        ),
-        (f"{LONG}\n   and so on.", [(f"{LONG} and so on.", 0)]),
-        (f"Agenda\n\n- {LONG}\n* {LONG}", [("Agenda", 0), (f"- {LONG}", 0), (f"* {LONG}", 0)]),
-        ("Mine.\n> Hers.\n>> His, too.\nMine again.",
-         [("Mine.", 0), ("Hers.", 1), ("His, too.", 2), ("Mine again.", 0)]),
-        (f"> {LONG}\n{LONG}", [(LONG, 1), (LONG, 0)]),
-        (f"Yes.\n\n{MARK}\n\nIs it?\n\n{MARK}\nIt may be.",
-         [("Yes.", 0), ("Is it?", 1), ("It may be.", 2)]),
-        (
-            "Fine.\n--\nOn Mon, 5 May 2031 at 10:00, Bea wrote:\n> From: Ada <ada@t>\n> When?\n",
-            [("Fine.", 0), ("When?", 1)],
-        ),
-    ],
-    ids=["ends", "abbreviations", "wrapped", "list", "quoted", "depths", "original", "headers"],
-)  # fmt: skip
-def test_sentences_and_their_depth(body: str, sentences: list[tuple[str, int]]) -> None:
-    assert [(each.text, each.depth) for each in split_sentences(body)] == sentences
 
 
 STATES: dict[Value, list[str]] = {
@@ -177,12 +123,6 @@ STATES_NOT: dict[Value, list[str]] = {
     "code": ["The ticket is lost.", "Use 4821.", "the USB stick"],
     "place": ["It is in progress.", "Into Oslo she rode"],
 }
-
-
-@pytest.mark.parametrize(("cases", "expected"), [(STATES, True), (STATES_NOT, False)])
-def test_values_are_recognised(cases: dict[Value, list[str]], expected: bool) -> None:
-    for value, texts in cases.items():
-        assert [text for text in texts if states(text, value) is not expected] == [], value
 
 
 LINES = st.lists(

@@ -17,18 +17,15 @@ from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
 from art_e.models.hosted import make as make_call
-from art_e.models.providers import Capabilities, capabilities_of, load_litellm
+from art_e.models.providers import capabilities_of, load_litellm
 from art_e.models.responses import Response, Responses, request_key
 from art_e.tools import schemas
-from art_e.trajectory import Trajectory
 from tests.builders import HELLO, LEASE, QUICK, Make, Start, act, answer, call
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.provider import (
-    FAILURES,
     Provider,
     Reply,
-    Request,
     broken,
     cut,
     no_json,
@@ -48,22 +45,6 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://localhost:8000/v1")
     for each in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
         monkeypatch.delenv(each, raising=False)
-
-
-@pytest.mark.usefixtures("keys")
-def test_capabilities_of_o3() -> None:
-    o3 = capabilities_of("openai/o3")
-    assert o3 == Capabilities(
-        native_tools=True,
-        reasons=True,
-        tool_choice="required",
-        temperature=False,
-        reasoning_effort=True,
-        max_tokens="max_completion_tokens",
-        system_role="developer",
-        endpoint=None,
-    )
-    assert capabilities_of("o3") == capabilities_of("openai/o4-mini") == o3
 
 
 @pytest.mark.usefixtures("keys")
@@ -354,43 +335,6 @@ def test_a_key_appears_nowhere(
     [kept] = [each.read_text() for each in tmp_path.rglob("*.json")]
     shown = [trajectory.to_line(), str(policy.settings), caplog.text, *capfd.readouterr(), kept]
     assert not any("Very0Secret" in each for each in shown)
-
-
-def test_200_episodes_at_once_with_failures(make: Make, start: Start) -> None:
-    """A third of the calls fails; each episode ends once, with the answer to its own question."""
-
-    def reply(request: Request) -> Reply:
-        question = request.messages[1]["content"]
-        turn = sum(each["role"] == "assistant" for each in request.messages)
-        chosen = [search("lease"), answer(f"To {question}", "m1")][turn]
-        return says(None, call(chosen.name, chosen.arguments, f"reply-{request.number}"))
-
-    # A stalled answer takes the whole timeout, so that they are the rarer ones.
-    failures = [each for each in FAILURES if each is not stalls] * 3 + [stalls]
-    patient = Retries(tries=25, base_s=0.01, longest_s=0.1)
-    with Provider(reply, failure_rate=0.3, failures=failures, seed=4) as provider:
-        policy = make(provider, retries=patient, concurrency=16, timeout_s=3.0)
-
-        async def all_at_once() -> list[Trajectory]:
-            started = (start(id=f"q{each}", question=f"Question {each}?") for each in range(200))
-            return await asyncio.gather(*(run_episode(each, policy, "r") for each in started))
-
-        made = asyncio.run(all_at_once())
-        exchanges = provider.exchanges
-        failed = provider.failed
-    assert [each.final_answer for each in made] == [f"To Question {n}?" for n in range(200)]
-    assert [each.question_id for each in made] == [f"q{n}" for n in range(200)]
-    assert not any(each.error for each in made)
-    assert sum(each.retries for each in made) >= failed > 100
-    used = [
-        call["id"]
-        for each in made
-        for message in each.messages
-        for call in message.get("tool_calls", ())
-    ]
-    served = {f"reply-{each.request.number}" for each in exchanges if not each.reply.fails}
-    assert len(used) == len(set(used)) == 400
-    assert set(used) <= served
 
 
 def passing(kind: str = "provider", retry_after: float | None = None) -> ProviderError:

@@ -15,7 +15,6 @@ from data_pipeline.golden.generate import (
     LEAST_MAILS,
     MOST_CHARS,
     draw,
-    draw_batches,
 )
 from data_pipeline.golden.golden_set import Batch
 from data_pipeline.golden.inboxes import Mail, threads_of
@@ -83,14 +82,3 @@ def check(file: InboxFile, splits: dict[str, Split], batches: list[Batch]) -> No
             [ids, theirs],
         ).fetchone()
         assert row == (0,)
-
-
-def test_no_test_mail_is_read_by_a_training_batch(world: InboxFile) -> None:
-    addresses = [each.address for each in world.inboxes(6)]
-    names: list[Split] = ["train", "test", "train", "validation", "test", "train"]
-    splits = dict(zip(addresses, names, strict=True))
-    batches = draw_batches(world, splits, 2, 3)
-    assert {each.split for each in batches} == {"train", "validation", "test"}
-    check(world, splits, batches)
-    assert batches == draw_batches(world, splits, 2, 3)
-    assert batches != draw_batches(world, splits, 2, 4)

@@ -5,7 +5,6 @@ import datetime as dt
 import re
 from typing import Any
 
-import pytest
 from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
 
@@ -75,47 +74,6 @@ def whole() -> GoldenSet:
 def front_matter(text: str) -> dict[str, Any]:
     found: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
     return found
-
-
-def test_front_matter_says_what_loads() -> None:
-    text = card(whole(), {"train": "train.parquet", "test": "test.parquet"})
-    assert front_matter(text) == {
-        "pretty_name": "ART-E golden set",
-        "language": "en",
-        "task_categories": ["question-answering"],
-        "size_categories": "n<1K",
-        "tags": ["email", "agent", "retrieval"],
-        "configs": [
-            {
-                "config_name": "default",
-                "data_files": [
-                    {"split": "train", "path": "train.parquet"},
-                    {"split": "test", "path": "test.parquet"},
-                ],
-            }
-        ],
-    }
-    [own] = front_matter(card(whole()))["configs"]
-    assert own["data_files"] == [{"split": "questions", "path": "questions.parquet"}]
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        "4 questions about the mail of 1 inbox,",
-        "| train | 2 | 1 |",
-        "| unanswerable | 0 | 1 | 1 |",
-        "Written by maker/one with the prompt abc123: 4 rows",
-        'filter dropped 1 by the check "leak"',
-        "| ids | filter | rule | 3 | 0 | 1 |",
-        "| answerable | verify | reader/x, search | 1 | 1 | 2 |",
-        "| mails that are gold in both | train/test | 7 | 0 |",
-        "38 were right as they stood, 1 were edited and 1 dropped",
-        "Precision 0.95, 95 % interval 0.875 to 0.99 (n = 40, wilson)",
-    ],
-)
-def test_tells_what_was_done(told: str) -> None:
-    assert told in card(whole())
 
 
 def test_hostile_words_are_only_words() -> None:

@@ -356,55 +356,6 @@ def test_cut_anywhere_it_gives_its_first_items(
     assert ended is None or len(used) in (ended, ended - 1)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"kind": "riddle"}, "kind: Input should be"),
-        ({"question": "  "}, "question: it is empty"),
-        ({"how_realistic": 1.2}, "how_realistic: it is not from 0 to 1"),
-        ({"how_realistic": "very"}, "how_realistic:"),
-        ({"mails": "m1"}, "mails:"),
-        ({"difficulty": None}, "difficulty:"),
-    ],
-)
-def test_one_wrong_item_costs_no_other(change: dict[str, Any], reason: str) -> None:
-    first, wrong, last = read_items(reply(GOOD, {**GOOD, **change}, GOOD))
-    assert isinstance(wrong, NoQuestion)
-    assert wrong.reason.startswith(reason)
-    assert json.loads(wrong.item) == {**GOOD, **change}
-    assert first == last == GeneratedItem(**GOOD)
-
-
-def test_texts_are_single_spaced_and_no_answer_is_an_empty_one() -> None:
-    item = {**GOOD, "question": " When\n does\tit end? ", "answer": None, "kind": "unanswerable"}
-    [found] = read_items(reply(item))
-    assert isinstance(found, GeneratedItem)
-    assert (found.question, found.answer) == ("When does it end?", "")
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "",
-        "Here are your questions.",
-        f"Sure! {reply(GOOD)}",
-        f"```json\n{reply(GOOD)}\n```",
-        "[]",
-        '{"questions": []}',
-        '{"items": {}}',
-        '{"items": [',
-        '{"items": [{"kind": "loo',
-        "null",
-        "[" * 100_000,
-        '{"items": ' + "[" * 100_000,
-    ],
-)
-def test_what_holds_no_item_is_said_so(said: str) -> None:
-    with pytest.raises(UnparseableError) as raised:
-        read_items(said)
-    assert "\n" not in str(raised.value)
-
-
 def test_the_form_is_plain_enough_for_any_provider() -> None:
     schema = json.dumps(GeneratedItems.model_json_schema())
     assert not {"minimum", "maximum", "minLength", "pattern"} & set(

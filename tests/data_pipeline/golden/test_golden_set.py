@@ -25,7 +25,6 @@ from data_pipeline.golden.golden_set import (
     Step,
     held,
     mended,
-    natural,
     with_checks,
 )
 from tests.data_pipeline.golden.builders import TEXTS, failed, golden_set, questions, row
@@ -106,26 +105,6 @@ def test_sums_count_mends_and_doubts_of_their_step_alone() -> None:
     }  # fmt: skip
 
 
-def test_natural_order_of_a_hostile_name() -> None:
-    # Python refuses to read so long a number.
-    assert natural("9" * 5_000) < natural("1" + "0" * 5_000)
-    assert sorted(["q-02", "q-2", "q", "q-10"], key=natural) == ["q", "q-02", "q-2", "q-10"]
-
-
-@pytest.mark.parametrize("first", ["import", "generate"])
-def test_what_a_split_gave_an_imported_set_goes_with_it(first: Step) -> None:
-    golden = GoldenSet([row(0)])
-    golden.record(first, came=1, settings={})
-    golden.record("split", came=1, settings={})
-    drawn = {"inboxes": {"ann@test.example": "test"}, "seed": 3}
-    golden.manifest |= drawn
-    golden.undo("review")
-    assert golden.manifest.items() >= drawn.items()
-    golden.undo("filter")
-    left = {name: value for name, value in golden.manifest.items() if name in drawn}
-    assert left == ({} if first == "import" else drawn)
-
-
 def changed(folder: Path, name: str, place: int, **fields: Any) -> None:
     """Give the line of that place other values."""
     lines = (folder / name).read_text("utf-8").splitlines()
@@ -196,17 +175,6 @@ def test_a_manifest_that_no_step_writes_is_refused(
     with pytest.raises(UserError, match="no whole golden set") as refused:
         GoldenSet.load(tmp_path)
     assert words in str(refused.value)
-
-
-def test_what_steps_write_is_taken(tmp_path: Path) -> None:
-    doubt = Check("answerable", "verify", None, "no verdict", "m")
-    mends = mended(row(1), "filter", "sources", message_ids=("<2@t>",), kind="lookup")
-    golden = GoldenSet([with_checks(row(0), [doubt]), mends])
-    # An import keeps what was no question as it came.
-    golden.rejected = [Rejected({"id": "q-0", "provenance": [1]}, "import", "row", "none")]
-    golden.record("import", came=3, settings={"any": {"setting": [1]}})
-    golden.save(tmp_path)
-    assert GoldenSet.load(tmp_path) == golden
 
 
 FILES = (
@@ -363,12 +331,6 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             golden_set(1).save(folder)
     with held(folder):
         assert len(GoldenSet.load(folder).questions) == 1
-
-
-def test_a_folder_made_for_nothing_goes_again(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no golden set"), held(tmp_path / "typo"):
-        GoldenSet.load(tmp_path / "typo")
-    assert not (tmp_path / "typo").exists()
 
 
 def test_a_reader_sees_whole_sets_while_another_process_writes(tmp_path: Path) -> None:

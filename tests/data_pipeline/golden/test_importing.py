@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.golden_set import GoldenSet, checks_of
+from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.importing import source_digest
 from tests.data_pipeline.golden.builders import PUBLIC, imported, small_inbox, the_row, write
 
@@ -20,20 +20,6 @@ from tests.data_pipeline.golden.builders import PUBLIC, imported, small_inbox, t
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
     with InboxFile(small_inbox(tmp_path_factory.mktemp("inbox"))) as opened:
         yield opened
-
-
-def test_a_public_row_has_all_its_fields(file: InboxFile, tmp_path: Path) -> None:
-    question = the_row(imported(file, tmp_path, {**PUBLIC, "split": "train"}))
-    row = question.to_row()
-    assert row | PUBLIC == row | {"id": 17}
-    assert (question.id, question.split, question.difficulty) == ("17", "train", None)
-    assert (question.kind, question.answerable) == ("lookup", True)
-    assert question.provenance["import"] == {
-        "source": "q.jsonl",
-        "row": 1,
-        "inferred": ["answerable", "kind"],
-    }
-    assert [(each.name, each.passed) for each in checks_of(question).values()] == [("gold", True)]
 
 
 @pytest.mark.parametrize(

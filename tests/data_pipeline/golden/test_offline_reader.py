@@ -1,7 +1,5 @@
 """What word overlap may call suspect: nothing is dropped, few alarms are false."""
 
-import dataclasses
-import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
 
@@ -10,11 +8,10 @@ import pytest
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from data_pipeline.golden.golden_set import GoldenSet, checks_of
-from data_pipeline.golden.offline_reader import WordChecks, ambiguity_by_search
+from data_pipeline.golden.offline_reader import WordChecks
 from data_pipeline.golden.verify import verify
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import date_header, make_inbox, raw
-from tests.data_pipeline.golden.verified import row
 
 
 @pytest.fixture(scope="module")
@@ -41,25 +38,6 @@ def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
 
 
 HARBOR = "When does the harbor lease of Quillon Maritime end?"
-
-
-def test_another_answer_is_suspect_and_drops_nothing(inbox_file: InboxFile) -> None:
-    check = ambiguity_by_search(inbox_file, row("q", HARBOR, "May 3, 2020", "harbor"))
-    assert check.passed is None
-    assert "<harbor-new@t>: 'The harbor lease of Quillon Maritime ends on June 9" in check.reason
-
-
-def test_of_a_latest_update_the_older_mail_is_no_suspect(inbox_file: InboxFile) -> None:
-    newest = row("q", HARBOR, "June 9, 2020", "harbor-new", kind="latest-update")
-    assert ambiguity_by_search(inbox_file, newest).passed
-    oldest = row("q", HARBOR, "May 3, 2020", "harbor", kind="latest-update")
-    assert ambiguity_by_search(inbox_file, oldest).passed is None
-
-
-def test_what_is_not_there_yet_is_no_suspect(inbox_file: InboxFile) -> None:
-    asked = row("q", HARBOR, "May 3, 2020", "harbor")
-    early = dataclasses.replace(asked, query_date=dt.date(2020, 1, 8))
-    assert ambiguity_by_search(inbox_file, early).passed
 
 
 def flagged(found: list[Question]) -> dict[str, list[Question]]:

@@ -6,8 +6,6 @@ import pytest
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from data_pipeline.golden.inboxes import mails_of
-from data_pipeline.golden.model_checks import MAX_RIVALS, own_part, rivals
 from tests.builders import BOB, date_header, make_inbox, raw
 from tests.data_pipeline.golden.verified import row
 
@@ -40,18 +38,3 @@ def inbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inbox]:
 
 
 ASKED = row("q", "When does the harbor lease end?", "May 3", "gold")
-
-
-def test_the_best_without_gold_copies_and_other_inboxes(inbox: Inbox) -> None:
-    gold = mails_of(inbox, ["<gold@t>", "<gold@t>", "<eve@t>"])
-    assert [each.message_id for each in gold] == ["<gold@t>"]
-    found = [each.message_id for each in rivals(inbox, ASKED, gold)]
-    assert len(found) == MAX_RIVALS
-    assert "<reply@t>" in found
-    assert not {"<gold@t>", "<copy@t>", "<part@t>", "<eve@t>"} & set(found)
-
-
-def test_a_reply_is_what_it_adds(inbox: Inbox) -> None:
-    gold = mails_of(inbox, ["<gold@t>"])
-    [reply] = mails_of(inbox, ["<reply@t>"])
-    assert own_part(reply, gold).body == "Is the harbor lease not over in June?"

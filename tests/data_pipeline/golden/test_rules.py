@@ -135,14 +135,6 @@ def test_a_name_that_another_person_shares_is_not_sure() -> None:
     assert worded("What did Kaminski's secretary book?").passed is None
 
 
-def test_answers() -> None:
-    assert rules.answer(row(answer=""), facts()).passed is False
-    assert rules.answer(row(answer="I don't know."), facts()).passed is False
-    assert rules.answer(row(answer="May 7"), facts()).passed is True
-    assert rules.answer(row(answer="", answerable=False), facts()).passed is True
-    assert rules.answer(row(answer="May 7", answerable=False), facts()).passed is False
-
-
 def test_sources_name_the_fault() -> None:
     def said(*ids: str, batch: Batch | None = None, later: bool = False) -> Check:
         sent = dt.date(2001, 6, 1) if later else None

@@ -1,15 +1,11 @@
 """The figures of a golden set: counted by hand, and true of any set; the plots drawn from them."""
 
 import datetime as dt
-from pathlib import Path
 
-import matplotlib as mpl
 import pytest
-from matplotlib.image import imread
 
 from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, Step, with_checks
-from data_pipeline.golden.plots import write_plots
 from data_pipeline.golden.stats import stats
 
 ANN, BOB = "ann@test.example", "bob@test.example"
@@ -83,32 +79,3 @@ def test_what_is_in_the_set(few: GoldenSet) -> None:
         "by_month": {"2001-03": 2},
     }
     assert found["days"]["test"]["gold"] is None
-
-
-def test_what_became_of_the_others(few: GoldenSet) -> None:
-    found = stats(few)
-    assert [(each["step"], each["in"], each["kept"]) for each in found["steps"]] == [
-        ("generate", 9, 9),
-        ("filter", 9, 4),
-    ]
-    realism, duplicate = found["drops"]
-    assert (realism["check"], realism["rows"]) == ("realism", 4)
-    assert [each["id"] for each in realism["examples"]] == ["q-5", "q-6", "q-7"]
-    assert duplicate["examples"] == [
-        {"id": "q-9", "question": "Question 9?", "reason": "below 0.7"}
-    ]
-    assert found["checks"] == [
-        {"check": "wording", "step": "filter", "passed": 0, "unsure": 1, "failed": 0, "without": 3}
-    ]
-    assert found["unbalanced"] == []
-
-
-def test_plots_are_files_of_the_same_bytes(few: GoldenSet, tmp_path: Path) -> None:
-    before = dict(mpl.rcParams)
-    figures = stats(few)
-    written = write_plots(few, figures, tmp_path / "a")
-    assert [each.name for each in written] == ["lengths.png", "dates.png", "kinds.png", "steps.png"]
-    for each, again in zip(written, write_plots(few, figures, tmp_path / "b"), strict=True):
-        assert each.read_bytes() == again.read_bytes()
-        assert imread(each).shape[1] >= 800
-    assert dict(mpl.rcParams) == before
