@@ -53,7 +53,6 @@ from data_pipeline.golden.asking import Asker, left_of, responses_folder, settle
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, check_new, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from data_pipeline.golden.offline_reader import WordChecks
-from data_pipeline.golden.plots import write_plots
 from data_pipeline.sharing import (
     DryRunOption,
     PrivateOption,
@@ -573,13 +572,6 @@ def print_stats(figures: dict[str, Any]) -> None:
     for group in ("kinds", "difficulties", "answerable"):
         rows = [{"": label, **counts} for label, counts in figures[group].items()]
         _table(group, rows)
-    _table("lengths", [{"of": what, **of} for what, of in figures["lengths"].items()])
-    days = {
-        split: {what: f"{each['first']} to {each['last']}" if each else "unknown"
-                for what, each in found.items()}
-        for split, found in figures["days"].items()
-    }  # fmt: skip
-    _table("days", [{"split": split, **found} for split, found in days.items()])
     for name in ("inboxes", "steps", "drops", "checks", "unchecked", "spent"):
         _table(name, figures[name])
     if figures["leaks"] is not None:
@@ -594,21 +586,13 @@ def print_stats(figures: dict[str, Any]) -> None:
     "stats", epilog=example("art-e golden stats golden", "art-e golden stats golden --json")
 )
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
-    """Print the set's figures; draw lengths, dates, kinds and dropped rows in DIR/plots."""
+    """Print what is in the set, what each step dropped and why, and what it cost."""
     golden = GoldenSet.load(folder)
     figures = stats.stats(golden, folder)
     if json_output:
         print_json({"set": str(folder), **figures})
     else:
         print_stats(figures)
-    plots = folder / "plots"
-    try:
-        written = write_plots(golden, figures, plots)
-    except OSError as error:
-        # A read-only set has figures too.
-        note(f"no plots: can't write to {plots}: {error.strerror}")
-    else:
-        note(f"{plural(len(written), 'plot')} in {plots}")
 
 
 # ---- review and export.

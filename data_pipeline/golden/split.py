@@ -5,9 +5,8 @@ validation chooses the checkpoint. Rows that share gold mail with another split 
 training before validation, and never from test.
 """
 
-import datetime as dt
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -53,12 +52,10 @@ class Gold(NamedTuple):
 class GoldMails:
     """The gold mails of some questions in the inbox file.
 
-    `days` has the day (UTC) on which each content was first sent, if there is a date; `holders`
-    the addresses of the given inboxes that hold it.
+    `holders` has the addresses of the given inboxes that hold a content.
     """
 
     contents: Mapping[tuple[str, str], tuple[str, ...]]
-    days: Mapping[str, dt.date | None]
     holders: Mapping[str, Sequence[str]]
 
     def of(self, question: Question) -> list[Gold]:
@@ -82,19 +79,15 @@ def gold_mails(file: InboxFile, questions: Sequence[Question], inboxes: Iterable
     addresses = sorted(inboxes)
     _check_inboxes(file, addresses)
     contents: dict[tuple[str, str], tuple[str, ...]] = {}
-    days: dict[str, dt.date | None] = {}
     for key, found in CitedMails(file, questions).found.items():
         # An id names one mail of the own inbox; if that lacks it, all mails of that id.
         meant = found[:1] if found[0].own else found
         contents[key] = tuple(dict.fromkeys(each.content for each in meant))
-        for each in meant:
-            day = None if each.sent_at is None else each.sent_at.date()
-            dated = [date for date in (day, days.get(each.content)) if date is not None]
-            days[each.content] = min(dated, default=None)
+    every = sorted({each for mails in contents.values() for each in mails})
     holders: defaultdict[str, list[str]] = defaultdict(list)
-    for content, address in file.execute(_HOLDERS, [sorted(days), addresses]).fetchall():
+    for content, address in file.execute(_HOLDERS, [every, addresses]).fetchall():
         holders[content].append(address)
-    return GoldMails(contents, days, holders)
+    return GoldMails(contents, holders)
 
 
 def _check_inboxes(file: InboxFile, inboxes: Sequence[str]) -> None:
@@ -144,7 +137,6 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int = 0, wanted: Counts =
     gold = [mail for each in golden.questions for mail in mails.of(each)]
     settings |= {
         "inboxes": {name: list(inboxes.values()).count(name) for name in SPLITS},
-        "gold_days": _gold_days(golden.questions, mails),
         "leaks": {
             "before": overlaps(placed, mails, inboxes),
             "after": overlaps(golden.questions, mails, inboxes),
@@ -258,20 +250,3 @@ def overlaps(
             f"{a}/{b}": len(gold[a] & held[b]) for a, b in itertools.permutations(used, 2)
         },
     }
-
-
-def _gold_days(questions: Sequence[Question], mails: GoldMails) -> dict[str, dict[str, Any]]:
-    """When gold mails of each split were sent; a mail counts once in a split."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in SPLITS:
-        gold = [mail for each in questions if each.split == name for mail in mails.of(each)]
-        contents = {mail.content for mail in gold if mail.found}
-        days = sorted(day.isoformat() for each in contents if (day := mails.days[each]) is not None)
-        if contents:
-            found[name] = {
-                "first": days[0] if days else None,
-                "last": days[-1] if days else None,
-                "by_month": dict(Counter(day[:7] for day in days)),
-                "undated": len(contents) - len(days),
-            }
-    return found

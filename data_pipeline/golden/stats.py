@@ -20,17 +20,16 @@ from data_pipeline.golden.golden_set import STEPS, GoldenSet, checks_of
 # Rows without split, kind or difficulty, which imported sets may have.
 UNLABELLED = "unlabelled"
 EXAMPLES = 3
-_REALISM_BINS = 10
 _PASSED = {True: "passed", False: "failed", None: "unsure"}
 
 
 def stats(golden: GoldenSet, folder: Path | None = None) -> dict[str, Any]:
     """The figures of the set in `folder`, ready for JSON.
 
-    kinds, difficulties and answerable have rows by label and split. A bin of realism includes its
-    lower bound, the last one both. Days of gold mails and leaks are those of the split step.
-    `without` counts kept rows that lack a check. Spent are the replies in `folder`, or else what
-    generate noted. `unbalanced` has a sentence for each place where rows were lost or duplicated.
+    kinds, difficulties and answerable have rows by label and split. Leaks are those of the split
+    step. `without` counts kept rows that lack a check. Spent are the replies in `folder`, or else
+    what generate noted. `unbalanced` has a sentence for each place where rows were lost or
+    duplicated.
     """
     rows = frame(golden)
     return {
@@ -40,13 +39,6 @@ def stats(golden: GoldenSet, folder: Path | None = None) -> dict[str, Any]:
         "difficulties": by_split(rows, "difficulty", DIFFICULTIES),
         "answerable": by_split(rows, "answerable", ("answerable", "unanswerable")),
         "inboxes": _inboxes(rows),
-        "realism": _realism(rows["realism"]),
-        "lengths": {name: _lengths(rows[name].dropna()) for name in ("question", "answer")},
-        "gold_mails": {
-            str(number): count
-            for number, count in rows["gold"].value_counts().sort_index().to_dict().items()
-        },
-        "days": _days(golden, rows),
         "steps": [{"step": step, **record["sums"]} for step, record in _recorded(golden)],
         "drops": _drops(golden),
         "checks": _checks(golden),
@@ -72,15 +64,10 @@ def frame(golden: GoldenSet) -> pd.DataFrame:
             "difficulty": each.difficulty or UNLABELLED,
             "answerable": answerable[each.answerable],
             "inbox": each.inbox_address,
-            "realism": each.how_realistic,
-            "question": each.question,
-            "answer": each.answer or None,
-            "gold": len(each.message_ids),
-            "day": None if each.query_date is None else each.query_date.isoformat(),
         }
         for each in golden.questions
     ]
-    columns = "split kind difficulty answerable inbox realism question answer gold day".split()
+    columns = "split kind difficulty answerable inbox".split()
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
@@ -115,51 +102,6 @@ def _inboxes(rows: pd.DataFrame) -> list[dict[str, Any]]:
         for (inbox, split), group in rows.groupby(["inbox", "split"])
     ]
     return sorted(found, key=lambda each: (-each["rows"], each["inbox"], each["split"]))
-
-
-def _realism(scores: pd.Series) -> dict[str, Any]:
-    scored = scores.dropna().astype(float)
-    # Rounded first, because 0.7 times 10 is not exactly 7.
-    places = (scored * _REALISM_BINS).round(6).astype(int).clip(upper=_REALISM_BINS - 1)
-    counts = places.value_counts()
-    bins = [
-        {
-            "from": place / _REALISM_BINS,
-            "to": (place + 1) / _REALISM_BINS,
-            "rows": int(counts.get(place, 0)),
-        }
-        for place in range(_REALISM_BINS)
-    ]
-    return {"bins": bins, "unscored": len(scores) - len(scored)}
-
-
-def _lengths(texts: pd.Series) -> dict[str, dict[str, float | None]]:
-    words = [len(each.split()) for each in texts]
-    lengths = {"words": words, "chars": [len(each) for each in texts]}
-    return {
-        unit: {
-            name: round(float(pd.Series(found).quantile(share)), 1) if found else None
-            for name, share in (("median", 0.5), ("p95", 0.95))
-        }
-        for unit, found in lengths.items()
-    }
-
-
-def _days(golden: GoldenSet, rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    gold = golden.manifest["steps"].get("split", {}).get("gold_days", {})
-    return {
-        split: {
-            "query": _range(sorted(rows["day"][rows["split"] == split].dropna())),
-            "gold": gold.get(split),
-        }
-        for split in used_splits(rows)
-    }
-
-
-def _range(days: Sequence[str]) -> dict[str, Any] | None:
-    if not days:
-        return None
-    return {"first": days[0], "last": days[-1], "by_month": dict(Counter(d[:7] for d in days))}
 
 
 def _recorded(golden: GoldenSet) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -72,24 +72,6 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
     return {"value": value, "low": low, "high": high, "n": 267, "method": "wilson"}
 
 
-def test_what_the_hub_reads(tmp_path: Path) -> None:
-    assert front_matter(made()) == {
-        "language": "en",
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["art-e", "email", "agent", "retrieval", "grpo"],
-    }
-    adapter = front_matter(made(LORA, "sft"))
-    assert adapter["base_model"] == "Qwen/Qwen2.5-14B-Instruct"
-    assert adapter["library_name"] == "peft"
-    assert "license" not in adapter
-    # A base in a folder is named without its path.
-    text = made({**LORA, "model": {"base": str(tmp_path / "mine")}}, "sft")
-    assert "base_model" not in front_matter(text)
-    assert "- Model: mine." in text
-    assert str(tmp_path) not in text
-
-
 @pytest.mark.parametrize(
     ("text", "there", "not_there"),
     [

@@ -31,7 +31,6 @@ from training.pooled import (
     INVENTED,
     Pool,
     PooledRuns,
-    curves,
     episodes_of_test,
 )
 from training.progress import Step, append_step
@@ -230,16 +229,6 @@ def test_seeds_are_told_before_and_after(
     assert "-2.00" in effort
     with Image.open(tmp_path / "seeds.png") as drawn:
         assert drawn.width > 1_000
-
-
-def test_curves_have_the_validations_of_every_seed(tmp_path: Path) -> None:
-    folders = [made(tmp_path / str(seed), 12) for seed in range(3)]
-    drawn = {each.name: each for each in curves(folders, ["0", "1", "2"])}
-    # No run has a question that nothing answers.
-    assert list(drawn) == ["accuracy", "format_errors", "effort_when_correct"]
-    assert [each.label for each in drawn["accuracy"].curves] == ["0", "1", "2"]
-    assert drawn["accuracy"].curves[0].steps == (0, 10, 20)
-    assert [each.value for each in drawn["accuracy"].curves[0].marks] == [0.25, 0.35, 0.45]
 
 
 def test_variants_are_recipes(tmp_path: Path) -> None:

@@ -19,9 +19,8 @@ from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen
 from tests.builders import files_of, the_error
-from tests.training import tiny
 from tests.training.conftest import Begin
-from training.export import FILES, ExportedCheckpoint, export, find_checkpoint, merge, public_recipe
+from training.export import FILES, ExportedCheckpoint, export, find_checkpoint, merge
 from training.recipe import Recipe, named_recipe
 
 # peft asks transformers by an older name.
@@ -175,20 +174,6 @@ def test_a_base_from_the_hub_is_known_by_its_id(run: Path, named: str) -> None:
     assert find_checkpoint(run).adapter_to == "Qwen/Qwen2.5-14B-Instruct"
 
 
-def test_what_was_merged_is_shared_with_its_runs_card(
-    run: Path, base: Path, begin: Begin, tmp_path: Path
-) -> None:
-    merged, out = tmp_path / "merged", tmp_path / "shared"
-    merge(run, merged)
-    export(find_checkpoint(merged, run=run), out)
-    assert says(str(out), begin) == says(f"{base}+{run}/checkpoints/checkpoint-12", begin)
-    assert front_matter(out)["library_name"] == "transformers"
-    text = (out / "README.md").read_text("utf-8")
-    assert "of rank 4, which is folded in here." in text
-    assert "- Here: merged of the run." in text
-    assert "--model local:FOLDER --recipe FOLDER" in text
-
-
 def test_a_checkpoint_that_was_not_the_best_and_alarms(run: Path, tmp_path: Path) -> None:
     other, out = run / "checkpoints" / "checkpoint-6", tmp_path / "shared"
     shutil.copytree(run / "checkpoints" / "checkpoint-12", other)
@@ -226,19 +211,6 @@ def test_a_path_of_this_machine_does_not_leave(
     export(find_checkpoint(run, base_id=HUB_ID), out)
     # Where a model was loaded from is left out.
     assert json.loads((out / "tokenizer_config.json").read_text()) == {"a": 1}
-
-
-def test_a_public_recipe_is_a_recipe() -> None:
-    recipe = public_recipe(Recipe.model_validate(GOLDEN))
-    assert recipe.model.base == "base"
-    assert (recipe.data.questions, recipe.data.db) == ("golden", "mail.duckdb")
-    assert recipe.judging.reward == "local:judge"
-    assert recipe.sft is not None and recipe.sft.trajectories == ("a", "b")
-    assert recipe.grpo is not None and recipe.grpo.vllm is not None
-    assert recipe.grpo.vllm.server == "http://127.0.0.1:8000"
-    assert recipe.episode.prompt == PROMPT
-    # What has nothing to hide is as it was.
-    assert public_recipe(tiny.recipe()) == tiny.recipe()
 
 
 def test_what_can_not_be_exported(run: Path, base: Path, tmp_path: Path) -> None:

@@ -29,8 +29,6 @@ from training.recipe import load_recipe
 from training.run import Setting, TrainingRun
 from training.start import load_start
 
-FULL = ("talk", "talk-24gb", "talk-multi", "mini")
-BASE = "Qwen/Qwen2.5-14B-Instruct"
 QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokenizer.tar.xz"
 
 

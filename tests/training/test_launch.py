@@ -4,7 +4,6 @@ SkyPilot is not installed: its fields are those of its documentation, and it was
 """
 
 import re
-import shlex
 import shutil
 import subprocess
 import tomllib
@@ -57,15 +56,6 @@ def test_five_lines_explain_each(file: Path) -> None:
     assert [line.split()[0] for line in lines] == list(WORDS)
     assert f"training/launch/{file.name}" in lines[2] or file.name == "ephemeral.sh"
     assert max(map(len, file.read_text("utf-8").splitlines())) <= 124
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda each: each.name)
-def test_the_commands_that_it_names_are_ours(file: Path) -> None:
-    """A line that was typed from a comment is parsed as `art-e` parses it."""
-    for line in explained(file):
-        for told in re.findall(r"(?:-m art_e|art-e) (train [^()]+)", line):
-            arguments = parsed(shlex.split(told))
-            load_recipe(arguments["recipe"])
 
 
 def test_the_package_takes_them_along() -> None:

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accelerate.commands.launch import launch_command_parser
 from torch.distributed.run import get_args_parser
 from trl.scripts import vllm_serve
 
 from tests.training.machine import LAUNCH, RUNS, TRAINS, WAITS, Machine
-from tests.training.test_launch import parsed, sky
+from tests.training.test_launch import parsed
 from training.recipe import load_recipe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GNU's cp, bash 4, Slurm")
@@ -72,17 +71,6 @@ def test_vllms_server_is_started_as_trl_would(
     wanted = vllm_serve.build_command(told, ["--seed", "1"])
     assert line[:2] == wanted[wanted.index("serve") :][:2]
     assert options(line) == options(wanted)
-
-
-def test_torchrun_on_one_machine(machine: Machine) -> None:
-    machine.stand_in("torchrun")
-    machine.run("torchrun.sh", "--max-cost", "40", OUT="run", RECIPE="talk-multi")
-    [(line, _)] = machine.calls("torchrun")
-    own, training = of_torchrun(line)
-    assert own.standalone and own.nproc_per_node == "gpu"
-    assert (training["recipe"], training["out"]) == ("talk-multi", Path("run"))
-    assert training["max_cost"] == 40 and training["resume"] is False
-    assert "OUT" in machine.run("torchrun.sh", fails=True).stderr
 
 
 def test_torchrun_on_several_goes_on_with_a_run_that_is_there(machine: Machine) -> None:
@@ -169,50 +157,6 @@ def test_training_that_fails_fails_the_task_and_a_signal_ends_it(
         time.sleep(0.05)
     running.terminate()
     assert running.wait(timeout=30) == 143
-
-
-def test_with_more_gpus_half_of_them_generate(machine: Machine, tmp_path: Path) -> None:
-    machine.stand_in("vllm", "time.sleep(60)")
-    machine.stand_in("accelerate", WAITS)
-    began = time.monotonic()
-    machine.run("ephemeral.sh", KEPT=str(tmp_path / "kept"), GPUS="8", RECIPE="talk-multi")
-    assert time.monotonic() - began < 30  # the server ends with the training
-    [(served, server)] = machine.calls("vllm")
-    [(line, trainer)] = machine.calls("accelerate")
-    assert server["CUDA_VISIBLE_DEVICES"] == "0,1,2,3" and ("--tensor-parallel-size", "4") in (
-        options(served)
-    )
-    assert trainer["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
-    assert line[0] == "launch"
-    own = launch_command_parser().parse_args(line[1:])
-    assert own.num_processes == 4 and own.config_file == str(LAUNCH / "ddp.yaml")
-    assert own.module and own.training_script == "art_e"
-    training = parsed(own.training_script_args)
-    assert training["recipe"] == "talk-multi" and training["out"] == machine.folder / "run"
-
-
-def test_what_sky_runs(machine: Machine) -> None:
-    """Its `run`, where SkyPilot would run it: in a copy of this checkout."""
-    task = sky()
-    (machine.folder / ".venv" / "bin").mkdir(parents=True)
-    (machine.folder / ".venv" / "bin" / "activate").touch()
-    (machine.folder / "training").mkdir()
-    (machine.folder / "training" / "launch").symlink_to(LAUNCH)
-    machine.stand_in("python", TRAINS)
-    # The bucket is mounted at /back, which a test may not write to.
-    run = task["run"].replace("/back/", f"{machine.folder}/back/")
-    variables = {**task["envs"], "SKYPILOT_NUM_GPUS_PER_NODE": "1"}
-    subprocess.run(
-        ["bash", "-c", run],
-        env={**machine.environment, **variables},
-        cwd=machine.folder,
-        check=True,
-    )
-    [(line, kept)] = machine.calls("python")
-    training = parsed(line[2:])
-    assert training["recipe"] == "talk" and training["max_cost"] == 40
-    assert kept["ART_E_HOME"] == str(machine.folder / "art-e")
-    assert files(machine.folder / "back" / "talk") == FIRST
 
 
 def test_slurm_serves_on_one_node_and_trains_on_the_others(machine: Machine) -> None:

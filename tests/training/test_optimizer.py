@@ -11,19 +11,12 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from art_e.errors import UserError
-from training.optimizer import LogitScaleAdamW, MuonAdamW, logit_scale_optimizer, optimizer_of
+from training.optimizer import LogitScaleAdamW, MuonAdamW, optimizer_of
 
 
 def small() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3))
-
-
-def matrix_of(model: nn.Sequential) -> Tensor:
-    layer = model[1]
-    assert isinstance(layer, nn.Linear)
-    return layer.weight
 
 
 def train(model: nn.Module, optimizer: Optimizer, steps: int, first: int = 0) -> list[float]:
@@ -155,22 +148,3 @@ def qwen2() -> Qwen2ForCausalLM:
         num_key_value_heads=1,
     )
     return Qwen2ForCausalLM(form)
-
-
-def test_a_models_last_norm_scales_its_logits() -> None:
-    model = qwen2()
-    ids = torch.arange(6)[None]
-    before = model(ids).logits
-    optimizer = logit_scale_optimizer(model, rate=0.0, scale_rate=0.5)
-    model(ids, labels=ids).loss.backward()
-    optimizer.step()
-    ratios = model(ids).logits / before
-    assert ratios.min().item() == pytest.approx(ratios.max().item(), rel=1e-3)
-    assert ratios.max().item() != pytest.approx(1.0, rel=0.1)
-
-
-def test_no_scale_where_the_last_norm_is_frozen() -> None:
-    model = qwen2()
-    model.model.norm.weight.requires_grad = False
-    with pytest.raises(UserError, match="set it to 0"):
-        logit_scale_optimizer(model, rate=0.0, scale_rate=0.5)

@@ -29,11 +29,7 @@ from training.planning import (
     CORRECT_TOKENS,
     DECODE_SHARE,
     GROUNDED_TOKENS,
-    PROMPT,
     PUBLISHED,
-    READ,
-    SEARCH,
-    SEARCHES,
     TRAIN_SHARE,
     EpisodeTokens,
     Estimator,
@@ -43,7 +39,6 @@ from training.planning import (
     TrainingPlan,
     check_trained,
     compared,
-    expected_episode,
     fee_of,
     gpu_of,
     judge_fees,
@@ -51,7 +46,6 @@ from training.planning import (
     named_shape,
     plan,
     shape_of,
-    stage_tokens,
 )
 from training.progress import read_steps
 from training.recipe import Vllm, load_recipe, recipe_names
@@ -311,22 +305,6 @@ def test_generating_reads_weights_and_keys_for_each_token() -> None:
 # Tokens and fees.
 
 
-def test_an_episode_on_real_mail() -> None:
-    recipe = load_recipe("talk")
-    expected = expected_episode(recipe)
-    assert expected.tokens > PROMPT + SEARCHES * SEARCH + READ
-    fewer = expected_episode(load_recipe("talk", ["episode.hits=5"]))
-    assert expected.tokens - fewer.tokens == pytest.approx(SEARCHES * SEARCH / 2)
-    limits = ["episode.episode_tokens=3_000", "episode.max_turns=3"]
-    short = expected_episode(load_recipe("talk", limits))
-    assert (short.tokens, short.turns) == (3_000, 3)
-    assert short.own_tokens < expected.own_tokens
-    nano, mini = (expected_episode(load_recipe(name)) for name in ("nano", "mini"))
-    assert nano.tokens < mini.tokens < expected.tokens
-    assert stage_tokens(load_recipe("mini"), "whole") == (543, 1_221)
-    assert stage_tokens(load_recipe("nano", ["episode.episode_tokens=100"]), "whole") == (100, 100)
-
-
 @given(st.integers(1, 10), st.integers(1, 2_000), st.integers(1, 60), st.integers(0, 1_500))
 def test_the_prompts_of_all_turns_are_their_sum(
     turns: int, prompt: int, own: int, shown: int
@@ -362,20 +340,6 @@ def test_prompts_have_the_length_that_was_measured() -> None:
 
 
 # Plans.
-
-
-def test_a_step_of_the_talk() -> None:
-    made = planned("talk")
-    [stage] = made.stages
-    assert stage.episodes == 48
-    assert stage.tokens_per_step["trained_on"] == pytest.approx(48 * made.episode.tokens)
-    # vLLM's tokens are scored again, so that three passes become four.
-    without = planned("talk", "grpo.vllm.mode=off", "grpo.generate_batch=1").stages[0]
-    seconds, slower = stage.seconds_per_step, without.seconds_per_step
-    assert seconds["training"] == pytest.approx(slower["training"] * 4 / 3)
-    assert slower["weights to vLLM"] == 0
-    # Before the first step, every 30, and at the last.
-    assert stage.examinations - 1 == 1 + 22 + 1
 
 
 def test_more_gpus_share_the_work() -> None:

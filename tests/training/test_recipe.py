@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from art_e.errors import UserError
-from art_e.tools import View
 from training.recipe import EpisodeForm, Recipe, load_recipe, named_recipe, recipe_names
 
 NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
@@ -132,21 +131,6 @@ def run_folder(recipe_file: Path, tmp_path: Path) -> Path:
 
 def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
-
-
-def test_a_file_a_run_and_its_checkpoint_say_the_same(recipe_file: Path, run_folder: Path) -> None:
-    inside = run_folder / "checkpoints" / "checkpoint-40"
-    forms = [named_recipe(str(each)).episode for each in (recipe_file, run_folder, inside)]
-    assert forms == [EXPECTED] * 3
-    assert forms[0].view == View(True, 3, 40, False)
-
-
-def test_a_folder_of_other_things_says_what_to_name(tmp_path: Path) -> None:
-    other = tmp_path / "a" / "b" / "model"
-    other.mkdir(parents=True)
-    write(other / "config.json", {"model_type": "qwen2"})
-    with pytest.raises(UserError, match="name the recipe that the model was trained by"):
-        named_recipe(str(other))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"recipe": "nano"}'])

@@ -119,20 +119,6 @@ def test_all_models_of_a_run_get_the_form(
     assert shown["prompt"]["name"] == "recipe"
 
 
-def test_a_run_of_another_view_is_not_resumed(
-    art_e: Run, golden: Path, world_db: Path, recipe: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    command = evaluate(golden, world_db, "--recipe", recipe, "--out", out)
-    assert art_e(*command).exit_code == 0
-    # The same file says something else now.
-    recipe.write_text(RECIPE.replace("hits = 2", "hits = 3"), encoding="utf-8")
-    error = the_error(art_e(*command, "--resume"))
-    assert '"hits": 2' in error
-    assert '"hits": 3' in error
-    assert "max_turns" not in error
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -23,7 +23,7 @@ from tests.training.conftest import written
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
 from training import grpo
 from training.judging import Judges
-from training.roller import Curriculum, Roller, figures, is_flat
+from training.roller import Curriculum, Roller, is_flat
 from training.rollout import Material
 from training.run import Setting
 from training.start import Start
@@ -159,12 +159,6 @@ def test_the_mask_is_on_own_tokens_alone(roll: Roll, start: Start) -> None:
     assert given["logprobs"] is None
 
 
-def test_figures_of_nothing_are_none() -> None:
-    found = figures([])
-    assert found["reward"] is found["accuracy"] is None
-    assert found["components"] == {}
-
-
 QUESTIONS = [Question(f"q{number}", "Who?", "bob@test.example") for number in range(8)]
 BY_ID = {each.id: each for each in QUESTIONS}
 
@@ -225,14 +219,6 @@ def test_the_hardest_comes_first_and_then_those_never_asked() -> None:
     assert order[:3] == ["q1", "q3", "q0"]
     # q2 taught nothing, and is not asked again; q4 was not judged, and so counts as not asked.
     assert sorted(order[3:]) == ["q4", "q5", "q6", "q7"]
-
-
-def test_the_seed_decides_the_order_of_those_never_asked() -> None:
-    orders = {tuple(in_order(Curriculum(QUESTIONS, seed), set())) for seed in range(6)}
-    assert len(orders) > 1
-    assert in_order(Curriculum(QUESTIONS, 3), set()) == in_order(
-        Curriculum(QUESTIONS[::-1], 3), set()
-    )
 
 
 @given(notes, besides)

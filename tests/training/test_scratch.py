@@ -1,20 +1,16 @@
 """A model made from nothing: its tokenizer survives a reload, and cuts a conversation the same
 turn by turn and as a whole."""
 
-import copy
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import load_tokenizer, reloads_the_same
-from art_e.tools import schemas
 from art_e.trajectory import read_trajectories
 from tests.training import tiny
-from tests.training.conftest import own_part, whole
+from tests.training.conftest import whole
 from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.recipe import Noise
@@ -101,27 +97,3 @@ def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
     assert len(stored) > 30
     assert [each.messages for each in stored if not agrees(each.messages, start)] == []
-
-
-def test_a_server_is_given_calls_as_the_model_wrote_them(
-    made: Start, conversations: list[list[ChatMessage]]
-) -> None:
-    """Servers hand the template arguments that are parsed, and not the text of a call."""
-    for each in conversations:
-        messages: list[Any] = copy.deepcopy(own_part(each))
-        for call in (call for said in messages for call in said.get("tool_calls") or ()):
-            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
-        ids = made.tokenizer.apply_chat_template(messages, tools=list(schemas()), return_dict=False)
-        assert ids == whole(made.tokenizer, each)
-
-
-def test_frames_cost_little(made: Start, conversations: list[list[ChatMessage]]) -> None:
-    """What nano was made for: an episode of a few hundred tokens."""
-    lengths = sorted(len(marked_tokens(each, made.tokens).input_ids) for each in conversations)
-    assert lengths[len(lengths) // 2] < 300
-    assert len(made.tokens.begin(conversations[0][:2]).prompt_ids) < 40
-    assert "parameters" not in str(
-        made.tokenizer.apply_chat_template(
-            [{"role": "user", "content": "?"}], tools=list(schemas()), tokenize=False
-        )
-    )

@@ -96,9 +96,6 @@ def test_held_out_questions_are_always_the_same(material: Material) -> None:
     assert len(material.held_out(10**6)) == len(material.questions)
 
 
-MORE = ("hallucination_unanswerable", "effort_when_correct", "format_errors")
-
-
 @pytest.fixture
 def metrics(warm: Path) -> dict[str, Any]:
     told: dict[str, Any] = json.loads((warm / "metrics.json").read_text("utf-8"))
