@@ -103,11 +103,15 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
     """One row an episode, by the verdicts of the judge of that number; None if unknown."""
     asked, ran = [each.question for each in scored], [each.trajectory for each in scored]
     costs = [None if each.cached else each.trajectory.cost_usd for each in scored]
-    columns: dict[str, Any] = {
+    texts = {
         "question": [each.id for each in asked],
         "inbox": [each.inbox_address for each in asked],
         "kind": [each.kind for each in asked],
         "difficulty": [each.difficulty for each in asked],
+        "error": [each.error["kind"] if each.error else None for each in ran],
+        "ended_at": [ended_at(each) for each in scored],
+    }
+    columns: dict[str, Any] = {
         "answerable": [bool(each.answerable) for each in asked],
         "unanswerable": [not each.answerable for each in asked],
         "repeat": [each.repeat for each in ran],
@@ -117,15 +121,14 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "wrong": [each.wrong_by(judge) for each in scored],
         "unjudged": [each.unjudged for each in scored],
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
-        "ended_at": [ended_at(each) for each in scored],
-        "error": [each.error["kind"] if each.error else None for each in ran],
         "retries": [each.retries for each in ran],
         "cost": pd.Series(costs, dtype=float),
         **{name: [each.rubric[name] for each in ran] for name in _FACTS},
         **{name: [each.usage.get(name, 0) for each in ran] for name in _TOKENS},
         **{name: [each.seconds[name] for each in ran] for name in ("total", "model", "tools")},
     }
-    table = pd.DataFrame(columns)
+    # As objects, because pandas' own strings can't hold a lone surrogate.
+    table = pd.DataFrame(texts, dtype=object).assign(**columns)
     table["rest"] = table["total"] - table["model"] - table["tools"]
     table["cost_per_1000_usd"] = 1000 * table["cost"]
     return table

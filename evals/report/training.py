@@ -16,6 +16,7 @@ import pandas as pd
 from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
+from art_e.text import printable
 from evals.report.charts import SERIES, Baseline, Curve, CurveChart, Mark, Scale, cut
 from evals.report.entries import Entry, run_names
 
@@ -88,13 +89,14 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
     found = []
     for run in runs:
         try:
-            lines = [json.loads(line) for line in whole_lines(run.folder / "steps.jsonl")]
+            lines = whole_lines(run.folder / "steps.jsonl")
+            steps = _frame([json.loads(line) for line in lines])
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{run.folder / 'steps.jsonl'} can't be read ({error}); make the run again"
             ) from None
         metrics = _metrics(run)
-        steps, validations = _frame(lines), _frame(metrics.get("validation"))
+        validations = _frame(metrics.get("validation"))
         if len(steps) or len(validations):
             alarms = [each for each in metrics.get("alarms") or () if isinstance(each, dict)]
             steps = _with_shares(steps, validations)
@@ -148,7 +150,7 @@ def _curves(figure: _RowFigure, rows: Iterable[tuple[str, pd.DataFrame]]) -> tup
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
     """The reward with its largest components, then the smaller ones on their own scale."""
     rows = {
-        step: parts
+        step: {printable(name): value for name, value in parts.items()}
         for step, parts in training.steps.get("components", pd.Series()).items()
         if isinstance(parts, dict)
     }
