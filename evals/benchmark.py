@@ -9,10 +9,11 @@ on disk yet.
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import shlex
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from art_e.agent import run_episode
 from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.inbox import Inbox
+from art_e.inbox.mail import Email
 from art_e.models.base import REFUSED, Policy, Usage
 from art_e.models.prices import expected_cost
 from art_e.question import Question
@@ -38,9 +39,6 @@ from evals.verdict import Judge
 
 # ---- The expected cost of a benchmark.
 
-# About four searches and two mails read, each turn sending what came before once more.
-ASSUMED_PROMPT_TOKENS, ASSUMED_COMPLETION_TOKENS = 15_000, 600
-
 
 class Tokens(NamedTuple):
     """Tokens a question, `cached` ones are part of the prompt's; `source` says how we know."""
@@ -49,6 +47,10 @@ class Tokens(NamedTuple):
     cached: float
     completion: float
     source: str
+
+
+# About four searches and two mails read, each turn sending what came before once more.
+ASSUMED = Tokens(15_000, 0, 600, "assumed: no run yet")
 
 
 class CostEstimate(NamedTuple):
@@ -69,35 +71,26 @@ class CostEstimate(NamedTuple):
 
 
 def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
-    """The expected cost of so many episodes; `runs` is the folder of earlier runs."""
-    tokens = _tokens(model, runs)
+    """The expected cost of so many episodes, by the newest run in the folder `runs`.
+
+    A run of the same model comes first, then one of any model.
+    """
+    measured: dict[str, Tokens] = {}
+    for run in list_runs(runs):
+        finished = run.complete and (run.folder / "metrics.json").is_file()
+        for name, figures in (run.metrics.get("models", {}) if finished else {}).items():
+            means = [figures["tokens"].get(f"{kind}_tokens") for kind in _KINDS]
+            # Runs made before figures had intervals hold plain numbers; `offline` has no tokens.
+            if all(isinstance(mean, dict) for mean in means) and means[0]["value"]:
+                prompt, cached, completion = (mean["value"] for mean in means)
+                found = Tokens(prompt, cached, completion, f"as {name} in {run.id}")
+                measured.setdefault(name, found)
+    tokens = measured.get(model) or next(iter(measured.values()), ASSUMED)
     one = Usage(round(tokens.prompt), round(tokens.cached), round(tokens.completion))
     return CostEstimate(model, episodes, tokens, expected_cost(model, [one], episodes))
 
 
-def _tokens(model: str, runs: Path) -> Tokens:
-    measured = list(_measured(runs))
-    same = (tokens for name, tokens in measured if name == model)
-    assumed = Tokens(ASSUMED_PROMPT_TOKENS, 0, ASSUMED_COMPLETION_TOKENS, "assumed: no run yet")
-    return next(same, next((tokens for _, tokens in measured), assumed))
-
-
-def _measured(runs: Path) -> Iterator[tuple[str, Tokens]]:
-    """The tokens of each model of each finished run, the newest run first."""
-    for run in list_runs(runs):
-        path = run.folder / "metrics.json"
-        if not (run.complete and path.is_file()):
-            continue
-        models: dict[str, Any] = json.loads(path.read_text("utf-8")).get("models", {})
-        for model, figures in models.items():
-            tokens = figures["tokens"]
-            names = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens")
-            # Runs made before figures had intervals hold plain numbers.
-            if not all(isinstance(tokens.get(name), dict) for name in names):
-                continue
-            prompt, cached, completion = (tokens[name]["value"] for name in names)
-            if prompt:
-                yield model, Tokens(prompt, cached, completion, f"as {model} in {run.id}")
+_KINDS = ("prompt", "cached_prompt", "completion")
 
 
 # ---- Short names of the baselines that results are compared with. Any other name is litellm's own.
@@ -152,31 +145,29 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
 
 
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
-    """The run's episodes with their questions."""
+    """The run's episodes with their questions; those that were cut short are left out."""
     by_id = {each.id: each for each in questions}
     found: dict[Key, Scored] = {}
-    if run.trajectories.exists():
-        for each in read_trajectories(run.trajectories):
-            key = Key(each.model, each.question_id, each.repeat)
-            scored = Scored(by_id[each.question_id], each)
-            if scored.asked:
-                found.setdefault(key, scored)
+    for each in read_trajectories(run.trajectories) if run.trajectories.exists() else ():
+        scored = Scored(by_id[each.question_id], each)
+        if scored.asked:
+            found.setdefault(_key(each), scored)
     return found
 
 
 def _differing(run: Run, config: Mapping[str, Any]) -> list[str]:
     """Where the run's configuration differs from `config`, item by item."""
+
+    def shown(value: Any) -> str:
+        return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
     had, wanted = run.config, json.loads(json.dumps(config))
     return [
-        f"{name} {_shown(had.get(name))}, not {_shown(wanted[name])}"
+        f"{name} {shown(had.get(name))}, not {shown(wanted[name])}"
         for name in wanted
         # A run that a cost limit stopped may resume with a higher one.
         if name != "max_cost_usd" and had.get(name) != wanted[name]
     ]
-
-
-def _shown(value: Any) -> str:
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _under_way(run: Run) -> bool:
@@ -353,14 +344,14 @@ def run_benchmark(
         trajectory.policy["prompt"] = chosen.name
         scored = Scored(question, trajectory)
         # An episode that is out of turns or lost has neither answered nor abstained.
-        return await _judged(scored, judges, inbox) if scored.ended else scored
+        return await _judged(scored, judges, read_in(trajectory, inbox)) if scored.ended else scored
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
+        rounds = itertools.product(range(repeats), questions)
         waiting = deque(
             (question, repeat)
-            for repeat in range(repeats)
-            for question in questions
+            for repeat, question in rounds
             if Key(model, question.id, repeat) not in done
         )
 
@@ -385,8 +376,7 @@ def run_benchmark(
         await asyncio.gather(*(work() for _ in range(entrant.concurrency)))
 
     async def run_all(log: AppendLog) -> None:
-        hosted = [each for each in entrants if not each.alone]
-        await asyncio.gather(*(ask_all(each, log) for each in hosted))
+        await asyncio.gather(*(ask_all(each, log) for each in entrants if not each.alone))
         for entrant in entrants:
             if entrant.alone:
                 await ask_all(entrant, log)
@@ -399,10 +389,7 @@ def run_benchmark(
         served = servings(run.config)
         episodes = at_measured_cost([each.trajectory for each in done.values()], served)
         metrics = run_metrics(
-            [
-                Scored(each.question, episode)
-                for each, episode in zip(done.values(), episodes, strict=True)
-            ],
+            list(map(Scored, (each.question for each in done.values()), episodes)),
             [each.policy.model for each in entrants],
             [each.name for each in judges],
             timed=timed,
@@ -420,19 +407,15 @@ def run_benchmark(
     return metrics
 
 
-async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
+async def _judged(scored: Scored, judges: Sequence[Judge], mails: Sequence[Email]) -> Scored:
     """The episode with the verdicts of all judges, asked at the same time."""
-    trajectory = scored.trajectory
-    mails = read_in(trajectory, inbox)
-    first, *others = [
-        dataclasses.asdict(verdict)
-        for verdict in await asyncio.gather(
-            *(judge.judge(scored.question, trajectory.final_answer, mails) for judge in judges)
-        )
-    ]
-    return Scored(
-        scored.question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others)
+    answer = scored.trajectory.final_answer
+    verdicts = await asyncio.gather(
+        *(judge.judge(scored.question, answer, mails) for judge in judges)
     )
+    first, *others = map(dataclasses.asdict, verdicts)
+    trajectory = dataclasses.replace(scored.trajectory, verdict=first, other_verdicts=others)
+    return Scored(scored.question, trajectory)
 
 
 def _key(trajectory: Trajectory) -> Key:

@@ -1,11 +1,8 @@
 """`art-e eval`: run a benchmark, compare models, measure judges, label answers, write a report."""
 
 import asyncio
-import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -76,8 +73,9 @@ from evals.judges.labels import (
     stored_ratings,
 )
 from evals.labelling import label
+from evals.metrics import HEADLINE
 from evals.report.build import build_report
-from evals.report.tables import differences
+from evals.report.tables import COLUMNS, differences
 from evals.scored import Scored, load_run
 from evals.statistics import Estimate
 from evals.verdict import Judge
@@ -101,47 +99,42 @@ def print_lines(lines: Iterable[str]) -> None:
         console().print(text(one_line(line)), soft_wrap=True)
 
 
-def _table(title: str, headings: Sequence[str], caption: str | None = None) -> Any:
-    """A table with numbers to the right of the first column."""
+def _print_table(
+    title: str, headings: Iterable[str], caption: str, rows: Iterable[Sequence[str]]
+) -> None:
+    """Print a table of untrusted text, with numbers to the right of the first column."""
     from rich.table import Table
 
     table = Table(title=text(one_line(title)), caption=caption)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")
-    return table
+    for row in rows:
+        table.add_row(*(text(one_line(cell)) for cell in row))
+    console().print(table)
 
 
-# ---- What `art-e eval run` prints for people: `metrics.json` as one table, and what to note.
+# ---- What `art-e eval run` prints for people: the figures, and what to note.
 
-_HEADINGS = (
-    "model", "n", "accuracy", "right to abstain", "wrong", "abstained", "turns", "p50",
-    "$ per 1,000",
-)  # fmt: skip
+_COLUMNS = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
 
 
 def print_metrics(metrics: Mapping[str, Any], folder: Path) -> None:
-    """Print one table of all models, notes on each, and the commands that show more."""
-    models = {name: each for name, each in metrics["models"].items() if each["n"]}
-    caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
-    table = _table("", _HEADINGS, caption)
-    for name, each in models.items():
-        latency, cost = each["latency_p50_s"]["value"], each["cost_per_1000_usd"]["value"]
-        table.add_row(
-            text(one_line(name)),
-            f"{each['n']:,}",
-            *(shown(each[share]) for share in _SHARES),
-            f"{each['turns']['value']:.2f}",
-            "-" if latency is None else f"{latency:.3g} s",
-            "-" if cost is None else f"{cost:.2f}",
-        )
-    if models:
-        console().print(table)
-    for name, each in metrics["models"].items():
-        print_lines(f"{name}: {line}" for line in _notes(each))
+    """Print one table of all models, notes on each, and the command that shows more."""
+    rows = []
+    for name, figures in metrics["models"].items():
+        if figures["n"]:
+            cells = [column.cell(figures) for column in _COLUMNS]
+            # Intervals of all columns would need more room than a terminal has.
+            shares = [f"{cell.value} {cell.interval}".strip() for cell in cells[: len(HEADLINE)]]
+            others = [cell.value for cell in cells[len(HEADLINE) :]]
+            rows.append([name, f"{figures['n']:,}", *shares, *others])
+    if rows:
+        headings = ["Model", "n", *(column.heading for column in _COLUMNS)]
+        caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
+        _print_table("", headings, caption, rows)
+    for name, figures in metrics["models"].items():
+        print_lines(f"{name}: {line}" for line in _notes(figures))
     print_lines([f"run: {folder}", f"the report: art-e eval report {folder}"])
-
-
-_SHARES = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -163,13 +156,19 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"right every time: {shown(figures['always_right'])}"
     if (compared := figures["agreement"]) is not None:
         one, other = compared["judges"]
-        accuracy = shown(figures["by_judge"][other]["accuracy"])
         yield (
-            f"judge {other}: accuracy {accuracy}; it agrees with {one} on"
-            f" {shown(compared['share'])}, kappa {shown(compared['kappa'], '.2f')}"
+            f"judge {other}: accuracy {shown(figures['by_judge'][other]['accuracy'])}; it agrees"
+            f" with {one} on {shown(compared['share'])}, kappa {shown(compared['kappa'], '.2f')}"
         )
-    if (measured := figures["throughput"]) is not None:
-        yield _throughput(measured, figures)
+    measured = figures["throughput"]
+    if measured is not None and measured["left_out"] is not None:
+        yield f"cost not measured: {measured['left_out']}"
+    elif measured is not None:
+        yield (
+            f"${shown(figures['cost_per_1000_usd'], '.2g')} per 1,000 questions,"
+            f" {figures['cost_source']}: {measured['questions_per_second']['value']:.3g}"
+            f" questions/s, {measured['at_once']:.1f} under way at a time"
+        )
     tokens = {name: each["value"] for name, each in figures["tokens"].items()}
     if tokens["prompt_tokens"]:
         unknown = measured is None and figures["cost_per_1000_usd"]["value"] is None
@@ -181,99 +180,7 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _throughput(measured: Mapping[str, Any], figures: Mapping[str, Any]) -> str:
-    if measured["left_out"] is not None:
-        return f"cost not measured: {measured['left_out']}"
-    questions, prompts, completions = (
-        measured[f"{name}_per_second"]["value"]
-        for name in ("questions", "prompt_tokens", "completion_tokens")
-    )
-    return (
-        f"${shown(figures['cost_per_1000_usd'], '.2g')} per 1,000 questions,"
-        f" {figures['cost_source']}: {questions:.3g} questions/s,"
-        f" {prompts:,.0f} + {completions:,.0f} tokens/s over {measured['seconds']:,.1f} s,"
-        f" {measured['at_once']:.1f} under way at a time"
-    )
-
-
-# ---- Progress: a bar for each model, with accuracy and cost so far.
-
-
-@dataclass(slots=True)
-class Tally:
-    """One model's figures so far; with `measured` its cost is known when the run ends."""
-
-    measured: bool = False
-    answerable: int = 0
-    right: int = 0
-    cost_usd: float | None = 0.0
-    errors: int = 0
-
-    def count(self, scored: Scored) -> None:
-        """Add an episode."""
-        if scored.question.answerable:
-            self.answerable += 1
-            self.right += scored.correct
-        cost = scored.trajectory.cost_usd
-        self.cost_usd = None if self.cost_usd is None or cost is None else self.cost_usd + cost
-        self.errors += scored.trajectory.error is not None
-
-    def __str__(self) -> str:
-        share = f"{self.right / self.answerable:.1%} right" if self.answerable else "no answer yet"
-        cost = "cost measured at the end" if self.measured else shown_usd(self.cost_usd)
-        failed = [f"{self.errors} failed"] if self.errors else []
-        return ", ".join([share, cost, *failed])
-
-
-@contextmanager
-def live(
-    models: Sequence[str], episodes: int, measured: Sequence[str] = ()
-) -> Iterator[Callable[[Scored], None]]:
-    """Give a function to call with each episode; on a terminal it moves a bar for each model.
-
-    The cost of the `measured` models is known when all episodes have ended.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = [
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[tally]}", markup=False),
-        TimeElapsedColumn(),
-    ]
-    with Progress(*columns, console=console(to_stderr=True), transient=True) as bars:
-        tallies = {model: Tally(model in measured) for model in models}
-        tasks = {
-            model: bars.add_task(one_line(model), total=episodes, tally="") for model in models
-        }
-
-        def show(scored: Scored) -> None:
-            model = scored.trajectory.model
-            tallies[model].count(scored)
-            bars.update(tasks[model], advance=1, tally=str(tallies[model]))
-
-        yield show
-
-
-# ---- The GPU's price: whose cost it measures, and what to write down of it.
-
-GpuPriceOption = Annotated[
-    float | None,
-    typer.Option(
-        "--gpu-usd-per-hour",
-        metavar="USD",
-        min=0,
-        help="Price of the GPU of a model that you serve: measures its cost a question.",
-    ),
-]
-GpusOption = Annotated[
-    int | None,
-    typer.Option("--gpus", metavar="N", min=1, help="Number of GPUs at that price [default: 1]."),
-]
+# ---- The price of a GPU: whose cost it measures, and what to write down.
 
 
 def priced(
@@ -285,8 +192,6 @@ def priced(
         if gpus is not None:
             raise UserError("--gpus is the number of GPUs with a price; add --gpu-usd-per-hour")
         return {"gpu_usd_per_hour": None, "gpus": None, "self_hosted": None}
-    if not math.isfinite(gpu_usd_per_hour):
-        raise UserError(f"--gpu-usd-per-hour {gpu_usd_per_hour} is no sum; write USD, such as 2.10")
     self_hosted = [each for each in models if Model(each).self_hosted]
     if not self_hosted:
         raise UserError(
@@ -309,14 +214,10 @@ def note_entries(metrics: Mapping[str, Any]) -> None:
         if measured["left_out"] is not None:
             note(f"{model}: its cost was not measured: {measured['left_out']}")
             continue
+        price = measured["gpu_usd_per_hour"] * measured["gpus"]
+        tokens = measured["prompt_tokens"], measured["completion_tokens"]
         try:
-            lines = gpu_entry(
-                model,
-                measured["gpu_usd_per_hour"] * measured["gpus"],
-                measured["seconds"],
-                measured["prompt_tokens"],
-                measured["completion_tokens"],
-            )
+            lines = gpu_entry(model, price, measured["seconds"], *tokens)
         except ValueError:
             note(f"{model}: its server reports no tokens, so prices.toml can't have its cost")
             continue
@@ -335,7 +236,6 @@ def note_entries(metrics: Mapping[str, Any]) -> None:
         "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
         "art-e eval run -m o3 --questions golden --split validation --prompt mine.txt"
         " --repeat 3 --judge offline --judge gemini/gemini-2.5-flash",
-        "art-e eval run -m offline -m hosted_vllm/mine --recipe nano",
         "art-e eval run -m hosted_vllm/talk --questions golden --split test --concurrency 16"
         " --gpu-usd-per-hour 2.10",
     )
@@ -399,8 +299,21 @@ def run(
     max_cost: MaxCostOption = None,
     tool_calls: ToolCallsOption = "auto",
     cache: CacheOption = False,
-    gpu_usd_per_hour: GpuPriceOption = None,
-    gpus: GpusOption = None,
+    gpu_usd_per_hour: Annotated[
+        float | None,
+        typer.Option(
+            "--gpu-usd-per-hour",
+            metavar="USD",
+            min=0,
+            help="Price of the GPU of a model that you serve: measures its cost a question.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--gpus", metavar="N", min=1, help="Number of GPUs at that price [default: 1]."
+        ),
+    ] = None,
     db: DbOption = None,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -473,9 +386,8 @@ def run(
             note("nothing to resume: this is a new run")
         if len(asked) < len(kept):
             note(f"{len(asked)} of {len(kept)} questions, drawn over inboxes and kinds (seed 0)")
-        for notice in [Model(name).notice for name in names]:
-            if notice:
-                note(notice)
+        for notice in filter(None, (Model(name).notice for name in names)):
+            note(notice)
         for name in filter(needs_model, judges):
             note(f"answers and the mails they rest on go to {Model(name).host} (judge {name})")
         for name in names:
@@ -487,7 +399,7 @@ def run(
             for name, policy in policies.items()
         ]
         started = started or start_run("eval", config, runs_folder(), out)
-        with live(names, len(asked) * repeat, config["self_hosted"] or ()) as show:
+        with progress("episodes", len(asked) * repeat * len(names)) as advance:
             metrics = run_benchmark(
                 asked,
                 entrants,
@@ -499,7 +411,7 @@ def run(
                 view=form.view,
                 repeats=repeat,
                 timed=not cache,
-                on_scored=show,
+                on_scored=lambda _: advance(),
             )
     _show(metrics, config, started, deciding, json_output)
 
@@ -559,13 +471,10 @@ class _Side(NamedTuple):
     run: str
     model: str
     prompt: str
-    judges: tuple[str, ...]
+    judges: Sequence[str]
     cost_source: str | None
     timed: bool
     scored: Sequence[Scored]
-
-    def __str__(self) -> str:
-        return f"{self.model}, prompt {self.prompt}, run {self.run}"
 
 
 @app.command(
@@ -589,11 +498,8 @@ def compare(
     found = paired.compare(a.scored, b.scored, timed=a.timed and b.timed)
     if json_output:
         names = ("run", "model", "prompt", "judges", "cost_source")
-        sides = {
-            name: {field: getattr(side, field) for field in names}
-            for name, side in (("a", a), ("b", b))
-        }
-        print_json({**sides, **found})
+        sides = [{name: getattr(side, name) for name in names} for side in (a, b)]
+        print_json({"a": sides[0], "b": sides[1], **found})
     else:
         _print_compared(a, b, found)
 
@@ -609,18 +515,11 @@ def _side(argument: str) -> _Side:
     if chosen not in models:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     of_model = [each for each in scored if each.trajectory.model == chosen]
-    policy = of_model[0].trajectory.policy
-    judges = dict.fromkeys(each.verdicts[0]["judge"] for each in of_model if each.verdicts)
-    served = servings(run.config)
-    return _Side(
-        run.id,
-        chosen,
-        f"{policy.get('prompt', 'default')} ({policy['prompt_hash']})",
-        tuple(judges),
-        str(served[chosen]) if chosen in served else None,
-        not run.config.get("cache", False),
-        of_model,
-    )
+    judges = list(dict.fromkeys(each.verdicts[0]["judge"] for each in of_model if each.verdicts))
+    serving = servings(run.config).get(chosen)
+    source = None if serving is None else str(serving)
+    timed = not run.config.get("cache", False)
+    return _Side(run.id, chosen, of_model[0].prompt, judges, source, timed, of_model)
 
 
 def _parted(argument: str) -> tuple[str, str | None]:
@@ -634,22 +533,21 @@ def _parted(argument: str) -> tuple[str, str | None]:
 
 
 def _print_compared(a: _Side, b: _Side, found: Mapping[str, Any]) -> None:
-    headings = ("", "A", "B", "B - A")
-    table = _table(f"{found['n']:,} pairs", headings, "in brackets: 95 % interval of B - A")
-    for row in differences(found["figures"]):
-        table.add_row(row.label, *(f"{cell.value} {cell.interval}".strip() for cell in row.cells))
-    console().print(table)
-    left_out = [f"{plural(found['left_out'][side], 'episode')} of {side.upper()}" for side in "ab"]
-    costs = [
-        f"cost of {name}: {side.cost_source}"
-        for name, side in (("A", a), ("B", b))
-        if side.cost_source is not None
-    ]
+    _print_table(
+        f"{found['n']:,} pairs",
+        ("", "A", "B", "B - A"),
+        "in brackets: 95 % interval of B - A",
+        [
+            (row.label, *(f"{cell.value} {cell.interval}".strip() for cell in row.cells))
+            for row in differences(found["figures"])
+        ],
+    )
+    sides = {"A": a, "B": b}
+    left_out = [plural(found["left_out"][side], "episode") for side in "ab"]
     lines = [
-        f"A: {a}",
-        f"B: {b}",
-        *costs,
-        f"left out, because the other was not asked: {' and '.join(left_out)}",
+        *(f"{each}: {of.model}, prompt {of.prompt}, run {of.run}" for each, of in sides.items()),
+        *(f"cost of {each}: {of.cost_source}" for each, of in sides.items() if of.cost_source),
+        f"left out, because the other was not asked: {left_out[0]} of A and {left_out[1]} of B",
         f"right in A alone {found['only_a']}, in B alone {found['only_b']},"
         f" exact McNemar p = {found['p']:.3g}"
         f" ({'significant' if found['p'] < 0.05 else 'may be chance'})",
@@ -660,18 +558,13 @@ def _print_compared(a: _Side, b: _Side, found: Mapping[str, Any]) -> None:
         lines.append(f"questions that would show such a difference 4 times of 5: {needed:,}")
     print_lines(lines)
     for flip in found["flipped"][:_SHOWN_FLIPS]:
-        _print_answers(
-            (f"right in {flip['right'].upper()} alone: ", ""),
-            flip["question"],
-            {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]},
-        )
+        answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
+        _print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
     if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
         console().print(f"and {more:,} more flipped; --json has them all")
 
 
-def _print_answers(
-    before: tuple[str, str], question: str, answers: Mapping[str, str | None]
-) -> None:
+def _print_answers(before: str, question: str, answers: Mapping[str, str | None]) -> None:
     """Print a question and, indented, the answers to it."""
     lines: list[str | tuple[str, str]] = [before, (one_line(question), "bold")]
     for name, answer in answers.items():
@@ -815,26 +708,34 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         "wrong as wrong", "unjudged",
     )  # fmt: skip
     caption = "in brackets: 95 % interval; a missing verdict counts as a wrong one"
-    table = _table(f"{name} on {on}", headings, caption)
-    for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]:
-        cells = [*map(str, shares["confusion"].values()), str(shares["unjudged"])]
-        agreed = shown(shares["agreement"])
-        table.add_row(text(one_line(category)), str(shares["n"]), agreed, *cells)
-    console().print(table)
+    rows = [
+        [
+            category,
+            str(shares["n"]),
+            shown(shares["agreement"]),
+            *map(str, shares["confusion"].values()),
+            str(shares["unjudged"]),
+        ]
+        for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
+    ]
+    _print_table(f"{name} on {on}", headings, caption, rows)
     summary = f"kappa {shown(figures['kappa'], '.2f')}"
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         summary += f", adversarial answers judged correct: {hostile}"
-    console().print(summary, soft_wrap=True)
+    print_lines([summary])
 
 
 def _print_wrong(rated: Rated) -> None:
     words = {True: "right", False: "wrong", None: "no verdict"}
     facts = _facts(rated)
-    judged = f"{words[facts['verdict']]}: {facts['reason']}"
-    answers = {"gold": facts["gold"], "answer": facts["answer"]}
-    rows = {**answers, "label": words[facts["label"]], "judge": judged}
-    _print_answers(("", ""), facts["question"], rows)
+    answers = {
+        "gold": facts["gold"],
+        "answer": facts["answer"],
+        "label": words[facts["label"]],
+        "judge": f"{words[facts['verdict']]}: {facts['reason']}",
+    }
+    _print_answers("", facts["question"], answers)
 
 
 # ---- `art-e eval label`, in its module, and `art-e eval report`.

@@ -1,6 +1,6 @@
 """The report's tables and bars: models with their figures, kinds of question, where they ended."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -179,7 +179,7 @@ class Column(NamedTuple):
         """A model's figure as text."""
         value: Any = figures
         for name in self.figure.split("."):
-            value = value[name]
+            value = None if value is None else value[name]
         return Cell(NONE) if value is None else self.form(value)
 
 
@@ -200,6 +200,7 @@ COLUMNS = {
     )
 }
 _MODELS = [column for column in COLUMNS.values() if column.figure != "latency_mean_s"]
+_THROUGHPUT = "Details: throughput of models on your GPU"
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
@@ -209,6 +210,8 @@ _DETAILS = {
         Column("sources_correct", "Sources right", percent),
         Column("always_right", "Always right", percent),
         Column("unjudged", "Unjudged", count),
+        Column("agreement.share", "Judges agree", percent),
+        Column("agreement.kappa", "Cohen's kappa", number),
         Column("retries", "Retries", count),
     ),
     "Details: tokens and time": (
@@ -220,7 +223,7 @@ _DETAILS = {
         Column("latency_parts_s.tools", "Time in tools", seconds),
         Column("latency_parts_s.rest", "Other time", seconds),
     ),
-    "Details: throughput of models on your GPU": (
+    _THROUGHPUT: (
         Column("throughput.questions_per_second", "Questions", digits),
         Column("throughput.prompt_tokens_per_second", "Prompt tokens", digits),
         Column("throughput.completion_tokens_per_second", "Completion tokens", digits),
@@ -242,25 +245,14 @@ def headline(entries: Sequence[Entry]) -> Table:
 
 
 def details(entries: Sequence[Entry]) -> list[Captioned]:
-    """The figures behind the headline, and each judge's where a second one was asked."""
-    tables = []
-    for heading, columns in _DETAILS.items():
-        having = entries
-        if columns[0].figure.startswith("throughput"):
-            having = [each for each in entries if each.figures["throughput"] is not None]
-        if having:
-            tables.append(Captioned(heading, _table(columns, having)))
-    judges = list(dict.fromkeys(judge for each in entries for judge in each.figures["by_judge"]))
-    if len(judges) > 1:
-        headings = [
-            "Model",
-            *(f"Accuracy by {judge}" for judge in judges),
-            "Agree",
-            "Cohen's kappa",
-        ]
-        rows = [Row(each.label, _judged(each.figures, judges)) for each in entries]
-        tables.append(Captioned("By each judge", Table(headings, rows)))
-    return tables
+    """The figures behind the headline; the throughput of those models whose GPU has a price."""
+    served = [each for each in entries if each.figures["throughput"] is not None]
+    having = dict.fromkeys(_DETAILS, entries) | {_THROUGHPUT: served}
+    return [
+        Captioned(heading, _table(columns, having[heading]))
+        for heading, columns in _DETAILS.items()
+        if having[heading]
+    ]
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:
@@ -318,17 +310,6 @@ def _table(columns: Sequence[Column], entries: Sequence[Entry]) -> Table:
         ["Model", *(column.heading for column in columns)],
         [Row(each.label, [column.cell(each.figures) for column in columns]) for each in entries],
     )
-
-
-def _judged(figures: Mapping[str, Any], judges: Iterable[str]) -> list[Cell]:
-    by_judge, agreement = figures["by_judge"], figures["agreement"]
-    cells = [
-        percent(by_judge[judge]["accuracy"]) if judge in by_judge else Cell(NONE)
-        for judge in judges
-    ]
-    if agreement is None:
-        return [*cells, Cell(NONE), Cell(NONE)]
-    return [*cells, percent(agreement["share"]), number(agreement["kappa"])]
 
 
 # ---- The same figures as bars.

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evals.benchmark import ASSUMED_COMPLETION_TOKENS, ASSUMED_PROMPT_TOKENS, estimate_cost
+from evals.benchmark import ASSUMED, estimate_cost
 from evals.statistics import Sample
 from tests.evals.runs import write_run
 
@@ -25,7 +25,7 @@ def earlier(
 
 def test_without_a_run_tokens_are_assumed_and_said_to_be(tmp_path: Path) -> None:
     estimate = estimate_cost("openai/o3", 1000, tmp_path)
-    one = ASSUMED_PROMPT_TOKENS * O3[0] + ASSUMED_COMPLETION_TOKENS * O3[2]
+    one = ASSUMED.prompt * O3[0] + ASSUMED.completion * O3[2]
     assert estimate.usd == pytest.approx(1000 * one)
     assert f"openai/o3: about ${1000 * one:.2f} for 1,000 episodes" in str(estimate)
     assert "assumed" in str(estimate)
