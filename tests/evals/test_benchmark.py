@@ -2,24 +2,46 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.mail import Email
 from art_e.message import ChatMessage
 from art_e.models.base import PolicyStep
-from art_e.question import Question
+from art_e.question import KINDS, Question
 from art_e.runs import Run, start_run
+from art_e.tools import View
 from art_e.trajectory import read_trajectories
-from evals.benchmark import Entrant, check_questions, run_benchmark
+from evals.benchmark import (
+    ASSUMED,
+    Entrant,
+    Prompt,
+    check_questions,
+    command,
+    drawn,
+    estimate_cost,
+    model_name,
+    read_prompt,
+    run_benchmark,
+)
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
+from evals.statistics import Sample
+from evals.verdict import Verdict
 from tests import builders as episodes
+from tests.builders import LEASE
 from tests.evals.rehearsed import QUESTIONS, Rehearsed, ask
+from tests.evals.runs import write_run
 
 
 @pytest.fixture(scope="module")
@@ -34,49 +56,43 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> None:
-    scored: list[Scored] = []
+    on_disk: list[int] = []
+
+    def on_scored(_: Scored) -> None:
+        on_disk.append(len(list(read_trajectories(run.trajectories))))
+
     policy = Rehearsed("rehearsed", 0.01)
-    metrics = ask(inbox_file, run, QUESTIONS, policy, on_scored=scored.append)
+    metrics = ask(inbox_file, run, QUESTIONS, policy, on_scored=on_scored)
+    # A trajectory is on disk before the next question.
+    assert on_disk == list(range(1, 9))
     figures = metrics["models"]["rehearsed"]
 
     def share(name: str, of: dict[str, Any] = figures) -> tuple[int, int]:
         return round((of[name]["value"] or 0) * of[name]["n"]), of[name]["n"]
 
-    assert metrics["judges"] == [OfflineJudge().name]
-    assert figures["n"] == 8
-    assert share("accuracy") == (1, 5)
-    assert share("unanswerable_accuracy") == (1, 3)
-    assert share("hallucination") == (2, 8)
-    assert share("abstention") == (2, 8)
-    assert share("found_gold") == (3, 5)
-    assert share("read_gold") == (1, 5)
-    assert share("sources_correct") == (2, 5)
+    assert {name: share(name) for name in (
+        "accuracy", "unanswerable_accuracy", "hallucination", "abstention", "found_gold",
+        "read_gold", "sources_correct",
+    )} == {
+        "accuracy": (1, 5), "unanswerable_accuracy": (1, 3), "hallucination": (2, 8),
+        "abstention": (2, 8), "found_gold": (3, 5), "read_gold": (1, 5), "sources_correct": (2, 5),
+    }  # fmt: skip
+    assert (figures["n"], figures["errors"]) == (8, 1)
     assert figures["turns"]["value"] == (3 + 2 + 1 + 1 + 3 + 1 + 1 + 4) / 8
     assert figures["effort"]["value"] == (3 + 2 + 1 + 1 + 3 + 1 + 2 + 4) / 8
     assert figures["turns_when_correct"]["value"] == 3
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * 0.16 / 8)
-    assert figures["errors"] == 1
     by_kind = figures["by_kind"]
     assert list(by_kind) == ["lookup", "multi-mail", "count", "unanswerable"]
     assert share("accuracy", by_kind["lookup"]) == (1, 3)
-    assert share("accuracy", by_kind["multi-mail"]) == (0, 1)
-    assert share("abstention", by_kind["count"]) == (1, 1)
     assert share("hallucination", by_kind["unanswerable"]) == (1, 3)
-    assert [each.question for each in scored] == QUESTIONS
-    assert [each.correct for each in scored].count(True) == 2
-
-
-def test_the_run_holds_all_of_it(inbox_file: InboxFile, run: Run) -> None:
-    metrics = ask(inbox_file, run, QUESTIONS, Rehearsed("rehearsed", 0.01))
     assert json.loads((run.folder / "metrics.json").read_text("utf-8")) == metrics
     assert run.complete
+    assert [each.question for each in load_run(run)] == QUESTIONS
     trajectories = {each.question_id: each for each in read_trajectories(run.trajectories)}
-    assert list(trajectories) == [each.id for each in QUESTIONS]
-    assert all(each.run_id == run.id for each in trajectories.values())
     verdicts = {name: each.verdict for name, each in trajectories.items()}
-    judged = {name: verdict["correct"] for name, verdict in verdicts.items() if verdict}
     # Neither answered nor abstained: there is nothing to judge.
-    assert judged == {
+    assert {name: verdict["correct"] for name, verdict in verdicts.items() if verdict} == {
         "right": True,
         "wrong": False,
         "abstained": False,
@@ -84,41 +100,17 @@ def test_the_run_holds_all_of_it(inbox_file: InboxFile, run: Run) -> None:
         "made up": False,
     }
     assert trajectories["failed"].error == {"kind": "provider", "message": "503"}
-    assert trajectories["right"].as_of == "2020-01-31"
-    assert trajectories["right"].policy["prompt"] == "default"
-
-
-def test_a_trajectory_is_on_disk_before_the_next_question(inbox_file: InboxFile, run: Run) -> None:
-    on_disk: list[int] = []
-    ask(
-        inbox_file,
-        run,
-        QUESTIONS,
-        Rehearsed("rehearsed", None),
-        on_scored=lambda _: on_disk.append(len(list(read_trajectories(run.trajectories)))),
-    )
-    assert on_disk == list(range(1, 9))
-
-
-def test_models_are_measured_apart(inbox_file: InboxFile, run: Run) -> None:
-    metrics = ask(
-        inbox_file, run, QUESTIONS[:3], Rehearsed("priced", 0.5), Rehearsed("unpriced", None)
-    )
-    assert list(metrics["models"]) == ["priced", "unpriced"]
-    assert metrics["models"]["priced"]["cost_per_1000_usd"]["value"] == pytest.approx(1000)
-    assert metrics["models"]["unpriced"]["cost_per_1000_usd"]["value"] is None
-    models = [each.model for each in read_trajectories(run.trajectories)]
-    assert models == ["priced"] * 3 + ["unpriced"] * 3
+    right = trajectories["right"]
+    assert (right.run_id, right.as_of, right.policy["prompt"]) == (run.id, "2020-01-31", "default")
 
 
 class Waiting(Rehearsed):
     """Answers only when `at_once` episodes have asked it at the same time, or all the rest."""
 
     def __init__(self, at_once: int) -> None:
-        super().__init__("waiting", 0.01)
-        self.most = 0
+        super().__init__("rehearsed", 0.01)
+        self.most = self._asking = 0
         self._at_once = at_once
-        self._asking = 0
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         self._asking += 1
@@ -134,105 +126,50 @@ class Waiting(Rehearsed):
             self._asking -= 1
 
 
-def test_so_many_questions_at_a_time_and_the_same_figures(
+def test_several_questions_at_a_time_give_the_same_figures(
     inbox_file: InboxFile, run: Run, tmp_path: Path
 ) -> None:
     policy = Waiting(3)
-    on_disk: list[tuple[str, int]] = []
-
-    def scored(each: Scored) -> None:
-        written = [one.question_id for one in read_trajectories(run.trajectories)]
-        on_disk.append((written[-1], len(written)))
-        assert written[-1] == each.question.id
-
-    metrics = ask(inbox_file, run, QUESTIONS, policy, concurrency=3, on_scored=scored)
+    metrics = ask(inbox_file, run, QUESTIONS, policy, concurrency=3)
     assert policy.most == 3
-    assert metrics["models"]["waiting"]["concurrency"] == 3
-    # Each line once, and on disk before its worker goes on.
-    assert [count for _, count in on_disk] == list(range(1, 9))
-    assert sorted(name for name, _ in on_disk) == sorted(each.id for each in QUESTIONS)
-    alone = ask(
-        inbox_file, start_run("eval", {}, tmp_path / "alone"), QUESTIONS, Rehearsed("waiting", 0.01)
-    )
-    first, second = (each["models"]["waiting"] for each in (metrics, alone))
+    written = [each.question_id for each in read_trajectories(run.trajectories)]
+    assert sorted(written) == sorted(each.id for each in QUESTIONS)
+    one_by_one = start_run("eval", {}, tmp_path / "alone")
+    alone = ask(inbox_file, one_by_one, QUESTIONS, Rehearsed("rehearsed", 0.01))
+    first, second = (each["models"]["rehearsed"] for each in (metrics, alone))
+    assert (first["concurrency"], second["concurrency"]) == (3, 1)
     for name in ("latency_p50_s", "latency_p95_s", "latency_parts_s", "concurrency"):
         assert first.pop(name) and second.pop(name)
     assert first == second
 
 
-class Meeting(Rehearsed):
-    """Notes which models are being asked at the time when it is."""
+def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile, run: Run) -> None:
+    asking: list[str] = []
+    together: set[frozenset[str]] = set()
 
-    asking: list[str] = []  # noqa: RUF012 - shared on purpose
-    together: set[frozenset[str]] = set()  # noqa: RUF012
-
-    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        Meeting.asking.append(self.model)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        Meeting.together.add(frozenset(Meeting.asking))
-        Meeting.asking.remove(self.model)
-        return await super().act(messages, tools)
-
-
-def test_models_elsewhere_work_side_by_side_those_here_alone(
-    inbox_file: InboxFile, run: Run
-) -> None:
-    Meeting.together.clear()
-    entrants = [
-        Entrant(Meeting("here", 0.01)),
-        Entrant(Meeting("far", 0.01), 2, alone=False),
-        Entrant(Meeting("also here", 0.01)),
-        Entrant(Meeting("far too", 0.01), 1, alone=False),
-    ]
-    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
-    assert frozenset({"far", "far too"}) in Meeting.together
-    assert all({"far", "far too"} >= each for each in Meeting.together if len(each) > 1)
-    models = [each.model for each in read_trajectories(run.trajectories)]
-    assert models[-16:] == ["here"] * 8 + ["also here"] * 8
-    # However they worked, they are reported in the order in which they were named.
-    assert [(name, each["concurrency"]) for name, each in metrics["models"].items()] == [
-        ("here", 1),
-        ("far", 2),
-        ("also here", 1),
-        ("far too", 1),
-    ]
-
-
-def test_a_run_can_be_read_without_its_questions(inbox_file: InboxFile, run: Run) -> None:
-    ask(inbox_file, run, QUESTIONS, Rehearsed("rehearsed", 0.01))
-    assert [each.question for each in load_run(run)] == QUESTIONS
-
-
-def test_what_is_on_disk_is_not_asked_again(inbox_file: InboxFile, tmp_path: Path) -> None:
-    whole = start_run("eval", {}, tmp_path, tmp_path / "whole")
-    expected = ask(inbox_file, whole, QUESTIONS, Rehearsed("rehearsed", 0.01), timed=False)
-    lines = whole.trajectories.read_bytes().splitlines(keepends=True)
-    killed = start_run("eval", {}, tmp_path, tmp_path / "killed")
-    # Three episodes, and half of the line of a fourth.
-    killed.trajectories.write_bytes(b"".join(lines[:3]) + lines[3][:50])
-    asked: list[str] = []
-
-    class Watched(Rehearsed):
+    class Meeting(Rehearsed):
         async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-            asked.append(messages[1]["content"])
+            asking.append(self.model)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            together.add(frozenset(asking))
+            asking.remove(self.model)
             return await super().act(messages, tools)
 
-    seen: list[Scored] = []
-    metrics = ask(
-        inbox_file,
-        killed,
-        QUESTIONS,
-        Watched("rehearsed", 0.01),
-        timed=False,
-        on_scored=seen.append,
-    )
-    assert metrics == expected
-    assert set(asked) == {each.question for each in QUESTIONS[3:]}
-    assert [each.question for each in seen] == QUESTIONS
-    assert [each.question_id for each in read_trajectories(killed.trajectories)] == [
-        each.id for each in QUESTIONS
+    models = {"here": (1, True), "far": (2, False), "also here": (1, True), "far too": (1, False)}
+    entrants = [
+        Entrant(Meeting(model, None), at_once, alone=alone)
+        for model, (at_once, alone) in models.items()
     ]
+    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
+    assert frozenset({"far", "far too"}) in together
+    assert all({"far", "far too"} >= each for each in together if len(each) > 1)
+    asked = [each.model for each in read_trajectories(run.trajectories)]
+    assert asked[-16:] == ["here"] * 8 + ["also here"] * 8
+    # They are reported in the order in which they were named.
+    assert list(metrics["models"]) == list(models)
+    assert metrics["models"]["far"]["concurrency"] == 2
+    assert metrics["models"]["far"]["cost_per_1000_usd"]["value"] is None
 
 
 def test_a_fault_of_ours_ends_all_workers(inbox_file: InboxFile, run: Run) -> None:
@@ -247,33 +184,214 @@ def test_a_fault_of_ours_ends_all_workers(inbox_file: InboxFile, run: Run) -> No
     assert not run.complete
 
 
-def test_a_cache_leaves_latency_unmeasured(inbox_file: InboxFile, run: Run) -> None:
-    metrics = ask(inbox_file, run, QUESTIONS[:2], Rehearsed("rehearsed", 0.01), timed=False)
-    assert metrics["models"]["rehearsed"]["latency_p50_s"]["value"] is None
+def test_the_prompt_the_view_and_repeats_reach_every_episode(
+    inbox_file: InboxFile, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "terse.txt"
+    file.write_text("You search $inbox_address. Be terse.\n", encoding="utf-8")
+    prompt, view = read_prompt(file), View(snippet_chars=5, addresses=False)
+    assert prompt == Prompt("terse", "You search $inbox_address. Be terse.\n")
+    policy = Rehearsed("rehearsed", 0.01)
+    asked = QUESTIONS[:2]
+    options: dict[str, Any] = {"prompt": prompt, "view": view, "repeats": 3, "timed": False}
+    metrics = ask(inbox_file, run, asked, policy, **options)
+    trajectories = list(read_trajectories(run.trajectories))
+    assert [(each.question_id, each.repeat) for each in trajectories] == [
+        (name, repeat) for repeat in range(3) for name in ("right", "wrong")
+    ]
+    for each in trajectories:
+        assert each.messages[0]["content"] == f"You search {episodes.BOB}. Be terse.\n"
+        assert each.policy == {"prompt_hash": prompt.hash, "prompt": "terse"}
+        shown = next(one["content"] for one in each.messages if one["role"] == "tool")
+        [hit, *_] = json.loads(shown)["hits"]
+        assert len(hit["snippet"]) < 10 and "<" not in hit["from"]
+    assert metrics["prompt"] == {"name": "terse", "hash": prompt.hash}
+    figures = metrics["models"]["rehearsed"]
+    assert (figures["n"], metrics["questions"]["repeats"]) == (6, 3)
+    assert figures["always_right"]["value"] == 1 / 2
+    assert figures["latency_p50_s"]["value"] is None
+    for name, content in (("empty", b" \n"), ("latin", b"\xff\xfe\xe9")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=name):
+            read_prompt(tmp_path / name)
+
+
+def test_further_judges_see_the_mails_that_were_read_and_stand_beside_the_first(
+    inbox_file: InboxFile, run: Run
+) -> None:
+    given: dict[str, list[str]] = {}
+
+    class Sceptic:
+        name = "sceptic"
+
+        async def judge(
+            self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+        ) -> Verdict:
+            given[question.id] = [each.message_id for each in mails]
+            return Verdict(False, bool(mails), self.name, "no")
+
+    entrants, judges = [Entrant(Rehearsed("rehearsed", 0.01))], [OfflineJudge(), Sceptic()]
+    metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, max_turns=4)
+    judged = ("right", "wrong", "abstained", "right to abstain", "made up")
+    # Only one of them read a mail.
+    assert given == {name: [LEASE] if name == "right" else [] for name in judged}
+    for each in read_trajectories(run.trajectories):
+        others = [one["judge"] for one in each.other_verdicts]
+        assert others == ["sceptic"] * (each.question_id in judged)
+    figures = metrics["models"]["rehearsed"]
+    assert metrics["judges"] == [OfflineJudge().name, "sceptic"]
+    assert figures["by_judge"]["sceptic"]["accuracy"]["value"] == 0
+    assert figures["agreement"]["n"] == 5
+    assert figures["agreement"]["share"]["value"] == pytest.approx(3 / 5)
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "reason"),
     [
-        Question("own", "Why?", episodes.BOB),
-        Question("own", "Why?", episodes.BOB, answerable=True),
+        (Question("own", "Why?", episodes.BOB), "1 questions have no answer, such as 'own'"),
+        (Question("own", "Why?", episodes.BOB, answerable=True), "no answer"),
+        (QUESTIONS[0], "2 questions have the id 'right'"),
+        (Question("q", "Why?", "bop@test.example", answer="So.", answerable=True), episodes.BOB),
     ],
 )
-def test_a_question_without_an_answer_is_refused(inbox_file: InboxFile, bad: Question) -> None:
-    with pytest.raises(UserError, match="1 questions have no answer, such as 'own'"):
-        check_questions([*QUESTIONS, bad], inbox_file)
-
-
-def test_two_questions_of_one_id_are_refused(inbox_file: InboxFile) -> None:
-    with pytest.raises(UserError, match="2 questions have the id 'right'"):
-        check_questions([*QUESTIONS, QUESTIONS[0]], inbox_file)
-
-
-def test_an_inbox_that_is_not_there_is_refused(inbox_file: InboxFile) -> None:
-    bad = Question("q", "Why?", "bop@test.example", answer="So.", answerable=True)
-    with pytest.raises(UserError, match=episodes.BOB):
-        check_questions([*QUESTIONS, bad], inbox_file)
-
-
-def test_questions_that_can_be_asked_pass(inbox_file: InboxFile) -> None:
+def test_questions_that_can_not_be_asked_are_refused(
+    inbox_file: InboxFile, bad: Question, reason: str
+) -> None:
     check_questions(QUESTIONS, inbox_file)
+    with pytest.raises(UserError, match=reason):
+        check_questions([*QUESTIONS, bad], inbox_file)
+
+
+# ---- `--limit`: a sample over inboxes and kinds.
+
+ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([*KINDS, None])), min_size=1)
+
+
+def made(listed: Sequence[tuple[int, Any]]) -> list[Question]:
+    return [
+        Question(f"q{number}", "Who?", f"p{inbox}@x.example", kind=kind)
+        for number, (inbox, kind) in enumerate(listed)
+    ]
+
+
+@given(ROWS, st.integers(1, 70), st.randoms(use_true_random=False))
+def test_a_sample_is_fixed_spread_and_grows_by_adding(
+    listed: list[tuple[int, Any]], count: int, rng: Random
+) -> None:
+    asked = made(listed)
+    chosen = drawn(asked, count)
+    assert len(chosen) == min(count, len(asked))
+    assert chosen == [each for each in asked if each in chosen]
+    # The order of the file makes no difference, and a larger sample holds the smaller.
+    shuffled = list(asked)
+    rng.shuffle(shuffled)
+    assert {each.id for each in drawn(shuffled, count)} == {each.id for each in chosen}
+    assert {each.id for each in chosen} <= {each.id for each in drawn(asked, count + 3)}
+    share = min(1.0, count / len(asked))
+    drawn_of = Counter(each.inbox_address for each in chosen)
+    for inbox, size in Counter(each.inbox_address for each in asked).items():
+        # A systematic sample misses a stratum's share by less than its rounding and the others'.
+        assert abs(drawn_of[inbox] - share * size) < 3
+
+
+def test_a_sample_has_all_kinds_of_all_inboxes() -> None:
+    asked = made([(inbox, kind) for inbox in range(5) for kind in KINDS for _ in range(10)])
+    chosen = drawn(asked, 50)
+    assert set(Counter(each.inbox_address for each in chosen).values()) == {10}
+    by_kind = Counter(each.kind for each in chosen)
+    assert set(by_kind) == set(KINDS)
+    assert max(by_kind.values()) <= 2 * min(by_kind.values())
+
+
+# ---- The expected cost, by what earlier runs used. USD per token by OpenAI's list.
+
+PROMPT, CACHED, COMPLETION = 2e-6, 0.5e-6, 8e-6
+
+
+def earlier(runs: Path, name: str, models: dict[str, float], *, complete: bool = True) -> None:
+    """A run whose models used so many prompt tokens a question, a tenth of them cached."""
+
+    def tokens(prompt: float) -> dict[str, Any]:
+        means = {"prompt": prompt, "cached_prompt": prompt / 10, "completion": 300}
+        sample = Sample(["i"] * 2, ["1", "2"])
+        return {f"{each}_tokens": sample.mean([mean] * 2) for each, mean in means.items()}
+
+    run = write_run(runs / name, [], complete=complete)
+    figures = {model: {"tokens": tokens(prompt)} for model, prompt in models.items()}
+    run.write_json("metrics.json", {"models": figures})
+
+
+def test_the_newest_run_of_the_same_model_gives_the_estimate(tmp_path: Path) -> None:
+    assumed = estimate_cost("openai/o3", 1000, tmp_path)
+    one = ASSUMED.prompt * PROMPT + ASSUMED.completion * COMPLETION
+    assert assumed.usd == pytest.approx(1000 * one)
+    assert f"openai/o3: about ${1000 * one:.2f} for 1,000 episodes" in str(assumed)
+    # A run without tokens, or one of the form before intervals, says nothing.
+    earlier(tmp_path, "20251231-000000-eval", {"offline": 0})
+    old = write_run(tmp_path / "20251230-000000-eval", [])
+    old.write_json("metrics.json", {"models": {"openai/o3": {"tokens": {"prompt_tokens": 1.0}}}})
+    assert "assumed" in str(estimate_cost("openai/o3", 1, tmp_path))
+    earlier(tmp_path, "20260101-000000-eval", {"openai/o3": 9_000})
+    earlier(tmp_path, "20260102-000000-eval", {"openai/o3": 5_000})
+    earlier(tmp_path, "20260103-000000-eval", {"openai/gpt-4.1": 7_000})
+    earlier(tmp_path, "20260104-000000-eval", {"openai/o3": 1_000}, complete=False)
+    estimate = estimate_cost("openai/o3", 10, tmp_path)
+    assert estimate.usd == pytest.approx(10 * (4_500 * PROMPT + 500 * CACHED + 300 * COMPLETION))
+    assert "as openai/o3 in 20260102-000000-eval" in str(estimate)
+    # Another model's tokens are nearer the truth than an assumption.
+    assert estimate_cost("openai/o4-mini", 10, tmp_path).tokens.prompt == 7_000
+    unpriced = estimate_cost("hosted_vllm/mine", 10, tmp_path)
+    assert unpriced.usd is None and "cost unknown" in str(unpriced)
+
+
+# ---- The command that made a run.
+
+CONFIG: dict[str, Any] = {
+    "models": ["offline", "openai/o3"],
+    "judges": ["offline/2", "f1/1", "gemini/gemini-2.5-flash@1f0c3a9b"],
+    "questions": "my questions.jsonl",
+    "split": "test",
+    "limit": None,
+    "repeat": 2,
+    "prompt": {"name": "default", "hash": "0123"},
+    "max_turns": 10,
+    "concurrency": {"offline": 1, "openai/o3": 8},
+    "cache": False,
+}
+KEPT = {"recipe": "nano", "questions": "test of nano", "split": None, "db": "w.duckdb"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "options"),
+    [
+        ({}, "--questions 'my questions.jsonl' --split test --repeat 2 --max-turns 10"),
+        (
+            {
+                "concurrency": {"offline": 4, "openai/o3": 4},
+                "prompt": {"name": "short", "hash": "4567", "path": "my/short one"},
+                "cache": True,
+                "max_cost_usd": 3,
+                "gpu_usd_per_hour": 2.1,
+                "gpus": 2,
+            },
+            "--questions 'my questions.jsonl' --split test --repeat 2 --max-turns 10 --max-cost 3"
+            " --gpu-usd-per-hour 2.1 --gpus 2 --prompt 'my/short one' --concurrency 4 --cache",
+        ),
+        # The questions that a recipe keeps are not named again.
+        (KEPT, "--repeat 2 --recipe nano"),
+        (
+            {**KEPT, "questions": "mine.jsonl"},
+            "--questions mine.jsonl --repeat 2 --recipe nano --db w.duckdb",
+        ),
+    ],
+)
+def test_the_command_leads_back_to_the_run(changed: dict[str, Any], options: str) -> None:
+    given = "-m offline -m openai/o3 --judge offline --judge f1 --judge gemini/gemini-2.5-flash"
+    words = shlex.split(command({**CONFIG, **changed}) or "")
+    assert words == shlex.split(f"art-e eval run {given} {options}")
+
+
+def test_a_run_of_another_command_has_none_and_presets_are_models() -> None:
+    assert command({"name": "train", "models": ["local:x"], "recipe": "nano"}) is None
+    assert model_name("gpt-4.1") == "openai/gpt-4.1"
+    assert model_name("local:mine") == "local:mine"
