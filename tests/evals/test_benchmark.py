@@ -37,7 +37,7 @@ from evals.benchmark import (
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
 from evals.statistics import Sample
-from evals.verdict import Verdict
+from evals.verdict import Judge, Verdict
 from tests import builders as episodes
 from tests.builders import LEASE
 from tests.evals.rehearsed import QUESTIONS, Rehearsed, ask
@@ -230,7 +230,8 @@ def test_further_judges_see_the_mails_that_were_read_and_stand_beside_the_first(
             given[question.id] = [each.message_id for each in mails]
             return Verdict(False, bool(mails), self.name, "no")
 
-    entrants, judges = [Entrant(Rehearsed("rehearsed", 0.01))], [OfflineJudge(), Sceptic()]
+    entrants = [Entrant(Rehearsed("rehearsed", 0.01))]
+    judges: list[Judge] = [OfflineJudge(), Sceptic()]
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, judges, run, max_turns=4)
     judged = ("right", "wrong", "abstained", "right to abstain", "made up")
     # Only one of them read a mail.

@@ -1,243 +1,559 @@
+"""`eval run`, `eval compare` and `eval report` as commands."""
+
+import datetime as dt
 import json
-import os
 import re
-import shlex
-import subprocess
-import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import Result
 
+from art_e.message import ToolCall
+from art_e.models.base import Usage
+from art_e.models.model import Model
 from art_e.question import Question
-from art_e.trajectory import read_trajectories
+from art_e.runs import Run as RunFolder
+from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import command as rebuilt
-from evals.benchmark import drawn
-from tests.command_line import Run, json_of, the_error
+from evals.benchmark import command, drawn, estimate_cost
+from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
+from tests.evals.runs import Outcome, episode, episodes, question, write_run
+from tests.provider import Provider, Reply, Request, rate_limited, refuses, says
 
-KINDS = ["lookup", "latest-update", "multi-mail", "count", "unanswerable"]
-LIMIT = 12
+ALL = questions(WorldConfig(size=1000))
+ASKED = ALL[:6]
+ANSWERABLE = [each for each in ASKED if each.answerable]
+FAILING = ASKED[2]
+O3, OWN = "openai/o3", "hosted_vllm/talk"
+# 10,000 prompt tokens of which 2,000 cached, and 1,000 of completion, at o3's prices.
+USAGE = Usage(10_000, 2_000, 1_000, 400)
+COST = 0.016 + 0.001 + 0.008
+SLOW_S = 0.05
+Rule = Callable[[Request], Reply]
+
+
+def asked_in(request: Request) -> Question:
+    said = [each["content"] for each in request.messages]
+    return next(each for each in ALL if each.question in said)
+
+
+def answers(text: str | None, *sources: str, **options: Any) -> Reply:
+    arguments = json.dumps({"answer": text, "sources": sources})
+    call = ToolCall("c", "return_final_answer", arguments)
+    return says(None, call, **{"usage": USAGE, **options})
+
+
+def knows_all(request: Request) -> Reply:
+    """The gold answer at once, but for one question, which the provider refuses."""
+    asked = asked_in(request)
+    if asked == FAILING:
+        return refuses(400, "no such luck")
+    return answers(asked.answer, *asked.message_ids)
+
+
+def slowly(request: Request) -> Reply:
+    asked = asked_in(request)
+    return answers(asked.answer, *asked.message_ids, delay_s=SLOW_S)
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The questions of `world_db`, as ingest writes them."""
     path = tmp_path_factory.mktemp("golden") / "world.questions.jsonl"
-    rows = [json.dumps(each.to_row()) for each in questions(WorldConfig(size=1000))]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    path.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ALL), encoding="utf-8")
     return path
 
 
-@pytest.fixture(scope="module")
-def asked_of_test() -> list[Question]:
-    return [each for each in questions(WorldConfig(size=1000)) if each.split == "test"]
+@pytest.fixture
+def offline(art_e: Run, world: Path, world_db: Path) -> Callable[..., Result]:
+    """Runs the baseline on the test split."""
+
+    def run(*more: object) -> Result:
+        options = ("-m", "offline", "--questions", world, "--split", "test", "--db", world_db)
+        return art_e("eval", "run", *options, *more)
+
+    return run
 
 
-def command(golden: Path, db: Path, *more: object) -> list[object]:
-    return [
-        "eval", "run", "-m", "offline", "--questions", golden, "--split", "test", "--db", db, *more,
-    ]  # fmt: skip
+@pytest.fixture
+def run(
+    art_e: Run, world_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Result]]:
+    """Runs a model behind the wire on six questions, one at a time, with a provider of that rule;
+    the result's `requests` are those that the provider was sent."""
+    golden = tmp_path / "questions.jsonl"
+    golden.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ASKED), "utf-8")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    rules: list[Rule] = []
+
+    def run(*more: object, rule: Rule = knows_all, model: str = O3) -> Result:
+        rules.append(rule)
+        before = len(provider.requests)
+        options = ("--questions", golden, "--db", world_db, "-m", model, "--concurrency", 1)
+        result = art_e("eval", "run", *options, *more)
+        result.requests = provider.requests[before:]  # type: ignore[attr-defined]
+        return result
+
+    def reply(request: Request) -> Reply:
+        return rules[-1](request)
+
+    with Provider(reply) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
+        yield run
 
 
-def test_json_has_the_figures_and_the_run(
-    art_e: Run, golden: Path, world_db: Path, home: Path, asked_of_test: list[Question]
+def figures_of(result: Result, model: str = O3) -> dict[str, Any]:
+    figures: dict[str, Any] = json_of(result)["models"][model]
+    return figures
+
+
+def episodes_of(folder: Path) -> list[Trajectory]:
+    return list(read_trajectories(folder / "trajectories.jsonl"))
+
+
+# ---- `eval run` of the baseline.
+
+
+def test_json_and_the_folder_have_the_figures(
+    offline: Any, home: Path, world: Path, world_db: Path
 ) -> None:
-    result = art_e(*command(golden, world_db, "--limit", LIMIT, "--json"))
+    result = offline("--limit", 12, "--json")
     shown = json_of(result)
     assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    assert shown["judges"] == ["offline/2"]
-    assert shown["questions"]["n"] == LIMIT
-    assert list(shown["models"]) == ["offline"]
+    assert (shown["judges"], shown["questions"]["n"]) == (["offline/2"], 12)
     figures = shown["models"]["offline"]
-    assert figures["n"] == LIMIT
-    assert figures["errors"] == 0
-    assert figures["cost_per_1000_usd"]["value"] == 0
-    for share in ("accuracy", "hallucination", "abstention", "read_gold"):
-        assert set(figures[share]) == {"value", "low", "high", "n", "method"}
-    asked = drawn(asked_of_test, LIMIT)
-    assert set(figures["by_kind"]) == {each.kind for each in asked}
-    assert figures["accuracy"]["n"] == sum(bool(each.answerable) for each in asked)
-    assert Path(shown["run"]).parent == home / "runs"
-
-
-def test_the_run_folder_holds_everything(
-    art_e: Run, golden: Path, world_db: Path, tmp_path: Path, asked_of_test: list[Question]
-) -> None:
-    out = tmp_path / "mine"
-    shown = json_of(art_e(*command(golden, world_db, "--limit", LIMIT, "--out", out, "--json")))
-    assert shown["run"] == str(out)
-    names = {each.name for each in out.iterdir()} - {".lock"}
+    assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
+    # No progress bar where there is no terminal.
+    assert result.stderr == "12 of 37 questions, drawn over inboxes and kinds (seed 0)\n"
+    folder = Path(shown["run"])
+    assert folder.parent == home / "runs"
+    names = {each.name for each in folder.iterdir()} - {".lock"}
     assert names == {"config.json", "trajectories.jsonl", "metrics.json", "COMPLETE"}
-    metrics = json.loads((out / "metrics.json").read_text("utf-8"))
-    assert {**metrics, "run": str(out)} == shown
-    config = json.loads((out / "config.json").read_text("utf-8"))
-    assert (
-        config.items()
-        >= {
-            "name": "eval",
-            "models": ["offline"],
-            "judges": ["offline/2"],
-            "repeat": 1,
-            "questions": str(golden),
-            "split": "test",
-            "limit": LIMIT,
-            "max_turns": 10,
-            "db": str(world_db),
-        }.items()
-    )
-    trajectories = list(read_trajectories(out / "trajectories.jsonl"))
-    assert [each.question_id for each in trajectories] == [
-        each.id for each in drawn(asked_of_test, LIMIT)
-    ]
-    assert all(each.verdict is not None for each in trajectories)
-    assert all(each.run_id == "mine" for each in trajectories)
-    # The figures are those of the verdicts.
-    figures = shown["models"]["offline"]
-    right = sum(
-        bool(each.verdict and each.verdict["correct"])
-        for each in trajectories
-        if each.rubric["answerable"]
-    )
-    assert figures["accuracy"]["value"] * figures["accuracy"]["n"] == pytest.approx(right)
-    assert right > 0
-
-
-def test_people_see_one_table_of_all_models(art_e: Run, golden: Path, world_db: Path) -> None:
-    result = art_e(*command(golden, world_db))
-    assert result.exit_code == 0
-    [row] = [line for line in result.stdout.splitlines() if line.startswith("│ offline")]
-    assert row.replace("│", " ").split()[:2] == ["offline", "37"]
-    assert "judge offline/2; in brackets: 95 % interval" in result.stdout
-    assert "offline: ended: right " in result.stdout
-    assert "the report: art-e eval report " in result.stdout
-
-
-def test_without_a_split_all_rows_are_asked(art_e: Run, golden: Path, world_db: Path) -> None:
-    args = command(golden, world_db, "--limit", 3, "--json")
-    at = args.index("--split")
-    shown = json_of(art_e(*args[:at], *args[at + 2 :]))
-    asked = drawn(questions(WorldConfig(size=1000)), 3)
-    found = read_trajectories(Path(shown["run"]) / "trajectories.jsonl")
+    metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+    assert {**metrics, "run": str(folder)} == shown
+    config = RunFolder(folder).config
+    wanted: dict[str, Any] = {
+        "name": "eval", "models": ["offline"], "judges": ["offline/2"], "repeat": 1, "limit": 12,
+        "questions": str(world), "split": "test", "max_turns": 10, "db": str(world_db),
+    }  # fmt: skip
+    assert config.items() >= wanted.items()
+    asked = drawn([each for each in ALL if each.split == "test"], 12)
+    found = episodes_of(folder)
     assert [each.question_id for each in found] == [each.id for each in asked]
+    # The figures are those of the verdicts.
+    right = [
+        each.verdict and each.verdict["correct"] for each in found if each.rubric["answerable"]
+    ]
+    assert figures["accuracy"]["n"] == len(right)
+    assert figures["accuracy"]["value"] == pytest.approx(sum(map(bool, right)) / len(right))
+    assert any(right)
 
 
-def test_a_model_named_twice_is_asked_once(art_e: Run, golden: Path, world_db: Path) -> None:
-    shown = json_of(art_e(*command(golden, world_db, "--limit", 2, "-m", "offline", "--json")))
-    assert len(list(read_trajectories(Path(shown["run"]) / "trajectories.jsonl"))) == 2
-
-
-def test_a_preset_is_its_model(art_e: Run, golden: Path, world_db: Path, tmp_path: Path) -> None:
-    # Where gpt-4.1 stands for openai/gpt-4.1, its key is missing and said so.
-    args = command(golden, world_db)
-    args[args.index("offline")] = "gpt-4.1"
-    error = the_error(art_e(*args))
-    assert "OPENAI_API_KEY" in error
-
-
-def test_each_question_several_times(art_e: Run, golden: Path, world_db: Path) -> None:
-    result = art_e(*command(golden, world_db, "--limit", LIMIT, "--repeat", 2))
-    assert re.search(rf"offline +│ +{2 * LIMIT} ", result.stdout)
-    assert "right every time: " in result.stdout
-
-
-def test_a_prompt_of_ones_own(art_e: Run, golden: Path, world_db: Path, tmp_path: Path) -> None:
+def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     prompt = tmp_path / "terse.txt"
     prompt.write_text("Be terse.", encoding="utf-8")
-    shown = json_of(art_e(*command(golden, world_db, "--limit", 2, "--prompt", prompt, "--json")))
-    assert shown["prompt"]["name"] == "terse"
-    folder = Path(shown["run"])
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    assert config["prompt"] == {**shown["prompt"], "path": str(prompt)}
-    assert f"--prompt {shlex.quote(str(prompt))}" in (rebuilt(config) or "")
-    for each in read_trajectories(folder / "trajectories.jsonl"):
+    options = ("--limit", 4, "--repeat", 2, "--max-turns", 2, "--prompt", prompt, "-m", "offline")
+    result = offline(*options, "--out", tmp_path / "run")
+    assert result.exit_code == 0
+    assert re.search(r"offline +│ +8 ", result.stdout)
+    assert "judge offline/2; in brackets: 95 % interval" in result.stdout
+    for line in ("offline: ended: ", "right every time: ", "the report: art-e eval report "):
+        assert line in result.stdout
+    config = RunFolder(tmp_path / "run").config
+    assert (config["prompt"]["name"], config["prompt"]["path"]) == ("terse", str(prompt))
+    for each in episodes_of(tmp_path / "run"):
         assert each.messages[0]["content"] == "Be terse."
-        assert each.policy["prompt_hash"] == shown["prompt"]["hash"]
-    error = the_error(art_e(*command(golden, world_db, "--prompt", tmp_path / "none.txt")))
-    assert "none.txt" in error
-
-
-def test_with_other_options_a_run_is_not_resumed(
-    art_e: Run, golden: Path, world_db: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "mine"
-    art_e(*command(golden, world_db, "--limit", 2, "--out", out))
-    error = the_error(art_e(*command(golden, world_db, "--limit", 3, "--out", out, "--resume")))
-    assert "limit 2, not 3" in error
-    # The same command again has nothing left to ask.
-    again = art_e(*command(golden, world_db, "--limit", 2, "--out", out, "--resume", "--json"))
-    assert json_of(again)["models"]["offline"]["n"] == 2
-    assert "2 episodes there already" in again.stderr
-    assert len(list(read_trajectories(out / "trajectories.jsonl"))) == 2
-
-
-def test_few_turns_still_end_in_answers(art_e: Run, golden: Path, world_db: Path) -> None:
-    shown = json_of(art_e(*command(golden, world_db, "--limit", 4, "--max-turns", 2, "--json")))
-    trajectories = list(read_trajectories(Path(shown["run"]) / "trajectories.jsonl"))
-    assert [each.rubric["turns"] for each in trajectories] == [2] * 4
-    assert all(each.verdict is not None for each in trajectories)
+        assert (each.rubric["turns"], each.policy["prompt"]) == (2, "terse")
+    # The same command again has nothing left to ask; another can't resume the run.
+    again = offline(*options, "--out", tmp_path / "run", "--resume", "--json")
+    assert json_of(again)["models"]["offline"]["n"] == 8
+    assert "8 episodes there already" in again.stderr
+    assert len(episodes_of(tmp_path / "run")) == 8
+    error = the_error(offline("--limit", 2, "--out", tmp_path / "run", "--resume"))
+    assert "limit 4, not 2" in error
 
 
 @pytest.mark.parametrize(
-    ("replaced", "by", "words"),
+    ("options", "words"),
     [
-        ("test", "dev", ["dev", "train, validation, test"]),
-        ("offline", "nobody/nothing", ["nobody/nothing", "offline"]),
-        ("QUESTIONS", "none.jsonl", ["none.jsonl", "JSONL"]),
-        ("DB", "none.duckdb", ["none.duckdb", "art-e ingest"]),
-        ("3", "0", ["--limit"]),
+        (("--split", "dev"), ["dev", "train, validation, test"]),
+        (("-m", "nobody/nothing"), ["nobody/nothing", "offline"]),
+        # A preset is its model.
+        (("-m", "gpt-4.1"), ["OPENAI_API_KEY"]),
+        (("--questions", "none.jsonl"), ["none.jsonl", "JSONL"]),
+        (("--db", "none.duckdb"), ["none.duckdb", "art-e ingest"]),
+        (("--limit", 0), ["--limit"]),
+        (("--prompt", "none.txt"), ["none.txt", "--prompt"]),
+        (("--gpus", 2), ["add --gpu-usd-per-hour"]),
+        (("--gpu-usd-per-hour", 2), ["-m hosted_vllm/NAME"]),
+        (("--gpu-usd-per-hour", 2, "--cache", "-m", OWN), ["measures time"]),
     ],
 )
 def test_a_wrong_option_is_one_line_and_makes_no_run(
-    art_e: Run,
-    golden: Path,
-    world_db: Path,
+    offline: Any,
     home: Path,
-    tmp_path: Path,
-    replaced: str,
-    by: str,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[object, ...],
     words: list[str],
 ) -> None:
-    given: dict[str, Any] = {
-        "offline": "offline",
-        "test": "test",
-        "3": "3",
-        "QUESTIONS": golden,
-        "DB": world_db,
-    }
-    given[replaced] = tmp_path / by if by.startswith("none") else by
-    error = the_error(
-        art_e(
-            "eval", "run", "-m", given["offline"], "--questions", given["QUESTIONS"],
-            "--split", given["test"], "--limit", given["3"], "--db", given["DB"],
-        )
-    )  # fmt: skip
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://gpu.lan:8000/v1")
+    error = the_error(offline(*options))
     for word in words:
         assert word in error
     assert not (home / "runs").exists()
 
 
-def test_questions_of_another_inbox_are_one_line(art_e: Run, golden: Path, db: Path) -> None:
-    error = the_error(art_e(*command(golden, db, "--limit", 1)))
-    assert "no inbox" in error
-
-
-def test_a_folder_that_is_not_empty_is_refused(
-    art_e: Run, golden: Path, world_db: Path, tmp_path: Path
+def test_questions_of_another_inbox_and_a_full_folder_are_refused(
+    art_e: Run, offline: Any, world: Path, db: Path, tmp_path: Path
 ) -> None:
-    error = the_error(art_e(*command(golden, world_db, "--out", tmp_path.parent)))
-    assert "--out" in error
+    other = art_e("eval", "run", "-m", "offline", "--questions", world, "--db", db, "--limit", 1)
+    assert "no inbox" in the_error(other)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    assert "--out" in the_error(offline("--out", tmp_path / "full"))
 
 
-def test_it_runs_as_a_process(golden: Path, world_db: Path, home: Path) -> None:
-    args = command(golden, world_db, "--limit", 3, "--json")
-    done = subprocess.run(
-        [sys.executable, "-m", "art_e", *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "ART_E_HOME": str(home)},
+# ---- `eval run` of a model behind the wire.
+
+
+def test_a_failed_question_is_unanswered_and_all_is_counted(run: Any) -> None:
+    refused: set[str] = set()
+
+    def rule(request: Request) -> Reply:
+        asked = asked_in(request)
+        if asked == ASKED[0] and asked.id not in refused:
+            refused.add(asked.id)
+            return rate_limited("0")
+        return knows_all(request)
+
+    result = run("--json", rule=rule)
+    assert "mail text stays on this machine" in result.stderr
+    assert "estimate: openai/o3: about $" in result.stderr
+    figures, n = figures_of(result), len(ASKED)
+    assert (figures["n"], figures["errors_by_kind"], figures["retries"]) == (n, {"request": 1}, 1)
+    right = sum(each != FAILING for each in ANSWERABLE) / len(ANSWERABLE)
+    assert figures["accuracy"]["value"] == pytest.approx(right)
+    assert figures["hallucination"]["value"] == 0
+    assert figures["tokens"]["prompt_tokens"]["value"] == pytest.approx(10_000 * (n - 1) / n)
+    assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * COST * (n - 1) / n)
+    assert 0 < figures["latency_p50_s"]["value"] <= figures["latency_p95_s"]["value"]
+    trajectories = episodes_of(Path(json_of(result)["run"]))
+    [failed] = [each for each in trajectories if each.error]
+    assert (failed.question_id, failed.verdict) == (FAILING.id, None)
+    people = run("-m", "offline").stdout
+    [row] = [line for line in people.splitlines() if line.startswith("│ openai/o3")]
+    assert row.split()[-2] == f"${1000 * COST * (n - 1) / n:.2f}"
+    assert "retries 0, 1 at a time" in people and "failed: 1 (request 1)" in people
+    # Only of models that were asked: offline has neither tokens nor a price.
+    assert people.count("tokens a question") == 1
+
+
+def test_the_cache_pays_once_and_measures_nothing(run: Any) -> None:
+    first, second = run("--cache", "--json"), run("--cache", "--json")
+    # What failed is asked again; what was answered is not.
+    assert len(second.requests) == 1
+    before, after = figures_of(first), figures_of(second)
+    assert before["latency_p50_s"]["value"] is after["latency_p95_s"]["value"] is None
+    assert before["cost_per_1000_usd"]["value"] > 0
+    assert after["cost_per_1000_usd"]["value"] is None
+    assert before["accuracy"] == after["accuracy"]
+    assert "cost unknown" in run("--cache").stdout
+
+
+def test_a_second_judge_behind_the_wire_stands_beside_the_first(run: Any) -> None:
+    judged: list[str] = []
+
+    def rule(request: Request) -> Reply:
+        if "tools" in request.body:
+            asked = asked_in(request)
+            return answers(f"The mail says: {asked.answer}" if asked.answerable else None)
+        shown = json.dumps(request.messages)
+        [about] = [each for each in ASKED if json.dumps(each.question)[1:-1] in shown]
+        judged.append(about.id)
+        verdict = "incorrect" if about == ANSWERABLE[0] else "correct"
+        return says(json.dumps({"reason": "so it is", "verdict": verdict}))
+
+    judges = ("--judge", "offline", "--judge", "openai/gpt-4.1")
+    result = run(*judges, "--json", rule=rule)
+    people = run(*judges, rule=rule)
+    assert "(judge openai/gpt-4.1)" in result.stderr
+    # A verdict is paid for once, also over two runs; abstentions need none.
+    assert sorted(judged) == sorted(each.id for each in ANSWERABLE)
+    first, second = json_of(result)["judges"]
+    assert second.startswith("openai/gpt-4.1@")
+    figures, n = figures_of(result), len(ANSWERABLE)
+    assert figures["by_judge"][first]["accuracy"] == figures["accuracy"]
+    assert figures["by_judge"][second]["accuracy"]["value"] == pytest.approx((n - 1) / n)
+    assert figures["agreement"]["judges"] == [first, second]
+    assert "it agrees with offline/2 on" in people.stdout
+
+
+NO_CREDIT = {"error": {"message": "You exceeded your quota.", "code": "insufficient_quota"}}
+QUOTA = Reply(json.dumps(NO_CREDIT).encode(), 429, {"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (refuses(401, "Incorrect API key provided."), "Incorrect API key provided."),
+        (refuses(404, "The model does not exist."), "The model does not exist."),
+        (QUOTA, "You exceeded your quota."),
+    ],
+)
+def test_a_model_that_refuses_every_call_is_not_measured(
+    run: Any, art_e: Run, tmp_path: Path, refusal: Reply, words: str
+) -> None:
+    out = tmp_path / "run"
+    result = run("-m", "offline", "--out", out, rule=lambda _: refusal)
+    assert (result.exit_code, len(result.requests)) == (1, 1)
+    [line] = [each for each in result.stdout.splitlines() if each.startswith(f"{O3}:")]
+    assert line.startswith(f"{O3}: not measured: ") and words in line
+    assert "--resume --out" in result.stderr
+    metrics = json.loads((out / "metrics.json").read_text())
+    figures = metrics["models"][O3]
+    assert (figures["n"], figures["not_asked"]) == (0, 6)
+    assert words in figures["stopped"]["message"]
+    assert figures["accuracy"]["value"] is figures["cost_per_1000_usd"]["value"] is None
+    assert metrics["models"]["offline"]["n"] == 6
+    assert not (out / "COMPLETE").exists()
+    art_e("eval", "report", out, "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Not asked" in page and words in page
+    # It was asked nothing, so no episode is kept. With a key that is taken the same command asks
+    # what is left, and nobody else anew.
+    assert len(episodes_of(out)) == 6
+    again = run("-m", "offline", "--out", out, "--resume", "--json", rule=slowly)
+    assert len(again.requests) == 6
+    assert (figures_of(again)["accuracy"]["value"], figures_of(again)["not_asked"]) == (1.0, 0)
+    assert (out / "COMPLETE").exists()
+    assert len(episodes_of(out)) == 12
+
+
+def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "run", "--json")
+    # Two calls are paid for; a third could pass the limit, at up to 0.14 USD a call.
+    stopped = run("--max-cost", COST + 0.145, *out, rule=slowly)
+    figures = figures_of(stopped)
+    assert len(stopped.requests) == figures["n"] == 2
+    assert (figures["not_asked"], figures["stopped"]["kind"]) == (4, "budget")
+    assert (figures["accuracy"]["value"], figures["errors_by_kind"]) == (1.0, {})
+    assert "--max-cost USD --resume" in stopped.stderr
+    assert not (tmp_path / "run" / "COMPLETE").exists()
+    resumed = run("--max-cost", 9, "--resume", *out, rule=slowly)
+    assert len(resumed.requests) == 4
+    again, whole = figures_of(resumed), figures_of(run("--json", rule=slowly))
+    assert len(episodes_of(tmp_path / "run")) == 6
+    timeless = {name for name in whole if not name.startswith("latency")}
+    assert {name: again[name] for name in timeless} == {name: whole[name] for name in timeless}
+    # Side by side as many are asked: what is reserved for calls under way comes free again.
+    abreast = figures_of(run("--max-cost", COST + 0.145, "--concurrency", 4, "--json", rule=slowly))
+    assert (abreast["n"], abreast["cost_usd"]) == (2, pytest.approx(2 * COST))
+
+
+# ---- `--gpu-usd-per-hour`: the cost of a model of your own, by the time it takes.
+
+
+def test_the_cost_is_the_time_at_the_gpus_price(
+    run: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A measurement takes precedence over a price.
+    home.mkdir()
+    (home / "prices.toml").write_text(
+        f'[models."{OWN}"]\nusd_per_million_prompt = 1000\nusd_per_million_completion = 1000\n'
     )
-    # No progress bar where there is no terminal.
-    assert done.stderr == "3 of 37 questions, drawn over inboxes and kinds (seed 0)\n"
-    assert json.loads(done.stdout)["models"]["offline"]["n"] == 3
+    began = time.perf_counter()
+    options = ("--gpu-usd-per-hour", 7.2, "--gpus", 2, "--json", "-m", "offline")
+    result = run(*options, model=OWN, rule=slowly)
+    whole = time.perf_counter() - began
+    figures, n = figures_of(result, OWN), len(ASKED)
+    measured = figures["throughput"]
+    assert n * SLOW_S <= measured["seconds"] < whole
+    assert (measured["n"], measured["concurrency"]) == (n, 1)
+    # Two GPUs at $7.20 are 0.4 cents a second.
+    assert figures["cost_usd"] == pytest.approx(0.004 * measured["seconds"])
+    assert figures["cost_source"] == "measured on your 2 GPUs at $7.20/h each, concurrency 1"
+    assert measured["questions_per_second"]["value"] == pytest.approx(n / measured["seconds"])
+    assert json_of(result)["models"]["offline"]["throughput"] is None
+    config = RunFolder(Path(json_of(result)["run"])).config
+    assert (config["gpu_usd_per_hour"], config["gpus"], config["self_hosted"]) == (7.2, 2, [OWN])
+    assert "--gpu-usd-per-hour 7.2 --gpus 2" in (command(config) or "")
+    # The noted lines make an estimate of the measured cost.
+    noted = result.stderr.splitlines()
+    assert f"add to {home / 'prices.toml'}:" in result.stderr
+    first = noted.index(f'[models."{OWN}"]')
+    (home / "prices.toml").write_text("\n".join(noted[first : first + 4]) + "\n")
+    monkeypatch.setenv("ART_E_HOME", str(home))
+    expected = estimate_cost(OWN, 1_000, home / "runs").usd
+    assert expected == pytest.approx(figures["cost_per_1000_usd"]["value"], rel=1e-4)
+
+
+def test_people_see_a_measured_cost_on_the_terminal_and_in_the_report(
+    run: Any, art_e: Run, tmp_path: Path
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    result = run("--gpu-usd-per-hour", 2, "--out", own, model=OWN, rule=slowly)
+    source = "measured on your GPU at $2.00/h, concurrency 1"
+    [line] = [each for each in result.stdout.splitlines() if source in each]
+    assert re.search(r"per 1,000 questions, .*questions/s, .* under way at a time", line)
+    assert run("--out", other, model=OWN).exit_code == 0
+    compared = art_e("eval", "compare", own, other).stdout
+    assert f"cost of A: {source}" in compared and "cost of B" not in compared
+    assert json_of(art_e("eval", "report", own, "--json"))["report"]
+    page = (own / "report.html").read_text("utf-8")
+    assert f"Cost of {OWN}: {source}. Other costs are by price per token." in page
+    assert "throughput of models on your GPU" in page
+
+
+def test_a_resumed_run_counts_the_time_of_both_parts_and_none_between(
+    run: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    options: Any = ("--gpu-usd-per-hour", 2, "--out", out, "--json")
+    whole = figures_of(run(*options, model=OWN, rule=slowly), OWN)["throughput"]
+    # As after a kill an hour before: the last two are to be asked again.
+    lines = (out / "trajectories.jsonl").read_text("utf-8").splitlines()
+    kept = [json.loads(line) for line in lines[:4]]
+    for each in kept:
+        begun = dt.datetime.fromisoformat(each["started_at"])
+        each["started_at"] = (begun - dt.timedelta(hours=1)).isoformat()
+    text = "".join(json.dumps(each) + "\n" for each in kept)
+    (out / "trajectories.jsonl").write_text(text, encoding="utf-8")
+    (out / "COMPLETE").unlink()
+    resumed = figures_of(run(*options, "--resume", model=OWN, rule=slowly), OWN)["throughput"]
+    first = sum(each["seconds"]["total"] for each in kept)
+    assert first + 2 * SLOW_S < resumed["seconds"] < 3 * whole["seconds"]
+    assert resumed["n"] == len(ASKED)
+
+
+def test_a_server_that_is_down_or_reports_no_tokens(run: Any) -> None:
+    options = ("--gpu-usd-per-hour", 2, "--limit", 2)
+    down = run(*options, model=OWN, rule=lambda _: refuses(400, "down"))
+    assert "cost not measured: no question was worked on to its end" in down.stdout
+    assert f"{OWN}: its cost was not measured" in down.stderr
+    silent = run(*options, model=OWN, rule=lambda _: answers("So.", usage=None))
+    assert "per 1,000 questions, measured on your GPU" in silent.stdout
+    assert "its server reports no tokens" in silent.stderr
+
+
+@pytest.mark.parametrize(("model", "shares"), [(OWN, True), ("offline", True), (O3, False)])
+def test_models_that_share_a_gpu_are_asked_one_after_the_other(
+    model: str, shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of `hosted_vllm` have one server, which may be on another machine."""
+    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://gpu.lan:8000/v1")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert Model(model).shares_machine is shares
+
+
+# ---- `eval compare` and `eval report`.
+
+HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}
+MOST: dict[Outcome, int] = {"right": 18, "wrong": 2}
+LOCAL = "ollama_chat/qwen2.5:14b"
+
+
+@pytest.fixture
+def runs(home: Path) -> Path:
+    """A run with two models, one with another, and some that can't be compared."""
+    folder = home / "runs"
+    terse = {"temperature": 0, "prompt": "terse", "prompt_hash": "4567"}
+    write_run(folder / "first", [*episodes(O3, HALF), *episodes(LOCAL, MOST)])
+    write_run(folder / "second", episodes("other", MOST, policy=terse))
+    write_run(folder / "elsewhere", [episode(question(99, kind="lookup"), "right")])
+    write_run(folder / "empty", [], complete=False)
+    return folder
+
+
+def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Path) -> None:
+    shown = json_of(art_e("eval", "compare", "first:o3", "second", "--json"))
+    assert shown["a"] == {
+        "run": "first",
+        "model": O3,
+        "prompt": "default (0123456789abcdef)",
+        "judges": ["offline/2"],
+        "cost_source": None,
+    }
+    assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")
+    # 4 of 20 questions can't be answered: 2 of each side's first ten, 4 of its first 18.
+    accuracy = shown["figures"]["accuracy"]
+    assert (accuracy["a"], accuracy["b"]) == (8 / 16, 15 / 16)
+    assert (shown["only_a"], shown["only_b"], len(shown["flipped"])) == (0, 7, 7)
+    assert shown["p"] == pytest.approx(2 / 2**7)
+    people = art_e("eval", "compare", f"{runs / 'first'}:{O3}", "second").stdout
+    for text in (
+        "A: openai/o3, prompt default (0123456789abcdef), run first",
+        "exact McNemar p = 0.0156 (significant)",
+        "of A's errors B mends 87.5%",
+    ):
+        assert text in people
+    assert people.count("right in B alone: When does the lease") == 7
+    [row] = [line for line in people.splitlines() if line.startswith("│ Accuracy")]
+    assert "50.0%" in row and "93.8%" in row and "+43.8 pts" in row
+    colon = json_of(art_e("eval", "compare", f"{runs / 'first'}:{LOCAL}", "second", "--json"))
+    assert (colon["a"]["model"], colon["flipped"]) == (LOCAL, [])
+
+
+def test_small_costs_other_judges_and_a_cache(art_e: Run, runs: Path) -> None:
+    asked = [question(number) for number in range(4)]
+    verdict = {"correct": True, "grounded": None, "judge": "stern/2", "reason": "so"}
+    dear = [episode(each, "right", cost=0.000004) for each in asked]
+    cheap = [episode(each, "right", cost=0.0000032, verdict=verdict) for each in asked]
+    write_run(runs / "dear", dear, cache=True)
+    write_run(runs / "cheap", cheap)
+    result = art_e("eval", "compare", "dear", "cheap")
+    [row] = [line for line in result.stdout.splitlines() if line.startswith("│ Cost")]
+    assert [cell.strip() for cell in row.split("│")][2:4] == ["$0.004", "$0.0032"]
+    assert "-$0.0008" in row
+    assert "A was judged by offline/2, B by stern/2" in result.stderr
+    assert "Latency" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("a", "words"),
+    [
+        ("first", ["openai/o3", "first:openai/o3"]),
+        ("first:nobody", ["nobody", "openai/o3"]),
+        ("third", ["third", "art-e runs list"]),
+        ("elsewhere", ["no question in common"]),
+        ("empty", ["empty", "no episode"]),
+    ],
+)
+def test_what_can_not_be_compared_is_one_line(
+    art_e: Run, runs: Path, a: str, words: list[str]
+) -> None:
+    error = the_error(art_e("eval", "compare", a, "second"))
+    for word in words:
+        assert word in error
+
+
+def test_hostile_text_is_only_text(art_e: Run, home: Path) -> None:
+    asked = question(0, kind="lookup", question=f"When? {HOSTILE}", answer=f"In May {HOSTILE}")
+    outcomes: dict[str, Outcome] = {"a": "right", "b": "wrong"}
+    for name, outcome in outcomes.items():
+        write_run(home / "runs" / name, [episode(asked, outcome, model=f"m {HOSTILE}")])
+    odd = write_run(home / "runs" / HOSTILE.replace("/", ""), episodes("m", {"right": 2}))
+    for command_line in (("compare", "a", "b"), ("report", odd.folder)):
+        result = art_e("eval", *command_line)
+        assert result.exit_code == 0, result.output
+        assert_safe(result.stdout)
+
+
+def test_runs_are_reported_once_each(art_e: Run, runs: Path, tmp_path: Path) -> None:
+    result = art_e("eval", "report", "second")
+    page = runs / "second" / "report.html"
+    plots = runs / "second" / "plots"
+    assert result.stdout.splitlines() == [f"report: {page}", f"5 plots: {plots}"]
+    out = tmp_path / "out"
+    names = ("second", "elsewhere", runs / "second")
+    shown = json_of(art_e("eval", "report", *names, "--out", out, "--json"))
+    assert shown["report"] == str(out / "report.html")
+    assert len(shown["plots"]) == 5
+    text = (out / "report.html").read_text("utf-8")
+    assert "other against scripted" in text
+    assert text.count('<div class="run">') == 2
+    assert "art-e runs list" in the_error(art_e("eval", "report", "nothing"))

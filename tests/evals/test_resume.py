@@ -1,4 +1,4 @@
-"""A benchmark killed with SIGKILL, and taken up again: nothing is lost, paid or counted twice."""
+"""A benchmark killed with SIGKILL, and resumed: nothing is lost, paid or counted twice."""
 
 import json
 import os
@@ -17,7 +17,6 @@ from typer.testing import CliRunner, Result
 from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.models.base import Usage
-from art_e.question import Question
 from art_e.runs import Run, held, start_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
@@ -30,11 +29,11 @@ from tests.provider import Provider, Reply, Request, cut, says
 
 ASKED = [each for each in questions(WorldConfig(size=1000)) if each.answerable][:6]
 MODELS = ("openai/o3", "openai/gpt-4.1")
+EVERYTHING = [Key(model, each.id, 0) for model in MODELS for each in ASKED]
 USAGE = Usage(10_000, 2_000, 1_000, 400)
 COST = 0.016 + 0.001 + 0.008  # of a call, at the prices of both
 TURNS = 3  # search, read, answer
-REQUESTS = TURNS * len(ASKED) * len(MODELS)
-TIMES = ("latency_p50_s", "latency_p95_s", "latency_parts_s")
+REQUESTS = TURNS * len(EVERYTHING)
 
 
 class Answering:
@@ -52,9 +51,8 @@ class Answering:
 
     def __call__(self, request: Request) -> Reply:
         text = request.messages[1]["content"]
-        [(place, question)] = [
-            (place, each) for place, each in enumerate(ASKED) if each.question == text
-        ]
+        place = [each.question for each in ASKED].index(text)
+        question = ASKED[place]
         turn = sum(each["role"] == "assistant" for each in request.messages)
         key = Key(f"openai/{request.body['model']}", question.id, 0)
         self.asked.append(key)
@@ -72,37 +70,38 @@ class Answering:
         return says(None, answer(said, *question.message_ids), usage=USAGE)
 
 
-@pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("golden") / "questions.jsonl"
-    path.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ASKED), "utf-8")
-    return path
-
-
 class Benchmark:
     """`art-e eval run` of both models on the questions, into the folder `out`."""
 
-    def __init__(self, provider: Provider, golden: Path, db: Path, folder: Path) -> None:
+    def __init__(self, provider: Provider, db: Path, folder: Path) -> None:
         self.out = folder / "run"
         self._environment = {
             "ART_E_HOME": str(folder / "home"),
             "OPENAI_API_KEY": "sk-test-0123456789abcdef",
             "OPENAI_BASE_URL": provider.base_url,
         }
+        golden = folder / "questions.jsonl"
+        golden.write_text("".join(f"{json.dumps(each.to_row())}\n" for each in ASKED), "utf-8")
         models = [argument for model in MODELS for argument in ("-m", model)]
         self._arguments = [
             "eval", "run", *models, "--questions", str(golden), "--db", str(db), "--json",
         ]  # fmt: skip
 
-    def start(self, *more: str) -> "subprocess.Popen[str]":
-        """As a process of its own."""
-        return subprocess.Popen(
+    def killed(self, rule: Answering, *more: str) -> list[Key]:
+        """Run it as a process, which the rule kills; the episodes that are on disk then."""
+        process = subprocess.Popen(
             [sys.executable, "-m", "art_e", *self._arguments, "--out", str(self.out), *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **self._environment},
         )
+        rule.victim = process.pid
+        rule.started.set()
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, stderr
+        assert not (self.out / "COMPLETE").exists()
+        return self.episodes()
 
     def invoke(self, *more: str, out: bool = True) -> Result:
         """In this process."""
@@ -115,85 +114,65 @@ class Benchmark:
         shown: dict[str, Any] = json.loads(result.stdout)
         return shown
 
+    def episodes(self) -> list[Key]:
+        path = self.out / "trajectories.jsonl"
+        found = read_trajectories(path) if path.exists() else ()
+        return [Key(each.model, each.question_id, each.repeat) for each in found]
 
-def untimed(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The metrics without times and the run's place."""
+
+def lasting(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The metrics without times, concurrency and the run's place."""
+    left_out = ("latency_p50_s", "latency_p95_s", "latency_parts_s", "concurrency")
     models = {
-        model: {name: each for name, each in figures.items() if name not in TIMES}
+        model: {name: each for name, each in figures.items() if name not in left_out}
         for model, figures in metrics["models"].items()
     }
-    return {**{name: each for name, each in metrics.items() if name != "run"}, "models": models}
+    return {**metrics, "run": None, "models": models}
 
 
 @pytest.fixture(scope="module")
-def unkilled(
-    golden: Path, world_db: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
+def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The metrics of a run that nobody killed."""
     with Provider(Answering()) as provider:
-        benchmark = Benchmark(provider, golden, world_db, tmp_path_factory.mktemp("unkilled"))
-        return untimed(benchmark.done())
+        return lasting(Benchmark(provider, world_db, tmp_path_factory.mktemp("unkilled")).done())
 
 
-def lines(benchmark: Benchmark) -> list[Key]:
-    path = benchmark.out / "trajectories.jsonl"
-    if not path.exists():
-        return []
-    return [Key(each.model, each.question_id, each.repeat) for each in read_trajectories(path)]
-
-
-# Before the first answer; between two questions; in a question of the second model; before the
-# very last answer; and with several questions under way.
+# Before the first answer; in a question of the second model; before the very last answer; and with
+# several questions under way.
 @pytest.mark.parametrize(
-    ("kill_at", "at_once"),
-    [(0, 1), (9, 1), (TURNS * len(ASKED) + 1, 1), (REQUESTS - 1, 1), (14, 3)],
+    ("kill_at", "at_once"), [(0, 1), (TURNS * len(ASKED) + 1, 1), (REQUESTS - 1, 1), (14, 3)]
 )
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
-    golden: Path,
-    world_db: Path,
-    tmp_path: Path,
-    unkilled: dict[str, Any],
-    kill_at: int,
-    at_once: int,
+    world_db: Path, tmp_path: Path, unkilled: dict[str, Any], kill_at: int, at_once: int
 ) -> None:
     rule = Answering(kill_at)
     options = ("--concurrency", str(at_once))
     with Provider(rule) as provider:
-        benchmark = Benchmark(provider, golden, world_db, tmp_path)
-        process = benchmark.start(*options)
-        rule.victim = process.pid
-        rule.started.set()
-        _, stderr = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, stderr
-        survived = lines(benchmark)
-        assert not (benchmark.out / "COMPLETE").exists()
+        benchmark = Benchmark(provider, world_db, tmp_path)
+        survived = benchmark.killed(rule, *options)
         asked_before = len(rule.asked)
         assert asked_before >= kill_at + 1
         resumed = benchmark.done("--resume", *options)
-    wanted = json.loads(json.dumps(unkilled))
-    for figures in wanted["models"].values():
-        figures["concurrency"] = at_once
-    assert untimed(resumed) == wanted
+    assert lasting(resumed) == unkilled
     # A question whose line was on disk is not asked again, and is counted once.
     assert not set(survived) & set(rule.asked[asked_before:])
-    everything = {Key(model, each.id, 0) for model in MODELS for each in ASKED}
-    assert Counter(lines(benchmark)) == Counter(everything)
+    assert Counter(benchmark.episodes()) == Counter(EVERYTHING)
     assert (benchmark.out / "COMPLETE").exists()
     if at_once == 1:
         assert len(survived) == kill_at // TURNS
         # No question was paid for to its end twice.
-        assert rule.finished == Counter(everything)
+        assert rule.finished == Counter(EVERYTHING)
     else:
-        assert set(rule.finished) == everything
-        assert sum(rule.finished.values()) <= len(everything) + at_once
+        assert set(rule.finished) == set(EVERYTHING)
+        assert sum(rule.finished.values()) <= len(EVERYTHING) + at_once
 
 
-def test_the_newest_killed_run_of_the_same_options_is_taken_up(
-    golden: Path, world_db: Path, tmp_path: Path
+def test_the_newest_killed_run_of_the_same_options_is_resumed(
+    world_db: Path, tmp_path: Path
 ) -> None:
     rule = Answering()
     with Provider(rule) as provider:
-        benchmark = Benchmark(provider, golden, world_db, tmp_path)
+        benchmark = Benchmark(provider, world_db, tmp_path)
         whole = Run(Path(benchmark.done(out=False)["run"]))
         killed = tmp_path / "home" / "runs" / "20990101-000000-eval"
         shutil.copytree(whole.folder, killed)
@@ -206,7 +185,6 @@ def test_the_newest_killed_run_of_the_same_options_is_taken_up(
         # Now there is none; a new one is begun.
         anew = benchmark.invoke("--resume", "--limit", "1", out=False)
         assert "nothing to resume" in anew.stderr
-        assert json.loads(anew.stdout)["questions"]["n"] == 1
         # One that has ended may be named: nothing is left to be asked.
         asked_before = len(rule.asked)
         benchmark.out = killed
@@ -216,22 +194,14 @@ def test_the_newest_killed_run_of_the_same_options_is_taken_up(
         assert "estimate" not in again.stderr
 
 
-def test_what_was_spent_before_the_kill_counts(
-    golden: Path, world_db: Path, tmp_path: Path
-) -> None:
-    # All questions of a model would cost just as much, but it is not passed on a hope:
-    limit = len(ASKED) * TURNS * COST
-    # a call is not made where its longest answer could pass it.
-    most = 0.16
+def test_what_was_spent_before_the_kill_counts(world_db: Path, tmp_path: Path) -> None:
+    # All questions of a model would cost just as much, but a call is not made if its longest
+    # answer could pass the limit.
+    limit, most = len(ASKED) * TURNS * COST, 0.16
     rule = Answering(kill_at=3 * TURNS + 1)
     with Provider(rule) as provider:
-        benchmark = Benchmark(provider, golden, world_db, tmp_path)
-        process = benchmark.start("--max-cost", str(limit))
-        rule.victim = process.pid
-        rule.started.set()
-        _, stderr = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, stderr
-        assert len(lines(benchmark)) == 3
+        benchmark = Benchmark(provider, world_db, tmp_path)
+        assert len(benchmark.killed(rule, "--max-cost", str(limit))) == 3
         resumed = benchmark.done("--resume", "--max-cost", str(limit))
     for figures in resumed["models"].values():
         # With a limit that began anew, the first model could have asked everything.
@@ -240,7 +210,7 @@ def test_what_was_spent_before_the_kill_counts(
         assert figures["not_asked"] >= 1
 
 
-def test_other_options_are_refused_by_name(tmp_path: Path) -> None:
+def test_only_an_unfinished_run_of_the_same_options_is_found(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs" / "old", episodes("m", {"right": 1}), complete=False, limit=5)
     config = {"limit": 6, "max_turns": 10, "models": ["m"], "split": None}
     with pytest.raises(UserError) as refused:
@@ -260,14 +230,12 @@ def test_other_options_are_refused_by_name(tmp_path: Path) -> None:
 def test_a_run_that_is_under_way_is_left_alone(tmp_path: Path) -> None:
     run = start_run("eval", {"limit": 5}, tmp_path)
     holding = (
-        "import sys; from pathlib import Path; from art_e.runs import Run;"
-        "from art_e.runs import held\n"
+        "import sys; from pathlib import Path; from art_e.runs import Run, held\n"
         "with held(Run(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", holding, str(run.folder)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
+    arguments = [sys.executable, "-c", holding, str(run.folder)]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(arguments, **pipes) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         assert find_killed({"limit": 5}, tmp_path, None) is None
@@ -277,12 +245,10 @@ def test_a_run_that_is_under_way_is_left_alone(tmp_path: Path) -> None:
         other.wait()
         # Killed, it holds nothing.
         assert find_killed({"limit": 5}, tmp_path, None) == run
-        with held(run):
-            pass
 
 
 def test_a_line_that_is_there_twice_is_one_episode(tmp_path: Path) -> None:
-    asked: list[Question] = [question(0), question(1)]
+    asked = [question(0), question(1)]
     written = episodes("m", {"right": 2}, questions=asked)
     run = write_run(tmp_path / "run", [*written, written[0]], complete=False)
     found = on_disk(run, asked)
