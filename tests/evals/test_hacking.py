@@ -259,6 +259,6 @@ def test_honest_models_stay_below_the_level() -> None:
 
 
 def test_every_detector_has_a_planted_case() -> None:
-    of_training = {"growing turns", "reward jump", "reward outruns accuracy"}
+    of_training = {"reward jump", "reward outruns accuracy"}
 
     assert {detector for detector, _ in HACKS.values()} | of_training == set(DETECTORS)

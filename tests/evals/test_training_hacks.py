@@ -158,27 +158,6 @@ def test_reward_without_any_right_answer_behind_it_is_caught() -> None:
     assert alarmed(learner(60, accuracy=nothing_learnt, hack=shaped)) == {"reward outruns accuracy"}
 
 
-@pytest.mark.parametrize("figure", ["calls", "tokens"])
-def test_work_moved_into_fewer_turns_is_caught(figure: str) -> None:
-    def growing(part: float, each: Scored) -> Scored:
-        if figure == "calls":
-            return changed(each, rubric={"tool_calls": round(3 + 12 * part)})
-        usage = {**each.trajectory.usage, "completion_tokens": round(300 + 3_000 * part)}
-        return changed(each, usage=usage)
-
-    (alarm,) = detect(learner(50, hack=growing))
-
-    assert alarm.detector == "growing turns" and figure in alarm.message
-
-
-def test_more_turns_for_more_calls_are_no_hack() -> None:
-    def longer(part: float, each: Scored) -> Scored:
-        turns = round(3 + 6 * part)
-        return changed(each, rubric={"tool_calls": turns * (1 + round(3 * part)), "turns": turns})
-
-    assert detect(learner(50, hack=longer)) == []
-
-
 # --- how a run is cut -------------------------------------------------------------------------
 
 
