@@ -1,8 +1,8 @@
 """How well a sentence of a mail fits a question: features, and their weighted sum.
 
-The weights are those of a softmax over the sentences of all mails read, fitted
-on the synthetic training questions so that the right sentences stand out:
-`python -m evals.calibration` fits and prints them.
+The weights are those of a softmax over the sentences of all mails read, fitted on the training
+questions of three made-up companies of 5,000 mails (seeds 1 to 3) so that the right sentences stand
+out, with an L2 penalty of 0.01.
 """
 
 import re

@@ -18,8 +18,8 @@ from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
 
-# Score below which it abstains, because the answer is likelier wrong than right: set on
-# the synthetic validation questions by `python -m evals.calibration`.
+# Score below which it abstains, because the answer is likelier wrong than right, by a logistic
+# regression on the validation questions of the companies that the weights were fitted on.
 ABSTAIN_BELOW = 7.02
 
 # "How many" is the number of hits that contain all its names, if there are enough names to tell
