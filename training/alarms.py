@@ -1,57 +1,38 @@
 """Alarms of a training run: what its rows show going wrong, and what to do about it.
 
-    watchdog = Watchdog()
-    for alarm in watchdog.new(alarms_of(steps, validations)):     # at each step
-        ...
-
-Each alarm is a small function of the rows so far and looks at means over several steps, so that one
-noisy step raises nothing. Reward hacking, a jump of reward included, is for the detectors of
-`evals.hacking`, which look at the episodes. A `Watchdog` gives the alarms that are new. An alarm is
-a reason to look; it stops nothing.
+An alarm is a reason to look; it stops nothing. Each looks at means over several steps, so that one
+noisy step raises nothing. A `Watchdog` gives the alarms that are new. Reward hacking is for the
+detectors of `evals.hacking`, which look at the episodes.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
+from evals.hacking import detect
+from evals.scored import Scored
 from training.progress import Step, Validation
 
-# Steps that a figure is averaged over. The share of a step of 8 questions has a standard deviation
-# of 0.18, if all rollouts of a question are alike; of 8 steps 0.06.
+# Steps of a mean: the share of a step of 8 questions has a standard deviation of 0.18, if all
+# rollouts of a question are alike; of 8 steps 0.06.
 WINDOW = 8
 # The first steps stand for the start if there is no validation before them.
 START = 4
-
-# Share of episodes that abstain: beyond it little is left to learn from.
-NEARLY_ALL = 0.85
-# Above the start's share. Learning to abstain from unanswerable questions raises it by no more than
-# their share, a quarter or a third.
-FAR_ABOVE = 0.35
-# An accuracy that falls by less may be the noise of two windows.
-FALLEN = 0.1
-
-# Of the start's entropy. Honest learning halves or quarters it.
-ENTROPY_LEFT = 0.1
-# In nats a token: the likeliest token is drawn 999 times of 1,000, and rollouts of some hundred
-# tokens are mostly copies.
-ENTROPY_NONE = 0.005
-# At such an accuracy exploring finds little.
-LEARNT = 0.95
-
-# Share of a window's groups. If most episodes fail, a third of the batch is left to learn from.
-MOSTLY_FLAT = 2 / 3
-# If most are right, groups are flat because they are learnt: up to 0.73 to 0.82 in six successful
-# runs of nano (2026-11). Beyond this an eighth of the batch is left.
-NEARLY_FLAT = 7 / 8
-MOSTLY_RIGHT = 0.5
-
-# In malformed calls an episode above the best window, and as a multiple of it.
-FORMAT_RISE, FORMAT_FACTOR = 0.1, 2.0
-# In standard errors of the difference of two windows, one of which was chosen because it is low.
-FORMAT_ERRORS = 4.0
+# Collapse: this share abstains, so much above the start's share (learning to abstain from
+# unanswerable questions raises it by a quarter or a third), and accuracy fell by so much.
+NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
+# Entropy: share of the start's (honest learning halves or quarters it), and nats a token at which
+# rollouts of some hundred tokens are mostly copies; at this accuracy exploring finds little.
+ENTROPY_LEFT, ENTROPY_NONE, LEARNT = 0.1, 0.005, 0.95
+# Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
+# 0.82 in six successful runs of nano, 2026-11).
+MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
+# Malformed calls an episode above the best window; as a multiple of it; in standard errors of the
+# difference of two windows, one of which was chosen because it is low.
+FORMAT_RISE, FORMAT_FACTOR, FORMAT_ERRORS = 0.1, 2.0, 4.0
 
 SHOW = "look at its episodes with art-e runs show RUN --episode ID"
 
@@ -76,36 +57,43 @@ class Watchdog:
 
     def __init__(self, quiet: int = WINDOW, away: Mapping[str, int] | None = None) -> None:
         self._quiet = quiet
-        self._away = dict(away or {})
-
-    @property
-    def away(self) -> dict[str, int]:
-        """The number of looks that each recent kind has been away for."""
-        return dict(self._away)
+        # The number of looks that each recent kind has been away for.
+        self.away = dict(away or {})
 
     def new(self, alarms: Sequence[TrainingAlarm]) -> list[TrainingAlarm]:
         """The alarms whose kind is new."""
-        fresh = [each for each in alarms if each.kind not in self._away]
-        self._away = {
-            kind: away + 1 for kind, away in self._away.items() if away + 1 < self._quiet
-        } | {each.kind: 0 for each in alarms}
+        fresh = [each for each in alarms if each.kind not in self.away]
+        older = {kind: away + 1 for kind, away in self.away.items() if away + 1 < self._quiet}
+        self.away = older | {each.kind: 0 for each in alarms}
         return fresh
 
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
-    """The alarms after the last of `steps`, given all rows so far in order.
-
-    Supervised training raises none: its steps have no episodes.
-    """
+    """The alarms after the last of `steps`, given all rows so far in order."""
     looks = (collapse, entropy_gone, no_spread, format_rising)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
+def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
+    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
+
+    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
+    """
+    alarms = []
+    for each in detect(scored):
+        shown = f" (such as {each.episodes[0]})" if each.episodes else ""
+        advice = (
+            f"{SHOW}{shown}; if they are no honest answers, fix what judging.reward accepts"
+            " and keep reward.grounded_gate on"
+        )
+        alarms.append(TrainingAlarm(f"hacking: {each.detector}", f"{each.message}; {advice}"))
+    return alarms
+
+
 def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:
     """The policy says "I don't know" to nearly everything, and used to answer right."""
-    now = _recent(steps, lambda each: each.abstention)
+    now, accuracy = _recent(steps, "abstention"), _recent(steps, "accuracy")
     start = _start(steps, validations, "abstention")
-    accuracy = _recent(steps, lambda each: each.accuracy)
     best = _best_accuracy(steps, validations)
     if now is None or start is None or accuracy is None or best is None:
         return None
@@ -122,12 +110,10 @@ def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> Traini
 
 def entropy_gone(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
     """Rollouts of a question are copies of each other, and there was more to learn."""
-    known = [each.entropy for each in steps if each.entropy is not None]
-    now = _recent(steps, lambda each: each.entropy)
-    if now is None or len(known) < START + WINDOW:
+    values, now = _values(steps, "entropy"), _recent(steps, "entropy")
+    if now is None or len(values) < START + WINDOW:
         return None
-    start = fmean(known[:START])
-    accuracy = _recent(steps, lambda each: each.accuracy)
+    start, accuracy = fmean(values[:START]), _recent(steps, "accuracy")
     if now > max(ENTROPY_NONE, ENTROPY_LEFT * start) or (accuracy or 0) >= LEARNT:
         return None
     right = "" if accuracy is None else f" at an accuracy of {accuracy:.0%}"
@@ -141,19 +127,15 @@ def entropy_gone(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlar
 
 def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
     """Most groups have equal rewards and teach nothing."""
-    last = [
-        (each.flat_groups, each.groups)
-        for each in steps[-WINDOW:]
-        if each.flat_groups is not None and each.groups
-    ]
+    last = [each for each in steps[-WINDOW:] if each.flat_groups is not None and each.groups]
     if len(last) < WINDOW:
         return None
-    flat, groups = (sum(part) for part in zip(*last, strict=True))
-    accuracy = _recent(steps, lambda each: each.accuracy)
+    flat = sum(each.flat_groups or 0 for each in last)
+    groups = sum(each.groups or 0 for each in last)
+    accuracy = _recent(steps, "accuracy")
     right = accuracy is not None and accuracy >= MOSTLY_RIGHT
     if flat < (NEARLY_FLAT if right else MOSTLY_FLAT) * groups:
         return None
-    seen = f"{flat} of {groups} groups of the last {WINDOW} steps have no spread in reward"
     if right:
         advice = f"most are right (accuracy {accuracy:.0%}): ask harder questions, or stop here"
     elif accuracy is not None:
@@ -162,23 +144,24 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
         advice = "ask questions of another difficulty"
     return TrainingAlarm(
         "no spread",
-        f"{seen}; {advice}; more grpo.rollouts a question or a higher grpo.temperature help too",
+        f"{flat} of {groups} groups of the last {WINDOW} steps have no spread in reward; {advice};"
+        " more grpo.rollouts a question or a higher grpo.temperature help too",
     )
 
 
 def format_rising(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
     """Malformed calls increase after they had decreased."""
-    counts = np.asarray([each.format_errors for each in steps if each.format_errors is not None])
+    counts = np.asarray(_values(steps, "format_errors"))
     if len(counts) < 2 * WINDOW:
         return None
-    now, earlier = counts[-WINDOW:], np.lib.stride_tricks.sliding_window_view(counts, WINDOW)
-    before = earlier[:-WINDOW]
-    lowest = before[int(before.mean(axis=1).argmin())]
+    now = counts[-WINDOW:]
+    earlier = np.lib.stride_tricks.sliding_window_view(counts, WINDOW)[:-WINDOW]
+    lowest = earlier[int(earlier.mean(axis=1).argmin())]
     mean, low = float(now.mean()), float(lowest.mean())
     error = math.sqrt((float(now.var(ddof=1)) + float(lowest.var(ddof=1))) / WINDOW)
-    rise = mean - low
-    rising = rise >= max(FORMAT_RISE, FORMAT_ERRORS * error) and mean >= FORMAT_FACTOR * low
-    if not rising:
+    least = max(FORMAT_RISE, FORMAT_ERRORS * error)
+    # Neither holds for NaN.
+    if not (mean - low >= least and mean >= FORMAT_FACTOR * low):
         return None
     return TrainingAlarm(
         "format errors rising",
@@ -188,9 +171,14 @@ def format_rising(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAla
     )
 
 
-def _recent(steps: Sequence[Step], of: Callable[[Step], float | None]) -> float | None:
+def _values(steps: Sequence[Step], name: str) -> list[float]:
+    """The figure of that name, of the steps that have it."""
+    return [value for each in steps if (value := getattr(each, name)) is not None]
+
+
+def _recent(steps: Sequence[Step], name: str) -> float | None:
     """The mean of the last `WINDOW` steps; None if fewer than half have it or it is not finite."""
-    last = [figure for each in steps[-WINDOW:] if (figure := of(each)) is not None]
+    last = _values(steps[-WINDOW:], name)
     if len(steps) < WINDOW or 2 * len(last) < WINDOW:
         return None
     mean = fmean(last)
@@ -202,16 +190,18 @@ def _start(steps: Sequence[Step], validations: Sequence[Validation], name: str) 
     first = getattr(validations[0], name) if validations and validations[0].step == 0 else None
     if first is not None:
         return float(first)
-    known = [figure for each in steps[:START] if (figure := getattr(each, name)) is not None]
-    return fmean(known) if known else None
+    values = _values(steps[:START], name)
+    return fmean(values) if values else None
 
 
 def _best_accuracy(steps: Sequence[Step], validations: Sequence[Validation]) -> float | None:
     """The best accuracy of a window of steps, or of the start."""
-    known = np.asarray([each.accuracy for each in steps if each.accuracy is not None])
+    values = np.asarray(_values(steps, "accuracy"))
     start = _start(steps, validations, "accuracy")
-    windows = np.convolve(known, np.ones(WINDOW) / WINDOW, "valid") if len(known) >= WINDOW else ()
-    return max([*windows, *([] if start is None else [start])], default=None)
+    best = [] if start is None else [start]
+    if len(values) >= WINDOW:
+        best += [*np.convolve(values, np.ones(WINDOW) / WINDOW, "valid")]
+    return max(best, default=None)
 
 
 def _rate(steps: Sequence[Step]) -> str:

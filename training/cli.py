@@ -1,12 +1,12 @@
-"""`art-e train`: a warm start, reinforcement learning, and folding an adapter in."""
+"""`art-e train`: what a recipe takes, a warm start, reinforcement learning, merge and export."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -26,9 +26,8 @@ from data_pipeline.sharing import (
     send,
 )
 from evals.benchmark import fingerprint
-from evals.hacking import detect
 from evals.scored import Scored
-from training.alarms import SHOW, TrainingAlarm
+from training.alarms import TrainingAlarm, hacking_alarms
 from training.expert import conversations_of
 from training.export import FILES, find_checkpoint, write_card
 from training.export import export as export_model
@@ -48,21 +47,45 @@ from training.planning import (
     measured_episode,
 )
 from training.planning import plan as make_plan
-from training.processes import LostError, Processes, joined, launched
+from training.processes import ALONE, LostError, Processes, joined, launched
 from training.recipe import Recipe, load_recipe, named_recipe
-from training.run import RunView, Setting, TrainingRun, opened
+from training.run import Pause, RunView, Setting, TrainingRun, never, opened, pause_after
 from training.watch import Watch
-
-if TYPE_CHECKING:
-    from training.validation import Pause
-
 
 app = typer.Typer(
     help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
 )
 
+RecipeOption = Annotated[
+    str,
+    typer.Option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="nano, mini, talk, talk-24gb, talk-multi, or a TOML file.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
+]
+BaseModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
+    ),
+]
+InitOption = Annotated[
+    str | None,
+    typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option("--minutes", metavar="N", min=0, help="Pause after N minutes, for --resume."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the killed run of --out.")]
 
-# `art-e train plan`.
+# ---- `art-e train plan`.
 
 
 @app.command(
@@ -82,18 +105,8 @@ def plan(
             help="A recipe's name or a TOML file [default: nano; with --against the run's own].",
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; repeatable."),
-    ] = None,
-    base_model: Annotated[
-        str | None,
-        typer.Option(
-            "--base-model",
-            metavar="MODEL",
-            help="Folder or hub id, in place of the recipe's model.",
-        ),
-    ] = None,
+    changes: SetOption = None,
+    base_model: BaseModelOption = None,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
     gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="Number of GPUs.")] = 1,
     usd_per_hour: Annotated[
@@ -109,7 +122,6 @@ def plan(
     json_output: JsonOption = False,
 ) -> None:
     """Calculate what a recipe takes: memory, tokens, hours, money. Nothing is run."""
-
     run = None if against is None else find_run(against, runs_folder())
     if run is not None and recipe is None:
         if changes or base_model is not None:
@@ -269,34 +281,17 @@ def _line(line: str) -> None:
     console().print(text(one_line(line)), soft_wrap=True)
 
 
-# ---- Training, and what becomes of a checkpoint.
+# ---- `art-e train sft` and `grpo`.
 
-RecipeOption = Annotated[
-    str,
-    typer.Option(
-        "--recipe",
-        metavar="NAME|FILE",
-        help="nano, mini, talk, talk-24gb, talk-multi, or a TOML file.",
-    ),
-]
-BaseModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
-    ),
-]
-MinutesOption = Annotated[
-    float | None,
-    typer.Option(
-        "--minutes", metavar="N", min=0, help="Pause after N minutes, to go on with --resume."
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
-]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the killed run of --out.")]
+
+class _View(Watch):
+    """The live view; it also looks for reward hacking, and writes the model card."""
+
+    def hacks(self, scored: Sequence[Scored]) -> list[TrainingAlarm]:
+        return hacking_alarms(scored)
+
+    def finish(self, folder: Path, setting: Setting, metrics: dict[str, Any]) -> None:
+        write_card(folder, setting, metrics)
 
 
 @app.command(
@@ -308,10 +303,7 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the kil
 def sft(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
-    init: Annotated[
-        str | None,
-        typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
-    ] = None,
+    init: InitOption = None,
     base_model: BaseModelOption = None,
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
@@ -321,30 +313,12 @@ def sft(
 ) -> None:
     """Imitate the scripted expert, or the best of stored trajectories."""
     require_train_extra()
-    validation = import_module("training.validation")
     if launched().count > 1:
         raise UserError("a warm start is one process: run art-e train sft without a launcher")
-    pause = validation.after(minutes)
     chosen = load_recipe(recipe, changes or (), base_model=base_model)
+    run = partial(run_sft, pause=pause_after(minutes))
     steps = chosen.sft.steps if chosen.sft else 0
-    setting = Setting("sft", chosen, seed, init)
-    with (
-        Watch(steps, f"sft {chosen.name}") as watch,
-        opened(
-            setting,
-            out,
-            runs_folder(),
-            resume=resume,
-            view=watch,
-            card=write_card,
-            detect=hacking_alarms,
-        ) as (
-            training,
-            checkpoint,
-        ),
-    ):
-        metrics = run_sft(training, checkpoint, pause=pause)
-    _tell(training, metrics, json_output=json_output)
+    _train(Setting("sft", chosen, seed, init), steps, out, resume, run, ALONE, json_output)
 
 
 @app.command(
@@ -356,10 +330,7 @@ def sft(
 def grpo(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
-    init: Annotated[
-        str | None,
-        typer.Option("--init", metavar="DIR", help="Start: a checkpoint or a run of sft."),
-    ] = None,
+    init: InitOption = None,
     max_steps: Annotated[
         int | None, typer.Option("--max-steps", min=1, help="Steps [default: the recipe's].")
     ] = None,
@@ -391,12 +362,11 @@ def grpo(
 ) -> None:
     """Reinforcement learning with GRPO on the composite reward."""
     require_train_extra()
-    validation = import_module("training.validation")
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
     steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
     chosen = load_recipe(recipe, [*(changes or ()), *steps], base_model=base_model)
-    pause = validation.after(minutes)
+    pause = pause_after(minutes)
     with _together() as processes:
         if processes.leads:
             _tell_fees(chosen, max_cost)
@@ -405,51 +375,48 @@ def grpo(
                     "no baseline: with --baseline RUN the model card tells what training gains over"
                     f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
                 )
-        compared = None if baseline is None else baseline_metrics(baseline, chosen)
-        setting = Setting("grpo", chosen, seed, init, compared)
+        measured = None if baseline is None else baseline_metrics(baseline, chosen)
+        setting = Setting("grpo", chosen, seed, init, measured)
         total = chosen.grpo.steps if chosen.grpo else 0
-        with ExitStack() as stack:
-            # Only the leading process shows the run.
-            view = Watch(total, f"grpo {chosen.name}") if processes.leads else RunView()
-            if isinstance(view, Watch):
-                stack.enter_context(view)
-            training, checkpoint = stack.enter_context(
-                opened(
-                    setting,
-                    out,
-                    runs_folder(),
-                    resume=resume,
-                    view=view,
-                    card=write_card,
-                    detect=hacking_alarms,
-                    processes=processes,
-                )
-            )
-            metrics = run_grpo(
-                training, checkpoint, max_cost_usd=max_cost, report_to=report_to, pause=pause
-            )
-        if processes.leads:
-            _tell(training, metrics, json_output=json_output)
+        run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to, pause=pause)
+        _train(setting, total, out, resume, run, processes, json_output)
 
 
-def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
-
-    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
-    """
-    alarms = []
-    for each in detect(scored):
-        shown = f" (such as {each.episodes[0]})" if each.episodes else ""
-        advice = (
-            f"{SHOW}{shown}; if they are no honest answers, fix what judging.reward accepts"
-            " and keep reward.grounded_gate on"
-        )
-        alarms.append(TrainingAlarm(f"hacking: {each.detector}", f"{each.message}; {advice}"))
-    return alarms
+def _train(
+    setting: Setting,
+    steps: int,
+    out: Path | None,
+    resume: bool,
+    run: Callable[[TrainingRun, Path | None], dict[str, Any]],
+    processes: Processes,
+    json_output: bool,
+) -> None:
+    """Carry `run` out in its folder; the leading process shows it and says what came of it."""
+    view = _View(steps, f"{setting.kind} {setting.recipe.name}") if processes.leads else RunView()
+    with (
+        view,
+        opened(setting, out, runs_folder(), resume=resume, view=view, processes=processes) as (
+            training,
+            checkpoint,
+        ),
+    ):
+        metrics = run(training, checkpoint)
+    folder = training.run.folder
+    if not processes.leads:
+        return
+    if json_output:
+        print_json({**metrics, "run": str(folder), "paused": training.paused})
+    elif training.paused is not None:
+        note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
+    else:
+        note(f"done: {folder}")
+        if best := metrics["best_checkpoint"]:
+            note(f"  art-e ask --model local:{folder}/{best} --recipe {folder} QUESTION")
+        note(f"  art-e eval report {folder}")
 
 
 def run_sft(
-    training: TrainingRun, checkpoint: Path | None = None, *, pause: "Pause | None" = None
+    training: TrainingRun, checkpoint: Path | None = None, *, pause: Pause = never
 ) -> dict[str, Any]:
     """Carry a warm start out with its questions and judges; its metrics."""
     recipe, seed = training.setting.recipe, training.setting.seed
@@ -457,14 +424,9 @@ def run_sft(
         raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
     material = load_material(recipe.data, "train")
     conversations = conversations_of(recipe, material, planted_in(recipe.data), seed, runs_folder())
-    metrics: dict[str, Any] = import_module("training.sft").train_sft(
-        training,
-        checkpoint,
-        conversations,
-        partial(load_part, recipe.data),
-        judges_of(recipe.judging),
-        **({} if pause is None else {"pause": pause}),
-    )
+    load, judges = partial(load_part, recipe.data), judges_of(recipe.judging)
+    train = import_module("training.sft").train_sft
+    metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges, pause=pause)
     return metrics
 
 
@@ -474,26 +436,18 @@ def run_grpo(
     *,
     max_cost_usd: float | None = None,
     report_to: str = "none",
-    pause: "Pause | None" = None,
+    pause: Pause = never,
 ) -> dict[str, Any]:
-    """Carry a run of GRPO out with its questions and judges; its metrics.
-
-    `max_cost_usd` limits the judges' fees over the whole run (None: as the recipe says).
-    """
-    recipe = training.setting.recipe
+    """Carry GRPO out with its questions and judges; its metrics. `max_cost_usd` limits the judges'
+    fees over the whole run (None: as the recipe says)."""
+    recipe, count = training.setting.recipe, training.processes.count
     judges = judges_within(
-        recipe.judging,
-        max_cost_usd,
-        spent=training.cost_before,
-        processes=training.processes.count,
+        recipe.judging, max_cost_usd, spent=training.cost_before, processes=count
     )
-    metrics: dict[str, Any] = import_module("training.grpo").train_grpo(
-        training,
-        checkpoint,
-        partial(load_part, recipe.data),
-        judges,
-        report_to=report_to,
-        **({} if pause is None else {"pause": pause}),
+    load = partial(load_part, recipe.data)
+    train = import_module("training.grpo").train_grpo
+    metrics: dict[str, Any] = train(
+        training, checkpoint, load, judges, report_to=report_to, pause=pause
     )
     return metrics
 
@@ -501,17 +455,39 @@ def run_grpo(
 def baseline_metrics(name: str, recipe: Recipe) -> dict[str, Any]:
     """The metrics of the benchmark run of that name or folder.
 
-    Raises `UserError` if it does not exist or is not complete, and if it asked other questions
-    than the recipe keeps for its test.
+    Raises `UserError` unless it is complete and asked the questions of the recipe's test.
     """
     run = find_run(name, runs_folder())
     again = f"make one with: art-e eval run -m MODEL --recipe {recipe.name}"
     if not run.complete:
         raise UserError(f"the baseline {run.folder} is not complete; resume it, or {again}")
-    asked = load_material(recipe.data, "test").held_out(recipe.judging.test_questions)
-    if run.config.get("questions_hash") != fingerprint(asked):
+    test = load_material(recipe.data, "test").held_out(recipe.judging.test_questions)
+    if run.config.get("questions_hash") != fingerprint(test):
         raise UserError(f"the baseline {run.folder} asked other questions; {again}")
     return run.metrics
+
+
+@contextmanager
+def _together() -> Iterator[Processes]:
+    """The processes that a launcher started; one line says so if one of them is lost."""
+    try:
+        with joined() as processes:
+            yield processes
+    except LostError as error:
+        note(f"Error: {error}")
+        raise typer.Exit(1) from None
+
+
+def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
+    """Say before the first call what the judges may cost."""
+    most = recipe.judging.max_cost_usd if max_cost is None else max_cost
+    capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
+    for fee in judge_fees(recipe.model_copy(update={"sft": None})):
+        cost = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
+        note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
+
+
+# ---- What becomes of a checkpoint.
 
 
 @app.command(
@@ -585,38 +561,3 @@ def merge(
         f"merged into {out}: art-e serve {out}, or art-e ask --model local:{out} --recipe NAME,"
         " the recipe that it was trained by"
     )
-
-
-@contextmanager
-def _together() -> Iterator[Processes]:
-    """The processes that a launcher started; if one of them is lost a line says so."""
-    try:
-        with joined() as processes:
-            yield processes
-    except LostError as error:
-        note(f"Error: {error}")
-        raise typer.Exit(1) from None
-
-
-def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
-    """Say before any judge is asked what judges may be expected to cost, and their limit."""
-    most = recipe.judging.max_cost_usd if max_cost is None else max_cost
-    capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
-    for fee in judge_fees(recipe.model_copy(update={"sft": None})):
-        cost = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
-        note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
-
-
-def _tell(training: TrainingRun, metrics: dict[str, Any], *, json_output: bool) -> None:
-    folder = training.run.folder
-    if json_output:
-        print_json({**metrics, "run": str(folder), "paused": training.paused})
-        return
-    if training.paused is not None:
-        note(f"paused: {training.paused}; the same command with --resume --out {folder} goes on")
-        return
-    note(f"done: {folder}")
-    best = metrics["best_checkpoint"]
-    if best is not None:
-        note(f"  art-e ask --model local:{folder}/{best} --recipe {folder} QUESTION")
-    note(f"  art-e eval report {folder}")

@@ -1,7 +1,6 @@
-"""Runs `art-e` commands as processes, each until its run is complete.
+"""Runs `art-e` commands as processes, which free a run's GPU memory for what follows.
 
-A process of its own frees the GPU memory of a training run for what follows. A command names the
-folder of the run that it makes: a complete run is left as it is, and one that was begun resumes.
+A command names the folder of its run: a complete run is left as it is, and a begun one resumes.
 """
 
 import os

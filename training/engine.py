@@ -37,8 +37,7 @@ GenerateAt = Callable[[float], Generate]
 class Sampler:
     """Samples from `model` at `temperature` (0: greedily), `batch` prompts at a time.
 
-    A turn ends with `end_id`, or after `turn_tokens`. The same `seed` gives the same turns, and
-    leaves the random numbers of others alone.
+    The same `seed` gives the same turns, and leaves the random numbers of others alone.
     """
 
     model: PreTrainedModel
@@ -81,16 +80,18 @@ class Sampler:
             use_cache=True,
             **how,
         )
-        return [_ended(each, self.end_id) for each in generated[:, longest:].tolist()]
+        turns = generated[:, longest:].tolist()
+        # Padding follows the end token.
+        return [each[: [*each, self.end_id].index(self.end_id) + 1] for each in turns]
 
 
 class Dispatch:
     """Generates by `trainer`, with its sampling settings and at most `turn_tokens` a turn.
 
-    By transformers, `batch` prompts at a time (None: all), or by vLLM, as the trainer is set up.
-    Call it inside `awake`. Each process asks vLLM's server itself: TRL would collect the prompts
-    of all processes, and so wait for ever for one whose episodes have ended, and return wrong
-    parts if processes have different numbers of prompts. Raises `UserError` if no server answers.
+    By transformers, `batch` prompts at a time (None: all), or by vLLM. Call it inside `awake`.
+    Each process asks vLLM's server itself: TRL would collect the prompts of all processes, and so
+    wait for ever for one whose episodes have ended, and return wrong parts if processes have
+    different numbers of prompts. Raises `UserError` if no server answers.
     """
 
     def __init__(self, trainer: GRPOTrainer, turn_tokens: int, *, batch: int | None = None) -> None:
@@ -250,9 +251,4 @@ def _client(address: str) -> Any:
 
 def _turns(ids: Sequence[Sequence[int]], logprobs: Sequence[list[float]] | None) -> list[Turn]:
     of_turns: Sequence[list[float] | None] = logprobs or [None] * len(ids)
-    return [Turn(list(each), known) for each, known in zip(ids, of_turns, strict=True)]
-
-
-def _ended(ids: list[int], end_id: int) -> list[int]:
-    """The turn with its end token, without the padding after it."""
-    return ids[: ids.index(end_id) + 1] if end_id in ids else ids
+    return [Turn(list(turn), values) for turn, values in zip(ids, of_turns, strict=True)]

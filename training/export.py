@@ -1,8 +1,5 @@
 """What leaves a training run: its model card, a merged model, and a checkpoint for others.
 
-    art-e train merge RUN --out whole
-    art-e train export RUN --to shared
-
 Only files on a list may leave: no optimizer, no trainer state, no episodes. Settings lose the
 paths of this machine, and a path that is left in a file is an error.
 """
@@ -10,12 +7,13 @@ paths of this machine, and a path that is left in a file is an error.
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from huggingface_hub import ModelCardData
+from safetensors import safe_open
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import (
@@ -50,21 +48,15 @@ CARD = "README.md"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # What a tokenizer may be saved as; a folder has some of them.
 TOKENIZER_FILES = (
-    TOKENIZER,
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-    "chat_template.json",
-)
+    TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
 
 # ---- The model card: README.md, in the form of the Hugging Face hub.
 
 UNKNOWN = "not measured"
 _SPAN = " to "
-# The figures of a card, in order; it shows those that were measured.
+# The figures of a card that were measured, in order.
 _LABELS = {
     "n": "questions asked",
     "correct": "handled right (right answers and right abstentions)",
@@ -86,11 +78,8 @@ _STEP = re.compile(r"checkpoint-(\d+)$")
 
 
 class Copy(NamedTuple):
-    """A checkpoint that is shared, with the card beside the weights.
-
-    `checkpoint` is its name in the run, `best` whether validation chose it, `adapter_to` the hub
-    id of the model that it needs; None for a whole model.
-    """
+    """A shared checkpoint: its name in the run, whether it is the `best`, and the hub id of the
+    model that its adapter needs; None for a whole model."""
 
     checkpoint: str
     best: bool
@@ -115,12 +104,8 @@ def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> No
 
 
 def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None) -> str:
-    """The text of a run's card, or of that of a checkpoint that is shared.
-
-    `metrics` is the run's `metrics.json`: its `test` holds figures (numbers or estimates of
-    `evals.statistics`), or names such as "greedy" with such figures, like the setting's
-    `baseline`, which may also be the `metrics.json` of an `art-e eval run`.
-    """
+    """The text of the card of a run, or of a checkpoint that is shared. `metrics` is the run's
+    `metrics.json`; the setting's `baseline` is that of an `art-e eval run`."""
     recipe, baseline = setting.recipe, setting.baseline
     best = metrics.get("best_checkpoint")
     has_best = isinstance(best, str) and _PLAIN.fullmatch(best) is not None
@@ -218,30 +203,23 @@ def _figure(value: Any) -> str:
     return _shown(value, lambda it: f"{it:,}" if isinstance(it, int) else f"{it:.3f}")
 
 
-def _shown(value: Any, form: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return UNKNOWN
-    return str(form(value))
+def _shown(value: Any, form: Callable[[Any], str]) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return form(value) if number else UNKNOWN
 
 
 # ---- A checkpoint with an adapter, merged into a whole model.
 
-# If a model shares the weights of both ends, an adapter of one of them changes both.
-_ENDS = re.compile(r"\b(embed_tokens|lm_head)\b")
-
 
 def merge(checkpoint: Path, out: Path) -> None:
-    """Write the model of `checkpoint`, its adapter folded in, to the new folder `out`.
+    """Write the model of `checkpoint` (or of a run's best), its adapter folded in, to the new
+    folder `out`, which is there whole or not at all.
 
-    `checkpoint` is a folder with a peft adapter, or a training run's, whose best one is meant.
     The weights keep the number format of the base model, and the tokenizer is the checkpoint's
-    own, file by file, or the base model's. `out` is there whole or not at all. Raises `UserError`
-    if there is nothing to merge, no base model, or no room at `out`.
+    own, or the base model's. Raises `UserError` if there is nothing to merge, or no room at `out`.
     """
-    if out.is_dir() and any(out.iterdir()):
+    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
         raise UserError(f"{out} is there already; name a new folder with --out")
-    if (out.exists() or out.is_symlink()) and not out.is_dir():
-        raise UserError(f"{out} is there already and no folder; name a new one with --out")
     chosen = meant_checkpoint(checkpoint)
     base = base_of(chosen)
     if base is None:
@@ -256,7 +234,6 @@ def merge(checkpoint: Path, out: Path) -> None:
         base_folder = checkpoint_folder(base)
     except UserError as error:
         raise UserError(f"{chosen} is an adapter to {base}: {error}") from None
-    _check_ends(chosen, base_folder)
     own = chosen if (chosen / TOKENIZER).is_file() else base_folder
     load_tokenizer(own, str(own))  # an error before the work
     model = _merged(chosen, base)
@@ -279,36 +256,15 @@ def merge(checkpoint: Path, out: Path) -> None:
 
 def _merged(checkpoint: Path, base: str) -> Any:
     """The whole model, in the number format in which its base is saved."""
-    import torch
     from transformers import AutoConfig
 
     loaded = load_checkpoint(base, str(checkpoint))
     adapted: Any = loaded.model
-    model = adapted.merge_and_unload()
     saved = AutoConfig.from_pretrained(checkpoint_folder(base), trust_remote_code=False).dtype
-    if isinstance(saved, torch.dtype):
-        model = model.to(saved)
+    model = adapted.merge_and_unload()
+    model = model if saved is None else model.to(saved)
     model.generation_config = loaded.generation_config
     return model
-
-
-def _check_ends(checkpoint: Path, base_folder: Path) -> None:
-    """Raise `UserError` if the adapter changes embeddings that are output weights as well."""
-    from safetensors import SafetensorError, safe_open
-    from transformers import AutoConfig
-
-    try:
-        with safe_open(checkpoint / ADAPTER_WEIGHTS, framework="pt") as weights:
-            changed = any(_ENDS.search(each) for each in weights.keys())  # noqa: SIM118
-        config = AutoConfig.from_pretrained(base_folder, trust_remote_code=False)
-        tied = config.get_text_config().tie_word_embeddings
-    except (OSError, ValueError, KeyError, SafetensorError):
-        return  # loading says what is wrong
-    if changed and tied:
-        raise UserError(
-            f"the adapter {checkpoint} changes embeddings that its model uses twice, and can't"
-            " be folded in; use it as it is: --model local:MODEL+ADAPTER"
-        )
 
 
 def _no_checkpoint(folder: Path) -> UserError:
@@ -353,9 +309,8 @@ def find_checkpoint(
 ) -> ExportedCheckpoint:
     """The checkpoint at `named`, or the best one of a run there, and its run.
 
-    `run` is needed for a checkpoint outside its run's folder, `base_id` (a hub id) for an adapter
-    to a model in a folder. Raises `UserError` if one of them is missing: an adapter must not
-    leave with a path of this machine in place of its model.
+    Raises `UserError` without `run` for a checkpoint outside its run's folder, and without
+    `base_id` (a hub id) for an adapter to a model in a folder.
     """
     checkpoint = meant_checkpoint(named)
     base = base_of(checkpoint)
@@ -367,29 +322,28 @@ def find_checkpoint(
 def export(chosen: ExportedCheckpoint, to: Path) -> Contents:
     """Write the checkpoint to the folder `to`, in place of an earlier export; what is in it.
 
-    Raises `UserError` if a file names a path of this machine, or the folder holds something else
-    or can't be written.
-    """
+    Raises `UserError` if a file names a path of this machine, or `to` can't be replaced."""
     config = json_object(chosen.run / CONFIG)
     recipe = public_recipe(named_recipe(str(chosen.run)))
     metrics_file = chosen.run / METRICS
     metrics = json_object(metrics_file) if metrics_file.is_file() else {}
     best = metrics.get("best_checkpoint") == f"{CHECKPOINTS}/{chosen.checkpoint.name}"
     copy = Copy(chosen.checkpoint.name, best, chosen.adapter_to)
-    kind, seed = config.get("kind"), int(config.get("seed") or 0)
-    setting = Setting(
-        "sft" if kind == "sft" else "grpo", recipe, seed, baseline=config.get("baseline")
-    )
+    kind: Literal["sft", "grpo"] = "sft" if config.get("kind") == "sft" else "grpo"
+    seed = int(config.get("seed") or 0)
+    setting = Setting(kind, recipe, seed, baseline=config.get("baseline"))
     facts = {
         "schema": SCHEMA,
         "made_by": f"art-e {metadata.version('art-e')}",
-        "kind": str(kind),
+        "kind": kind,
         "seed": seed,
         "checkpoint": copy.checkpoint,
         "adapter_to": copy.adapter_to,
         "recipe": recipe.to_row(),
     }
-    with replacing(to, RECIPE, SCHEMA, _may_leave) as folder:
+    with replacing(
+        to, RECIPE, SCHEMA, lambda name: any(Path(name).match(each) for each in FILES)
+    ) as folder:
         for file in _files(chosen.checkpoint):
             if file.name in _SETTINGS:
                 _write_json(folder / file.name, _settings(file, chosen.adapter_to))
@@ -402,10 +356,8 @@ def export(chosen: ExportedCheckpoint, to: Path) -> Contents:
 
 
 def public_recipe(recipe: Recipe) -> Recipe:
-    """The recipe without the paths and addresses of this machine, still a valid recipe.
-
-    The system prompt stays as it is: it is part of what was trained.
-    """
+    """The recipe without the paths and addresses of this machine; the system prompt, which is
+    part of what was trained, stays as it is."""
     row = recipe.to_row()
     public: dict[str, Any] = public_settings(row)
     public["episode"]["prompt"] = row["episode"]["prompt"]
@@ -425,11 +377,9 @@ def _run_of(checkpoint: Path, run: Path | None) -> Path:
     config = folder / CONFIG
     if config.is_file() and isinstance(json_object(config).get("recipe"), dict):
         return folder
-    if run is not None:
-        raise UserError(f"{run} is no training run: its config.json has no recipe; name another")
     raise UserError(
-        f"{checkpoint} lies in no training run's folder: name the run that made it with --run DIR,"
-        " for the card and the recipe"
+        f"{folder} is no training run's folder: name the run that made {checkpoint.name} with"
+        " --run DIR, for the card and the recipe"
     )
 
 
@@ -448,10 +398,6 @@ def _hub_base(named: Path, base: str | None, base_id: str | None) -> str | None:
         f"{named} is an adapter to {base}, a folder of this machine: name that model's id on the"
         f" hub with --base-id OWNER/NAME, or fold it in first: art-e train merge {named} --out DIR"
     )
-
-
-def _may_leave(name: str) -> bool:
-    return any(Path(name).match(each) for each in FILES)
 
 
 def _files(checkpoint: Path) -> Iterator[Path]:
@@ -483,8 +429,6 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 def _checked_texts(folder: Path, chosen: ExportedCheckpoint) -> dict[str, str]:
     """The texts of the files that leave; raises `UserError` if one names a path of this machine."""
-    from safetensors import safe_open
-
     here = {Path.home(), chosen.run.resolve(), chosen.run.resolve().parent, Path.cwd()}
     paths = [str(each) for each in here if len(str(each)) >= _LEAST_PATH_CHARS]
     texts = {}
@@ -507,9 +451,8 @@ def _checked_texts(folder: Path, chosen: ExportedCheckpoint) -> dict[str, str]:
 
 def _contents(texts: Mapping[str, str], recipe: Recipe, copy: Copy, alarmed: bool) -> Contents:
     plain = [_ESCAPE.sub("", text) if name == CARD else text for name, text in texts.items()]
-    whole = copy.adapter_to is None
-    kind = "whole weights" if whole else f"the weights of an adapter to {copy.adapter_to}"
-    notes = [f"{kind}, of {copy.checkpoint}"]
+    adapter = f"the weights of an adapter to {copy.adapter_to}"
+    notes = [f"{adapter if copy.adapter_to else 'whole weights'}, of {copy.checkpoint}"]
     if recipe.data.worlds is not None:
         notes.append("they have learnt from made-up mail")
     else:

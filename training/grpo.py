@@ -28,17 +28,9 @@ from training.progress import Step
 from training.recipe import Grpo
 from training.roller import Roller
 from training.rollout import Material
-from training.run import TrainingRun
+from training.run import Pause, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import (
-    Examiner,
-    Load,
-    Pause,
-    RunCallback,
-    by_transformers,
-    finished,
-    never,
-)
+from training.validation import Examiner, Load, RunCallback, by_transformers, finished
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -55,9 +47,8 @@ def train_grpo(
 ) -> dict[str, Any]:
     """Carry the run out, from `checkpoint` if given, to its end or the first `pause`; its metrics.
 
-    The run also pauses when the judges may cost no more, and when they fail on too many episodes.
-    `report_to` is TRL's name of a tracker. Raises `UserError` for a recipe that can't be carried
-    out.
+    It also pauses when the judges may cost no more, and when they fail on too many episodes.
+    Raises `UserError` if the recipe can't be carried out.
     """
     recipe = training.setting.recipe
     table = recipe.grpo
@@ -120,21 +111,12 @@ def _spent(judges: Judges) -> str | None:
 
 
 def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
-    ratio = "sampling/importance_sampling_ratio"
-    return Step(
-        step=step,
-        seconds=training.seconds,
-        tokens=roller.generated,
-        loss=logs.get("loss"),
-        learning_rate=logs.get("learning_rate"),
-        grad_norm=logs.get("grad_norm"),
-        entropy=logs.get("entropy"),
-        ratio_min=logs.get(f"{ratio}/min"),
-        ratio_mean=logs.get(f"{ratio}/mean"),
-        ratio_max=logs.get(f"{ratio}/max"),
-        kl=logs.get("kl"),
-        **roller.figures,
-    )
+    names = ("loss", "learning_rate", "grad_norm", "entropy", "kl")
+    logged: dict[str, Any] = {name: logs.get(name) for name in names}
+    for name in ("min", "mean", "max"):
+        logged[f"ratio_{name}"] = logs.get(f"sampling/importance_sampling_ratio/{name}")
+    logged |= roller.figures
+    return Step(step=step, seconds=training.seconds, tokens=roller.generated, **logged)
 
 
 def _earned(earned: list[float | None], **_: Any) -> list[float | None]:

@@ -32,13 +32,13 @@ def load_material(data: Data, split: Split) -> Material:
     Raises `UserError` without questions, or if the inbox file does not fit them.
     """
     if data.worlds is not None and data.has_worlds(split):
-        asked = [each.question for each in _planted(data.worlds, split)]
+        questions = [each.question for each in _planted(data.worlds, split)]
         file = InboxFile(_world_file(data.worlds, split))
     else:
-        asked = load_questions(data.questions or _own_golden(), split)
+        questions = load_questions(data.questions or _own_golden(), split)
         file = InboxFile(Path(data.db) if data.db else default_db())
     kinds = (data.train_kinds if split == "train" else ()) or data.kinds
-    chosen = [each for each in asked if not kinds or each.kind in kinds]
+    chosen = [each for each in questions if not kinds or each.kind in kinds]
     if not chosen:
         raise UserError(f"split {split} has no question of {', '.join(kinds)}")
     if data.unanswerable is not None:
@@ -53,25 +53,25 @@ def load_material(data: Data, split: Split) -> Material:
 
 
 def load_part(data: Data, part: str) -> Material | None:
-    """The questions of a split, or of "strangers": those of the test about names of which
-    training has none; None without any of these."""
+    """The questions of a split, or of "strangers": those of the test about names unseen in
+    training; None without any of these."""
     if part != "strangers":
         split: Split = part  # type: ignore[assignment]
         return load_material(data, split)
     worlds = data.worlds
     if worlds is None or worlds.strangers is None:
         return None
-    known = {name for each in _planted(worlds, "train") for name in _names(each)}
+    seen = {name for each in _planted(worlds, "train") for name in _names(each)}
     apart = worlds.model_copy(update={"test": worlds.strangers, "names": None})
     theirs = {"worlds": apart, "questions": None, "db": None}
     inbox_file, questions = load_material(data.model_copy(update=theirs), "test")
     about = {each.question.id: _names(each) for each in _planted(apart, "test")}
-    chosen = [each for each in questions if not about[each.id] & known]
+    chosen = [each for each in questions if not about[each.id] & seen]
     return Material(inbox_file, chosen) if chosen else None
 
 
 def planted_in(data: Data) -> dict[str, Planted]:
-    """What the worlds of training know of each of their questions, by its id."""
+    """The questions of the training worlds, with what was planted for them, by id."""
     worlds = [] if data.worlds is None else _planted(data.worlds, "train")
     return {each.question.id: each for each in worlds}
 
@@ -88,8 +88,8 @@ def _own_golden() -> str:
 
 
 def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Question]:
-    """The questions in order, with at most that share of unanswerable ones, whatever the seed;
-    all of them if none is answerable."""
+    """The questions in order, with at most that share of unanswerable ones, if any is answerable;
+    the same for all seeds."""
     answerable = sum(1 for each in questions if each.answerable)
     unanswerable = [each.id for each in questions if not each.answerable]
     most = int(answerable * share / (1 - share))
@@ -113,7 +113,7 @@ def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:
 
 @functools.cache
 def _planted(worlds: Worlds, split: Split) -> list[Planted]:
-    """What the worlds of a split know: some tenths of a second a world, and needed twice."""
+    """The worlds' questions; they take some tenths of a second a world, and are needed twice."""
     return [each for config in _configs(worlds, split) for each in ledger(config)]
 
 
@@ -124,7 +124,7 @@ def _world_file(worlds: Worlds, split: Split) -> Path:
     name = digest(json.dumps([SCHEMA_VERSION, *map(dataclasses.astuple, configs)]))
     path = home() / "worlds" / f"{name}.duckdb"
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Of runs that begin at the same time one makes the file, and the others wait.
+    # One of several runs makes the file, and the others wait.
     with locked(path.with_name(f"{path.name}.making")):
         if not path.exists():
             ingest([Source(messages(each), Rules()) for each in configs], path)

@@ -1,13 +1,11 @@
 """Optimizers of small models, and two savings in what TRL's trainers compute.
 
-`MuonAdamW` is for the warm start: a small new model learns to copy names and numbers sooner
-with it. `LogitScaleAdamW` is for GRPO: each token of an episode of such a model has a small chance
-of not being the likeliest, and a larger scale of all logits is the remedy, which AdamW hardly
-finds, as no single weight has much effect on it.
+With `MuonAdamW` a small new model learns to copy names and numbers sooner. `LogitScaleAdamW` is for
+GRPO: a larger scale of all logits makes the likeliest token surer, and AdamW hardly finds it.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,11 +23,8 @@ BETAS = (0.9, 0.98)
 
 @contextlib.contextmanager
 def own_tokens_scored() -> Iterator[None]:
-    """Have TRL's trainers compute logits of tokens that carry loss only, also on a CPU.
-
-    Elsewhere than on a GPU they compute all positions, for devices that compile for each shape;
-    a CPU does not, and most tokens of an episode are mail.
-    """
+    """Have TRL's trainers compute logits of tokens that carry loss only, also on a CPU: most
+    tokens of an episode are mail."""
     module: Any = utils
     usual = module._use_triton
     module._use_triton = lambda device: device.type == "cpu" or usual(device)
@@ -40,8 +35,8 @@ def own_tokens_scored() -> Iterator[None]:
 
 
 def packed(batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of `batches`, as TRL buffers them for a step, sorted by length into as many
-    batches, each without columns that are all padding.
+    """The rows of TRL's `batches` of a step, sorted by length into as many batches, each without
+    columns that are all padding.
 
     TRL pads all to the longest of the step, which one stray episode decides. Gradients of a step
     are sums over its batches, so that the order of rows changes nothing.
@@ -96,13 +91,11 @@ class MuonAdamW(Optimizer):
         super().__init__([*self._adamw.param_groups, *self._muon.param_groups], {})
         self._share()
 
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Move all weights once; the loss of `closure`, if given."""
-        loss = _loss_of(closure)
+    def step(self, closure: Any = None) -> Any:
+        """Move all weights once; the trainer gives no `closure`."""
         halves: tuple[Any, Any] = (self._muon, self._adamw)
         for each in halves:
             each.step()
-        return loss
 
     def state_dict(self) -> dict[str, Any]:
         """The states of both, by their names."""
@@ -133,12 +126,11 @@ def optimizer_of(model: nn.Module, *, ratio: float) -> Optimizer:
 
 
 class LogitScaleAdamW(AdamW):
-    """AdamW without decay that learns the scale of all logits as one weight of its own.
+    """AdamW without decay that learns the scale of all logits as one weight.
 
     `gain` is the weight of the norm before the head: multiplying it multiplies all logits, like a
-    temperature. It moves as a whole, by a factor whose logarithm has the learning rate
-    `scale_rate`; `others` move at `rate`. As a sum over the gain's entries the factor's gradient
-    is far less noisy than theirs.
+    temperature. It moves by one factor, whose logarithm has the learning rate `scale_rate`;
+    `others` move at `rate`. The factor's gradient is far less noisy than those of single weights.
     """
 
     def __init__(
@@ -153,9 +145,8 @@ class LogitScaleAdamW(AdamW):
         ]
         super().__init__(groups, lr=rate, weight_decay=0.0, betas=BETAS)
 
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Move all weights once; the loss of `closure`, if given."""
-        loss = _loss_of(closure)
+    def step(self, closure: Any = None) -> Any:
+        """Move all weights once; the trainer gives no `closure`."""
         with torch.no_grad():
             self._log_scale.zero_()
             if self._gain.grad is not None:
@@ -164,7 +155,6 @@ class LogitScaleAdamW(AdamW):
                 self._gain.grad = None
             super().step()
             self._gain.mul_(self._log_scale.exp())
-        return loss
 
 
 def logit_scale_optimizer(model: nn.Module, *, rate: float, scale_rate: float) -> Optimizer:
@@ -181,10 +171,3 @@ def logit_scale_optimizer(model: nn.Module, *, rate: float, scale_rate: float) -
         )
     others = [each for each in model.parameters() if each.requires_grad and each is not gain]
     return LogitScaleAdamW(others, gain, rate=rate, scale_rate=scale_rate)
-
-
-def _loss_of(closure: Callable[[], float] | None) -> float | None:
-    if closure is None:
-        return None
-    with torch.enable_grad():
-        return closure()

@@ -3,8 +3,8 @@
     accelerate launch --config_file training/launch/ddp.yaml -m art_e train grpo ...
 
 accelerate or torchrun starts them and ends all when one ends; without a launcher there is one.
-They exchange a few objects a step, never weights, which are the trainer's. All processes have to
-make the same calls in the same order, or the others wait.
+They exchange a few objects a step, all with the same calls in the same order, or the others wait.
+Weights are the trainer's.
 """
 
 import atexit
@@ -21,19 +21,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 # A process waits so long for the others before it takes them for lost: longer than any judge.
 PATIENCE = timedelta(minutes=30)
+_TALKATIVE = ("trl", "transformers", "accelerate", "datasets")
 
 # What gloo and NCCL say in a RuntimeError when a peer has ended.
 _LOST = re.compile(r"closed by peer|reset by peer|Broken pipe|NCCL.*(abort|remote)|gloo", re.I)
 
 # Of malloc.h: the size from which blocks are mapped, and of free memory that is given back.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_ALL_BUT_HUGE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,15 @@ class Processes:
         """The values of all processes, one process after the other; the same in each of them."""
         if self.count == 1:
             return list(mine)
-        from torch import distributed
-
         of_each: list[list[T]] = [[] for _ in range(self.count)]
-        distributed.all_gather_object(of_each, list(mine))
+        _distributed().all_gather_object(of_each, list(mine))
         return list(chain.from_iterable(of_each))
 
     def from_first(self, value: T) -> T:
         """The `value` of the leading process."""
-        if self.count == 1:
-            return value
-        from torch import distributed
-
         values = [value]
-        distributed.broadcast_object_list(values, src=0)
+        if self.count > 1:
+            _distributed().broadcast_object_list(values, src=0)
         return values[0]
 
     def wait(self) -> None:
@@ -84,6 +79,12 @@ class Processes:
 
 
 ALONE = Processes()
+
+
+def _distributed() -> Any:
+    from torch import distributed
+
+    return distributed
 
 
 def sharded() -> bool:
@@ -127,9 +128,7 @@ def joined() -> Iterator[Processes]:
     if processes.count == 1:
         yield processes
         return
-    from torch import distributed
-
-    ended: list[bool] = []
+    distributed, ended = _distributed(), list[bool]()
     # Registered first, so that it runs after the handlers of trackers.
     atexit.register(_leave, ended)
 
@@ -150,24 +149,20 @@ def joined() -> Iterator[Processes]:
 
 
 def _leave(ended: Sequence[bool]) -> None:
-    """Leave a process whose work ended well without the interpreter's teardown.
-
-    Threads of gloo and of its store may abort the process there (exit code -6), and the launcher
-    would call the whole run failed.
-    """
+    """Skip the teardown of a process whose work ended well: threads of gloo may abort there (exit
+    code -6), and the launcher would call the whole run failed."""
     if ended:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
 
-def keep_memory() -> bool:
-    """Have malloc keep freed blocks up to 1 GiB from here on; whether it does (glibc only)."""
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    done = [mallopt(name, _ALL_BUT_HUGE) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD)]
-    return all(done)
+def keep_memory() -> None:
+    """Have glibc's malloc keep freed blocks up to 1 GiB from here on: a step allocates the same
+    ones again."""
+    if platform.libc_ver()[0] == "glibc":
+        for threshold in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+            ctypes.CDLL(None).mallopt(threshold, 1 << 30)
 
 
 def gpu_memory_used() -> int | None:
@@ -188,9 +183,7 @@ def quiet() -> Iterator[None]:
 
     One of TRL's warnings quotes a whole rollout, which is mail.
     """
-    loggers = [
-        logging.getLogger(each) for each in ("trl", "transformers", "accelerate", "datasets")
-    ]
+    loggers = [logging.getLogger(each) for each in _TALKATIVE]
     before = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.ERROR)

@@ -20,13 +20,11 @@ class Step:
     """One optimizer step. `seconds`, `tokens` (trained on and generated) and `cost_usd` are sums
     since the run began, kills included.
 
-    Of the step's episodes (None in supervised training): the means of `reward` and of its
-    `components`, the shares `accuracy` (of answerable questions), `hallucination` (wrong
-    answers) and `abstention`, and the means of `turns`, `effort` and `format_errors`. `groups`
-    were asked, `flat_groups` of them had no spread in reward when they were trained on,
-    `resampled` were replaced before; `unjudged` episodes lost their groups. `entropy` is in nats
-    a token, `kl` against the start. The ratios are a token's probability by the trainer over that
-    by vLLM, truncated at TRL's cap: far from 1, the two compute different models.
+    The figures of the step's episodes are None in supervised training. `accuracy` is the share of
+    answerable questions; of the `groups`, `flat_groups` had no spread in reward when they were
+    trained on, and `resampled` were replaced before; `unjudged` episodes lost their groups.
+    `entropy` is in nats a token. The ratios are a token's probability by the trainer over that by
+    vLLM, truncated at TRL's cap: far from 1, the two compute different models.
     """
 
     step: int
@@ -57,12 +55,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The held-out questions at one step, by the judge of validations.
+    """The held-out questions at one step, by the judge of validations (`reward`: by its own).
 
-    Shares: `correct` (right answers and right abstentions), `hallucination` and `abstention` of
-    all questions, `accuracy` of answerable ones, `hallucination_unanswerable` of unanswerable
-    ones. Means an episode: `turns`, `effort`, `format_errors`, `reward` (by the reward's judge);
-    `turns_when_correct` and `effort_when_correct` of right answers.
+    `correct` (right answers and right abstentions), `hallucination` and `abstention` are shares of
+    all questions, `accuracy` of answerable ones, `hallucination_unanswerable` of the others.
     """
 
     step: int

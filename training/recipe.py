@@ -46,8 +46,7 @@ class RecipeTable(BaseModel):
 class Scratch(RecipeTable):
     """A new Qwen2, and its tokenizer of at most `vocabulary` learnt tokens.
 
-    `init` is the standard deviation of new weights: with transformers' 0.02 so small a model
-    never learns to copy. `template` names a chat template of `training/templates`.
+    With an `init` (standard deviation of weights) of 0.02 so small a model never learns to copy.
     """
 
     layers: Count = 3
@@ -71,9 +70,8 @@ class Lora(RecipeTable):
 class ModelTable(RecipeTable):
     """The model: a checkpoint `base` (folder or hub id), or a new one from `scratch`.
 
-    `lora` trains an adapter instead of all weights. `bits`: with 4 the weights under the adapter
-    are held in NF4 (bitsandbytes), else in bfloat16, on a CPU in float32. `checkpointing`
-    recomputes activations in the backward pass: a third more time, a fraction of the memory.
+    `lora` trains an adapter instead of all weights; with `bits` 4 the weights under it are held in
+    NF4. `checkpointing` recomputes activations: a third more time, a fraction of the memory.
     """
 
     base: str | None = None
@@ -92,12 +90,10 @@ class ModelTable(RecipeTable):
 
 
 class Worlds(RecipeTable):
-    """Synthetic companies to train and measure on, one per seed.
+    """Synthetic companies to train and measure on, one for each seed of the spans [first, end).
 
-    The seeds of each split are [first, end), and no seed is in two splits. With `names` all
-    worlds but the strangers' share names, in other pairs (`WorldConfig`). `strangers` are test
-    worlds whose questions count only if they contain no name that training has; they are reported
-    apart.
+    `names` is a seed of names that all worlds but the strangers' share (`WorldConfig`). Of the
+    `strangers` only questions count that contain no name of training; they are reported apart.
     """
 
     size: Count = 1_000
@@ -122,11 +118,9 @@ class Worlds(RecipeTable):
 
 class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
-    `db`, which default to those of `ART_E_HOME`.
+    `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
 
-    With both, training uses the worlds, validation and test the golden set. `kinds` and
-    `train_kinds` restrict the kinds of question, `unanswerable` caps the share of unanswerable
-    ones, and `train_questions` the number to train on.
+    `unanswerable` caps the share of unanswerable questions.
     """
 
     worlds: Worlds | None = None
@@ -150,16 +144,13 @@ class Data(RecipeTable):
 
 @dataclass(frozen=True, slots=True)
 class SpacedView(View):
-    """A view whose texts begin with a space, for a tiny model with a byte-level tokenizer.
-
-    Such a tokenizer has other tokens for words behind a space; so each word has one token
-    wherever it stands.
-    """
+    """A view whose texts begin with a space: to a byte-level tokenizer a word behind a space is
+    another token, and a tiny model copies tokens."""
 
     spaced: bool = True
 
     def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The fields, their texts with a space before them; ids and dates stay as they are."""
+        """The fields, all but ids and dates with a space in front."""
 
         def spaced(value: str | list[str]) -> str | list[str]:
             return f" {value}" if isinstance(value, str) else [f" {each}" for each in value]
@@ -169,11 +160,8 @@ class SpacedView(View):
 
 
 class EpisodeForm(RecipeTable):
-    """The form of an episode: turns, system prompt (None: the default), and how much of a mail the
-    tools show (`art_e.tools.View`).
-
-    `turn_tokens` limits a turn, `episode_tokens` an episode with its prompt.
-    """
+    """Turns, system prompt (None: the default), what the tools show (`art_e.tools.View`), and the
+    limits in tokens: `turn_tokens` of a turn, `episode_tokens` of an episode with its prompt."""
 
     max_turns: Count = DEFAULT_MAX_TURNS
     prompt: str | None = None
@@ -193,33 +181,25 @@ class EpisodeForm(RecipeTable):
 
 
 class Noise(RecipeTable):
-    """How often, per episode, the scripted expert makes each mistake.
+    """How often, per episode, the scripted expert makes each mistake."""
 
-    malformed: begins with a message without a call. lazy_searches: searches for one word
-    first. wrong_reads: reads the hits in order until it has read the right ones. needless_turns:
-    reads the mail again. wrong_answers: answers with some words of a mail. guesses: does so for
-    unanswerable questions. gives_up: abstains though a mail answers. lists: answers its first
-    search with a list of candidates, unread; only to replay a reward hack.
-    """
-
-    malformed: Share = 0.05
-    lazy_searches: Share = 0.3
-    wrong_reads: Share = 0.3
-    needless_turns: Share = 0.15
-    wrong_answers: Share = 0.15
-    guesses: Share = 0.3
-    gives_up: Share = 0.1
-    lists: Share = 0.0
+    malformed: Share = 0.05  # begins with a message without a call
+    lazy_searches: Share = 0.3  # searches for one word first
+    wrong_reads: Share = 0.3  # reads the hits in order until it has read the right ones
+    needless_turns: Share = 0.15  # reads the mail again
+    wrong_answers: Share = 0.15  # answers with some words of a mail
+    guesses: Share = 0.3  # does so for an unanswerable question
+    gives_up: Share = 0.1  # abstains though a mail answers
+    lists: Share = 0.0  # answers with a list of candidates, unread: to replay a reward hack
 
 
 class SftStage(RecipeTable):
     """A stretch of supervised training: `steps` of `batch` conversations each.
 
-    `part` is the part to imitate: "first" (question and first turn), "read" (question, first
-    mail read, next turn), "answer" (question, last mail read, final answer), or "whole". "read"
-    and "answer" carry loss on the turn after the mail only, and leave out conversations without
-    such a mail. With `loss` "all" the model learns all text, mail included, as a base model has.
-    `rate` is the learning rate, reached after `warmup` steps.
+    `part` is what to imitate: "first" (question and first turn), "read" (question, first mail
+    read, next turn), "answer" (question, last mail read, final answer), or "whole". "read" and
+    "answer" carry loss on their last turn only, and skip conversations without such a mail.
+    With `loss` "all" the model learns all text, mail included, as a base model has.
     """
 
     part: Part = "whole"
@@ -234,12 +214,10 @@ class SftStage(RecipeTable):
 class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, or the best stored episodes of the runs
-    `trajectories` that earned at least `least_reward`. `early_noise` applies to all stages but
-    the last, and only checkpoints of the last are then chosen. `leading_space`: the expert's
-    texts begin with a space (see `training.expert`). A validation and a checkpoint come every
-    `validate_every` steps and at the end of a stage. `muon` trains weight matrices by Muon, at
-    that multiple of a stage's rate; 0 is AdamW for all.
+    It imitates the scripted expert, who errs by `noise`, or the best episodes of the runs
+    `trajectories` that earned `least_reward`. With `early_noise` for all stages but the last, only
+    checkpoints of the last are chosen. `leading_space`: see `training.expert`. `muon`: Muon's
+    multiple of a stage's rate for weight matrices; 0 is AdamW for all.
     """
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
@@ -271,12 +249,9 @@ class Sft(RecipeTable):
 
 
 class Vllm(RecipeTable):
-    """Generation by vLLM instead of transformers.
-
-    colocate: in the training process on the same GPU, with the share `memory` of it, which
-    `sleep` frees while weights are trained. server: vLLM's own server at `server`, on other GPUs
-    (`training/launch/vllm_server.sh`). The mode "off" removes the table.
-    """
+    """Generation by vLLM: in the training process with the share `memory` of its GPU, which
+    `sleep` frees while weights are trained, or by vLLM's own server on other GPUs
+    (`training/launch/vllm_server.sh`). The mode "off" removes the table."""
 
     mode: Literal["colocate", "server"]
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.5
@@ -286,26 +261,18 @@ class Vllm(RecipeTable):
 
 class Grpo(RecipeTable):
     """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each, over
-    all processes.
-
-    micro_batch: episodes of one forward pass of a process. generate_batch: episodes for which
-    transformers generates at a time (None: all). rate: learning rate, reached after `warmup`
-    steps. logit_scale_rate: learning rate of one factor for all logits
-    (`training.optimizer.LogitScaleAdamW`; 0: no such factor). loss, scale, clip, beta: TRL's
-    `loss_type`, `scale_rewards`, `epsilon` and `beta`. iterations: optimizer steps on the same
-    episodes. resample: how many times a group without spread is replaced at most. patience:
-    validations without improvement after which training stops.
-    """
+    all processes. loss, scale, clip and beta are TRL's `loss_type`, `scale_rewards`, `epsilon`
+    and `beta`."""
 
     steps: Count
     questions: Count = 8
     rollouts: Annotated[int, Field(ge=2)] = 8
-    micro_batch: Count = 16
-    generate_batch: Count | None = None
+    micro_batch: Count = 16  # episodes of one forward pass of a process
+    generate_batch: Count | None = None  # episodes that transformers generates for at a time
     vllm: Vllm | None = None
-    iterations: Count = 1
+    iterations: Count = 1  # optimizer steps on the same episodes
     rate: Positive = 3e-4
-    logit_scale_rate: NotNegative = 0.0
+    logit_scale_rate: NotNegative = 0.0  # of `training.optimizer.LogitScaleAdamW`
     warmup: Annotated[int, Field(ge=0)] = 0
     schedule: Schedule = "constant"
     temperature: Positive = 1.0
@@ -313,15 +280,12 @@ class Grpo(RecipeTable):
     scale: Literal["group", "batch", "none"] = "group"
     clip: Positive = 0.2
     beta: NotNegative = 0.0
-    resample: Annotated[int, Field(ge=0)] = 1
+    resample: Annotated[int, Field(ge=0)] = 1  # rounds of replacing groups without spread
     validate_every: Count = 20
-    patience: Count | None = None
+    patience: Count | None = None  # validations without improvement after which training stops
 
     def passes(self, processes: int) -> int:
-        """Forward passes of each process in a step.
-
-        Raises `ValueError`, naming the field to set, if a step can't be divided.
-        """
+        """Forward passes of each process in a step; `ValueError` if it can't be divided."""
         if self.questions % processes:
             raise ValueError(
                 f"{self.questions} questions a step can't be divided among {processes} processes:"
@@ -353,12 +317,8 @@ class Grpo(RecipeTable):
 
 class Judging(RecipeTable):
     """The judges: `reward` in training, `validation` on held-out questions, a different one so
-    that a hole in the first shows (`training.judging` has the names).
-
-    max_cost_usd: limit on both judges' fees in a run, unless `--max-cost` gives one. questions:
-    number per validation, sampled at the temperature of training. test_questions: number of test
-    questions after training.
-    """
+    that a hole in the first shows (`training.judging` has the names). `max_cost_usd` limits the
+    fees of both in a run; a validation asks `questions`, the test `test_questions`."""
 
     reward: str = "offline"
     validation: str = "f1"
@@ -419,11 +379,8 @@ _KIND = FileKind("recipe", "recipes")
 
 
 def load_recipe(name: str, changes: Sequence[str] = (), *, base_model: str | None = None) -> Recipe:
-    """The recipe of that name or path, with `changes` such as "reward.effort=0.1".
-
-    `base_model` replaces the recipe's model. Raises `UserError`, naming the field, for an
-    invalid recipe.
-    """
+    """The recipe of that name or path, with `changes` such as "reward.effort=0.1" and its model
+    replaced by `base_model`. Raises `UserError`, naming the field, for an invalid recipe."""
     content = read_content(_KIND, name, changes)
     if base_model is not None:
         model = content.table.get("model", {})
@@ -438,10 +395,8 @@ def recipe_names() -> list[str]:
 
 
 def read_content(kind: FileKind, name: str, changes: Sequence[str] = ()) -> TomlContent:
-    """The file of that name or path with `changes`; its `name` defaults to the file's.
-
-    Raises `UserError` for a missing or invalid file and for an invalid change.
-    """
+    """The file of that name or path with `changes`. Raises `UserError` for a missing or invalid
+    file and for an invalid change."""
     own = resources.files("training").joinpath(f"{kind.folder}/{name}.toml")
     path = Path(name)
     is_own = path.name == name and path.suffix != ".toml" and own.is_file()
@@ -495,45 +450,40 @@ def _change(content: dict[str, Any], change: str, kind: FileKind) -> None:
 
 # Beside an exported model, whose config.json is the model's (`training.export`).
 RECIPE = "recipe.json"
-_CONFIG = "config.json"
-# A checkpoint lies in RUN/checkpoints/checkpoint-N.
-_ABOVE = 2
 
 
 def named_recipe(name: str) -> Recipe:
-    """The recipe of `name`: the folder of a training run, of a checkpoint in one or of an
-    exported model, a recipe's name, or a TOML file.
-
-    Raises `UserError` for anything else.
-    """
+    """The recipe of the folder of a training run, of a checkpoint in one or of an exported model;
+    of that name; or of a TOML file. Raises `UserError` for anything else."""
     path = Path(name).expanduser()
     if not path.is_dir():
         return load_recipe(name)
     folder = path.resolve()
-    places = [folder / RECIPE, *(each / _CONFIG for each in (folder, *folder.parents[:_ABOVE]))]
-    row = next((row for place in places if (row := _recipe_row(place)) is not None), None)
-    if row is None:
+    # A checkpoint lies in RUN/checkpoints/checkpoint-N.
+    configs = [each / "config.json" for each in (folder, *folder.parents[:2])]
+    rows = [row for file in (folder / RECIPE, *configs) if (row := _recipe_row(file)) is not None]
+    if not rows:
         if name in recipe_names():
             return load_recipe(name)
         raise UserError(
-            f"{name} is no training run's folder and in none: no {_CONFIG} there has a recipe;"
+            f"{name} is no training run's folder and in none: no config.json there has a recipe;"
             f" name the recipe that the model was trained by ({', '.join(recipe_names())} or a"
             " TOML file)"
         )
     try:
-        return Recipe.model_validate(row)
+        return Recipe.model_validate(rows[0])
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"])) or "it"
         raise UserError(
-            f"the recipe in the {_CONFIG} of {name} can't be read: {where} is not what this"
-            " version knows; name the recipe or a TOML file"
+            f"the recipe in the config.json of {name} can't be read: {where} does not fit this"
+            " version; name the recipe or a TOML file"
         ) from None
 
 
-def _recipe_row(path: Path) -> dict[str, Any] | None:
-    """The recipe of a run's configuration; None if the file has none."""
+def _recipe_row(file: Path) -> dict[str, Any] | None:
+    """The recipe in a run's configuration; None if the file has none."""
     try:
-        config = json.loads(path.read_text("utf-8"))
+        config = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     row = config.get("recipe") if isinstance(config, dict) else None

@@ -9,10 +9,10 @@ An episode has one of five outcomes, and whatever the weights, outcomes keep the
     wrong     a wrong answer, or one that no mail read supports
     lost      three malformed messages in a row
 
-`RewardWeights` refuses weights under which a lesser outcome could earn more. The defaults are
-the reference's bands: correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1; out of
-turns stands between abstained and wrong. A right abstention on an unanswerable question earns
-the components for finding, reading and citing in full, so that no kind of question is worth more.
+`RewardWeights` refuses weights under which a lesser outcome could earn more. The defaults are the
+reference's bands: correct 1 to 2, abstained 0 to 1, wrong -1 to 0, lost -2 to -1. A right
+abstention on an unanswerable question earns the components for finding, reading and citing in
+full, so that no kind of question is worth more.
 """
 
 import dataclasses
@@ -43,10 +43,9 @@ Base = Annotated[float, Field(allow_inf_nan=False)]
 class RewardWeights(BaseModel):
     """The most that each component is worth.
 
-    The first five are an outcome's base, to which the others add. Two schemes serve as
-    comparisons: "binary" pays 1 for correct, else 0; "no-abstention-band" pays an abstention on
-    an answerable question like a wrong answer. Raises pydantic's `ValidationError` if a worse
-    outcome could earn as much as a better one that the scheme distinguishes.
+    Five are an outcome's base, to which the others add. Two schemes serve as comparisons: "binary"
+    pays 1 for correct, else 0; "no-abstention-band" pays an abstention on an answerable question
+    like a wrong answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -122,10 +121,7 @@ _EARNED: Mapping[Outcome, tuple[str, ...]] = {
 
 
 def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -> Reward | None:
-    """The reward of an episode; None if its judge gave no verdict on the answer.
-
-    Raises `ValueError` for an episode that has not ended.
-    """
+    """The reward of an episode that has ended; None if its judge gave no verdict on the answer."""
     outcome = outcome_of(rubric, verdict, weights)
     if outcome is None:
         return None
@@ -141,10 +137,7 @@ def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -
 
 
 def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -> Outcome | None:
-    """How the episode ended; None if its judge gave no verdict on the answer.
-
-    Raises `ValueError` for an episode that has not ended.
-    """
+    """How the episode ended; None if its judge gave no verdict on the answer."""
     if rubric.lost_to_format:
         return "lost"
     if rubric.ran_out_of_turns:

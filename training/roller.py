@@ -42,10 +42,7 @@ Group = list[tuple[Rollout, Scored]]
 
 
 class Scorer(NamedTuple):
-    """Scores episodes: `judge` decides, `weights` pay, and `others` add their verdicts.
-
-    `run_id` and `model` go into trajectories.
-    """
+    """Scores episodes: `judge` decides, `weights` pay, and `others` add their verdicts."""
 
     judge: Judge
     weights: RewardWeights
@@ -56,37 +53,32 @@ class Scorer(NamedTuple):
     async def score(self, rollouts: Sequence[Rollout], settings: dict[str, Any]) -> list[Scored]:
         """The episodes with verdicts and rewards, in order; without a reward if the judge failed.
 
-        `settings` go into trajectories as their policy. They decide an episode's id, so that a
-        run that was killed gives it the same one again.
+        `settings`, the policy of the trajectories, decide an episode's id, so that a run that was
+        killed gives it the same one again.
         """
-        return list(
-            await asyncio.gather(
-                *(self._score(each, number, settings) for number, each in enumerate(rollouts))
-            )
-        )
+        scores = (self._score(each, number, settings) for number, each in enumerate(rollouts))
+        return await asyncio.gather(*scores)
 
     async def _score(self, rollout: Rollout, number: int, settings: dict[str, Any]) -> Scored:
         episode = rollout.episode
-        identity = [self.run_id, settings, episode.question.id, number]
+        question = episode.question
         trajectory = dataclasses.replace(
             episode_record(episode, self.run_id, self.model, dict(settings)),
-            episode_id=digest(compact_json(identity)),
-            question=episode.question.to_row(),
+            episode_id=digest(compact_json([self.run_id, settings, question.id, number])),
+            question=question.to_row(),
         )
-        scored = Scored(episode.question, trajectory)
+        scored = Scored(question, trajectory)
         first, *others = await asyncio.gather(
             *(judged(scored, each, episode.tools.inbox) for each in (self.judge, *self.others))
         )
         reward = reward_of(episode.rubric, first, self.weights)
-        return Scored(
-            episode.question,
-            dataclasses.replace(
-                trajectory,
-                verdict=None if first is None else dataclasses.asdict(first),
-                other_verdicts=[dataclasses.asdict(each) for each in others if each is not None],
-                reward=None if reward is None else reward.to_row(),
-            ),
+        trajectory = dataclasses.replace(
+            trajectory,
+            verdict=None if first is None else dataclasses.asdict(first),
+            other_verdicts=[dataclasses.asdict(each) for each in others if each is not None],
+            reward=None if reward is None else reward.to_row(),
         )
+        return Scored(question, trajectory)
 
 
 async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
@@ -191,10 +183,8 @@ class Roller:
     def __call__(
         self, rows: Sequence[Mapping[str, Any]], step: int, dispatch: Dispatch
     ) -> dict[str, Any]:
-        """The rollouts of this process's `rows`, as TRL's `rollout_func` returns them.
-
-        Each question comes `rollouts` times in a row.
-        """
+        """The rollouts of this process's `rows` (each question `rollouts` times in a row), as
+        TRL's `rollout_func` returns them."""
         questions = [self._by_id[row["question_id"]] for row in rows[:: self._table.rollouts]]
         with dispatch.awake():
             groups, resampled = self._with_spread(questions, dispatch, step)
@@ -224,7 +214,13 @@ class Roller:
         resampled = 0
         for _ in range(self._table.resample):
             flat = self._processes.gather([_flat(group) for group in groups])
-            others = self._others([place for place, each in enumerate(flat) if each], asked)
+            others: dict[int, Question] = {}
+            for place in (place for place, each in enumerate(flat) if each):
+                besides = {*asked, *(each.id for each in others.values())}
+                other = self.curriculum.replacement(besides)
+                if other is None:
+                    break
+                others[place] = other
             if not others:
                 break
             own = [place for place in others if first <= place < first + len(questions)]
@@ -235,18 +231,6 @@ class Roller:
                 asked[place] = question.id
             resampled += len(others)
         return groups, resampled
-
-    def _others(self, flat: Sequence[int], asked: Sequence[str]) -> dict[int, Question]:
-        """The questions to ask instead, by the places of those they replace, while any are left."""
-        besides = set(asked)
-        others: dict[int, Question] = {}
-        for place in flat:
-            other = self.curriculum.replacement(besides)
-            if other is None:
-                break
-            besides.add(other.id)
-            others[place] = other
-        return others
 
     def _roll(self, questions: Sequence[Question], dispatch: Dispatch, step: int) -> list[Group]:
         """A group for each question; all processes note its rewards."""
@@ -322,21 +306,22 @@ def _for_trl(groups: Sequence[Group], end_id: int) -> dict[str, Any]:
     no judge, and would alone gain the advantage when it fails. A rollout whose prompt left no
     room for a turn becomes one masked end token, because TRL rejects empty completions.
     """
-    columns: dict[str, Any] = {
-        name: [] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs", "earned")
-    }
+    rows: list[dict[str, Any]] = []
     for group in groups:
         rewards = rewards_of([scored for _, scored in group])
         for place, (rollout, _) in enumerate(group):
             conversation = rollout.conversation
-            ids = conversation.completion_ids or [end_id]
-            mask = [int(own and rewards is not None) for own in conversation.own] or [0]
-            logprobs = conversation.logprobs if conversation.completion_ids else [0.0]
-            columns["prompt_ids"].append(conversation.prompt_ids)
-            columns["completion_ids"].append(ids)
-            columns["env_mask"].append(mask)
-            columns["logprobs"].append(logprobs)
-            columns["earned"].append(None if rewards is None else rewards[place])
+            rows.append(
+                {
+                    "prompt_ids": conversation.prompt_ids,
+                    "completion_ids": conversation.completion_ids or [end_id],
+                    "env_mask": [int(own and rewards is not None) for own in conversation.own]
+                    or [0],
+                    "logprobs": conversation.logprobs if conversation.completion_ids else [0.0],
+                    "earned": None if rewards is None else rewards[place],
+                }
+            )
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
     if None in columns["logprobs"]:
         columns["logprobs"] = None
     return columns

@@ -91,8 +91,7 @@ class Conversation:
 class ChatTokens:
     """Turns messages into tokens by the chat template of `tokenizer`; `end_id` ends a turn.
 
-    Raises `UserError` for a template that rewrites earlier messages.
-    """
+    Raises `UserError` for a template that rewrites earlier messages."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerFast", tools: list[dict[str, Any]], end_id: int
@@ -118,10 +117,8 @@ class ChatTokens:
         return str(self._tokenizer.decode(list(ids[:end])))
 
     def between(self, observations: Sequence[ChatMessage], *, cut: bool = False) -> list[int]:
-        """The tokens from the end token of a turn to the beginning of the next.
-
-        With `cut` the turn did not reach its end token, which is added.
-        """
+        """The tokens from the end token of a turn to the beginning of the next; that token comes
+        first if the turn was `cut`."""
         marker = uuid.uuid4().hex
         reply: ChatMessage = {"role": "assistant", "content": marker}
         rendered = self._render([_PROBE, reply, *observations])
@@ -155,14 +152,14 @@ class ChatTokens:
 
 
 class Turn(NamedTuple):
-    """What an engine sampled after a prompt: tokens, with the end token if it was reached, and the
-    log-probability of each, if the engine gives them."""
+    """The tokens that an engine sampled after a prompt, with the end token if it was reached, and
+    the log-probability of each, if the engine gives them."""
 
     ids: list[int]
     logprobs: list[float] | None
 
 
-# Takes prompts and gives a turn for each. It limits the tokens of a turn itself.
+# Gives a turn for each prompt, and limits its tokens itself.
 Generate = Callable[[list[list[int]]], list[Turn]]
 
 
@@ -179,27 +176,23 @@ def roll_out(
     """Run all `episodes` to their ends; the rollouts, in their order."""
     rollouts = [Rollout(each, tokens.begin(each.messages)) for each in episodes]
     for each in rollouts:
-        _go_on(each, [], form)
+        _show(each, [], form)
     while going := [each for each in rollouts if not each.episode.done]:
         turns = generate([each.conversation.ids for each in going])
-        for rollout, turn in zip(going, turns, strict=True):
-            _take(rollout, turn, tokens, form)
+        for (episode, conversation), turn in zip(going, turns, strict=True):
+            prompt = conversation.length
+            conversation.add_turn(turn.ids, turn.logprobs)
+            episode.count_tokens(prompt, len(turn.ids))
+            message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
+            observations = episode.step(message)
+            if not episode.done:
+                cut = not turn.ids or turn.ids[-1] != tokens.end_id
+                context = tokens.between(observations, cut=cut)
+                _show(Rollout(episode, conversation), context, form)
     return rollouts
 
 
-def _take(rollout: Rollout, turn: Turn, tokens: ChatTokens, form: EpisodeForm) -> None:
-    episode, conversation = rollout
-    prompt = conversation.length
-    conversation.add_turn(turn.ids, turn.logprobs)
-    episode.count_tokens(prompt, len(turn.ids))
-    message = parse_reply(tokens.text_of(turn.ids), episode.rubric.turns)
-    observations = episode.step(message)
-    if not episode.done:
-        cut = not turn.ids or turn.ids[-1] != tokens.end_id
-        _go_on(rollout, tokens.between(observations, cut=cut), form)
-
-
-def _go_on(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:
+def _show(rollout: Rollout, context: list[int], form: EpisodeForm) -> None:
     """Append `context` if another turn fits after it.
 
     Otherwise the episode is out of turns, and its last token stays the model's own: an unanswered

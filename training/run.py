@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from art_e.errors import UserError
 from art_e.message import compact_json
@@ -28,19 +28,37 @@ from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import Recipe
 
-Kind = Literal["sft", "grpo"]
-
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
 STATE = "run.json"
 _PREFIX = "checkpoint-"
-# How many differences a refused resume names, and how long each may be.
-_SHOWN, _SHOWN_CHARS = 3, 80
+
+# Asked after each step: why the run should pause there, or None.
+Pause = Callable[[], str | None]
+
+
+def never() -> None:
+    """No reason to pause."""
+
+
+def pause_after(minutes: float | None) -> Pause:
+    """A reason to pause after so many minutes from now."""
+    if minutes is None:
+        return never
+    end = time.monotonic() + 60 * minutes
+    return lambda: f"{minutes:g} minutes are over" if time.monotonic() >= end else None
+
 
 # ---- The run.
 
 
 class RunView:
-    """Shows a run as it goes; this one shows nothing. Steps before a resume come again first."""
+    """What a run tells as it goes; this one ignores it. Steps before a resume come again first."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def step(self, step: Step) -> None:
         """Show a step."""
@@ -51,12 +69,19 @@ class RunView:
     def alarm(self, alarm: TrainingAlarm) -> None:
         """Show an alarm."""
 
+    def hacks(self, scored: Sequence[Scored]) -> list[TrainingAlarm]:
+        """The signs of reward hacking in all episodes so far."""
+        return []
+
+    def finish(self, folder: Path, setting: "Setting", metrics: dict[str, Any]) -> None:
+        """Add files to the folder before the run is complete."""
+
 
 class Setting(NamedTuple):
     """The settings of a run; `init` is the folder of its start, `baseline` the metrics of the
     run that it is compared with."""
 
-    kind: Kind
+    kind: Literal["sft", "grpo"]
     recipe: Recipe
     seed: int
     init: str | None = None
@@ -65,23 +90,6 @@ class Setting(NamedTuple):
     def to_row(self) -> dict[str, Any]:
         """The settings as config.json holds them."""
         return {**self._asdict(), "recipe": self.recipe.to_row()}
-
-
-# Writes the model card into the folder of a finished run, from its metrics.
-WriteCard = Callable[[Path, Setting, dict[str, Any]], None]
-
-
-def no_card(*_: Any) -> None:
-    """Write no card."""
-
-
-# Looks for reward hacking in all episodes so far.
-Detect = Callable[[Sequence[Scored]], list[TrainingAlarm]]
-
-
-def nothing_detected(_: Sequence[Scored]) -> list[TrainingAlarm]:
-    """Detect no reward hacking."""
-    return []
 
 
 class TrainingRun:
@@ -96,10 +104,7 @@ class TrainingRun:
         run: Run,
         setting: Setting,
         state: dict[str, Any],
-        *,
         view: RunView,
-        card: WriteCard = no_card,
-        detect: Detect = nothing_detected,
         processes: Processes = ALONE,
     ) -> None:
         self.run = run
@@ -113,8 +118,6 @@ class TrainingRun:
         # USD that judges were paid before the run was resumed.
         self.cost_before = float(state.get("cost_usd", 0.0))
         self._view = view
-        self._card = card
-        self._detect = detect
         self._log = run.log() if processes.leads else None
         away = state.get("dogs", {})
         self._dogs = {
@@ -172,7 +175,7 @@ class TrainingRun:
         self.validations.append(validation)
         if self.processes.leads:
             self._view.validation(validation)
-            self._alarm("hacking", validation.step, self._detect(load_run(self.run)))
+            self._alarm("hacking", validation.step, self._view.hacks(load_run(self.run)))
 
     def note_memory(self, used: int | None) -> None:
         """Remember the peak of bytes in use on a GPU; None without a GPU."""
@@ -189,11 +192,11 @@ class TrainingRun:
         """The best validation, among those whose checkpoint the recipe wants if there are any."""
         table = self.setting.recipe.sft
         wanted = table.chosen_from if self.setting.kind == "sft" and table is not None else 1
-        for first in (wanted, 1):
+        for first in (wanted, 1, 0):
             later = [each for each in self.validations if each.step >= first]
             if later:
                 return max(later, key=lambda each: each.merit)
-        return max(self.validations, key=lambda each: each.merit, default=None)
+        return None
 
     @property
     def best_checkpoint(self) -> Path | None:
@@ -208,21 +211,20 @@ class TrainingRun:
         self.processes.wait()
         if not self.processes.leads:
             return
-        folder = checkpoint_of(self.run.folder, step)
         dogs = {name: dog.away for name, dog in self._dogs.items()}
-        Run(folder).write_json(STATE, {**self._facts(), "dogs": dogs, **state})
+        state = {**self._facts(), "dogs": dogs, **state}
+        Run(checkpoint_of(self.run.folder, step)).write_json(STATE, state)
         best = self.best
-        _delete_checkpoints(
-            self.run.folder, lambda each: each != step and (best is None or each != best.step)
-        )
+        kept = {step} if best is None else {step, best.step}
+        _delete_checkpoints(self.run.folder, lambda each: each not in kept)
         self.run.write_json(METRICS, self.metrics)
 
     def finish(self, test: dict[str, Any] | None) -> dict[str, Any]:
-        """Write the metrics with the figures of `test`, and the card; the metrics."""
+        """Write the metrics with the figures of `test`, and complete the run; the metrics."""
         metrics = {**self.metrics, "test": test}
         if self.processes.leads:
             self.run.write_json(METRICS, metrics)
-            self._card(self.run.folder, self.setting, metrics)
+            self._view.finish(self.run.folder, self.setting, metrics)
             self.run.finish()
         return metrics
 
@@ -261,8 +263,6 @@ def opened(
     *,
     resume: bool = False,
     view: RunView | None = None,
-    card: WriteCard = no_card,
-    detect: Detect = nothing_detected,
     processes: Processes = ALONE,
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
@@ -277,15 +277,7 @@ def opened(
         begun = processes.from_first(begun)
         assert begun is not None
         run, checkpoint, state = begun
-        training = TrainingRun(
-            run,
-            setting,
-            state,
-            view=view or RunView(),
-            card=card,
-            detect=detect,
-            processes=processes,
-        )
+        training = TrainingRun(run, setting, state, view or RunView(), processes)
         stack.callback(training.close)
         yield training, checkpoint
 
@@ -325,7 +317,7 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
     had, wanted = (_without_server(each) for each in (run.config, setting.to_row()))
     for key in ("kind", "recipe", "seed", "init"):
         if had.get(key) != wanted[key]:
-            shown = itertools.islice(_differences(had.get(key), wanted[key], ""), _SHOWN)
+            shown = itertools.islice(_differences(had.get(key), wanted[key], ""), 3)
             raise UserError(
                 f"{out} was begun with another {key} ({', '.join(shown)}); resume it as it was"
                 " begun"
@@ -334,13 +326,13 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
 
 
 def _differences(had: Any, wanted: Any, name: str) -> Iterator[str]:
-    """The earlier values that differ, by their place in the recipe, as `--set` takes them."""
+    """The earlier values that differ, as `--set` takes them."""
     if isinstance(had, dict) and isinstance(wanted, dict):
         for key in sorted({*had, *wanted}):
             place = f"{name}.{key}" if name else key
             yield from _differences(had.get(key), wanted.get(key), place)
     elif had != wanted:
-        yield cut_line(f"{name}={had}" if name else str(had), _SHOWN_CHARS)
+        yield cut_line(f"{name}={had}" if name else str(had), 80)
 
 
 def _without_server(row: dict[str, Any]) -> dict[str, Any]:

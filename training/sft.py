@@ -31,17 +31,9 @@ from training.processes import keep_memory, quiet
 from training.progress import Step
 from training.recipe import Sft, SftStage
 from training.rollout import ChatTokens
-from training.run import Setting, TrainingRun
+from training.run import Pause, Setting, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
-from training.validation import (
-    Examiner,
-    Load,
-    Pause,
-    RunCallback,
-    by_transformers,
-    finished,
-    never,
-)
+from training.validation import Examiner, Load, RunCallback, by_transformers, finished
 
 # A new tokenizer learns its words from so many conversations.
 TOKENIZER_CONVERSATIONS = 4_000
@@ -61,8 +53,7 @@ def train_sft(
 ) -> dict[str, Any]:
     """Carry the run out, from `checkpoint` if given, to its end or the first `pause`; its metrics.
 
-    `conversations` are those of each stage, as `training.expert.conversations_of` gives them.
-    Raises `UserError` for a recipe that can't be carried out.
+    `conversations` are those of each stage. Raises `UserError` if the recipe can't be carried out.
     """
     setting = training.setting
     table = setting.recipe.sft
@@ -133,30 +124,26 @@ def _batches(
     """All examples of the stages, and for each step the numbers of those in its batch."""
     examples: list[MarkedTokens] = []
     batches: list[list[int]] = []
-    ends = _ends(table.stages)
     for number, (stage, of_stage) in enumerate(zip(table.stages, conversations, strict=True)):
-        rng = Random(f"{seed}/stage/{number}")
-        first = len(examples)
+        rng, first = Random(f"{seed}/stage/{number}"), len(examples)
         used = [each for each in of_stage if has_part(each, stage.part)]
         if not used:
             raise UserError(
                 "no conversation reads a mail that has a turn after it; leave the stage of the"
                 f' part "{stage.part}" out of sft.stages'
             )
-        made = [
-            marked_tokens(each, tokens, stage.part) for each in used[: stage.steps * stage.batch]
-        ]
+        used = used[: stage.steps * stage.batch]
+        made = [marked_tokens(each, tokens, stage.part) for each in used]
         if stage.loss == "all":
             made = [each._replace(labels=each.input_ids) for each in made]
         examples += made
         order = list(range(first, len(examples)))
         rng.shuffle(order)
         endless = cycle(order)
-        for _ in range(0, stage.steps, SORTED_BATCHES):
-            steps = min(SORTED_BATCHES, ends[number] - len(batches))
+        for done in range(0, stage.steps, SORTED_BATCHES):
+            number_drawn = min(SORTED_BATCHES, stage.steps - done) * stage.batch
             drawn = sorted(
-                islice(endless, steps * stage.batch),
-                key=lambda place: len(examples[place].input_ids),
+                islice(endless, number_drawn), key=lambda place: len(examples[place].input_ids)
             )
             cut = [drawn[at : at + stage.batch] for at in range(0, len(drawn), stage.batch)]
             rng.shuffle(cut)

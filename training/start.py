@@ -66,10 +66,7 @@ class Start(NamedTuple):
 
 def load_start(name: str, table: ModelTable | None = None) -> Start:
     """The model of a checkpoint, of a training run's best one, or of the hub, to be trained as
-    `table` says (None: all its weights).
-
-    An adapter is trained on. Raises `UserError` if the model can't be loaded.
-    """
+    `table` says (None: all its weights). Raises `UserError` if it can't be loaded."""
     base, adapter = split_adapter(name)
     folder = Path(base).expanduser()
     if adapter is None and folder.is_dir():
@@ -88,11 +85,10 @@ def load_start(name: str, table: ModelTable | None = None) -> Start:
 def start_of(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, adapter: bool = False
 ) -> Start:
-    """The model, set to sample from its own distribution and to stop at the end of a turn.
+    """The model, set to stop at the end of a turn and to sample from the distribution that is
+    trained, without the published `repetition_penalty`, `top_p` and `top_k`.
 
-    The published generation config is dropped: its `repetition_penalty`, `top_p` and `top_k`
-    would sample from another distribution than the one that is trained. Raises `UserError` for a
-    chat template that ends turns with no special token.
+    Raises `UserError` for a chat template that ends turns with no special token.
     """
     end_id = end_of_turn(tokenizer)
     if end_id is None:
@@ -159,10 +155,10 @@ def template(name: str) -> str:
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:
     """The phrases that conversations in the template "nano" repeat, each to become one token.
 
-    Parts of numbers are tokens that differ by their place: " $33" and ",500", " 36" and "-15-" and
-    "93": a small model learns from the kind of a token what comes next sooner than from what
-    stood before it. `prompt` is the system prompt, `years` those of the mails. No phrase crosses
-    the end of a turn, so that a growing conversation has the same tokens as one encoded whole.
+    Parts of numbers are tokens that differ by their place, such as " $33" and ",500", or " 36"
+    and "-15-" and "93": from the kind of a token a small model soon learns what comes next. No
+    phrase crosses the end of a turn, so that a growing conversation has the same tokens as one
+    encoded whole. `prompt` is the system prompt, `years` those of the mails.
     """
     begin, go_on = f"\n{START}user\n", f"{END}\n{START}assistant\n"
     answered, over = f"{begin}<tool_response>\n", f"\n</tool_response>{go_on}"

@@ -7,7 +7,6 @@ test is asked once, of that one.
 import asyncio
 import contextlib
 import dataclasses
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -28,18 +27,13 @@ from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
 from training.roller import Scorer
 from training.rollout import ChatTokens, Generate, Material, roll_out
-from training.run import TrainingRun
+from training.run import Pause, TrainingRun, never
 from training.start import Start
 
 # The figures of the benchmark that metrics.json holds of the test.
-FIGURES = (
-    "accuracy",
-    "unanswerable_accuracy",
-    "hallucination",
-    "abstention",
-    "turns",
-    "turns_when_correct",
-    "effort",
+FIGURES = tuple(
+    "accuracy unanswerable_accuracy hallucination abstention turns turns_when_correct"
+    " effort".split()
 )
 
 # Gives the questions of a split, or of "strangers", where there may be none.
@@ -48,27 +42,12 @@ Load = Callable[[str], Material | None]
 Awake = Callable[[], AbstractContextManager[None]]
 # Makes a step of what the trainer logged at it.
 ToStep = Callable[[int, Mapping[str, float]], Step]
-# Asked after each step: why the run should pause there, or None.
-Pause = Callable[[], str | None]
-
-
-def never() -> None:
-    """No reason to pause."""
-
-
-def after(minutes: float | None) -> Pause:
-    """A reason to pause after so many minutes from now."""
-    if minutes is None:
-        return never
-    end = time.monotonic() + 60 * minutes
-    return lambda: f"{minutes:g} minutes are over" if time.monotonic() >= end else None
-
 
 # ---- Asking held-out questions, and their figures.
 
 
 class Examiner(NamedTuple):
-    """Asks the model of a run held-out questions, each process its share of them."""
+    """Asks a run's model held-out questions, each process its share of them."""
 
     training: TrainingRun
     judges: Judges
@@ -78,11 +57,8 @@ class Examiner(NamedTuple):
     def examine(
         self, part: str, number: int, generate: Generate, settings: dict[str, Any]
     ) -> list[Scored]:
-        """An episode for each of `number` questions of that part; none if it has no questions.
-
-        `settings` go into trajectories as their policy. The first of the other verdicts is that
-        of the validations' judge.
-        """
+        """An episode for each of `number` questions of that part, if it has any; the first of the
+        other verdicts is by the validations' judge. `settings` are the trajectories' policy."""
         material = self.load(part)
         if material is None:
             return []
@@ -107,18 +83,15 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
     figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"], timed=False)
     right = [each for each in decided if each.question.answerable and each.correct]
     unanswerable = [each for each in decided if not each.question.answerable]
+    invented = [bool(each.trajectory.rubric["answered"]) for each in unanswerable]
+    efforts = [each.trajectory.rubric["effort"] for each in right]
+    malformed = [malformed_calls(each.trajectory.rubric) for each in scored]
     return {
         "n": len(scored),
         **{name: figures[name] for name in FIGURES},
-        "hallucination_unanswerable": sample_of(unanswerable).share(
-            [bool(each.trajectory.rubric["answered"]) for each in unanswerable]
-        ),
-        "effort_when_correct": sample_of(right).mean(
-            [each.trajectory.rubric["effort"] for each in right]
-        ),
-        "format_errors": sample_of(scored).mean(
-            [malformed_calls(each.trajectory.rubric) for each in scored]
-        ),
+        "hallucination_unanswerable": sample_of(unanswerable).share(invented),
+        "effort_when_correct": sample_of(right).mean(efforts),
+        "format_errors": sample_of(scored).mean(malformed),
         "by_kind": {
             kind: {"n": each["n"], "accuracy": each["accuracy"]}
             for kind, each in figures["by_kind"].items()
@@ -147,10 +120,10 @@ def validation_of(scored: Sequence[Scored], step: int) -> Validation:
 class RunCallback(TrainerCallback):
     """Records a trainer's steps, and validates and saves checkpoints as the recipe says.
 
-    There is a validation before the first step, every `validate_every` steps and at those of
-    `also_at`, each with a checkpoint, which comes after it to contain it. Training stops after
-    `patience` validations without improvement, and pauses with a checkpoint when `pause` gives a
-    reason. `awake` is entered around a validation. `state` gives more for a checkpoint to keep.
+    A validation comes before the first step, every `validate_every` steps and at those of
+    `also_at`, each with a checkpoint that contains it. Training stops after `patience` validations
+    without improvement, and pauses with a checkpoint when `pause` gives a reason. `state` gives
+    more for a checkpoint to keep.
     """
 
     examiner: Examiner
@@ -226,30 +199,19 @@ class RunCallback(TrainerCallback):
 
 def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
     """Has transformers sample from the model of `start`, the same for the same seed."""
-    recipe = training.setting.recipe
-    batch = recipe.grpo.generate_batch if recipe.grpo else None
-    turn_tokens = recipe.episode.turn_tokens
+    recipe, seed = training.setting.recipe, training.setting.seed
+    batch = (recipe.grpo and recipe.grpo.generate_batch) or BATCH
+    limit = recipe.episode.turn_tokens
     return lambda temperature: Sampler(
-        start.model,
-        start.end_id,
-        start.pad_id,
-        turn_tokens,
-        temperature,
-        training.setting.seed,
-        batch or BATCH,
+        start.model, start.end_id, start.pad_id, limit, temperature, seed, batch
     )
 
 
 def finished(
-    examiner: Examiner,
-    trainer: Any,
-    generate_at: GenerateAt,
-    awake: Awake = contextlib.nullcontext,
+    examiner: Examiner, trainer: Any, generate_at: GenerateAt, awake: Awake = contextlib.nullcontext
 ) -> dict[str, Any]:
-    """End the run with the test figures of its best checkpoint; the run's metrics.
-
-    `trainer` gets the weights of that checkpoint; `generate_at` generates by them inside `awake`.
-    """
+    """End the run with the test figures of its best checkpoint, whose weights `trainer` gets; the
+    run's metrics. `generate_at` generates inside `awake`."""
     training = examiner.training
     best = training.processes.from_first(training.best_checkpoint)
     if best is None:
@@ -271,24 +233,17 @@ def finished(
 def figures_on_test(
     examiner: Examiner, generate_at: GenerateAt
 ) -> tuple[dict[str, Any], list[Scored]]:
-    """What `metrics.json` holds as `test`, and the episodes.
-
-    `{"sampled": figures, "greedy": figures}`, each with the figures of questions about names
-    that training has not as "strangers", if there are any.
-    """
+    """What `metrics.json` holds as `test`, and the episodes: `{"sampled": figures, "greedy":
+    figures}`, each with "strangers", the figures of questions about names unseen in training."""
     setting = examiner.training.setting
     number = setting.recipe.judging.test_questions
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     episodes: list[Scored] = []
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         generate = generate_at(temperature)
         settings = {"temperature": temperature, "seed": setting.seed}
-        for part in ("test", "strangers"):
-            apart = "" if part == "test" else part
-            scored = examiner.examine(part, number, generate, {**settings, "part": apart})
-            episodes += scored
-            if part == "test":
-                found[name] = figures_of(scored)
-            elif scored:
-                found[name][part] = figures_of(scored)
-    return found, episodes
+        scored = examiner.examine("test", number, generate, {**settings, "part": ""})
+        apart = examiner.examine("strangers", number, generate, {**settings, "part": "strangers"})
+        episodes += [*scored, *apart]
+        figures[name] = figures_of(scored) | ({"strangers": figures_of(apart)} if apart else {})
+    return figures, episodes

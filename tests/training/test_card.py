@@ -1,7 +1,6 @@
 """The model card: it says what the metrics say and no more, and no text becomes markup."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.training.rows import validation as made_validation
-from training.export import card, write_card
+from training.export import card
 from training.recipe import Recipe, load_recipe
-from training.run import Kind, Setting
+from training.run import Setting
 
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
@@ -52,7 +51,7 @@ def metrics(**fields: Any) -> dict[str, Any]:
 
 
 def made(
-    recipe: dict[str, Any] = SMALL, kind: Kind = "grpo", baseline: Any = None, **given: Any
+    recipe: dict[str, Any] = SMALL, kind: Any = "grpo", baseline: Any = None, **given: Any
 ) -> str:
     setting = Setting(kind, Recipe.model_validate(recipe), 20_010, baseline=baseline)
     return card(setting, metrics(**given))
@@ -77,53 +76,31 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
     [
         (made(), [
             "# ART-E agent: small, reinforcement learning (GRPO)",
-            "of 3 layers of width 96",
-            "Trained were all weights.",
-            "2,000 short mails each, made from the seeds 0 to 29. Validation: the seeds 30 to 30.",
-            "at most 60 steps, each of 8 questions with 8 episodes each",
+            "made from the seeds 0 to 29. Validation: the seeds 30 to 30.",
             "art-e train grpo --recipe RECIPE.toml --init START --seed 20010 --out RUN",
-            "judged by f1",
             "Time: 1.50 hours (5,400 seconds).",
             "generated: 1,234,567.",
             "1.50 USD.",
-            "None was raised.",
-            "(5 turns at most, its own prompt",
             "--model local:RUN/checkpoints/checkpoint-40 --recipe RUN",
-            "art-e serve RUN --name mine",
         ], []),
-        (made(kind="sft"), [
-            "small, warm start (SFT)",
-            "Planned: 300 steps",
-            "art-e train sft --recipe RECIPE.toml --seed 20010 --out RUN",
-        ], ["--init"]),
         # An adapter is merged before it is used; its episodes are the usual ones.
         (made(LORA, "sft"), [
             "LoRA adapter of rank 8",
             "art-e train merge RUN/checkpoints/checkpoint-40 --out MERGED",
             "--model local:MERGED\n",
-            "golden set golden,",
-        ], ["--recipe RUN", "secret"]),
-        (made(load_recipe("talk").to_row()), [
-            "- Questions: those of a golden set that has no name, by its splits.",
-            "art-e train grpo --recipe talk --seed 20010 --out RUN",
-            "adapter of rank 16",
-        ], ["changed on the command line"]),
+        ], ["--recipe RUN", "secret", "--init"]),
+        (made(load_recipe("talk").to_row()), ["--recipe talk --seed"], ["on the command line"]),
         (made({**load_recipe("talk").to_row(), "episode": {"hits": 2}}), [
             "changed on the command line",
         ], ["RECIPE.toml"]),
         (made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]), [
             "- Step 1,200, abstention: lower the rate\n",
         ], ["None was raised"]),
-        (made(
-            validation=[validation(0, 0.3)], seconds=None, tokens=None, cost_usd=None,
-            alarms=None, best_checkpoint=None,
-        ), [
+        (made(validation=[], seconds=None, tokens=None, cost_usd=None, alarms=None,
+              best_checkpoint=None, baseline={"models": {}}), [
             "Time: not measured.", "generated: not measured.", "judges: not measured.",
-            "Alarms: not measured.", "Test questions: not measured.", "No baseline was given",
+            "Alarms: not measured.", "Test questions: not measured.", "Baseline: not measured.",
             "No checkpoint was chosen as the best.", "local:RUN/checkpoints/CHECKPOINT",
-        ], []),
-        (made(validation=[], baseline={"models": {}}), [
-            "Validation: not measured.", "Baseline: not measured.",
         ], []),
     ],
 )  # fmt: skip
@@ -188,11 +165,3 @@ def test_hostile_words_are_only_words(word: str) -> None:
         assert set(re.findall(pattern, shown)) == set(re.findall(pattern, plain))
         if pattern != r"</?(\w+)":
             assert len(re.findall(pattern, shown)) == len(re.findall(pattern, plain))
-
-
-def test_it_is_written_whole(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("old")
-    setting = Setting("grpo", Recipe.model_validate(SMALL), 20_010)
-    write_card(tmp_path, setting, metrics())
-    assert [each.name for each in tmp_path.iterdir()] == ["README.md"]
-    assert (tmp_path / "README.md").read_text("utf-8") == made()

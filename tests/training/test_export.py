@@ -1,8 +1,10 @@
-"""What is shared of a checkpoint: all that loads it, and nothing of the machine that made it."""
+"""What leaves a run: a merged model that says the same, and an export with all that loads it and
+nothing of the machine that made it."""
 
 import asyncio
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,22 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from art_e.models.base import ModelOptions
-from art_e.models.checkpoint import best_checkpoint
+from art_e.models.checkpoint import (
+    best_checkpoint,
+    load_checkpoint,
+    load_tokenizer,
+    reloads_the_same,
+)
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen
-from tests.builders import files_of, the_error
+from tests.builders import files_of, message, the_error
+from tests.builders import search_episodes as search
+from tests.command_line import ANN, Run, json_of
+from tests.command_line import the_error as error_of
+from tests.hub import Hub, no_network, running
 from tests.training.conftest import Begin
-from training.export import FILES, ExportedCheckpoint, export, find_checkpoint, merge
+from training.export import FILES, ExportedCheckpoint, export, find_checkpoint, merge, public_recipe
 from training.recipe import Recipe, named_recipe
 
 # peft asks transformers by an older name.
@@ -28,7 +39,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:Futu
 
 HUB_ID = "me/base"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-SHORT = ModelOptions(max_output_tokens=20)
 PROMPT = "Mail of /home/annsecret is at $inbox_address."
 GOLDEN: dict[str, Any] = {
     "name": "mine",
@@ -41,27 +51,27 @@ GOLDEN: dict[str, Any] = {
 }
 
 
-def says(name: str, begin: Begin) -> Any:
-    """What the model answers to the first message of an episode."""
-    policy = LocalPolicy(name, SHORT)
-    return asyncio.run(policy.act(begin().messages, schemas())).message
+def says(name: object, begin: Begin) -> list[Any]:
+    """What the model answers to the first message of an episode, and to a later one."""
+    policy = LocalPolicy(str(name), ModelOptions(max_output_tokens=20))
+    episode = begin()
+    steps = [asyncio.run(policy.act(episode.messages, schemas()))]
+    episode.step(message(search("crane")))
+    steps.append(asyncio.run(policy.act(episode.messages, schemas())))
+    return [(each.message, each.usage) for each in steps]
 
 
 def write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), "utf-8")
 
 
+def text_of(folder: Path) -> str:
+    return (folder / "README.md").read_text("utf-8")
+
+
 def front_matter(folder: Path) -> dict[str, Any]:
-    text = (folder / "README.md").read_text("utf-8")
-    found: dict[str, Any] = ModelCard(text).data.to_dict()  # type: ignore[no-untyped-call]
+    found: dict[str, Any] = ModelCard(text_of(folder)).data.to_dict()  # type: ignore[no-untyped-call]
     return found
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = tiny_qwen.make_tokenizer(["When does the lease end?", tiny_qwen.stock_template()])
-    model = tiny_qwen.make_model(tokenizer, hidden=32)
-    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("models") / "base")
 
 
 @pytest.fixture
@@ -82,24 +92,117 @@ def run(base: Path, tmp_path: Path) -> Path:
     for name in TOKENIZER:
         shutil.copyfile(base / name, checkpoint / name)
     validation = [{"step": step, "n": 10, "accuracy": 0.5} for step in (0, 12)]
-    write(folder / "metrics.json", {
-        "best_checkpoint": "checkpoints/checkpoint-12", "validation": validation, "alarms": [],
-    })  # fmt: skip
+    best = {"best_checkpoint": "checkpoints/checkpoint-12"}
+    write(folder / "metrics.json", {**best, "validation": validation, "alarms": []})
     recipe = Recipe.model_validate(GOLDEN).to_row()
     baseline = {"models": {"local:/home/annsecret/x": {"n": 3, "accuracy": 0.25}}}
-    write(folder / "config.json", {
-        "kind": "grpo", "seed": 5, "recipe": recipe, "baseline": baseline,
-        "init": "/home/annsecret/start",
-    })  # fmt: skip
+    config = {"kind": "grpo", "seed": 5, "recipe": recipe, "baseline": baseline}
+    write(folder / "config.json", {**config, "init": "/home/annsecret/start"})
     (folder / "trajectories.jsonl").write_text("secret\n")
     return folder
+
+
+@pytest.fixture
+def adapter(run: Path) -> Path:
+    return run / "checkpoints" / "checkpoint-12"
+
+
+# ---- Merging.
+
+
+def test_what_is_merged_says_what_model_and_adapter_say(
+    base: Path, run: Path, adapter: Path, begin: Begin, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "merged"
+    left = out.parent / ".merged.partial"  # of a merge that was killed
+    left.mkdir(parents=True)
+    (left / "model-00001-of-00002.safetensors").write_bytes(b"half")
+    merge(run, out)
+    assert sorted(out.parent.iterdir()) == [out]
+    ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
+    with torch.inference_mode():
+        whole, both, bare = (
+            load_checkpoint(*each).model(input_ids=ids).logits
+            for each in ((str(out), None), (str(base), str(adapter)), (str(base), None))
+        )
+    assert torch.allclose(whole, both, atol=1e-4)
+    assert not torch.allclose(whole, bare, atol=1e-2)
+    assert says(out, begin) == says(f"{base}+{adapter}", begin)
+    assert "adapter_config.json" not in files_of(out)
+    # What servers make of it is the tokenizer that was saved.
+    assert reloads_the_same(out, load_tokenizer(out, "merged"))
+
+
+def test_a_merged_model_keeps_the_bases_number_format_and_the_checkpoints_tokenizer(
+    base: Path, adapter: Path, tmp_path: Path
+) -> None:
+    tokenizer = load_tokenizer(base, "base")
+    half: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16)
+    tiny_qwen.save(half, tokenizer, tmp_path / "half")
+    tokenizer.chat_template = "{# its own #}" + tiny_qwen.stock_template()
+    tokenizer.save_pretrained(adapter)
+    rename_base(adapter, str(tmp_path / "half"))
+    merge(adapter, tmp_path / "merged")
+    saved: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype="auto")
+    assert {each.dtype for each in saved.parameters()} == {torch.bfloat16}
+    merged = load_tokenizer(tmp_path / "merged", "merged")
+    assert merged.chat_template == tokenizer.chat_template
+
+
+def rename_base(adapter: Path, name: str | None) -> None:
+    config = adapter / "adapter_config.json"
+    write(config, {**json.loads(config.read_text()), "base_model_name_or_path": name})
+
+
+def test_what_can_not_be_merged(
+    base: Path, run: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, file, full = (tmp_path / each for each in ("merged", "file", "full"))
+    file.write_text("mine")
+    full.mkdir()
+    (full / "mine").write_text("mine")
+    cases: list[tuple[Callable[[], None], str]] = [
+        (lambda: merge(base, out), f"local:{base}"),
+        (lambda: merge(tmp_path / "nowhere", out), "is no checkpoint"),
+        (lambda: merge(adapter, file), "--out"),
+        (lambda: merge(adapter, full), "--out"),
+        (lambda: merge(adapter, file / "merged"), "can't write"),
+    ]
+    for action, words in cases:
+        assert words in the_error(action)
+    assert files_of(full) == {"mine": b"mine"}
+    with monkeypatch.context() as patch:
+
+        def no_space(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(shutil, "copyfile", no_space)
+        assert "No space left" in the_error(lambda: merge(adapter, out))
+    gone = tmp_path / "gone"
+    for name, words in (
+        (str(gone), f"there is no folder {gone}"),
+        (None, "base_model_name_or_path"),
+        ("", "base_model_name_or_path"),
+    ):
+        rename_base(adapter, name)
+        assert words in the_error(lambda: merge(adapter, out))
+    for metrics, words in (
+        ({"best_checkpoint": None}, "no best checkpoint yet"),
+        ({"best_checkpoint": "checkpoints/checkpoint-9"}, "checkpoint-9, the best"),
+        ([], "metrics.json can't be read"),
+    ):
+        write(run / "metrics.json", metrics)
+        assert words in the_error(lambda: merge(run, out))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["annsecret", "file", "full"]
+
+
+# ---- Exports.
 
 
 def test_a_trained_run_is_shared_and_answers_the_same(
     trained: Path, begin: Begin, tmp_path: Path
 ) -> None:
-    out = tmp_path / "new" / "shared"
-    checkpoint = best_checkpoint(trained)
+    out, checkpoint = tmp_path / "new" / "shared", best_checkpoint(trained)
     assert find_checkpoint(trained) == ExportedCheckpoint(checkpoint, trained, None)
     found = export(find_checkpoint(trained), out)
     had, has = files_of(checkpoint), files_of(out)
@@ -109,7 +212,7 @@ def test_a_trained_run_is_shared_and_answers_the_same(
     }  # fmt: skip
     for name in ("model.safetensors", "tokenizer.json", "chat_template.jinja", "config.json"):
         assert has[name].split() == had[name].split()
-    assert says(f"{out}", begin) == says(f"{checkpoint}", begin)
+    assert says(out, begin) == says(checkpoint, begin)
     # The folder contains the recipe by which it is asked.
     assert named_recipe(str(out)) == named_recipe(str(trained))
     assert (found.questions, found.addresses) == (0, 0)
@@ -121,8 +224,7 @@ def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path
     out = tmp_path / "shared"
     found = export(find_checkpoint(run, base_id=HUB_ID), out)
     assert set(files_of(out)) == {
-        "README.md", "recipe.json", "adapter_config.json", "adapter_model.safetensors",
-        *TOKENIZER,
+        "README.md", "recipe.json", "adapter_config.json", "adapter_model.safetensors", *TOKENIZER,
     }  # fmt: skip
     assert all(any(Path(name).match(each) for each in FILES) for name in files_of(out))
     config = json.loads((out / "adapter_config.json").read_text("utf-8"))
@@ -135,24 +237,17 @@ def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path
     for name, data in files_of(out).items():
         for word in ("annsecret", str(base), str(tmp_path), '"secret"'):
             assert word.encode() not in data, (name, word)
-    assert found.notes[:2] == (
-        f"the weights of an adapter to {HUB_ID}, of checkpoint-12",
-        "they have learnt from the mail of the golden set golden and may have kept some of it",
-    )
-    text = (out / "README.md").read_text("utf-8")
+    assert found.notes[0] == f"the weights of an adapter to {HUB_ID}, of checkpoint-12"
+    assert "may have kept some of it" in found.notes[1]
     front = front_matter(out)
     assert (front["base_model"], front["library_name"]) == (HUB_ID, "peft")
     for words in (
-        "- Model: me/base, on which this adapter stands.",
         "- Here: checkpoint-12 of the run, the best on validation.",
-        "hf download OWNER/NAME --local-dir FOLDER",
         f"--model local:{HUB_ID}+FOLDER --recipe FOLDER\n",
         f"art-e serve {HUB_ID} --adapter FOLDER --name mine\n",
         "which `recipe.json` has as it was run",
-        "local\\:x",
     ):
-        assert words in text
-    assert not any(each in text for each in ("checkpoints/", "config.json", "art-e train merge"))
+        assert words in text_of(out)
     # A new export takes the old one's place, and nothing else's.
     export(find_checkpoint(run, base_id=HUB_ID), out)
     (out / "thesis.tex").write_text("years of work")
@@ -161,42 +256,45 @@ def test_nothing_of_the_machine_is_in_an_adapter(run: Path, base: Path, tmp_path
         assert "something else" in line
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        "Qwen/Qwen2.5-14B-Instruct",
-        "/home/annsecret/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a",
-    ],
-)
-def test_a_base_from_the_hub_is_known_by_its_id(run: Path, named: str) -> None:
-    config = run / "checkpoints" / "checkpoint-12" / "adapter_config.json"
-    write(config, {**json.loads(config.read_text()), "base_model_name_or_path": named})
-    assert find_checkpoint(run).adapter_to == "Qwen/Qwen2.5-14B-Instruct"
+def test_a_base_from_the_hub_is_known_by_its_id(run: Path, adapter: Path) -> None:
+    hub_id = "Qwen/Qwen2.5-14B-Instruct"
+    cached = "/home/annsecret/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0"
+    for name in (hub_id, cached):
+        rename_base(adapter, name)
+        assert find_checkpoint(run).adapter_to == hub_id
 
 
-def test_a_checkpoint_that_was_not_the_best_and_alarms(run: Path, tmp_path: Path) -> None:
-    other, out = run / "checkpoints" / "checkpoint-6", tmp_path / "shared"
-    shutil.copytree(run / "checkpoints" / "checkpoint-12", other)
+def test_a_merged_model_and_a_worse_checkpoint_are_shared_with_their_runs_card(
+    run: Path, base: Path, adapter: Path, begin: Begin, tmp_path: Path
+) -> None:
+    merged, out, other = tmp_path / "merged", tmp_path / "shared", tmp_path / "other"
+    merge(run, merged)
+    export(find_checkpoint(merged, run=run), out)
+    assert says(out, begin) == says(f"{base}+{adapter}", begin)
+    assert front_matter(out)["library_name"] == "transformers"
+    assert "of rank 4, which is folded in here." in text_of(out)
+    shutil.copytree(adapter, run / "checkpoints" / "checkpoint-6")
     metrics = json.loads((run / "metrics.json").read_text())
     alarm = {"step": 3, "kind": "hacking", "message": "'May' to 9 questions of ann@harbor.example"}
     write(run / "metrics.json", {**metrics, "alarms": [alarm]})
-    found = export(find_checkpoint(other, base_id=HUB_ID), out)
-    assert "- Here: checkpoint-6 of the run." in (out / "README.md").read_text("utf-8")
+    worse = find_checkpoint(run / "checkpoints" / "checkpoint-6", base_id=HUB_ID)
+    found = export(worse, other)
+    assert "- Here: checkpoint-6 of the run.\n" in text_of(other)
     assert found.addresses == 1
     assert "the card tells the alarms of training, which may quote an answer" in found.notes
     # A run without figures has a card too.
     (run / "metrics.json").unlink()
-    export(find_checkpoint(other, base_id=HUB_ID), out)
-    assert "Validation: not measured." in (out / "README.md").read_text("utf-8")
+    export(worse, other)
+    assert "Validation: not measured." in text_of(other)
 
 
 def test_a_path_of_this_machine_does_not_leave(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/annsecret")
-    checkpoint, out = run / "checkpoints" / "checkpoint-12", tmp_path / "shared"
-    write(checkpoint / "tokenizer_config.json", {"name_or_path": "/home/annsecret/x", "a": 1})
-    weights, template = (checkpoint / each for each in ("adapter_model.safetensors", TOKENIZER[2]))
+    out = tmp_path / "shared"
+    write(adapter / "tokenizer_config.json", {"name_or_path": "/home/annsecret/x", "a": 1})
+    weights, template = adapter / "adapter_model.safetensors", adapter / TOKENIZER[2]
     tensors = load_file(weights)
     for path in ("/home/annsecret/base", f"{run.resolve()}/x"):
         template.write_text("{# of " + path + " #}")
@@ -213,19 +311,72 @@ def test_a_path_of_this_machine_does_not_leave(
     assert json.loads((out / "tokenizer_config.json").read_text()) == {"a": 1}
 
 
-def test_what_can_not_be_exported(run: Path, base: Path, tmp_path: Path) -> None:
-    merged = tmp_path / "merged"
-    merge(run, merged)
+def test_a_public_recipe_is_a_recipe() -> None:
+    recipe = public_recipe(Recipe.model_validate(GOLDEN))
+    assert recipe.model.base == "base"
+    assert (recipe.data.questions, recipe.data.db) == ("golden", "mail.duckdb")
+    assert recipe.judging.reward == "local:judge"
+    assert recipe.sft is not None and recipe.sft.trajectories == ("a", "b")
+    assert recipe.grpo is not None and recipe.grpo.vllm is not None
+    assert recipe.grpo.vllm.server == "http://127.0.0.1:8000"
+    assert recipe.episode.prompt == PROMPT
+
+
+def test_what_can_not_be_exported(run: Path, base: Path, adapter: Path, tmp_path: Path) -> None:
+    apart = tmp_path / "apart"
+    shutil.copytree(adapter, apart)
     for arguments, words in (
+        ((run,), "with --base-id OWNER/NAME"),
+        ((run, None, "no id"), "no id of the hub"),
+        ((base, run, HUB_ID), "leave out --base-id"),
+        ((apart, None, HUB_ID), "--run DIR"),
+        ((apart, tmp_path, HUB_ID), "--run DIR"),
         ((tmp_path,), "is no checkpoint"),
-        ((run,), f"art-e train merge {run}"),
-        ((run, None, "base"), "write it as OWNER/NAME"),
-        ((run, None, "a/b/c"), "write it as OWNER/NAME"),
-        ((merged,), "--run DIR"),
-        ((merged, base), "is no training run"),
-        ((merged, run, HUB_ID), "leave out --base-id"),
     ):
-        assert words in the_error(lambda a=arguments: find_checkpoint(*a))  # type: ignore[misc]
-    (run / "checkpoints" / "checkpoint-12" / "adapter_model.safetensors").unlink()
-    chosen = find_checkpoint(run, base_id=HUB_ID)
-    assert "no adapter_model.safetensors" in the_error(lambda: export(chosen, tmp_path / "shared"))
+        assert words in the_error(lambda arguments=arguments: find_checkpoint(*arguments))  # type: ignore[misc]
+    (adapter / "adapter_model.safetensors").unlink()
+    found = find_checkpoint(run, base_id=HUB_ID)
+    assert "save it as safetensors" in the_error(lambda: export(found, tmp_path / "out"))
+
+
+# ---- The command.
+
+
+def test_a_dry_run_lists_what_the_push_sends_and_asks_nobody(
+    art_e: Run, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("train", "export", trained, "--to", tmp_path / "out", "--push", "me/agent")
+    with running(Hub()) as hub:
+        hub.stand_in(monkeypatch)
+        with no_network():
+            dry = json_of(art_e(*command, "--dry-run", "--json"))
+            shown = art_e(*command, "--dry-run", "--public").stdout
+        assert hub.requests == 0
+        pushed = json_of(art_e(*command, "--json"))
+        # What an earlier version had, of another form, goes with the next.
+        hub.repos["me/agent"] |= {"adapter_config.json": b"{}", "mine.txt": b""}
+        json_of(art_e(*command, "--json"))
+    sent = {each["path"]: each["bytes"] for each in dry["push"]["files"]}
+    received = {name: len(data) for name, data in hub.repos["me/agent"].items()}
+    assert received == {**sent, "mine.txt": 0}
+    assert sorted(sent) == dry["files"]
+    assert pushed["push"]["files"] == dry["push"]["files"]
+    assert pushed["url"] == f"{hub.url}/me/agent"
+    assert (hub.types, hub.private) == ({"me/agent": "model"}, {"me/agent": True})
+    assert "would go to the hub as the model me/agent (public):" in shown
+    assert "  they have learnt from made-up mail" in shown.splitlines()
+
+
+def test_an_export_is_asked_as_the_command_says(
+    art_e: Run, trained: Path, db: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    result = art_e("train", "export", trained, "--to", out)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"art-e ask --model local:{out} --recipe {out}" in result.stderr
+    command = ("ask", "When does the lease end?", "--inbox", ANN, "--db", db, "--json")
+    answered = art_e(*command, "--model", f"local:{out}", "--recipe", out)
+    assert json.loads(answered.stdout)["usage"]["completion_tokens"] > 0
+    assert "art-e runs list" in error_of(art_e("train", "export", "none", "--to", out))
+    again = ("train", "export", trained, "--to", out, "--dry-run")
+    assert "add --push" in error_of(art_e(*again))

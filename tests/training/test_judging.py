@@ -18,12 +18,15 @@ from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.provider import Provider, Reply, broken, refuses
 from tests.training.conftest import Begin
-from training.judging import LenientJudge, reward_judge
+from training.judging import LenientJudge, judges_of
+from training.recipe import Judging
 from training.reward import RewardWeights
 from training.roller import Scorer, figures
 from training.rollout import Conversation, Rollout
 
-JUDGES: dict[str, Judge] = {name: reward_judge(name) for name in ("offline", "f1", "lenient")}
+JUDGES: dict[str, Judge] = {
+    name: judges_of(Judging(reward=name)).reward for name in ("offline", "f1", "lenient")
+}
 LIST = "May 3, June 3 or July 3"
 GATED, UNGATED = RewardWeights(), RewardWeights(grounded_gate=False)
 RIGHT = [message(read(LEASE)), message(answer("On May 3."))]

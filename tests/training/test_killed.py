@@ -205,7 +205,7 @@ RUN = "training.run:TrainingRun"
 
 # By name: the kind, when it dies, and the newest checkpoint that counts then.
 MOMENTS = {
-    "sft in the first validation": ("sft", Moment("training.rollout", "_take", 5), None),
+    "sft in the first validation": ("sft", Moment("training.rollout", "_show", 9), None),
     "sft in a step": ("sft", Moment("training.sft", "rate_at", 3), None),
     "sft in the test": ("sft", Moment("training.run:TrainingRun", "finish", 1), 6),
     "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),

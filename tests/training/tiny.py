@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from training.export import write_card
+from training.cli import _View
 from training.recipe import Recipe, load_recipe
 from training.run import Setting, TrainingRun, opened
 
@@ -63,7 +63,8 @@ def at(home: Path) -> Iterator[None]:
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
     """A run's folder, opened."""
-    with opened(setting, out, out.parent, resume=resume, card=write_card) as (training, _):
+    view = _View(1, "tiny")
+    with opened(setting, out, out.parent, resume=resume, view=view) as (training, _):
         yield training
 
 
