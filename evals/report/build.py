@@ -54,21 +54,17 @@ class Section(NamedTuple):
 # ---- Two models side by side: what sets them apart, and the questions that flipped.
 
 
-class Flip(NamedTuple):
-    """A question that one of two models has right; `fragment` is where the viewer shows both."""
-
-    question: str
-    right: str
-    fragment: str
-
-
 class Pairing(NamedTuple):
-    """Two models side by side: a table of differences, a summary, the questions that flipped."""
+    """Two models side by side: a table of differences, a summary, the questions that flipped.
+
+    A flip is the question, the label of the model that has it right, and where the viewer shows
+    both.
+    """
 
     title: str
     table: Table
     summary: list[str]
-    flips: list[Flip]
+    flips: list[dict[str, str]]
 
 
 def pairings(entries: Sequence[Entry]) -> list[Pairing]:
@@ -109,7 +105,7 @@ def _pairing(a: Entry, b: Entry) -> Pairing:
     )
 
 
-def _flip(flip: dict[str, Any], a: Entry, b: Entry) -> Flip:
+def _flip(flip: dict[str, Any], a: Entry, b: Entry) -> dict[str, str]:
     """The viewer opens an episode by its id, and the one beside it as "with"."""
     ids = [
         next(
@@ -120,7 +116,8 @@ def _flip(flip: dict[str, Any], a: Entry, b: Entry) -> Flip:
         for entry in (a, b)
     ]
     right = a if flip["right"] == "a" else b
-    return Flip(flip["question"], right.label, "episode={}&with={}".format(*ids))
+    fragment = "episode={}&with={}".format(*ids)
+    return {"question": flip["question"], "right": right.label, "fragment": fragment}
 
 
 # ---- The page and its charts.

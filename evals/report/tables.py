@@ -29,56 +29,48 @@ class Cell(NamedTuple):
         return "  ".join(filter(None, (f"{self.value} {self.interval}".strip(), n)))
 
 
-def _cell(
-    estimate: Estimate, shown: Callable[[float], str], unit: str = "", before: str = ""
-) -> Cell:
-    value, low, high = estimate["value"], estimate["low"], estimate["high"]
-    if value is None:
-        return Cell(NONE, n=estimate["n"] or None)
-    interval = "" if low is None or high is None else f"[{shown(low)}, {shown(high)}]"
-    text = f"{before}{shown(value)}{unit}".replace(f"{before}-", f"-{before}")
-    return Cell(text, interval, estimate["n"] or None)
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an estimate is written: its number, with a sign before and a unit behind."""
+
+    shown: Callable[[float], str]
+    unit: str = ""
+    before: str = ""
+
+    def __call__(self, estimate: Estimate) -> Cell:
+        """The estimate as text, with its interval."""
+        value, low, high = estimate["value"], estimate["low"], estimate["high"]
+        n = estimate["n"] or None
+        if value is None:
+            return Cell(NONE, n=n)
+        text = f"{self.before}{self.shown(value)}{self.unit}"
+        text = text.replace(f"{self.before}-", f"-{self.before}")
+        interval = "" if low is None or high is None else f"[{self.shown(low)}, {self.shown(high)}]"
+        return Cell(text, interval, n)
 
 
-def percent(estimate: Estimate) -> Cell:
-    """A share, such as 61.6%."""
-    return _cell(estimate, lambda value: f"{100 * value:z.1f}", "%")
-
-
-def points(estimate: Estimate) -> Cell:
-    """A difference of shares, such as 4.2 pts."""
-    return _cell(estimate, lambda value: f"{100 * value:z.1f}", " pts")
-
-
-def number(estimate: Estimate) -> Cell:
-    """A count's mean, such as 3.20."""
-    return _cell(estimate, lambda value: f"{value:z.2f}")
-
-
-def digits(estimate: Estimate) -> Cell:
-    """A number of any size, such as 2,480 or 15.9 or 0.0175."""
-    return _cell(estimate, lambda value: f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.3g}")
-
-
-def usd(estimate: Estimate) -> Cell:
-    """US dollars; below a cent with two significant digits."""
-
-    def shown(value: float) -> str:
-        return f"{value:z,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.2g}"
-
-    return _cell(estimate, shown, before="$")
+percent = Form(lambda value: f"{100 * value:z.1f}", "%")
+points = Form(lambda value: f"{100 * value:z.1f}", " pts")  # a difference of shares
+number = Form(lambda value: f"{value:z.2f}")
+# A number of any size, such as 2,480 or 15.9 or 0.0175.
+digits = Form(lambda value: f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.3g}")
+# Below a cent with two significant digits.
+usd = Form(
+    lambda value: f"{value:z,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.2g}",
+    before="$",
+)
+_seconds = Form(lambda value: f"{value:z.2f}", " s")
+_milliseconds = Form(lambda value: f"{1000 * value:z.1f}", " ms")
 
 
 def seconds(estimate: Estimate) -> Cell:
     """Seconds, or milliseconds below a tenth of a second."""
-    if abs(estimate["value"] or 0.0) < 0.1:
-        return _cell(estimate, lambda value: f"{1000 * value:z.1f}", " ms")
-    return _cell(estimate, lambda value: f"{value:z.2f}", " s")
+    return (_milliseconds if abs(estimate["value"] or 0.0) < 0.1 else _seconds)(estimate)
 
 
-def count(figure: int | None) -> Cell:
+def count(figure: int) -> Cell:
     """A number of episodes."""
-    return Cell(NONE if figure is None else f"{figure:,}")
+    return Cell(f"{figure:,}")
 
 
 # ---- Figures that ART-E's authors published, to set beside ours and never to mix with them.
@@ -315,65 +307,44 @@ def _table(columns: Sequence[Column], entries: Sequence[Entry]) -> Table:
 # ---- The same figures as bars.
 
 
-class _BarFigures(NamedTuple):
-    """A chart's name, title, note and scale, and its figures with their names in its legend."""
-
-    name: str
-    title: str
-    note: str
-    scale: Scale
-    figures: Mapping[str, str]
-    log: bool = False
-
-
 _PUBLISHED_NOTE = "Hatched: published by ART-E's authors, on other questions."
-_BAR_FIGURES = (
-    _BarFigures(
-        "accuracy",
-        "Accuracy",
+# A chart's name, title, note and scale, its figures with their names in its legend, whether its
+# scale is logarithmic.
+_BARS: tuple[tuple[str, str, str, Scale, Mapping[str, str], bool], ...] = (
+    (
+        "accuracy", "Accuracy",
         f"Answerable questions answered right; 95 % intervals. {_PUBLISHED_NOTE}",
-        "share",
-        {"accuracy": "accuracy"},
+        "share", {"accuracy": "accuracy"}, False,
     ),
-    _BarFigures(
-        "mistakes",
-        "Hallucination and abstention",
+    (
+        "mistakes", "Hallucination and abstention",
         "Wrong answers given, and answers withheld, of all questions; 95 % intervals.",
-        "share",
-        {"hallucination": "hallucination", "abstention": "abstention"},
+        "share", {"hallucination": "hallucination", "abstention": "abstention"}, False,
     ),
-    _BarFigures(
-        "cost",
-        "Cost per 1,000 questions",
+    (
+        "cost", "Cost per 1,000 questions",
         f"US dollars, logarithmic; 95 % intervals. {_PUBLISHED_NOTE}",
-        "usd",
-        {"cost_per_1000_usd": "cost"},
-        log=True,
+        "usd", {"cost_per_1000_usd": "cost"}, True,
     ),
-    _BarFigures(
-        "latency",
-        "Latency per question",
+    (
+        "latency", "Latency per question",
         "Half of the questions took no longer than p50, 95 % no longer than p95; logarithmic; 95 %"
         " intervals. Hatched: published, one figure a model, without saying which.",
-        "seconds",
-        {"latency_p50_s": "p50", "latency_p95_s": "p95"},
-        log=True,
+        "seconds", {"latency_p50_s": "p50", "latency_p95_s": "p95"}, True,
     ),
-    _BarFigures(
-        "turns",
-        "Turns and effort",
+    (
+        "turns", "Turns and effort",
         "A turn is a message of the model; effort counts every call of it. Means a question; 95 %"
         " intervals.",
-        "number",
-        {"turns": "turns", "effort": "effort"},
+        "number", {"turns": "turns", "effort": "effort"}, False,
     ),
-)
+)  # fmt: skip
 
 
 def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
-    for name, title, note, scale, figures, log in _BAR_FIGURES:
+    for name, title, note, scale, figures, log in _BARS:
         ours = [
             Bar(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
             for each in entries

@@ -18,6 +18,7 @@ from evals.paired import compare
 from evals.report.build import Section, build_report
 from evals.report.charts import Baseline, CurveChart, write_picture
 from evals.report.tables import (
+    COLUMNS,
     MENDED,
     NONE,
     O3,
@@ -35,8 +36,6 @@ from evals.report.tables import (
     number,
     percent,
     points,
-    seconds,
-    usd,
 )
 from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN, Estimate
@@ -159,8 +158,7 @@ def talk_figures(
     def published(
         group: str, figure: str, of: Published, model: TestedModel | None, cell: Cell
     ) -> Line:
-        formats = {"accuracy": percent, "latency_p50_s": seconds, "cost_per_1000_usd": usd}
-        measured = Cell(NONE) if model is None else formats[figure](model.figures[figure])
+        measured = Cell(NONE) if model is None else COLUMNS[figure].cell(model.figures)
         name = "not asked" if model is None else model.name
         return Line(group, of.model, cell, measured, name, figure != "accuracy")
 

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -72,7 +71,7 @@ def test_figures_are_written_with_interval_and_n(cell: Cell, line: str) -> None:
 
 
 @pytest.mark.parametrize("written", [tables.percent, tables.number, tables.points, tables.digits])
-def test_what_rounds_to_zero_has_no_sign(written: Callable[[Estimate], Cell]) -> None:
+def test_what_rounds_to_zero_has_no_sign(written: tables.Form) -> None:
     assert not written(estimate(-0.0, -0.0, -0.0)).line.startswith("-")
 
 
@@ -165,17 +164,6 @@ def test_a_measured_cost_names_its_source_and_its_throughput_has_a_table(tmp_pat
     assert tables.cost_sources(entries[1:]) == ""
 
 
-def test_a_second_judge_stands_beside_the_first(tmp_path: Path) -> None:
-    verdicts = [(True, True), (True, False), (False, False), (True, True)]
-    run = [
-        episode(question(number, kind="lookup"), "right" if first else "wrong", second=second)
-        for number, (first, second) in enumerate(verdicts)
-    ]
-    table = details_of(one(tmp_path, *run))["By each judge"]
-    assert table.headings[1:3] == ["Accuracy by offline/2", "Accuracy by second"]
-    assert [cell.value for cell in table.rows[0].cells[:3]] == ["75.0%", "50.0%", "75.0%"]
-
-
 def test_kinds_and_difficulties_are_in_order_with_the_models_below(tmp_path: Path) -> None:
     run = [*episodes("a", {"right": 5}), *episodes("b", {"wrong": 3})]
     entries = one(tmp_path, *run)
@@ -223,9 +211,9 @@ def test_models_of_two_runs_are_paired_by_question(tmp_path: Path) -> None:
     # Five questions flipped, all one way: p = 2 / 2^5.
     assert "p = 0.0625: 0 questions right only in weak, 5 only in strong" in pair.summary[0]
     assert "mends 83.3%" in pair.summary[1]
-    assert {flip.right for flip in pair.flips} == {"strong"}
+    assert {flip["right"] for flip in pair.flips} == {"strong"}
     assert len(pair.flips) == 5
-    assert pair.flips[0].fragment == "episode=weak-q4-0&with=strong-q4-0"
+    assert pair.flips[0]["fragment"] == "episode=weak-q4-0&with=strong-q4-0"
 
 
 @pytest.mark.parametrize(
