@@ -1,19 +1,15 @@
 """The cost and throughput of a self-hosted model, measured by the time of its episodes.
 
-In every moment the episodes that run share the machine evenly; the time of episodes that failed
-for an outside reason is borne by the others. `throughput` gives
+In every moment the episodes that run share the machine evenly; the time of episodes that failed for
+an outside reason is borne by the others. Intervals are over questions: how much the machine's speed
+differs from hour to hour is not in them. `throughput` gives
 
-    {"seconds":     in which the model was being asked
-     "n":           questions that it worked on to their end
-     "at_once":     questions under way at a time, the mean over those seconds
+    {"seconds": in which the model was being asked, "n": questions that it worked on to their end,
+     "at_once": questions under way at a time, the mean over those seconds,
      "questions_per_second", "prompt_tokens_per_second", "completion_tokens_per_second",
-     "gpu_hours_per_1000":       of all GPUs together; estimates
-     "prompt_tokens", "completion_tokens":    of those n questions, sums
-     "gpu_usd_per_hour", "gpus", "concurrency":    as it was served
-     "left_out":    why there is no measurement; null where there is one}
-
-The intervals are over questions. One run has one wall time: how much the machine's speed differs
-from hour to hour is not in them.
+     "gpu_hours_per_1000": estimates, "prompt_tokens", "completion_tokens": sums,
+     "gpu_usd_per_hour", "gpus", "concurrency": as it was served,
+     "left_out": why there is no measurement, or null}
 """
 
 import dataclasses

@@ -85,25 +85,22 @@ class Scored:
 def load_run(run: Run) -> list[Scored]:
     """The episodes of a run, finished or killed, in the order in which they ended.
 
-    Episodes that were cut short (`asked`) are left out. The cost of a model whose GPU has a price
-    in the run is measured. Raises `UserError` without episodes, and for an invalid line.
+    Episodes that were cut short are left out. The cost of a model whose GPU has a price in the run
+    is measured. Raises `UserError` without episodes, and for an invalid line.
     """
     scored = []
-    if run.trajectories.exists():
-        try:
-            episodes = list(read_trajectories(run.trajectories))
-            for trajectory in at_measured_cost(episodes, servings(run.config)):
-                if trajectory.question is None:
-                    raise ValueError("a trajectory has no question")
-                episode = Scored(Question.from_row(trajectory.question), trajectory)
-                scored += [episode] * episode.asked
-        except ValueError as error:
-            raise UserError(
-                f"{run.trajectories} can't be read ({error}); make the run again"
-            ) from None
-    if not scored:
+    try:
+        episodes = list(read_trajectories(run.trajectories)) if run.trajectories.exists() else []
+        for trajectory in at_measured_cost(episodes, servings(run.config)):
+            if trajectory.question is None:
+                raise ValueError("a trajectory has no question")
+            scored.append(Scored(Question.from_row(trajectory.question), trajectory))
+    except ValueError as error:
+        raise UserError(f"{run.trajectories} can't be read ({error}); make the run again") from None
+    asked = [each for each in scored if each.asked]
+    if not asked:
         raise UserError(f"{run.folder} has no episode; resume it, or name another run")
-    return scored
+    return asked
 
 
 def read_in(trajectory: Trajectory, inbox: Inbox) -> list[Email]:
