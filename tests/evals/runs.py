@@ -8,9 +8,10 @@ Every episode is a whole conversation whose rubric says what its messages show.
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from art_e.question import Difficulty, Kind, Question
 from art_e.runs import Run, start_run
@@ -29,18 +30,14 @@ Outcome = Literal[
     "failed",
     "unjudged",
 ]
-OUTCOMES: tuple[Outcome, ...] = (
-    "right", "wrong", "not read", "not found", "abstained", "out of turns", "lost", "failed",
-    "unjudged",
-)  # fmt: skip
-
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 ANSWERABLE: tuple[Kind, ...] = ("lookup", "latest-update", "multi-mail", "count")
 DIFFICULTIES: tuple[Difficulty, ...] = ("easy", "medium", "hard")
 INBOXES = 4
 MAX_TURNS = 10
 
 
-def question(number: int, *, kind: Kind | None = None, **fields: Any) -> Question:
+def question(number: int, *, kind: Kind | None = None, **replaced: Any) -> Question:
     """The question of that number: every fifth can't be answered, where `kind` says nothing."""
     chosen = kind or ("unanswerable" if number % 5 == 4 else ANSWERABLE[number % 5])
     answerable = chosen != "unanswerable"
@@ -55,7 +52,7 @@ def question(number: int, *, kind: Kind | None = None, **fields: Any) -> Questio
         "answerable": answerable,
         "split": "test",
     }
-    return Question(**{**made, **fields})
+    return Question(**{**made, **replaced})
 
 
 def episode(
@@ -70,7 +67,7 @@ def episode(
     cost: float | None = 0.002,
     seconds: float = 2.0,
     run_id: str = "r",
-    **fields: Any,
+    **replaced: Any,
 ) -> Trajectory:
     """An episode that ended like `outcome`; on a question without an answer, "abstained" is right.
 
@@ -80,36 +77,37 @@ def episode(
     other = f"<other-{asked.id}@test.example>"
     shown = [each for each in (gold, other) if each == other or outcome != "not found"]
     reads = gold if outcome in ("right", "wrong", "unjudged", "abstained") else other
-    if outcome == "right":
-        answer: str | None = asked.answer or "I don't know"
-    elif outcome == "abstained":
-        answer = None
-    else:
-        answer = "On December 31."
     ends = outcome not in ("out of turns", "lost", "failed")
-    messages = _conversation(asked, shown, reads, answer if ends else None, ends)
+    answer: str | None = None
+    if ends and outcome != "abstained":
+        answer = (asked.answer or "I don't know") if outcome == "right" else "On December 31."
+    messages = _conversation(asked, shown, reads, answer, ends)
     turns = sum(each["role"] == "assistant" for each in messages)
     abstains = ends and (answer is None or (outcome == "right" and asked.answer is None))
     found = asked.answerable or None
-    judged = outcome in ("right", "wrong", "not read", "not found", "abstained")
     correct = outcome == "right" or (outcome == "abstained" and not asked.answerable)
     sources = [reads] if ends and not abstains else []
-    step_setting = {} if step is None else {"step": step}
+    verdicts = []
+    if ends:
+        verdicts.append(_verdict(None if outcome == "unjudged" else correct, "offline/2"))
+        verdicts += [] if second is None else [_verdict(second, "second")]
     made: dict[str, Any] = {
         "run_id": run_id,
         "episode_id": f"{model}-{asked.id}-{repeat}" + ("" if step is None else f"-{step}"),
         "question_id": asked.id,
         "inbox_address": asked.inbox_address,
         "model": model,
-        "policy": {"temperature": 0, "prompt_hash": "0123456789abcdef", **step_setting},
+        "policy": {
+            "temperature": 0,
+            "prompt_hash": "0123456789abcdef",
+            **({} if step is None else {"step": step}),
+        },
         "messages": messages,
         "handles": {f"m{number}": each for number, each in enumerate(shown, start=1)},
-        "final_answer": answer if ends else None,
+        "final_answer": answer,
         "sources": sources,
         "rubric": {
             "max_turns": MAX_TURNS,
-            "answerable": asked.answerable,
-            "num_gold_sources": len(asked.message_ids) if asked.answerable else None,
             "answered": ends and not abstains,
             "abstained": abstains,
             "sources_correct": found and gold in sources,
@@ -119,14 +117,10 @@ def episode(
             "turns": turns,
             "effort": turns + 1,
             "tool_calls": turns,
-            "invalid_reads": 0,
             "unparseable_calls": 3 if outcome == "lost" else 0,
-            "unknown_tool_calls": 0,
             "bad_argument_calls": 0,
             "lost_to_format": outcome == "lost",
             "ran_out_of_turns": outcome == "out of turns",
-            "prompt_tokens": 1000,
-            "completion_tokens": 100,
         },
         "usage": {
             "prompt_tokens": 1000,
@@ -140,14 +134,12 @@ def episode(
         "error": {"kind": "provider", "message": "503"} if outcome == "failed" else None,
         "repeat": repeat,
         "question": asked.to_row(),
+        "verdict": next(iter(verdicts), None),
+        "other_verdicts": verdicts[1:],
     }
-    if judged or outcome == "unjudged":
-        made["verdict"] = _verdict(correct if judged else None, "offline/2")
-    if second is not None and made.get("verdict"):
-        made["other_verdicts"] = [_verdict(second, "second")]
     if reward is not None:
         made["reward"] = {"total": sum(reward.values()), "components": reward}
-    return said.trajectory(**{**made, **fields})
+    return said.trajectory(**{**made, **replaced})
 
 
 def episodes(
@@ -209,25 +201,20 @@ def write_run(
 def _conversation(
     asked: Question, shown: Sequence[str], reads: str, answer: str | None, ends: bool
 ) -> list[dict[str, Any]]:
+    head = {"date": "2020-01-31", "from": "Ann Alder <ann@test.example>"}
     hits = [
         {
             "message_id": f"m{number}",
-            "date": "2020-01-31",
-            "from": "Ann Alder <ann@test.example>",
+            **head,
             "subject": f"Lease, part {number}",
             "snippet": "The lease of the warehouse",
         }
         for number in range(1, len(shown) + 1)
     ]
     handle = f"m{shown.index(reads) + 1}" if reads in shown else reads
-    mail = {
-        "message_id": handle,
-        "date": "2020-01-31",
-        "from": "Ann Alder <ann@test.example>",
-        "to": [asked.inbox_address],
-        "subject": "Lease",
-        "body": f"The lease ends. {asked.answer or ''}",
-    }
+    body = f"The lease ends. {asked.answer or ''}"
+    to = [asked.inbox_address]
+    mail = {"message_id": handle, **head, "to": to, "subject": "Lease", "body": body}
     exchanges = [
         (said.message(said.search_episodes("warehouse", "lease")), {"hits": hits}),
         (said.message(said.read_episodes(handle), text="The first hit looks right."), mail),
@@ -240,25 +227,22 @@ def _conversation(
         {"role": "user", "content": asked.question},
     ]
     for message, observation in exchanges:
-        messages.append(message.to_chat())
-        messages.append(
-            {
-                "role": "tool",
-                "tool_call_id": message.tool_calls[0].id,
-                "content": json.dumps(observation),
-            }
-        )
+        call = message.tool_calls[0].id
+        content = json.dumps(observation)
+        messages += [
+            message.to_chat(),
+            {"role": "tool", "tool_call_id": call, "content": content},
+        ]
     return messages
 
 
 def _verdict(correct: bool | None, judge: str) -> dict[str, Any]:
-    reason = {True: "agrees with the gold answer", False: "contradicts the gold answer"}
-    return {
-        "correct": correct,
-        "grounded": None,
-        "judge": judge,
-        "reason": "unparseable: no verdict" if correct is None else reason[correct],
+    reasons = {
+        True: "agrees with the gold answer",
+        False: "contradicts the gold answer",
+        None: "unparseable: no verdict",
     }
+    return {"correct": correct, "grounded": None, "judge": judge, "reason": reasons[correct]}
 
 
 def step(number: int, **figures: Any) -> Step:
@@ -277,21 +261,8 @@ def step(number: int, **figures: Any) -> Step:
 
 def validation(number: int, accuracy: float | None = 0.5) -> Validation:
     """A validation of 200 questions."""
-    return Validation(
-        step=number,
-        n=200,
-        correct=0.6,
-        accuracy=accuracy,
-        hallucination=0.3,
-        hallucination_unanswerable=0.4,
-        abstention=0.2,
-        turns=3.0,
-        effort=3.4,
-        turns_when_correct=2.9,
-        effort_when_correct=3.2,
-        format_errors=0.1,
-        reward=0.35,
-    )
+    others = [each.name for each in fields(Validation)][3:]
+    return Validation(number, 200, 0.6, **{**dict.fromkeys(others, 0.25), "accuracy": accuracy})
 
 
 def trained(

@@ -1,6 +1,6 @@
 """The page as a reader meets it: the report and its viewer in a real browser."""
 
-import re
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -252,19 +252,19 @@ def test_text_is_searched_in_question_answer_and_messages(visit: Visitor, viewer
 
 def test_a_click_or_enter_on_a_column_sorts_by_it(visit: Visitor, viewer: Path) -> None:
     page = visit().open(viewer)
+    # What has no value is last both ways.
+    cost = page.get_by_role("columnheader", name="Cost")
+    cost.get_by_role("button").click()
+    values = column(page, "Cost")
+    assert values[-len(OUTCOMES) :] == ["–"] * len(OUTCOMES)
     seconds = page.get_by_role("columnheader", name="Seconds")
     seconds.get_by_role("button").click()
     expect(seconds).to_have_attribute("aria-sort", "ascending")
-    values = [float(each) for each in column(page, "Seconds")]
-    assert values == sorted(values)
+    values = column(page, "Seconds")
+    assert values == sorted(values, key=float)
     page.keyboard.press("Enter")  # the button has the focus still
     expect(seconds).to_have_attribute("aria-sort", "descending")
-    assert [float(each) for each in column(page, "Seconds")] == sorted(values, reverse=True)
-    # What has no value is last both ways.
-    button = page.get_by_role("columnheader", name="Cost").get_by_role("button")
-    for _ in range(2):
-        button.click()
-        assert column(page, "Cost")[-len(OUTCOMES) :] == ["–"] * len(OUTCOMES)
+    assert column(page, "Seconds") == sorted(values, key=float, reverse=True)
 
 
 def test_the_keyboard_does_it_all(visit: Visitor, viewer: Path) -> None:
@@ -346,46 +346,20 @@ def test_an_episode_opens_as_a_conversation(visit: Visitor, viewer: Path) -> Non
     rows(page).first.click()
     shown = opened(page)
     for text in (
-        "openai/weak",
-        "When does the lease of warehouse 0 end?",
-        "agrees with the gold answer",
-        "contradicts the gold answer",  # the second judge
-        "search warehouse lease",
-        "Lease, part 2",
-        "The first hit looks right.",
-        "The lease ends. On May 1.",
-        "✓ found",
-        "✓ read",
-        "✓ cited",
-        "1,000 in, 100 out",
-        "3 of 10",
-    ):
+        "openai/weak", "When does the lease of warehouse 0 end?", "agrees with the gold answer",
+        "contradicts the gold answer", "search warehouse lease", "Lease, part 2",
+        "The first hit looks right.", "The lease ends. On May 1.", "✓ found", "✓ read", "✓ cited",
+        "1,000 in, 100 out", "3 of 10",
+    ):  # fmt: skip
         expect(shown).to_contain_text(text)
     expect(shown.locator(".v-turn")).to_have_count(3)
-    expect(shown.locator(".v-answers")).to_have_text(
-        re.compile(r"Gold answer\s*On May 1\.\s*Given answer\s*On May 1\.")
-    )
     prompt = shown.get_by_text("You answer questions about")
     expect(prompt).to_be_hidden()
     shown.get_by_text("System prompt").click()
     expect(prompt).to_be_visible()
-    shown.get_by_text("All facts").click()
-    expect(shown.get_by_text("bad_argument_calls")).to_be_visible()
     page = visit().open(viewer, "episode=trained-q0-0-20")
     expect(opened(page).locator(".v-components")).to_have_text("correctness +0.5effort -0.1")
     expect(opened(page).locator("header")).to_contain_text("step 20")
-
-
-def test_two_models_are_compared_on_a_question(visit: Visitor, viewer: Path) -> None:
-    page = visit().open(viewer, "episode=openai/weak-q1-0")
-    expect(opened(page)).to_have_count(1)
-    page.get_by_label("Compare with").select_option(label="local:a,b+c, one, right")
-    expect(opened(page)).to_have_count(2)
-    left, right = (page.locator(".v-beside article").nth(side) for side in (0, 1))
-    expect(left).to_contain_text("On December 31.")
-    expect(right).to_contain_text("On May 2.")
-    page.get_by_label("Compare with").select_option("")
-    expect(opened(page)).to_have_count(1)
 
 
 def test_invented_sources_stand_out_and_a_long_text_is_shown_whole_when_asked(
@@ -411,18 +385,22 @@ def test_invented_sources_stand_out_and_a_long_text_is_shown_whole_when_asked(
 
 
 def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
+    def observed(**fields: Any) -> dict[str, Any]:
+        return {"role": "tool", "content": json.dumps(fields)}
+
     asked = question(0, question=HOSTILE, answer=HOSTILE, id=HOSTILE, inbox_address=HOSTILE)
     made = episode(asked, "wrong", model=HOSTILE)
     answer = said.message(said.answer(HOSTILE, HOSTILE), said.call(HOSTILE, {HOSTILE: HOSTILE}))
-    mail = {"role": "tool", "content": said.call("x", {
-        "message_id": "m1", "from": HOSTILE, "to": [HOSTILE], "subject": HOSTILE,
-        "date": HOSTILE, "body": HOSTILE + "x" * 1_000_000,
-    }).arguments}  # fmt: skip
-    hits = {"role": "tool", "content": said.call("x", {"hits": [{
-        "message_id": HOSTILE, "from": HOSTILE, "subject": HOSTILE, "snippet": HOSTILE,
-        "missing": [HOSTILE],
-    }]}).arguments}  # fmt: skip
+    head = dict.fromkeys(("from", "subject", "date", "snippet"), HOSTILE)
     reads = said.message(said.read_episodes("m1"), said.search_episodes(HOSTILE), text=HOSTILE)
+    messages = [
+        {"role": "system", "content": HOSTILE},
+        reads.to_chat(),
+        observed(message_id="m1", to=[HOSTILE], body=HOSTILE + "x" * 1_000_000, **head),
+        observed(hits=[{"message_id": HOSTILE, "missing": [HOSTILE], **head}]),
+        answer.to_chat(),
+        {"role": "tool", "content": HOSTILE},
+    ]
     hostile = episode(
         asked,
         "wrong",
@@ -430,13 +408,12 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
         run_id=HOSTILE,
         episode_id=HOSTILE,
         final_answer=HOSTILE,
-        messages=[{"role": "system", "content": HOSTILE}, reads.to_chat(), mail, hits,
-                  answer.to_chat(), {"role": "tool", "content": HOSTILE}],
+        messages=messages,
         error={"kind": HOSTILE, "message": HOSTILE},
         verdict={"correct": False, "grounded": None, "judge": HOSTILE, "reason": HOSTILE},
         reward={HOSTILE: 1.0},
         policy={HOSTILE: HOSTILE},
-    )  # fmt: skip
+    )
     page = visit().open(write_page(tmp_path, [hostile, made]))
     page.get_by_label("Search").fill("window.pwned <script>")
     expect(rows(page)).to_have_count(2)

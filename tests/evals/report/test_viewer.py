@@ -81,12 +81,8 @@ def test_an_episode_becomes_turns_with_the_results_of_each_call(worked_on: dict[
     assert "one turn left" in texts[note["note"]]
     assert answer["calls"][0]["arguments"] == {"answer": "On May 3.", "sources": ["m1"]}
     assert answer["calls"][0]["results"] == []
-
-
-def test_the_system_prompt_and_what_was_asked_are_kept(worked_on: dict[str, Any]) -> None:
-    texts, row = worked_on["texts"], only(worked_on)
-    assert said.BOB in texts[row["system"]]
-    assert texts[row["asked"]] == said.QUESTION.question
+    assert said.BOB in texts[only(worked_on)["system"]]
+    assert texts[only(worked_on)["asked"]] == said.QUESTION.question
 
 
 @pytest.mark.parametrize("ended", OUTCOMES)
@@ -97,68 +93,58 @@ def test_how_an_episode_ended(ended: Outcome) -> None:
 
 def test_a_right_abstention_is_right() -> None:
     asked = question(4, kind="unanswerable")
-    row = only(viewer_data(scored(episode(asked, "abstained"))))
+    row = only(viewer_data(scored(episode(asked, "abstained", second=False))))
     assert (row["outcome"], row["abstained"], row["gold"]) == ("right", True, [])
-
-
-@pytest.mark.parametrize(
-    ("ended", "facts"),
-    [
-        ("right", (True, True, True)),
-        ("abstained", (True, True, False)),
-        ("not read", (True, False, False)),
-        ("not found", (False, False, False)),
-    ],
-)
-def test_gold_mails_are_found_read_and_cited(
-    ended: Outcome, facts: tuple[bool, bool, bool]
-) -> None:
-    (gold,) = only(viewer_data(scored(episode(question(0), ended))))["gold"]
-    assert (gold["found"], gold["read"], gold["cited"]) == facts
-
-
-def test_of_two_gold_mails_each_has_its_own_facts() -> None:
-    asked = question(2, message_ids=("<gold-2@test.example>", "<unseen@test.example>"))
-    facts = {**episode(asked, "wrong").rubric, "found_gold": False, "read_gold": False}
-    gold = only(viewer_data(scored(episode(asked, "wrong", rubric=facts))))["gold"]
-    assert [each["read"] for each in gold] == [True, False]
-
-
-def test_a_gold_id_of_another_copy_counts_where_the_rubric_says_so() -> None:
-    asked = question(0, message_ids=("<another-copy@test.example>",))
-    facts = {**episode(asked, "right").rubric, "found_gold": True, "read_gold": True}
-    (gold,) = only(viewer_data(scored(episode(asked, "right", rubric=facts))))["gold"]
-    assert gold["found"]
-    assert gold["read"]
-
-
-def test_verdicts_come_in_the_order_of_the_judges() -> None:
-    row = only(viewer_data(scored(episode(question(0), "right", second=False))))
+    # Verdicts come in the order of the judges.
     assert [each["correct"] for each in row["verdicts"]] == [True, False]
 
 
-def test_what_episodes_share_is_there_once() -> None:
+GONE = "<unseen@test.example>"
+
+
+@pytest.mark.parametrize(
+    ("ended", "gold", "rubric", "facts"),
+    [
+        ("right", (), {}, [(True, True, True)]),
+        ("abstained", (), {}, [(True, True, False)]),
+        ("not read", (), {}, [(True, False, False)]),
+        ("not found", (), {}, [(False, False, False)]),
+        # Of two gold mails each has its own facts.
+        (
+            "wrong",
+            ("<gold-0@test.example>", GONE),
+            {"found_gold": False, "read_gold": False, "sources_correct": False},
+            [(True, True, True), (False, False, False)],
+        ),
+        # The id of another copy counts where the rubric says so.
+        ("right", (GONE,), {"found_gold": True, "read_gold": True}, [(True, True, False)]),
+    ],
+)
+def test_gold_mails_are_found_read_and_cited(
+    ended: Outcome, gold: tuple[str, ...], rubric: dict[str, bool], facts: list[tuple[bool, ...]]
+) -> None:
+    asked = question(0, kind=None, **({"message_ids": gold} if gold else {}))
+    made = episode(question(0), ended)
+    unseen = {"sources_correct": False} if GONE in gold else {}
+    made.rubric.update({**unseen, **rubric})
+    rows = only(viewer_data([Scored(asked, made)]))["gold"]
+    assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
+
+
+def test_what_episodes_share_is_there_once_and_their_ids_are_distinct() -> None:
     once = viewer_data(scored(episode(question(0), "right", model="a")))
-    models = ("a", "b", "c")
+    models = ("a", "b", "a")
     thrice = viewer_data(scored(*(episode(question(0), "right", model=each) for each in models)))
-    assert len(thrice["episodes"]) == 3
+    assert [each["id"] for each in thrice["episodes"]] == ["a-q0-0", "b-q0-0", "a-q0-0-2"]
     for name in ("questions", "heads", "mails", "texts"):
         assert thrice[name] == once[name]
-
-
-def test_a_mail_that_two_runs_show_differently_stays_two() -> None:
+    # A mail that two runs show differently stays two.
     long, short = episode(question(0), "right"), episode(question(0), "right", model="short")
     for message in short.messages:
         message["content"] = str(message["content"] or "").replace("The lease ends.", "The le")
     mails = viewer_data(scored(long, short))["mails"]
     assert [each["body"][:8] for each in mails] == ["The leas", "The le O"]
     assert len({each["id"] for each in mails}) == 1
-
-
-def test_episodes_of_one_id_are_told_apart() -> None:
-    twice = scored(episode(question(0), "right"), episode(question(0), "wrong"))
-    first, second = (each["id"] for each in viewer_data(twice)["episodes"])
-    assert second == f"{first}-2"
 
 
 def test_hidden_characters_are_spelt_out_everywhere(tmp_path: Path) -> None:
@@ -191,18 +177,19 @@ def test_emoji_and_joined_scripts_stay_as_they_are() -> None:
     assert data["questions"][0]["question"] == text
 
 
-def test_a_huge_text_is_cut_with_a_mark() -> None:
-    row = only(viewer_data(scored(episode(question(0), "wrong", final_answer="x" * 1_000_000))))
-    assert len(row["answer"]) < KEPT_CHARS + 100
-    assert row["answer"].endswith("[cut here: 900,000 more characters in trajectories.jsonl]")
-
-
-def test_numbers_that_json_lacks_do_not_break_the_page() -> None:
-    odd = episode(question(0), "right", reward={"correctness": float("nan")}, cost=float("inf"))
+def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() -> None:
+    components = {"correctness": float("nan")}
+    huge = "x" * 1_000_000
+    odd = episode(
+        question(0), "wrong", reward=components, cost=float("inf"), step=40, final_answer=huge
+    )
     data = viewer_data(scored(odd))
     json.dumps(data, allow_nan=False)
     row = only(data)
     assert (row["reward"], row["cost"], row["components"]) == (None, None, {"correctness": "nan"})
+    assert row["step"] == 40
+    assert len(row["answer"]) < KEPT_CHARS + 100
+    assert row["answer"].endswith("[cut here: 900,000 more characters in trajectories.jsonl]")
 
 
 @pytest.mark.parametrize(
@@ -217,29 +204,20 @@ def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) 
     assert [data["texts"][each["text"]] for each in results(data)] == ["<html>502</html>"]
 
 
-def test_strange_arguments_of_a_known_tool_are_shown() -> None:
-    odd = said.message(said.call("search_emails", {"keywords": [{"a": 1}, None, 3], "x": {"y": 2}}))
-    data = viewer_data(scored(episode(question(0), "lost", messages=[odd.to_chat()])))
-    (turn,) = only(data)["turns"]
-    assert turn["calls"][0]["arguments"] == {"keywords": ['{"a":1}', "null", "3"], "x": '{"y":2}'}
-
-
-def test_what_is_told_without_a_call_is_a_note_of_its_turn() -> None:
+def test_strange_arguments_and_replies_without_a_call_are_shown() -> None:
+    odd = {"keywords": [{"a": 1}, None, 3], "x": {"y": 2}, "z": None, "n": 0}
     messages = [
+        said.message(said.call("search_emails", odd)).to_chat(),
         said.message(text="I think it is May.").to_chat(),
         {"role": "user", "content": '{"error":"no tool was called"}'},
     ]
     data = viewer_data(scored(episode(question(0), "lost", messages=messages)))
-    (turn,) = only(data)["turns"]
-    assert turn["calls"] == []
-    assert data["texts"][turn["notes"][0]["error"]] == "no tool was called"
-
-
-def test_a_training_step_and_its_reward_are_kept() -> None:
-    trained = episode(question(0), "right", step=40, reward={"correctness": 1.0, "effort": -0.25})
-    row = only(viewer_data(scored(trained)))
-    assert (row["step"], row["reward"]) == (40, 0.75)
-    assert row["components"] == {"correctness": 1.0, "effort": -0.25}
+    first, second = only(data)["turns"]
+    assert first["calls"][0]["arguments"] == {
+        "keywords": ['{"a":1}', "null", "3"], "x": '{"y":2}', "z": None, "n": "0",
+    }  # fmt: skip
+    assert second["calls"] == []
+    assert data["texts"][second["notes"][0]["error"]] == "no tool was called"
 
 
 def test_the_parts_of_the_page_fetch_nothing_and_build_no_markup_from_data() -> None:
