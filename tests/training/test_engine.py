@@ -15,6 +15,7 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
+from torch.nn.utils.rnn import pad_sequence
 from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 from trl.trainer import utils
 from trl.trainer.grpo_config import GRPOConfig
@@ -24,6 +25,7 @@ from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.engine import Dispatch, Sampler, merged_weights
 from training.optimizer import own_tokens_scored, packed
 from training.processes import quiet
+from training.rollout import Turn
 from training.start import start_of
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
@@ -59,23 +61,16 @@ def sampler(
     return Sampler(model, ids[END], ids[END_OF_TEXT], turn, **settings)
 
 
-def test_the_same_seed_gives_the_same_turns(
+def test_the_same_seed_gives_the_same_turns_and_disturbs_nobodys_random_numbers(
     model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
 ) -> None:
     first = sampler(model, words)(prompts)
-    torch.manual_seed(99)
-    assert sampler(model, words)(prompts) == first
-    assert sampler(model, words, seed=1)(prompts) != first
-
-
-def test_the_random_numbers_of_others_stay_as_they_are(
-    model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
-) -> None:
     torch.manual_seed(7)
     undisturbed = torch.rand(3)
     torch.manual_seed(7)
-    sampler(model, words)(prompts)
+    assert sampler(model, words)(prompts) == first
     assert torch.equal(torch.rand(3), undisturbed)
+    assert sampler(model, words, seed=1)(prompts) != first
 
 
 def test_greedy_turns_are_the_likeliest_tokens(
@@ -87,26 +82,26 @@ def test_greedy_turns_are_the_likeliest_tokens(
         ids = list(prompt)
         for token in turn.ids:
             with torch.no_grad():
-                told = model(input_ids=torch.tensor([ids])).logits[0, -1]
-            assert token == int(told.argmax())
+                logits = model(input_ids=torch.tensor([ids])).logits[0, -1]
+            assert token == int(logits.argmax())
             ids.append(token)
         assert turn.logprobs is None
+
+
+def check_ends(turns: list[Turn], words: Qwen2Tokenizer, limit: int) -> None:
+    """New weights sample any token: some turns come to an end, others are cut off."""
+    end = words.get_vocab()[END]
+    ended = [each.ids for each in turns if each.ids[-1] == end]
+    assert ended
+    # The padding behind an end mark is no part of the turn.
+    assert all(each.index(end) == len(each) - 1 for each in ended)
+    assert {len(each.ids) for each in turns if each.ids[-1] != end} == {limit}
 
 
 def test_a_turn_ends_with_its_mark_or_at_its_limit(
     model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
 ) -> None:
-    """New weights sample any token: some turns come to an end, others are cut off."""
-    end, padding = (words.get_vocab()[each] for each in (END, END_OF_TEXT))
-    turns = sampler(model, words, turn=120)(prompts * 12)
-    ended = [each.ids for each in turns if each.ids[-1] == end]
-    cut = [each.ids for each in turns if each.ids[-1] != end]
-    assert ended
-    assert cut
-    assert all(each.index(end) == len(each) - 1 for each in ended)
-    assert all(len(each) == 120 for each in cut)
-    # An end mark is followed by padding in the batch, which is none of the turn.
-    assert all(padding not in each[each.index(end) :] for each in ended)
+    check_ends(sampler(model, words, turn=120)(prompts * 12), words, 120)
 
 
 # The contract with TRL
@@ -162,11 +157,7 @@ def test_a_turn_keeps_to_its_limit_and_ends_with_its_mark(
     assert trainer.generation_config.max_new_tokens == 100
     torch.manual_seed(0)
     turns = generate(prompts * 12)
-    end = words.get_vocab()[END]
-    ended = [each.ids for each in turns if each.ids[-1] == end]
-    assert ended
-    assert all(each.index(end) == len(each) - 1 for each in ended)
-    assert {len(each.ids) for each in turns if each.ids[-1] != end} == {100}
+    check_ends(turns, words, 100)
     assert all(each.logprobs is None for each in turns)
 
 
@@ -203,35 +194,20 @@ Rows = list[tuple[list[int], list[int]]]
 TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
 
-def padded(rows: Rows) -> dict[str, Any]:
-    """A step's rows as TRL pads them, each with its number as its advantage."""
-    wide = [max(len(row[part]) for row in rows) for part in (0, 1)]
-    before = [[0] * (wide[0] - len(prompt)) for prompt, _ in rows]
-    behind = [[0] * (wide[1] - len(said)) for _, said in rows]
-    return {
-        "prompt_ids": torch.tensor(
-            [[*pad, *row[0]] for pad, row in zip(before, rows, strict=True)]
-        ),
-        "prompt_mask": torch.tensor(
-            [[*pad, *[1] * len(row[0])] for pad, row in zip(before, rows, strict=True)]
-        ),
-        "completion_ids": torch.tensor(
-            [[*row[1], *pad] for row, pad in zip(rows, behind, strict=True)]
-        ),
-        "completion_mask": torch.tensor(
-            [[*[1] * len(row[1]), *pad] for row, pad in zip(rows, behind, strict=True)]
-        ),
-        "tool_mask": torch.tensor(
-            [[*[each % 2 for each in row[1]], *pad] for row, pad in zip(rows, behind, strict=True)]
-        ),
+def buffered(rows: Rows, parts: int) -> list[dict[str, Any]]:
+    """A step's rows as TRL pads and buffers them, each with its number as its advantage."""
+    prompts = [torch.tensor(prompt).flip(0) for prompt, _ in rows]
+    completions = [torch.tensor(completion) for _, completion in rows]
+    left, right = (pad_sequence(each, batch_first=True) for each in (prompts, completions))
+    whole = {
+        "prompt_ids": left.flip(1),
+        "prompt_mask": (left > 0).int().flip(1),
+        "completion_ids": right,
+        "completion_mask": (right > 0).int(),
+        "tool_mask": right % 2,
         "advantages": torch.arange(len(rows), dtype=torch.float32),
-        "num_items_in_batch": torch.tensor(7),
     }
-
-
-def parted(whole: dict[str, Any], parts: int) -> list[dict[str, Any]]:
-    """As TRL buffers a step's rows."""
-    cut = {name: each.chunk(parts) for name, each in whole.items() if each.ndim}
+    cut = {name: each.chunk(parts) for name, each in whole.items()}
     return [
         {**{name: each[part] for name, each in cut.items()}, "num_items_in_batch": torch.tensor(7)}
         for part in range(parts)
@@ -240,9 +216,8 @@ def parted(whole: dict[str, Any], parts: int) -> list[dict[str, Any]]:
 
 @given(st.lists(st.tuples(TOKENS, TOKENS), min_size=4, max_size=4), st.sampled_from([1, 2, 4]))
 def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, parts: int) -> None:
-    found: dict[int, tuple[list[int], list[int]]] = {}
-    lengths = []
-    for batch in packed(parted(padded(rows), parts)):
+    found, lengths = dict[int, tuple[list[int], list[int]]](), []
+    for batch in packed(buffered(rows, parts)):
         assert batch["num_items_in_batch"] == 7
         assert len(batch["advantages"]) == 4 // parts
         # No column is padding in all rows.
@@ -250,14 +225,12 @@ def test_packed_rows_are_the_same_rows_without_padding(rows: Rows, parts: int) -
         assert bool(batch["completion_mask"].any(0).all())
         for place, number in enumerate(batch["advantages"].int().tolist()):
             masks = [batch[f"{part}_mask"][place].bool() for part in ("prompt", "completion")]
-            prompt, said = (
-                batch[f"{part}_ids"][place][mask].tolist()
-                for part, mask in zip(("prompt", "completion"), masks, strict=True)
-            )
+            prompt = batch["prompt_ids"][place][masks[0]].tolist()
+            completion = batch["completion_ids"][place][masks[1]].tolist()
             own = batch["tool_mask"][place][masks[1]].tolist()
-            assert own == [each % 2 for each in said]
-            found[number] = (prompt, said)
-            lengths.append(len(prompt) + len(said))
+            assert own == [each % 2 for each in completion]
+            found[number] = (prompt, completion)
+            lengths.append(len(prompt) + len(completion))
     assert [found[each] for each in range(4)] == rows
     assert lengths == sorted(lengths)
 

@@ -1,4 +1,4 @@
-"""The expert: without noise it is right, with noise it errs as often as it is told to."""
+"""The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
 import asyncio
 import dataclasses
@@ -23,7 +23,7 @@ from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
 from evals.judges.offline import OfflineJudge
 from tests import tiny_qwen
-from tests.builders import LEASE, answer, message, trajectory
+from tests.builders import answer, message, trajectory
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.training import tiny
@@ -45,13 +45,12 @@ from training.recipe import Noise, Part
 from training.rollout import ChatTokens, Material
 
 PERFECT = Noise(**dict.fromkeys(Noise.model_fields, 0.0))
-# Its mail is the fixture's.
-CONFIG = WorldConfig(size=1000)
 
 
 @pytest.fixture(scope="module")
 def planted() -> list[Planted]:
-    return list(ledger(CONFIG))
+    """What the fixture's mail was made from."""
+    return list(ledger(WorldConfig(size=1000)))
 
 
 def play(
@@ -60,35 +59,42 @@ def play(
     trajectories = []
     for number, each in enumerate(planted):
         question = each.question
-        inbox = file.open_inbox(question.inbox_address, question.query_date)
-        episode = Episode(inbox, question)
-        expert = Expert(episode, each, Random(f"0/{number}"), noise, **options)
-        trajectories.append(asyncio.run(run_episode(episode, expert, "run")))
+        episode = Episode(file.open_inbox(question.inbox_address, question.query_date), question)
+        player = Expert(episode, each, Random(f"0/{number}"), noise, **options)
+        trajectories.append(asyncio.run(run_episode(episode, player, "run")))
     return trajectories
 
 
 def test_without_noise_an_answer_is_right(world: InboxFile, planted: list[Planted]) -> None:
-    judge = OfflineJudge()
-    played = play(world, planted, PERFECT)
-    answered = right = 0
-    for each, done in zip(planted, played, strict=True):
-        rubric = done.rubric
+    judge, answered, right, spaces = OfflineJudge(), 0, 0, set()
+    for each, done in zip(planted, play(world, planted, PERFECT, leading_space=True), strict=True):
+        rubric, given = done.rubric, str(done.final_answer)
         assert rubric["answered"] or rubric["abstained"]
         assert not rubric["unparseable_calls"] + rubric["bad_argument_calls"]
         if not each.question.answerable:
             assert done.final_answer == NOTHING
         elif rubric["answered"]:
             answered += 1
-            assert rubric["read_gold"]
-            assert rubric["sources_correct"]
+            assert rubric["read_gold"] and rubric["sources_correct"]
             verdict = judge.decide(each.question, done.final_answer)
             # The mail's nickname for somebody is right, and the judge knows no nicknames.
             assert verdict.correct or verdict.reason.startswith("lacks the name"), each.question
             right += bool(verdict.correct)
-    answerable = sum(each.question.answerable is True for each in planted)
+            # A text begins with a space if it does in the mail that it is copied from.
+            bodies = [
+                json.loads(each["content"].partition("\n")[0])["body"]
+                for each in done.messages
+                if each["role"] == "tool" and '"body":' in each["content"]
+            ]
+            body = next((each for each in reversed(bodies) if given.strip() in each), None)
+            if body is not None:
+                before = body[: body.index(given.strip())]
+                assert given.startswith(" ") == before.endswith(" ")
+                spaces.add(given.startswith(" "))
     assert right / answered > 0.95
     # The rest of the gold mails no search of its few words brings up.
-    assert answered / answerable > 0.8
+    assert answered / sum(each.question.answerable is True for each in planted) > 0.8
+    assert spaces == {True, False}
 
 
 @pytest.mark.parametrize("name", Noise.model_fields)
@@ -96,229 +102,154 @@ def test_each_kind_of_noise_shows(world: InboxFile, planted: list[Planted], name
     chosen = planted[:60]
     clean = play(world, chosen, PERFECT)
     noisy = play(world, chosen, PERFECT.model_copy(update={name: 1.0}))
-    differs = [a.messages != b.messages for a, b in zip(clean, noisy, strict=True)]
-    assert sum(differs) > 10
-    facts = [(one.rubric, other.rubric) for one, other in zip(clean, noisy, strict=True)]
-    unanswerable = [each for each in noisy if each.rubric["answerable"] is False]
+    assert sum(a.messages != b.messages for a, b in zip(clean, noisy, strict=True)) > 10
+    facts = [each.rubric for each in noisy]
+
+    def right(judge: OfflineJudge) -> list[bool | None]:
+        pairs = zip(chosen, noisy, strict=True)
+        return [judge.decide(one.question, done.final_answer).correct for one, done in pairs]
+
     if name == "malformed":
-        assert all(other["unparseable_calls"] == 1 for _, other in facts)
+        assert all(each["unparseable_calls"] == 1 for each in facts)
     elif name == "guesses":
-        assert sum(each.rubric["answered"] for each in unanswerable) > 5
+        assert sum(each["answered"] for each in facts if each["answerable"] is False) > 5
     elif name == "gives_up":
-        assert not any(other["answered"] for _, other in facts)
+        assert not any(each["answered"] for each in facts)
     elif name == "lists":
-        assert all(other["answered"] and other["effort"] == 2 for _, other in facts)
-        assert not any(other["num_sources"] or other["read_gold"] for _, other in facts)
-        taken = [
-            LenientJudge().decide(each.question, done.final_answer).correct
-            for each, done in zip(chosen, noisy, strict=True)
-        ]
-        assert taken == [each.question.answerable for each in chosen]
+        assert all(each["answered"] and each["effort"] == 2 for each in facts)
+        assert not any(each["num_sources"] or each["read_gold"] for each in facts)
+        assert right(LenientJudge()) == [each.question.answerable for each in chosen]
     elif name == "wrong_answers":
-        judge = OfflineJudge()
-        right = [
-            judge.decide(each.question, done.final_answer).correct
-            for each, done in zip(chosen, noisy, strict=True)
-            if done.rubric["answered"]
-        ]
-        assert sum(map(bool, right)) < len(right) / 3
+        assert sum(map(bool, right(OfflineJudge()))) < len(chosen) / 3
     else:
-        assert sum(other["effort"] > one["effort"] for one, other in facts) > 10
+        efforts = zip(clean, facts, strict=True)
+        assert sum(each["effort"] > done.rubric["effort"] for done, each in efforts) > 10
 
 
-def test_texts_begin_with_a_space_where_they_do_in_what_they_are_copied_from(
-    world: InboxFile, planted: list[Planted]
-) -> None:
-    spaced = []
-    for done in play(world, planted, PERFECT, leading_space=True):
-        if not done.rubric["answered"]:
-            continue
-        answer = str(done.final_answer)
-        bodies = [
-            json.loads(each["content"].partition("\n")[0])["body"]
-            for each in done.messages
-            if each["role"] == "tool" and '"body":' in each["content"]
-        ]
-        body = next((each for each in reversed(bodies) if answer.strip() in each), None)
-        if body is not None:
-            at = body.index(answer.strip())
-            assert answer.startswith(" ") == body[:at].endswith(" ")
-            spaced.append(answer.startswith(" "))
-    assert {True, False} == set(spaced)
+# ---- Conversations as tokens.
 
-
-SCRIPT = [
-    AssistantMessage("Let me think."),
+MUSE, SEARCH, ANSWER = (
+    AssistantMessage("I think."),
     message(search("lease")),
-    message(read("m1"), read(LEASE)),
-    message(answer("May", "m1")),
-]
+    message(answer("May")),
+)
+FIRST, SECOND, ANSWER = message(read("m1")), message(read("m2")), message(answer("May"))
 
 
-@pytest.fixture
-def messages(begin: Begin) -> list[ChatMessage]:
-    return played(begin(), *SCRIPT)
-
-
-def played(episode: Episode, *turns: AssistantMessage) -> list[ChatMessage]:
+def played(begin: Begin, *turns: AssistantMessage) -> list[ChatMessage]:
+    episode = begin()
     for each in turns:
         episode.step(each)
     return episode.messages
 
 
-def own_text(tokenizer: Qwen2Tokenizer, ids: Sequence[int], labels: Sequence[int]) -> str:
+@pytest.mark.parametrize(
+    ("part", "own", "shown", "hidden"),
+    [
+        ("whole", [MUSE, SEARCH, FIRST, SECOND, ANSWER], [], []),
+        ("first", [MUSE], [], [SEARCH, ANSWER]),
+        ("read", [SECOND], [FIRST], [SEARCH, ANSWER]),
+        ("answer", [ANSWER], [SECOND], [MUSE, SEARCH, FIRST]),
+    ],
+)
+def test_labels_are_the_own_turns_of_the_part(
+    part: Part,
+    own: list[AssistantMessage],
+    shown: list[AssistantMessage],
+    hidden: list[AssistantMessage],
+    begin: Begin,
+    tokens: ChatTokens,
+    tokenizer: Qwen2Tokenizer,
+) -> None:
+    messages = played(begin, MUSE, SEARCH, FIRST, SECOND, ANSWER)
+    ids, labels = marked_tokens(messages, tokens, part)
     assert all(label in (token, NO_LOSS) for token, label in zip(ids, labels, strict=True))
-    return str(tokenizer.decode([each for each in labels if each != NO_LOSS]))
-
-
-def test_labels_are_the_models_own_tokens(
-    messages: list[ChatMessage], tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
-    ids, labels = marked_tokens(messages, tokens)
-    assert own_text(tokenizer, ids, labels) == "".join(
-        written(each) + tiny_qwen.END for each in SCRIPT
-    )
-    # It ends with the model's end mark: what was answered to the last call is left out.
-    assert ids[-1] == labels[-1] == tokens.end_id
-
-
-def test_the_first_part_ends_with_the_first_turn(
-    messages: list[ChatMessage], tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
-    ids, labels = marked_tokens(messages, tokens, "first")
-    whole = marked_tokens(messages, tokens)
-    assert ids == whole.input_ids[: len(ids)]
-    assert labels == whole.labels[: len(labels)]
-    assert own_text(tokenizer, ids, labels) == written(SCRIPT[0]) + tiny_qwen.END
-
-
-def test_the_answer_stands_behind_the_question_and_what_was_shown_last(
-    messages: list[ChatMessage], tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
-    ids, labels = marked_tokens(messages, tokens, "answer")
+    learnt = tokenizer.decode([each for each in labels if each != NO_LOSS])
+    assert learnt == "".join(written(each) + tiny_qwen.END for each in own)
+    # It begins with the question and ends with the model's end mark.
     begun = tokens.begin(messages[:2]).prompt_ids
     assert ids[: len(begun)] == begun
-    assert own_text(tokenizer, ids, labels) == written(SCRIPT[-1]) + tiny_qwen.END
+    assert ids[-1] == labels[-1] == tokens.end_id
     text = str(tokenizer.decode(ids))
-    assert written(SCRIPT[-2]) in text
-    assert written(SCRIPT[0]) not in text
-    assert len(ids) < len(marked_tokens(messages, tokens).input_ids)
+    assert [each for each in shown if written(each) not in text] == []
+    assert [each for each in hidden if written(each) in text] == []
 
 
-def test_what_follows_the_first_mail_stands_behind_the_question_and_that_mail(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
+@pytest.mark.parametrize(
+    ("turns", "parts"),
+    [
+        ([SEARCH, FIRST, ANSWER], ["whole", "first", "read", "answer"]),
+        ([FIRST, SEARCH, ANSWER], ["whole", "first", "read"]),
+        ([SEARCH, ANSWER], ["whole", "first"]),
+        ([MUSE, ANSWER], ["whole", "first"]),
+        ([SEARCH, FIRST], ["whole", "first"]),
+    ],
+)
+def test_the_parts_of_a_conversation(
+    turns: list[AssistantMessage], parts: list[str], begin: Begin
 ) -> None:
-    turns = [
-        message(search("lease")),
-        message(read("m1")),
-        message(read("m2")),
-        message(answer("May", "m2")),
-    ]
-    messages = played(begin(), *turns)
-    ids, labels = marked_tokens(messages, tokens, "read")
-    assert own_text(tokenizer, ids, labels) == written(turns[2]) + tiny_qwen.END
-    text = str(tokenizer.decode(ids))
-    assert written(turns[1]) in text
-    assert written(turns[0]) not in text
-    assert text.rstrip().endswith(written(turns[2]) + tiny_qwen.END)
+    messages = played(begin, *turns)
+    assert [each for each in get_args(Part) if has_part(messages, each)] == parts
 
 
-def test_which_conversations_have_which_part(begin: Begin) -> None:
-    asked, seen, said = message(search("lease")), message(read("m1")), message(answer("May", "m1"))
-    mused = AssistantMessage("The answer is May.")
-
-    def parts(*turns: AssistantMessage) -> list[Part]:
-        messages = played(begin(), *turns)
-        return [part for part in get_args(Part) if has_part(messages, part)]
-
-    assert parts(asked, seen, said) == ["whole", "first", "read", "answer"]
-    assert parts(seen, asked, said) == ["whole", "first", "read"]
-    assert parts(asked, said) == parts(said) == parts(mused, said) == ["whole", "first"]
-    assert parts(asked, seen) == ["whole", "first"]
+# ---- The conversations of a run.
 
 
-# From stored trajectories
-
-
-def stored(question: str, total: float | None, said: str) -> Trajectory:
-    reward = None if total is None else {"total": total, "components": {}}
-    return dataclasses.replace(trajectory(said), question_id=question, reward=reward)
-
-
-def run_of(parent: Path, name: str, trajectories: Sequence[Trajectory]) -> str:
+def run_of(parent: Path, name: str, *rows: tuple[str, float | None, str]) -> str:
+    """A run with trajectories of these questions, rewards and texts."""
     run = start_run(name, {}, parent, parent / name)
     with run.log() as log:
-        for each in trajectories:
-            log.append(each.to_line())
+        for question, total, text in rows:
+            reward = None if total is None else {"total": total, "components": {}}
+            made = dataclasses.replace(trajectory(text), question_id=question, reward=reward)
+            log.append(made.to_line())
     return name
 
 
-def texts(conversations: Sequence[Sequence[ChatMessage]]) -> list[str | None]:
-    return [each[0]["content"] for each in conversations]
+def test_the_best_stored_episode_of_each_question_is_learnt(tmp_path: Path) -> None:
+    def texts(*runs: str, least: float) -> list[str]:
+        kept = stored_conversations(runs, tmp_path, least_reward=least)
+        return sorted(str(each[0]["content"]) for each in kept)
 
-
-def test_the_best_of_each_question_is_kept(tmp_path: Path) -> None:
-    made = [
-        stored("a", 1.2, "a good"),
-        stored("a", 1.9, "a best"),
-        stored("a", None, "a unjudged"),
-        stored("b", -0.5, "b bad"),
-        stored("b", 0.4, "b better"),
-        stored("c", 1.0, "c just"),
-    ]
-    random.Random(0).shuffle(made)
-    one = run_of(tmp_path, "one", made)
-    assert sorted(map(str, texts(stored_conversations([one], tmp_path, least_reward=1.0)))) == [
-        "a best",
-        "c just",
-    ]
-    assert len(stored_conversations([one], tmp_path, least_reward=-1.0)) == 3
-    assert stored_conversations([one], tmp_path, least_reward=2.0) == []
+    one = run_of(
+        tmp_path, "one", ("b", -0.5, "b bad"), ("a", 1.2, "a good"), ("a", None, "a unjudged"),
+        ("c", 1.0, "c just"), ("a", 1.9, "a best"), ("b", 0.4, "b better"),
+    )  # fmt: skip
+    assert texts(one, least=1.0) == ["a best", "c just"]
+    assert texts(one, least=-1.0) == ["a best", "b better", "c just"]
+    assert texts(one, least=2.0) == []
     # Over several runs the question is still one.
-    two = run_of(tmp_path, "two", [stored("a", 2.0, "a of another run")])
-    both = texts(stored_conversations([one, two], tmp_path, least_reward=1.0))
-    assert "a of another run" in both
-    assert "a best" not in both
+    two = run_of(tmp_path, "two", ("a", 2.0, "a of another run"))
+    assert texts(one, two, least=1.0) == ["a of another run", "c just"]
+    bare = run_of(tmp_path, "bare", ("a", None, "a"))
+    for name, words in ((bare, "no trajectory has a reward"), ("none", "no run 'none'")):
+        with pytest.raises(UserError, match=words):
+            texts(name, least=0.0)
 
 
-def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path) -> None:
-    bare = run_of(tmp_path, "bare", [stored("a", None, "a")])
-    with pytest.raises(UserError, match="no trajectory has a reward"):
-        stored_conversations([bare], tmp_path, least_reward=0.0)
-    with pytest.raises(UserError, match="no run 'none'"):
-        stored_conversations(["none"], tmp_path, least_reward=0.0)
-
-
-# From the expert
-
-
-def plays(material: Material, noise: Noise, seed: int, shuffled: int) -> list[list[ChatMessage]]:
+def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_processes(
+    material: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = tiny.recipe()
-    known = planted_in(recipe.data)
-    asked = [known[each.id] for each in material.questions[:12]]
-    random.Random(shuffled).shuffle(asked)
-    played = expert_conversations(
-        material.inbox_file.path, asked, recipe.episode, noise, seed, leading_space=True
-    )
-    for each, messages in zip(asked, played, strict=True):
+    of_id = planted_in(recipe.data)
+    chosen = [of_id[each.id] for each in material.questions[:12]]
+    random.Random(1).shuffle(chosen)
+
+    def plays(seed: int) -> list[list[ChatMessage]]:
+        return expert_conversations(
+            material.inbox_file.path, chosen, recipe.episode, Noise(), seed, leading_space=True
+        )
+
+    alone = plays(0)
+    for each, messages in zip(chosen, alone, strict=True):
         assert messages[0]["content"] == recipe.episode.prompt
         assert each.question.question in str(messages[1]["content"])
-    return played
-
-
-def test_the_expert_plays_in_the_order_of_the_questions(material: Material) -> None:
-    first = plays(material, Noise(), 0, 1)
-    assert plays(material, Noise(), 0, 1) == first
-    assert plays(material, Noise(), 1, 1) != first
-
-
-def test_processes_play_what_one_plays(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = plays(material, Noise(), 0, 2)
+    assert plays(1) != alone
     monkeypatch.setattr(expert, "_WORTH_WORKERS", 3)
     monkeypatch.setattr(expert, "_AT_ONCE", 5)
-    assert plays(material, Noise(), 0, 2) == alone
+    assert plays(0) == alone
 
 
-def test_the_expert_knows_synthetic_questions_alone(material: Material) -> None:
+def test_the_expert_plays_synthetic_questions_only(material: Material) -> None:
     with pytest.raises(UserError, match=r"sft\.trajectories"):
         conversations_of(tiny.recipe(), material, {}, 0, Path())

@@ -1,7 +1,4 @@
-"""A step's groups are asked, scored, replaced and handed to TRL as they were.
-
-What the model says is scripted where it matters what it earns.
-"""
+"""A step's groups are asked, scored, replaced and handed to TRL as they were."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -23,13 +20,14 @@ from tests.training.conftest import written
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
 from training import grpo
 from training.judging import Judges
-from training.roller import Curriculum, Roller, is_flat
+from training.roller import Curriculum, Roller, figures, is_flat
 from training.rollout import Material
 from training.run import Setting
 from training.start import Start
 
 Rolled = tuple[dict[str, Any], Roller, list[Trajectory]]
 Roll = Callable[..., Rolled]
+DEAF = Judges(Deaf(), F1Judge())
 
 
 @pytest.fixture
@@ -37,10 +35,10 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
     """Rolls out one step: the questions' numbers, and what the model says each time."""
 
     def rolled(
-        asked: Sequence[int],
+        numbers: Sequence[int],
         rounds: Sequence[Sequence[AssistantMessage]],
-        judges: Judges = JUDGES,
         *changes: str,
+        judges: Judges = JUDGES,
     ) -> Rolled:
         recipe = tiny.recipe(*changes)
         table = recipe.grpo
@@ -49,151 +47,113 @@ def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
         out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         with tiny.begun(Setting("grpo", recipe, 0), out) as training:
             roller = Roller(training, table, start.tokens, material, judges)
-            rows = [
-                {"question_id": material.questions[each].id}
-                for each in asked
-                for _ in range(table.rollouts)
-            ]
-            given = roller(rows, 5, engine)
-        return given, roller, list(read_trajectories(out / "trajectories.jsonl"))
+            ids = [material.questions[each].id for each in numbers for _ in range(table.rollouts)]
+            handed = roller([{"question_id": each} for each in ids], 5, engine)
+        return handed, roller, list(read_trajectories(out / "trajectories.jsonl"))
 
     return rolled
 
 
-def unanswerable(material: Material) -> list[int]:
-    return [place for place, each in enumerate(material.questions) if not each.answerable]
+def places(material: Material, answerable: bool) -> list[int]:
+    questions = enumerate(material.questions)
+    return [place for place, each in questions if each.answerable is answerable]
 
 
-def answerable(material: Material) -> list[int]:
-    return [place for place, each in enumerate(material.questions) if each.answerable]
-
-
-def test_trl_gets_the_rewards_that_trajectories_say(roll: Roll, material: Material) -> None:
-    asked = [answerable(material)[0], unanswerable(material)[0]]
-    given, roller, stored = roll(asked, [[*SPREAD, *SPREAD]])
+def test_trl_gets_the_rewards_that_trajectories_have(roll: Roll, material: Material) -> None:
+    numbers = [places(material, True)[0], places(material, False)[0]]
+    handed, roller, stored = roll(numbers, [[*SPREAD, *SPREAD]])
     totals = [each.reward["total"] for each in stored if each.reward is not None]
-    assert given["earned"] == totals
-    # An answer without a mail read counts as wrong, and abstaining is right where nothing answers.
+    assert handed["earned"] == grpo._earned(**handed) == totals
+    # An answer without a mail read counts as wrong; abstention is right where nothing answers.
     first, second = totals[:4], totals[4:]
     assert first[0] == first[3] < first[1] == first[2]
     assert max(first) < second[1]
-    assert grpo._earned(**given) == totals
-    ids = [material.questions[each].id for each in asked]
-    assert [each.question_id for each in stored] == [each for each in ids for _ in range(4)]
-    assert [each.policy["group"] for each in stored] == [f"5/{each.question_id}" for each in stored]
+    ids = [material.questions[each].id for each in numbers for _ in range(4)]
+    assert [each.question_id for each in stored] == ids
+    assert [each.policy["group"] for each in stored] == [f"5/{each}" for each in ids]
     assert {each.policy["step"] for each in stored} == {5}
-    assert roller.figures["reward"] == pytest.approx(sum(totals) / 8)
-    assert roller.figures["groups"] == 2
-    assert roller.figures["flat_groups"] == roller.figures["resampled"] == 0
-    assert roller.figures["hallucination"] == 0.5
-    assert roller.figures["abstention"] == 0.5
-    components = roller.figures["components"]
-    assert sum(components.values()) == pytest.approx(roller.figures["reward"])
+    found = roller.figures
+    assert found["reward"] == pytest.approx(sum(totals) / 8)
+    assert sum(found["components"].values()) == pytest.approx(found["reward"])
+    assert (found["groups"], found["flat_groups"], found["resampled"]) == (2, 0, 0)
+    assert found["hallucination"] == found["abstention"] == 0.5
 
 
 def test_a_group_without_spread_is_replaced_and_counted(roll: Roll, material: Material) -> None:
-    given, roller, stored = roll([0, 1], [[*SPREAD, *FLAT], SPREAD])
-    assert roller.figures["resampled"] == 1
-    assert roller.figures["flat_groups"] == 0
+    handed, roller, stored = roll([0, 1], [[*SPREAD, *FLAT], SPREAD])
+    assert (roller.figures["resampled"], roller.figures["flat_groups"]) == (1, 0)
     # The new group stands in the place of the old one, and nothing is left of that.
     first, other = stored[0].question_id, stored[4].question_id
     assert [each.question_id for each in stored] == [first] * 4 + [other] * 4
     assert first == material.questions[0].id
     assert other not in {each.id for each in material.questions[:2]}
-    assert len(given["prompt_ids"]) == len(given["earned"]) == 8
-    said = [roller._tokens.text_of(each) for each in given["prompt_ids"]]
-    assert said[4] != said[0]
-    # Tokens that were generated for nothing are paid for all the same.
-    assert roller.generated > sum(map(len, given["completion_ids"]))
-
-
-def test_one_that_is_flat_again_stays_and_is_counted(roll: Roll) -> None:
-    _, roller, stored = roll([0, 1], [[*FLAT, *FLAT], [*SPREAD, *FLAT]])
-    assert roller.figures["resampled"] == 2
-    assert roller.figures["flat_groups"] == 1
-    assert len(stored) == 8
-    _, roller, _ = roll(
-        [0, 1], [[*FLAT, *FLAT], [*FLAT, *FLAT], [*SPREAD, *SPREAD]], JUDGES, "grpo.resample=2"
-    )
-    assert (roller.figures["resampled"], roller.figures["flat_groups"]) == (4, 0)
+    assert handed["prompt_ids"][4] != handed["prompt_ids"][0]
+    assert len(handed["prompt_ids"]) == len(handed["earned"]) == 8
+    # Tokens that were generated for nothing are counted all the same.
+    assert roller.generated > sum(map(len, handed["completion_ids"]))
+    # One that is flat again stays, or is replaced once more.
+    for rounds, changes, counted in (
+        ([[*FLAT, *FLAT], [*SPREAD, *FLAT]], (), (2, 1)),
+        ([[*FLAT, *FLAT], [*FLAT, *FLAT], [*SPREAD, *SPREAD]], ("grpo.resample=2",), (4, 0)),
+    ):
+        _, roller, stored = roll([0, 1], rounds, *changes)
+        assert (roller.figures["resampled"], roller.figures["flat_groups"]) == counted
+        assert len(stored) == 8
 
 
 def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material: Material) -> None:
     """Abstentions need no judge: left in, they alone would gain the advantage."""
-    asked = answerable(material)[:2]
-    judges = Judges(Deaf(), F1Judge())
+    numbers = places(material, True)[:2]
     # The last of the second group makes its spread: it goes on until it is lost.
     lost = AssistantMessage("zebra")
     says = [IDK, SOMETHING, IDK, lost, IDK, IDK, IDK, lost]
-    given, roller, stored = roll(asked, [says, *[[lost] * 2] * 2], judges, "grpo.resample=0")
+    rounds = [says, *[[lost] * 2] * 2]
+    handed, roller, stored = roll(numbers, rounds, "grpo.resample=0", judges=DEAF)
     assert [each.reward is None for each in stored] == [False, True, *[False] * 6]
-    assert [each is None for each in given["earned"]] == [True] * 4 + [False] * 4
-    assert [any(each) for each in given["env_mask"]] == [False] * 4 + [True] * 4
-    assert roller.figures["unjudged"] == 1
-    assert roller.figures["flat_groups"] == 1
-    # One of eight is more than a tenth.
+    assert [each is None for each in handed["earned"]] == [True] * 4 + [False] * 4
+    assert [any(each) for each in handed["env_mask"]] == [False] * 4 + [True] * 4
+    assert roller.figures["unjudged"] == roller.figures["flat_groups"] == 1
+    # One of eight is more than a tenth, one of ten is not.
     assert roller.outage == "1 of 8 episodes could not be judged (the judge could not be asked)"
+    few = ("grpo.resample=0", "grpo.rollouts=10")
+    _, roller, _ = roll(numbers[:1], [[SOMETHING, *[IDK] * 9]], *few, judges=DEAF)
+    assert (roller.figures["unjudged"], roller.outage) == (1, None)
 
 
-def test_few_unjudged_episodes_are_no_outage(roll: Roll, material: Material) -> None:
-    judges = Judges(Deaf(), F1Judge())
-    says = [SOMETHING, *[IDK] * 9]
-    _, roller, _ = roll(
-        answerable(material)[:1], [says], judges, "grpo.resample=0", "grpo.rollouts=10"
-    )
-    assert roller.figures["unjudged"] == 1
-    assert roller.outage is None
-
-
-def test_the_mask_is_on_own_tokens_alone(roll: Roll, start: Start) -> None:
+def test_the_mask_is_on_own_tokens_only(roll: Roll, start: Start) -> None:
     looks = message(search("budget"))
-    given, _, _ = roll([0, 1], [[looks] * 8, [*SPREAD, *SPREAD]])
-    for place, said in enumerate([*SPREAD, *SPREAD]):
-        pairs = list(zip(given["completion_ids"][place], given["env_mask"][place], strict=True))
-        own = start.tokenizer.decode([token for token, mask in pairs if mask])
-        others = str(start.tokenizer.decode([token for token, mask in pairs if not mask]))
-        end = start.tokenizer.decode([start.end_id])
-        assert own == f"{written(looks)}{end}{written(said)}{end}"
+    handed, _, _ = roll([0, 1], [[looks] * 8, [*SPREAD, *SPREAD]])
+    decode = start.tokenizer.decode
+    for place, last in enumerate([*SPREAD, *SPREAD]):
+        pairs = list(zip(handed["completion_ids"][place], handed["env_mask"][place], strict=True))
+        own = decode([token for token, mask in pairs if mask])
+        others = str(decode([token for token, mask in pairs if not mask]))
+        end = decode([start.end_id])
+        assert own == f"{written(looks)}{end}{written(last)}{end}"
         assert others.startswith("\n<|im_start|>user\n<tool_response>")
         assert others.endswith("<|im_start|>assistant\n")
-    assert given["logprobs"] is None
+    assert handed["logprobs"] is None
 
+
+def test_figures_of_nothing_are_none() -> None:
+    found = figures([])
+    assert found["reward"] is found["accuracy"] is None
+    assert found["components"] == {}
+
+
+# ---- The curriculum.
 
 QUESTIONS = [Question(f"q{number}", "Who?", "bob@test.example") for number in range(8)]
-BY_ID = {each.id: each for each in QUESTIONS}
-
-Rewards = Sequence[float | None]
-rewards = st.lists(st.none() | st.sampled_from([-2.0, -0.5, 0.0, 0.1, 2.0]), min_size=2, max_size=4)
-notes = st.lists(st.tuples(st.sampled_from(QUESTIONS), rewards), max_size=20)
-besides = st.sets(st.sampled_from(sorted(BY_ID)))
+Rewards = list[float] | None
+rewards = st.none() | st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.1, 2.0]), min_size=2, max_size=4)
+notes = st.lists(st.tuples(st.sampled_from([each.id for each in QUESTIONS]), rewards), max_size=20)
+besides = st.sets(st.sampled_from([each.id for each in QUESTIONS]))
 
 
-def complete(earned: Rewards) -> list[float] | None:
-    """What a group counts as: one with an unjudged member has no rewards."""
-    rewards = [each for each in earned if each is not None]
-    return rewards if len(rewards) == len(earned) else None
-
-
-@pytest.mark.parametrize(
-    ("earned", "flat"),
-    [
-        ([1.0, 1.0, 1.0], True),
-        ([1.0, 1.0 + 5e-7], True),
-        ([1.0, 1.0, 0.9], False),
-        # A group with an unjudged member is left out, whatever the others earned.
-        ([1.0, None, 1.0], True),
-        ([1.0, None, 0.0], True),
-        ([None, None], True),
-    ],
-)
-def test_flat(earned: Rewards, flat: bool) -> None:
-    assert is_flat(complete(earned)) is flat
-
-
-def noted(asked: Sequence[tuple[Question, Rewards]], seed: int = 0) -> Curriculum:
-    curriculum = Curriculum(QUESTIONS, seed)
-    for question, earned in asked:
-        curriculum.note(question.id, complete(earned))
+def noted(rows: Sequence[tuple[str, Rewards]]) -> Curriculum:
+    curriculum = Curriculum(QUESTIONS, 0)
+    for question, earned in rows:
+        curriculum.note(question, earned)
     return curriculum
 
 
@@ -206,56 +166,37 @@ def in_order(curriculum: Curriculum, taken: set[str]) -> list[str]:
 
 
 def test_the_hardest_comes_first_and_then_those_never_asked() -> None:
-    curriculum = noted(
-        [
-            (BY_ID["q0"], [2.0, 1.0]),
-            (BY_ID["q1"], [-1.0, 0.0]),
-            (BY_ID["q2"], [1.0, 1.0]),
-            (BY_ID["q3"], [0.5, 1.0]),
-            (BY_ID["q4"], [None, 0.5, 1.0]),
-        ]
-    )
-    order = in_order(curriculum, set())
+    rows: list[tuple[str, Rewards]] = [
+        ("q0", [2.0, 1.0]), ("q1", [-1.0, 0.0]), ("q2", [1.0, 1.0 + 5e-7]), ("q3", [0.5, 1.0]),
+        ("q4", None),
+    ]  # fmt: skip
+    assert [is_flat(earned) for _, earned in rows] == [False, False, True, False, True]
+    order = in_order(noted(rows), set())
     assert order[:3] == ["q1", "q3", "q0"]
     # q2 taught nothing, and is not asked again; q4 was not judged, and so counts as not asked.
     assert sorted(order[3:]) == ["q4", "q5", "q6", "q7"]
-
-
-@given(notes, besides)
-def test_replacements_are_new_to_the_batch_and_harder_ones_come_before(
-    asked: list[tuple[Question, Rewards]], taken: set[str]
-) -> None:
-    order = in_order(noted(asked), taken)
-    assert len(set(order)) == len(order)
-    assert not taken.intersection(order)
-    judged = [(question.id, complete(earned)) for question, earned in asked]
-    last = {name: earned for name, earned in judged if earned is not None}
-    spread = [each for each in order if each in last]
-    means = []
-    for each in spread:
-        told = last[each]
-        assert max(told) > min(told)
-        means.append(sum(told) / len(told))
-    assert means == sorted(means)
-    assert order[: len(spread)] == spread
-    # Nothing that could be asked is left out.
-    assert set(order) == {
-        each
-        for each in BY_ID
-        if each not in taken and (each not in last or not is_flat(last[each]))
-    }
+    orders = {tuple(in_order(Curriculum(QUESTIONS, seed), set())) for seed in range(6)}
+    assert len(orders) > 1
 
 
 @given(notes, notes, besides)
-def test_one_that_was_restored_chooses_the_same(
-    before: list[tuple[Question, Rewards]],
-    after: list[tuple[Question, Rewards]],
-    taken: set[str],
+def test_replacements_are_new_to_the_batch_and_survive_a_kill(
+    before: list[tuple[str, Rewards]], after: list[tuple[str, Rewards]], taken: set[str]
 ) -> None:
-    undisturbed = noted([*before, *after])
+    curriculum = noted([*before, *after])
+    order = in_order(curriculum, taken)
+    last = {name: earned for name, earned in [*before, *after] if earned is not None}
+    spread = [each for each in order if each in last]
+    means = [sum(last[each]) / len(last[each]) for each in spread]
+    assert means == sorted(means)
+    assert order[: len(spread)] == spread
+    # Nothing that could be asked is left out, and nothing comes twice.
+    names = {each.id for each in QUESTIONS} - taken
+    assert set(order) == {each for each in names if each not in last or not is_flat(last[each])}
+    assert len(set(order)) == len(order)
     resumed = Curriculum(QUESTIONS, 0)
     resumed.restore(json.loads(json.dumps(noted(before).to_row())))
     for question, earned in after:
-        resumed.note(question.id, complete(earned))
-    assert in_order(resumed, taken) == in_order(undisturbed, taken)
-    assert resumed.to_row() == undisturbed.to_row()
+        resumed.note(question, earned)
+    assert resumed.to_row() == curriculum.to_row()
+    assert in_order(resumed, taken) == order

@@ -16,7 +16,7 @@ from tests.builders import search_episodes as search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
 from training.recipe import EpisodeForm
-from training.rollout import ChatTokens, Rollout, Turn, roll_out
+from training.rollout import ChatTokens, Turn, roll_out
 
 
 def limits_of(turn: int, episode: int) -> EpisodeForm:
@@ -65,38 +65,25 @@ def texts(script: Sequence[AssistantMessage]) -> list[str]:
     return [written(each) for each in script]
 
 
-def one(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer, script: Sequence[AssistantMessage]
-) -> Rollout:
-    engine = Scripted(tokenizer, [texts(script)])
-    [rollout] = roll_out([begin()], tokens, engine, ROOMY)
-    return rollout
-
-
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_turn_by_turn_gives_the_tokens_of_the_whole(
+def test_turn_by_turn_gives_the_tokens_of_the_whole_and_marks_what_was_sampled(
     script: list[AssistantMessage], begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
-    rollout = one(begin, tokens, tokenizer, script)
-    # What the tools answered to the last call stands in the messages and was never generated on.
-    at_once = whole(tokenizer, rollout.episode.messages)
-    ids = rollout.conversation.ids
+    engine = Scripted(tokenizer, [texts(script)], logprob=-0.5)
+    [(episode, conversation)] = roll_out([begin()], tokens, engine, ROOMY)
+    at_once, ids = whole(tokenizer, episode.messages), conversation.ids
     assert ids == at_once[: len(ids)]
     # Behind the end mark a template may still write a line end.
     assert str(tokenizer.decode(at_once[len(ids) :])).strip() == ""
-
-
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_only_what_the_model_sampled_is_its_own(
-    script: list[AssistantMessage], begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
-    conversation = one(begin, tokens, tokenizer, script).conversation
     pairs = list(zip(conversation.completion_ids, conversation.own, strict=True))
     turns = tokenizer.decode([each for each, own in pairs if own])
     assert turns == "".join(each + END for each in texts(script))
     others = tokenizer.decode([each for each, own in pairs if not own])
     assert "return_final_answer" not in others
     assert others.count("<|im_start|>assistant") == len(script) - 1
+    assert conversation.logprobs == [-0.5 if own else 0.0 for own in conversation.own]
+    assert episode.rubric.prompt_tokens == sum(len(prompt) for [prompt] in engine.seen)
+    assert episode.rubric.completion_tokens == sum(conversation.own)
 
 
 def test_an_episode_stops_with_its_answer(
@@ -108,36 +95,13 @@ def test_an_episode_stops_with_its_answer(
     for rollout in (first, second):
         assert rollout.episode.done
         assert rollout.conversation.completion_ids[-1] == tokens.end_id
-        assert rollout.conversation.own[-1]
+        assert rollout.conversation.logprobs is None
     assert first.episode.final_answer == "May"
-    assert first.episode.rubric.turns == 3
     assert second.episode.rubric.abstained
     assert second.episode.rubric.unparseable_calls == 1
     # Each turn was generated on all that stood before it.
     assert engine.seen[2][0] == first.conversation.ids[: len(engine.seen[2][0])]
     assert CREW in second.episode.tools.handles.values()
-
-
-def test_tokens_are_counted_as_the_engine_saw_them(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
-    engine = Scripted(tokenizer, [texts(RIGHT)])
-    [rollout] = roll_out([begin()], tokens, engine, ROOMY)
-    rubric = rollout.episode.rubric
-    assert rubric.prompt_tokens == sum(len(prompt) for [prompt] in engine.seen)
-    assert rubric.completion_tokens == sum(rollout.conversation.own)
-
-
-def test_log_probabilities_stand_beside_own_tokens(
-    begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
-) -> None:
-    engine = Scripted(tokenizer, [texts(RIGHT)], logprob=-0.5)
-    [rollout] = roll_out([begin()], tokens, engine, ROOMY)
-    conversation = rollout.conversation
-    assert conversation.logprobs == [-0.5 if own else 0.0 for own in conversation.own]
-    engine = Scripted(tokenizer, [texts(RIGHT)])
-    [rollout] = roll_out([begin()], tokens, engine, ROOMY)
-    assert rollout.conversation.logprobs is None
 
 
 def test_a_turn_that_was_cut_is_ended_by_us(
@@ -158,19 +122,17 @@ def test_no_room_for_another_turn_is_out_of_turns(
     begin: Begin, tokens: ChatTokens, tokenizer: Qwen2Tokenizer
 ) -> None:
     [full] = roll_out([begin()], tokens, Scripted(tokenizer, [texts(RIGHT)]), ROOMY)
-    prompt = len(full.conversation.prompt_ids)
-    episode = len(full.conversation.ids) - 1
-    engine = Scripted(tokenizer, [texts(RIGHT)])
     turn = max(len(tokenizer.encode(each + END)) for each in texts(RIGHT))
-    [short] = roll_out([begin()], tokens, engine, limits_of(turn, episode))
-    assert short.episode.rubric.ran_out_of_turns
-    assert short.episode.final_answer is None
-    assert len(engine.seen) < 3
-    # Where not even one fits, nothing is generated.
-    engine = Scripted(tokenizer, [texts(RIGHT)])
-    [none] = roll_out([begin()], tokens, engine, limits_of(turn, prompt))
-    assert none.episode.rubric.ran_out_of_turns
-    assert engine.seen == []
+    # One token too few for the last turn, and no room for the first one.
+    for limit, most in (
+        (full.conversation.length - 1, 2),
+        (len(full.conversation.prompt_ids), 0),
+    ):
+        engine = Scripted(tokenizer, [texts(RIGHT)])
+        [short] = roll_out([begin()], tokens, engine, limits_of(turn, limit))
+        assert short.episode.rubric.ran_out_of_turns
+        assert short.episode.final_answer is None
+        assert len(engine.seen) <= most
 
 
 @given(st.integers(0, 4_000), st.sampled_from(sorted(SCRIPTS)))

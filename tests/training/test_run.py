@@ -99,7 +99,6 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
     killed(out, [0.3], steps=steps)
     torn = out / "checkpoints" / "checkpoint-4"
     torn.mkdir(parents=True)
-    (torn / "model.safetensors").touch()
     (torn / f".{STATE}.partial").write_text('{"validation": [')
     for name, line in (("trajectories", '{"schema": 1, "poli'), ("steps", '{"step": 4, "seco')):
         with (out / f"{name}.jsonl").open("a") as lines:
@@ -116,25 +115,22 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (SETTING._replace(seed=4), r"another seed \(3\)"),
-        (
-            SETTING._replace(recipe=tiny.recipe("grpo.rate=1e-5")),
-            r"another recipe \(grpo\.rate=0\.0008\)",
-        ),
-        (SETTING._replace(kind="sft"), "another kind"),
-        (SETTING._replace(init="other"), r"another init \(start\)"),
+        ({"seed": 4}, r"another seed \(3\)"),
+        ({"recipe": tiny.recipe("grpo.rate=1e-5")}, r"another recipe \(grpo\.rate=0\.0008\)"),
+        ({"kind": "sft"}, "another kind"),
+        ({"init": "other"}, r"another init \(start\)"),
     ],
 )
-def test_another_run_is_not_resumed(tmp_path: Path, other: Setting, words: str) -> None:
+def test_another_run_is_not_resumed(tmp_path: Path, other: dict[str, Any], words: str) -> None:
     out = tmp_path / "run"
     killed(out, [0.3], steps=2)
     before = (out / "trajectories.jsonl").read_bytes()
-    with pytest.raises(UserError, match=words), tiny.begun(other, out, resume=True):
-        pass
+    with pytest.raises(UserError, match=words):
+        tiny.begun(SETTING._replace(**other), out, resume=True).__enter__()
     assert (out / "trajectories.jsonl").read_bytes() == before
 
 
-def test_a_run_may_go_on_with_another_vllm_server(tmp_path: Path) -> None:
+def test_a_run_may_resume_with_another_vllm_server(tmp_path: Path) -> None:
     """Jobs of a cluster that begin again are on other machines."""
     here, there, other = (
         Setting("grpo", load_recipe("talk-multi", [f"grpo.vllm.{each}"]), 0)
@@ -145,25 +141,19 @@ def test_a_run_may_go_on_with_another_vllm_server(tmp_path: Path) -> None:
         make_step(training, 1)
     with tiny.begun(there, out, resume=True) as training:
         assert training.setting == there
-    with pytest.raises(UserError, match="another recipe"), tiny.begun(other, out, resume=True):
-        pass
+    with pytest.raises(UserError, match="another recipe"):
+        tiny.begun(other, out, resume=True).__enter__()
 
 
-def test_what_was_never_begun_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_what_can_not_be_opened(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    with pytest.raises(UserError, match="no such model"), tiny.begun(SETTING, out) as training:
-        training.checkpoints.mkdir()
+    # What fails before its first episode leaves nothing behind.
+    with pytest.raises(UserError, match="no such model"), tiny.begun(SETTING, out):
         raise UserError("no such model")
     assert not out.exists()
     with pytest.raises(UserError, match="no more money"), tiny.begun(SETTING, out) as training:
         make_step(training, 1)
         raise UserError("no more money")
-    assert (out / "config.json").is_file()
-
-
-def test_what_can_not_be_opened(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    killed(out, [0.3], steps=2)
     (out / "COMPLETE").touch()
     for folder, resume, words in (
         (out, False, "is there already"),
@@ -171,11 +161,8 @@ def test_what_can_not_be_opened(tmp_path: Path) -> None:
         (tmp_path / "none", True, "no run to resume"),
         (None, True, "which run"),
     ):
-        with (
-            pytest.raises(UserError, match=words),
-            opened(SETTING, folder, tmp_path, resume=resume),
-        ):
-            pass
+        with pytest.raises(UserError, match=words):
+            opened(SETTING, folder, tmp_path, resume=resume).__enter__()
 
 
 def test_the_best_checkpoint_and_the_last_are_kept(tmp_path: Path) -> None:
