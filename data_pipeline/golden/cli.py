@@ -630,8 +630,7 @@ def review_command(
 ) -> None:
     """Review a random sample by hand, and measure how much of the set is right.
 
-    A dropped row leaves the set, and an edit changes it. The precision is the share of the
-    sample that was right as it stood: an edited row was not.
+    A dropped row leaves the set. The precision is the share of the sample that was kept.
     """
     of_split = chosen_split(split_name)
     with _step("review", folder, db, as_json=as_json) as (file, golden, _):
@@ -654,7 +653,7 @@ def review_command(
             person = review.Reviewer(folder, file, chosen, reviewer, to_stderr=as_json)
             given = person.review(rows, earlier)
             note(f"{plural(given, 'review')} added to {review.reviews_file(folder)}")
-        review.review(file, golden, review.read_reviews(folder), chosen)
+        review.review(golden, review.read_reviews(folder), chosen)
     record = golden.manifest["steps"]["review"]
     precision, of = record["precision"], record["split"] or "all splits"
     if precision["value"] is None:
@@ -663,7 +662,7 @@ def review_command(
     note(
         f"precision {precision['value']:.1%} ({precision['low']:.1%} to {precision['high']:.1%},"
         f" {precision['method']}): {record['kept']} of {plural(record['reviewed'], 'row')} of"
-        f" {of} were right as they stood; an edited row was not"
+        f" {of} were right"
     )
     if record["stale"]:
         note(f"{plural(record['stale'], 'row')} changed after the review: not applied")

@@ -5,10 +5,9 @@ before the next row appears; at the end they are applied to the set, and its pre
 Rows and mails are untrusted text.
 """
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,20 +25,20 @@ from data_pipeline.golden.golden_set import (
     GoldenSet,
     Rejected,
     checks_of,
-    mended,
     with_checks,
 )
 from evals import statistics
 from evals.labelling import BODY_LINES, ShownMail, pressed_key, shown_mail
 
-Decision = Literal["keep", "drop", "edit", "skip"]
-_PASSED: dict[Decision, bool | None] = {"keep": True, "edit": True, "drop": False, "skip": None}
-_WORDS = {"keep": "kept as it is", "edit": "edited", "drop": "dropped", "skip": "skipped"}
-KEYS = "[k]eep [d]rop [e]dit [n]ote [w]hole mails [s]kip [q]uit"
+Decision = Literal["keep", "drop", "skip"]
+_PASSED: dict[Decision, bool | None] = {"keep": True, "drop": False, "skip": None}
+_WORDS = {"keep": "kept", "drop": "dropped", "skip": "skipped"}
+KEYS = "[k]eep [d]rop [n]ote [w]hole mails [s]kip [q]uit"
 _DECISIONS: dict[str, Decision] = {"k": "keep", "d": "drop", "s": "skip"}
-# What a person can change, and what a verdict is about.
-EDITABLE = ("question", "answer", "message_ids", "query_date")
-_SEEN = (*EDITABLE, "inbox_address", "kind", "answerable")
+# What a verdict is about.
+_SEEN = (
+    "question", "answer", "message_ids", "query_date", "inbox_address", "kind", "answerable",
+)  # fmt: skip
 
 # ---- Reviews and their file.
 
@@ -59,14 +58,16 @@ class Sample(_Line):
 class Review(_Line):
     """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict.
 
-    `changes` are the new values of an edit. `reviewer` is None if nobody was named.
+    `reviewer` is None if nobody was named.
     """
+
+    # Earlier versions noted an edit's changes.
+    model_config = ConfigDict(extra="ignore")
 
     id: str
     digest: str
     said: Decision
     note: str
-    changes: dict[str, Any]
     reviewer: str | None
     sample: Sample
 
@@ -122,7 +123,7 @@ def drawn(questions: Iterable[Question], sample: Sample) -> list[Question]:
 # ---- Applying reviews.
 
 
-def review(file: InboxFile, golden: GoldenSet, reviews: Sequence[Review], sample: Sample) -> None:
+def review(golden: GoldenSet, reviews: Sequence[Review], sample: Sample) -> None:
     """Apply `reviews` to the set, and measure its precision on those of `sample`.
 
     A skipped row stays with an unsure check.
@@ -132,12 +133,7 @@ def review(file: InboxFile, golden: GoldenSet, reviews: Sequence[Review], sample
     given = current(reviews, came)
     golden.questions = []
     for before in came:
-        try:
-            question = _applied(file, before, given.get(before.id))
-        except UserError:
-            # The mail has changed since, so that the edit no longer fits.
-            del given[before.id]
-            question = before
+        question = _applied(before, given.get(before.id))
         if isinstance(question, Rejected):
             golden.rejected.append(question)
         else:
@@ -152,7 +148,6 @@ def review(file: InboxFile, golden: GoldenSet, reviews: Sequence[Review], sample
         "precision": measured.share([given[each.id].said == "keep" for each in judged]),
         "reviewed": len(judged),
         "kept": decisions.count("keep"),
-        "edited": decisions.count("edit"),
         "dropped": decisions.count("drop"),
         "skipped": decisions.count("skip"),
         "stale": len({each.id for each in reviews} - given.keys()),
@@ -163,8 +158,8 @@ def review(file: InboxFile, golden: GoldenSet, reviews: Sequence[Review], sample
     golden.record("review", len(came), settings)
 
 
-def _applied(file: InboxFile, question: Question, given: Review | None) -> Question | Rejected:
-    """The row after its review. Raises `UserError` if an edit does not fit."""
+def _applied(question: Question, given: Review | None) -> Question | Rejected:
+    """The row after its review."""
     if given is None:
         return question
     remark = " ".join(encodable(given.note).split())
@@ -172,47 +167,7 @@ def _applied(file: InboxFile, question: Question, given: Review | None) -> Quest
     check = Check("person", "review", _PASSED[given.said], reason, "person")
     if given.said == "drop":
         return Rejected.of(question, check)
-    if given.said == "edit":
-        made = edited(file, question, given.changes)
-        values = {name: getattr(made, name) for name in EDITABLE}
-        changed = {name: new for name, new in values.items() if new != getattr(question, name)}
-        question = mended(question, "review", "person", **changed)
     return with_checks(question, [check])
-
-
-def edited(file: InboxFile, question: Question, changes: Mapping[str, Any]) -> Question:
-    """The question with a person's changes, and its gold mails by the ids that the inbox stores.
-
-    Raises `UserError` if a field is empty, or a mail is not in the inbox on the day of asking.
-    """
-    unknown = [name for name in changes if name not in EDITABLE]
-    if unknown:
-        raise UserError(f"{unknown[0]} can't be edited; only {', '.join(EDITABLE)} can")
-    try:
-        made = Question.from_row({**question.to_row(), **changes})
-    except ValueError as error:
-        raise UserError(f"the edited row is {error}; give a date as YYYY-MM-DD") from None
-    if not isinstance(made.question, str) or not made.question.strip():
-        raise UserError("the question is empty; give one")
-    if question.answerable is False:
-        if changes.keys() & {"answer", "message_ids"}:
-            raise UserError(
-                "an unanswerable question has no answer and no mails; drop the row instead"
-            )
-        return made
-    if not isinstance(made.answer, str) or not made.answer.strip():
-        raise UserError("the answer is empty; give one, or drop the row")
-    if not made.message_ids:
-        raise UserError("there is no gold mail; name the mails that hold the answer")
-    inbox = file.open_inbox(made.inbox_address, made.query_date)
-    stored = []
-    for name in made.message_ids:
-        found = inbox.canonical_id(str(name))
-        if found is None:
-            until = "" if made.query_date is None else f" on {made.query_date}"
-            raise UserError(f"no mail {name} in the inbox{until}; give ids that art-e search shows")
-        stored.append(found)
-    return dataclasses.replace(made, message_ids=tuple(dict.fromkeys(stored)))
 
 
 # ---- Asking a person.
@@ -242,9 +197,9 @@ class Reviewer:
 
     def _ask(self, row: Question) -> bool:
         """Ask until there is a verdict, which is written down; False if the person quits."""
-        remark, changes = "", dict[str, Any]()
+        remark = ""
         while True:
-            key = pressed_key(KEYS, "kdenwsq", "reviews")
+            key = pressed_key(KEYS, "kdnwsq", "reviews")
             if key == "q":
                 return False
             if key == "w":
@@ -254,42 +209,17 @@ class Reviewer:
                     remark = _typed("note") or remark
                 except typer.Abort:
                     note("no note was taken")
-            elif key == "e":
-                changes = self._changes(row)
-            if key in _DECISIONS or changes:
+            if key in _DECISIONS:
                 made = Review(
                     id=row.id,
                     digest=row_digest(row),
-                    said="edit" if changes else _DECISIONS[key],
+                    said=_DECISIONS[key],
                     note=remark,
-                    changes=changes,
                     reviewer=self._name,
                     sample=self._sample,
                 )
                 write_review(self._folder, made)
                 return True
-
-    def _changes(self, row: Question) -> dict[str, Any]:
-        """The changed fields; empty if nothing changed, or the changes don't fit."""
-        note("Enter leaves a field as it is; message ids stand apart by spaces")
-        before = row.to_row()
-        fields = EDITABLE if row.answerable is not False else ("question", "query_date")
-        changes: dict[str, Any] = {}
-        try:
-            for field in fields:
-                typed = _typed(field.replace("_", " "))
-                new = typed.split() if field == "message_ids" else typed
-                if new and new != before[field]:
-                    changes[field] = new
-            edited(self._file, row, changes)
-        except typer.Abort:
-            changes = {}
-        except UserError as error:
-            note(f"not taken: {error}")
-            return {}
-        if not changes:
-            note("nothing was changed")
-        return changes
 
     def _show(self, row: Question, heading: str, lines: int | None) -> None:
         self._print((f"\n{heading}", "dim"))
