@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from art_e.cli.forms import RecipeOption, chosen_form, of_recipe
 from art_e.cli.options import (
@@ -231,11 +232,9 @@ def note_entries(metrics: Mapping[str, Any]) -> None:
 
 @app.command(
     epilog=example(
-        "art-e eval run -m offline --questions world.questions.jsonl --split test"
-        " --db world.duckdb",
+        "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
         "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
-        "art-e eval run -m o3 --questions golden --split validation --prompt mine.txt"
-        " --repeat 3 --judge offline --judge gemini/gemini-2.5-flash",
+        "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
         "art-e eval run -m hosted_vllm/talk --questions golden --split test --concurrency 16"
         " --gpu-usd-per-hour 2.10",
     )
@@ -243,7 +242,7 @@ def note_entries(metrics: Mapping[str, Any]) -> None:
 def run(
     models: Annotated[
         list[str],
-        typer.Option(
+        Option(
             "--model",
             "-m",
             help="Model, or o3, o4-mini, gpt-4.1, gemini-2.5-pro, qwen2.5-14b; may be repeated.",
@@ -251,44 +250,35 @@ def run(
     ],
     questions: Annotated[
         str | None,
-        typer.Option(
-            "--questions",
+        Option(
             help="Golden-set folder, JSONL or Parquet file, or hub id"
-            " [default: golden in ART_E_HOME].",
+            " [default: golden in ART_E_HOME]."
         ),
     ] = None,
     split: Annotated[
-        str | None, typer.Option("--split", help="train, validation or test; default: all rows.")
+        str | None, Option(help="train, validation or test; default: all rows.")
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help="N questions, drawn over inboxes and kinds."),
+        int | None, Option(min=1, help="N questions, drawn over inboxes and kinds.")
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Ask each question N times.")] = 1,
+    repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
     judge: Annotated[
         list[str] | None,
-        typer.Option(
-            "--judge",
-            help="offline, f1 or a model; may be repeated, the first decides [default: offline].",
+        Option(
+            help="offline, f1 or a model; may be repeated, the first decides [default: offline]."
         ),
     ] = None,
     prompt: Annotated[
-        Path | None,
-        typer.Option("--prompt", metavar="FILE", help="System prompt, to compare prompts by."),
+        Path | None, Option(metavar="FILE", help="System prompt, to compare prompts by.")
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume the run of --out, or the last killed one."),
+        bool, Option("--resume", help="Resume the run of --out, or the last killed one.")
     ] = False,
-    max_turns: Annotated[
-        int | None,
-        typer.Option("--max-turns", min=1, help="Turns a question [default: 10]."),
-    ] = None,
+    max_turns: Annotated[int | None, Option(min=1, help="Turns a question [default: 10].")] = None,
     recipe: RecipeOption = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(
-            "--concurrency",
+        Option(
             metavar="N",
             min=1,
             help="Questions at a time for each model [default: 8 if hosted, else 1].",
@@ -301,18 +291,14 @@ def run(
     cache: CacheOption = False,
     gpu_usd_per_hour: Annotated[
         float | None,
-        typer.Option(
-            "--gpu-usd-per-hour",
+        Option(
             metavar="USD",
             min=0,
             help="Price of the GPU of a model that you serve: measures its cost a question.",
         ),
     ] = None,
     gpus: Annotated[
-        int | None,
-        typer.Option(
-            "--gpus", metavar="N", min=1, help="Number of GPUs at that price [default: 1]."
-        ),
+        int | None, Option(metavar="N", min=1, help="Number of GPUs at that price [default: 1].")
     ] = None,
     db: DbOption = None,
     out: OutOption = None,
@@ -320,12 +306,8 @@ def run(
 ) -> None:
     """Ask every question, judge the answers, print accuracy with intervals.
 
-    A small model knows only the prompt and the tools that it was trained with: --recipe gives
-    these to all models of the run. Without --questions it asks those that the recipe keeps for
-    its test, or of its --split.
-
-    With --gpu-usd-per-hour the cost of a model that you serve yourself is measured, by the time
-    in which it was being asked. Throughput, and so the cost, depend on --concurrency.
+    A small model knows only the prompt and the tools that it was trained with: --recipe gives these
+    to all models of the run. Without --questions it asks those that the recipe keeps for its test.
 
     After a kill, the same command with --resume asks only the questions without an answer.
     """
@@ -372,14 +354,15 @@ def run(
         }
         started = find_killed(config, runs_folder(), out) if resume else None
         done = [] if started is None else list(on_disk(started, asked).values())
-        policies = {}
+        entrants = []
         for name in names:
             left_usd = None if max_cost is None else max(0.0, max_cost - _spent(name, started))
             turn_tokens = form.turn_tokens_of(name)
             options = model_options(
                 effort, temperature, left_usd, tool_calls, cache, at_once[name], turn_tokens
             )
-            policies[name] = ready_policy(Model(name), options)
+            policy = ready_policy(Model(name), options)
+            entrants.append(Entrant(policy, at_once[name], alone=Model(name).shares_machine))
         if started is not None:
             note(f"resuming {started.folder}: {plural(len(done), 'episode')} there already")
         elif resume:
@@ -394,10 +377,6 @@ def run(
             left = len(asked) * repeat - sum(each.trajectory.model == name for each in done)
             if name != "offline" and left:
                 note(f"estimate: {estimate_cost(name, left, runs_folder())}")
-        entrants = [
-            Entrant(policy, at_once[name], alone=Model(name).shares_machine)
-            for name, policy in policies.items()
-        ]
         started = started or start_run("eval", config, runs_folder(), out)
         with progress("episodes", len(asked) * repeat * len(names)) as advance:
             metrics = run_benchmark(
@@ -413,20 +392,14 @@ def run(
                 timed=not cache,
                 on_scored=lambda _: advance(),
             )
-    _show(metrics, config, started, deciding, json_output)
+    for each in deciding:
+        note_cost(each)
+    _show(metrics, config, started, json_output)
 
 
-def _show(
-    metrics: dict[str, Any],
-    config: dict[str, Any],
-    run: Run,
-    judges: Iterable[Judge],
-    as_json: bool,
-) -> None:
+def _show(metrics: dict[str, Any], config: dict[str, Any], run: Run, as_json: bool) -> None:
     """Print the figures, and the command that resumes an incomplete run; exit with 1 if a model
     was not measured."""
-    for judge in judges:
-        note_cost(judge)
     note_entries(metrics)
     if as_json:
         print_json({**metrics, "run": str(run.folder)})
@@ -486,9 +459,9 @@ class _Side(NamedTuple):
 )
 def compare(
     run_a: Annotated[
-        str, typer.Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run, and a model.")
+        str, Argument(metavar="RUN_A[:MODEL]", help="Name or folder of a run, and a model.")
     ],
-    run_b: Annotated[str, typer.Argument(metavar="RUN_B[:MODEL]", help="The other side.")],
+    run_b: Annotated[str, Argument(metavar="RUN_B[:MODEL]", help="The other side.")],
     json_output: JsonOption = False,
 ) -> None:
     """Compare two models or prompts, question by question: difference, significance, flips."""
@@ -588,33 +561,26 @@ Half = Literal["tuning", "reporting", "all"]
 def judge(
     names: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--judge",
             metavar="NAME",
             help="offline or a litellm name; may be repeated [default: offline].",
         ),
     ] = None,
     pairs: Annotated[
-        Path | None,
-        typer.Option(
-            "--pairs", metavar="FILE", help="Labelled pairs [default: the project's own]."
-        ),
+        Path | None, Option(metavar="FILE", help="Labelled pairs [default: the project's own].")
     ] = None,
-    half: Annotated[
-        Half | None, typer.Option("--half", help="Half of the pairs [default: reporting].")
-    ] = None,
+    half: Annotated[Half | None, Option(help="Half of the pairs [default: reporting].")] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            "--run",
+        Option(
             metavar="RUN",
             help="Answers of this run that art-e eval label labelled;"
             " without --judge, its own verdicts.",
         ),
     ] = None,
     show_wrong: Annotated[
-        bool,
-        typer.Option("--show-wrong", help="Print the answers that a judge gets wrong."),
+        bool, Option("--show-wrong", help="Print the answers that a judge gets wrong.")
     ] = False,
     max_cost: MaxCostOption = None,
     json_output: JsonOption = False,
@@ -750,10 +716,9 @@ app.command(epilog=example("art-e eval label 20260101-120000-eval --sample 50"))
     )
 )
 def report(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Names or folders of runs.")],
+    runs: Annotated[list[str], Argument(metavar="RUN...", help="Names or folders of runs.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder to write [default: the first run's]."),
+        Path | None, Option(metavar="DIR", help="Folder to write [default: the first run's].")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
