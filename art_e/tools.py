@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date

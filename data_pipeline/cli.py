@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from art_e.cli import output as interrupt
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
@@ -39,38 +40,33 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def ingest(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE...", help="File, folder, Hugging Face id, synthetic:SIZE."),
+        Argument(metavar="SOURCE...", help="File, folder, Hugging Face id, synthetic:SIZE."),
     ],
     db: DbOption = None,
     source_format: Annotated[
-        FormatName, typer.Option("--format", help="What the sources are; auto looks.")
+        FormatName, Option("--format", help="What the sources are; auto looks.")
     ] = "auto",
     owner: Annotated[
-        str | None,
-        typer.Option("--owner", metavar="ADDRESS", help="All this mail is in this inbox as well."),
+        str | None, Option(metavar="ADDRESS", help="All this mail is in this inbox as well.")
     ] = None,
     append: Annotated[
-        bool, typer.Option("--append", help="Add to the file instead of replacing it.")
+        bool, Option("--append", help="Add to the file instead of replacing it.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Read at most N messages.")
+        int | None, Option(metavar="N", min=1, help="Read at most N messages.")
     ] = None,
     no_filter: Annotated[
-        bool, typer.Option("--no-filter", help="Leave out true duplicates only.")
+        bool, Option("--no-filter", help="Leave out true duplicates only.")
     ] = False,
     max_body_chars: Annotated[
         int | None,
-        typer.Option(
-            "--max-body-chars",
-            metavar="N",
-            min=1,
-            help="Leave out longer mails [default: 5000 for enron, csv and hf].",
+        Option(
+            metavar="N", min=1, help="Leave out longer mails [default: 5000 for enron, csv and hf]."
         ),
     ] = None,
     max_recipients: Annotated[
         int | None,
-        typer.Option(
-            "--max-recipients",
+        Option(
             metavar="N",
             min=1,
             help="Leave out mails to more people [default: 30 for enron, csv and hf].",

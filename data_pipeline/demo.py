@@ -10,13 +10,7 @@ from pathlib import Path
 import typer
 
 from art_e import __version__
-from art_e.cli.ask import (
-    OFFLINE_NOTE,
-    answer_question,
-    begin_run,
-    exit_for,
-    show_answer,
-)
+from art_e.cli.ask import OFFLINE_NOTE, answer_question, begin_run, exit_for, show_answer
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, print_json, print_line, text
 from art_e.episode import DEFAULT_MAX_TURNS

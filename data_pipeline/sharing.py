@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from typer import Option
 
 from art_e.cli.output import note, plural, print_line
 from art_e.errors import UserError
@@ -114,18 +114,14 @@ def _remove(folder: Path) -> None:
 # ---- `--push` and `--dry-run`.
 
 ToOption = Annotated[
-    Path, typer.Option("--to", metavar="OUT", help="Folder to write; an earlier export goes.")
+    Path, Option("--to", metavar="OUT", help="Folder to write; an earlier export goes.")
 ]
 PushOption = Annotated[
-    str | None,
-    typer.Option("--push", metavar="HUB-ID", help="Upload it to the Hugging Face hub too."),
+    str | None, Option("--push", metavar="HUB-ID", help="Upload it to the Hugging Face hub too.")
 ]
-PrivateOption = Annotated[
-    bool, typer.Option("--private/--public", help="Who may see what is pushed.")
-]
+PrivateOption = Annotated[bool, Option("--private/--public", help="Who may see what is pushed.")]
 DryRunOption = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Write the folder, show what --push would send, send nothing."),
+    bool, Option("--dry-run", help="Write the folder, show what --push would send, send nothing.")
 ]
 
 

@@ -132,8 +132,7 @@ def _excess(
 def episode_ids(scored: Sequence[Scored]) -> tuple[str, ...]:
     """The episodes' distinct ids, by step and question."""
     ordered = sorted(
-        scored,
-        key=lambda each: (step_of(each) or 0, each.question.id, each.trajectory.episode_id),
+        scored, key=lambda each: (step_of(each) or 0, each.question.id, each.trajectory.episode_id)
     )
     return tuple(dict.fromkeys(each.trajectory.episode_id for each in ordered))
 

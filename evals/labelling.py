@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from art_e.cli.output import clean, console, note, one_line, plural, text
 from art_e.errors import UserError
@@ -90,12 +91,11 @@ KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 
 def label(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its folder.")],
+    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
     sample: Annotated[
-        int | None,
-        typer.Option("--sample", metavar="N", min=1, help="How many answers [default: all]."),
+        int | None, Option(metavar="N", min=1, help="How many answers [default: all].")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Another seed draws another sample.")] = 0,
+    seed: Annotated[int, Option(help="Another seed draws another sample.")] = 0,
 ) -> None:
     """Label a run's answers by hand, blind to its verdicts; go on where you stopped."""
 

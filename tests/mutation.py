@@ -59,10 +59,7 @@ AREAS = {
         ("data_pipeline/ingest/*.sql", "data_pipeline/ingest/b[ua]*.py"),
         (*_INGEST, "tests/art_e/inbox"),
     ),
-    "parser": Area(
-        ("data_pipeline/ingest/parse.py", "data_pipeline/ingest/headers.py"),
-        _INGEST,
-    ),
+    "parser": Area(("data_pipeline/ingest/parse.py", "data_pipeline/ingest/headers.py"), _INGEST),
     "ranking": Area(
         tuple(f"art_e/inbox/{name}.py" for name in ("slice", "inbox", "snippet")),
         ("tests/art_e/inbox",),

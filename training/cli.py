@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, one_line, plural, print_json, text
@@ -58,7 +59,7 @@ app = typer.Typer(
 
 RecipeOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--recipe",
         metavar="NAME|FILE",
         help="nano, mini, talk, talk-24gb, talk-multi, or a TOML file.",
@@ -66,24 +67,23 @@ RecipeOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
+    Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
 ]
 BaseModelOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
     ),
 ]
 InitOption = Annotated[
-    str | None,
-    typer.Option("--init", metavar="DIR", help="Checkpoint or run to begin from."),
+    str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
 ]
 MinutesOption = Annotated[
     float | None,
-    typer.Option("--minutes", metavar="N", min=0, help="Pause after N minutes, for --resume."),
+    Option("--minutes", metavar="N", min=0, help="Pause after N minutes, for --resume."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same run.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the killed run of --out.")]
+SeedOption = Annotated[int, Option("--seed", min=0, help="Same seed, same run.")]
+ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run of --out.")]
 
 # ---- `art-e train plan`.
 
@@ -99,25 +99,20 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the kille
 def plan(
     recipe: Annotated[
         str | None,
-        typer.Option(
-            "--recipe",
+        Option(
             metavar="NAME|FILE",
             help="A recipe's name or a TOML file [default: nano; with --against the run's own].",
         ),
     ] = None,
     changes: SetOption = None,
     base_model: BaseModelOption = None,
-    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", min=1, help="Number of GPUs.")] = 1,
+    gpu: Annotated[str, Option(metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
+    gpus: Annotated[int, Option(metavar="N", min=1, help="Number of GPUs.")] = 1,
     usd_per_hour: Annotated[
-        float | None,
-        typer.Option(
-            "--usd-per-hour", metavar="USD", min=0, help="Price of one GPU [default: typical]."
-        ),
+        float | None, Option(metavar="USD", min=0, help="Price of one GPU [default: typical].")
     ] = None,
     against: Annotated[
-        str | None,
-        typer.Option("--against", metavar="RUN", help="Compare with what that run reported."),
+        str | None, Option(metavar="RUN", help="Compare with what that run reported.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -331,28 +326,21 @@ def grpo(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
-    max_steps: Annotated[
-        int | None, typer.Option("--max-steps", min=1, help="Steps [default: the recipe's].")
-    ] = None,
+    max_steps: Annotated[int | None, Option(min=1, help="Steps [default: the recipe's].")] = None,
     base_model: BaseModelOption = None,
     baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="RUN", help="Run of another model to compare with."),
+        str | None, Option(metavar="RUN", help="Run of another model to compare with.")
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option(
-            "--max-cost",
+        Option(
             metavar="USD",
             min=0,
             help="Limit on the judges' fees; then it pauses [default: the recipe's].",
         ),
     ] = None,
     report_to: Annotated[
-        str,
-        typer.Option(
-            "--report-to", metavar="NAME", help="Tracker of transformers, such as wandb or trackio."
-        ),
+        str, Option(metavar="NAME", help="Tracker of transformers, such as wandb or trackio.")
     ] = "none",
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
@@ -499,18 +487,15 @@ def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
 )
 def export(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="RUN|DIR", help="Training run, by name or folder; checkpoint.")
+        str, Argument(metavar="RUN|DIR", help="Training run, by name or folder; checkpoint.")
     ],
     to: ToOption,
     run: Annotated[
         Path | None,
-        typer.Option(
-            "--run", metavar="DIR", help="Run that made the checkpoint, where it lies elsewhere."
-        ),
+        Option(metavar="DIR", help="Run that made the checkpoint, where it lies elsewhere."),
     ] = None,
     base_id: Annotated[
-        str | None,
-        typer.Option("--base-id", metavar="HUB-ID", help="Model that the adapter stands on."),
+        str | None, Option(metavar="HUB-ID", help="Model that the adapter stands on.")
     ] = None,
     push: PushOption = None,
     private: PrivateOption = True,
@@ -547,9 +532,9 @@ def export(
 @app.command(epilog=example("art-e train merge trained --out whole"))
 def merge(
     checkpoint: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Checkpoint with an adapter, or its run.")
+        Path, Argument(metavar="DIR", help="Checkpoint with an adapter, or its run.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="New folder.")],
+    out: Annotated[Path, Option(metavar="DIR", help="New folder.")],
     json_output: JsonOption = False,
 ) -> None:
     """Fold an adapter into the weights of its model."""

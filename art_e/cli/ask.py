@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from art_e.agent import run_episode
 from art_e.cli.forms import RecipeOption, chosen_form
@@ -132,12 +133,11 @@ class Answered(NamedTuple):
     )
 )
 def ask(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="In plain words, quoted.")],
+    question: Annotated[str, Argument(metavar="QUESTION", help="In plain words, quoted.")],
     inbox: InboxOption = None,
     model: Annotated[
         str,
-        typer.Option(
-            "--model",
+        Option(
             metavar="MODEL",
             help="openai/o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model.",
         ),
@@ -146,16 +146,13 @@ def ask(
     junk: AllOption = False,
     max_turns: Annotated[
         int | None,
-        typer.Option(
-            "--max-turns",
-            metavar="N",
-            min=1,
-            help=f"Messages the model may write [default: {DEFAULT_MAX_TURNS}].",
+        Option(
+            metavar="N", min=1, help=f"Messages the model may write [default: {DEFAULT_MAX_TURNS}]."
         ),
     ] = None,
     recipe: RecipeOption = None,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Show each tool call and what came back.")
+        bool, Option("--trace", help="Show each tool call and what came back.")
     ] = False,
     effort: EffortOption = None,
     temperature: TemperatureOption = None,

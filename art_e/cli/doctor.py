@@ -20,6 +20,7 @@ from typing import Annotated, Literal, NamedTuple
 import duckdb
 import typer
 from packaging.requirements import Requirement
+from typer import Option
 
 from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
 from art_e.cli.output import console, example, plural, print_json, text
@@ -264,7 +265,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(epilog=example("art-e doctor", "art-e doctor --online"))
 def doctor(
     online: Annotated[
-        bool, typer.Option("--online", help="Ask each model that is ready one short question.")
+        bool, Option("--online", help="Ask each model that is ready one short question.")
     ] = False,
     db: DbOption = None,
     as_json: JsonOption = False,

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from typer import Option
 
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
@@ -18,7 +18,7 @@ from art_e.tools import WHOLE_VIEW, View
 
 RecipeOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--recipe",
         metavar="RECIPE",
         help="Turns with their length, prompt and tools as in training: a recipe's name or file,"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from art_e.cli.options import (
     AllOption,
@@ -35,7 +36,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(epilog=example("art-e inboxes", "art-e inboxes --limit 5 --json"))
 def inboxes(
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many.")] = 20,
+    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 20,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,24 +70,20 @@ def inboxes(
 )
 def search(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="WORDS...", help="Words to look for.")
+        list[str] | None, Argument(metavar="WORDS...", help="Words to look for.")
     ] = None,
     inbox: InboxOption = None,
     sender: Annotated[
-        str | None, typer.Option("--from", metavar="WHO", help="Part of the sender's address.")
+        str | None, Option("--from", metavar="WHO", help="Part of the sender's address.")
     ] = None,
     recipient: Annotated[
-        str | None, typer.Option("--to", metavar="WHO", help="Part of a recipient's address.")
+        str | None, Option("--to", metavar="WHO", help="Part of a recipient's address.")
     ] = None,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="DATE", help="YYYY-MM-DD, included.")
-    ] = None,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="DATE", help="YYYY-MM-DD, excluded.")
-    ] = None,
+    after: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, included.")] = None,
+    before: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, excluded.")] = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many.")] = 10,
+    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 10,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -129,7 +126,7 @@ def search(
 )
 def read(
     message_id: Annotated[
-        str, typer.Argument(metavar="MESSAGE_ID", help="As search shows it, < and > not needed.")
+        str, Argument(metavar="MESSAGE_ID", help="As search shows it, < and > not needed.")
     ],
     inbox: InboxOption = None,
     as_of: AsOfOption = None,

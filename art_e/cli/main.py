@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer import Option
 from typer.exceptions import TyperException
 
 from art_e import __version__
@@ -66,10 +67,7 @@ COMMANDS = {
     ),
     "read": ("art_e.cli.mail", "Show one mail of an inbox in full."),
     "ask": ("art_e.cli.ask", "Answer a question from the mail of one inbox, with sources."),
-    "runs": (
-        "art_e.cli.runs",
-        "List the runs that were made, and show what happened in them.",
-    ),
+    "runs": ("art_e.cli.runs", "List the runs that were made, and show what happened in them."),
     "mcp": (
         "art_e.cli.mcp",
         "Let an MCP client (Claude, Cursor, VS Code) search and read one inbox, read-only.",
@@ -188,7 +186,7 @@ app = typer.Typer(
 @app.callback()
 def start(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Ask an inbox a question: search it, read it, answer with sources."""
     if version:

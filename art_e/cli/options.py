@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -19,29 +19,27 @@ from art_e.storage import default_db, home
 
 DbOption = Annotated[
     Path | None,
-    typer.Option("--db", metavar="FILE", help="Inbox file [default: inbox.duckdb in ART_E_HOME]."),
+    Option("--db", metavar="FILE", help="Inbox file [default: inbox.duckdb in ART_E_HOME]."),
 ]
 InboxOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--inbox", metavar="ADDRESS", help="Whose inbox; may be left out if the file has one owner."
     ),
 ]
 AsOfOption = Annotated[
     str | None,
-    typer.Option(
-        "--as-of", metavar="DATE", help="YYYY-MM-DD: mail sent after that day does not exist."
-    ),
+    Option("--as-of", metavar="DATE", help="YYYY-MM-DD: mail sent after that day does not exist."),
 ]
 AllOption = Annotated[
-    bool, typer.Option("--all", help="Search spam and trash too, as Gmail labels them.")
+    bool, Option("--all", help="Search spam and trash too, as Gmail labels them.")
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Folder of the run [default: a new one in runs/]."),
+    Option("--out", metavar="DIR", help="Folder of the run [default: a new one in runs/]."),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print data alone, as JSON; notes go to stderr.")
+    bool, Option("--json", help="Print data alone, as JSON; notes go to stderr.")
 ]
 
 
@@ -101,23 +99,20 @@ Effort = Literal["minimal", "low", "medium", "high"]
 ToolCalls = Literal["auto", "native", "text"]
 
 EffortOption = Annotated[
-    Effort | None, typer.Option("--reasoning-effort", help="How long a reasoning model thinks.")
+    Effort | None, Option("--reasoning-effort", help="How long a reasoning model thinks.")
 ]
 TemperatureOption = Annotated[
-    float | None,
-    typer.Option("--temperature", min=0, max=2, help="Default: 0 where the model takes it."),
+    float | None, Option("--temperature", min=0, max=2, help="Default: 0 where the model takes it.")
 ]
 MaxCostOption = Annotated[
     float | None,
-    typer.Option("--max-cost", metavar="USD", min=0, help="Stop before a model has cost more."),
+    Option("--max-cost", metavar="USD", min=0, help="Stop before a model has cost more."),
 ]
 ToolCallsOption = Annotated[
-    ToolCalls,
-    typer.Option("--tool-calls", help="text: for models that can't call tools natively."),
+    ToolCalls, Option("--tool-calls", help="text: for models that can't call tools natively.")
 ]
 CacheOption = Annotated[
-    bool,
-    typer.Option("--cache", help="Keep responses, and use those kept; time is not measured then."),
+    bool, Option("--cache", help="Keep responses, and use those kept; time is not measured then.")
 ]
 
 

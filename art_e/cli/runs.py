@@ -8,6 +8,7 @@ import dataclasses
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from art_e.cli.ask import why_no_answer
 from art_e.cli.options import JsonOption
@@ -23,8 +24,7 @@ QUESTION_WIDTH = 60
 
 
 app = typer.Typer(
-    help="List the runs that were made, and show what happened in them.",
-    rich_markup_mode=None,
+    help="List the runs that were made, and show what happened in them.", rich_markup_mode=None
 )
 
 
@@ -65,7 +65,7 @@ class Record(NamedTuple):
 
 @app.command("list", epilog=example("art-e runs list", "art-e runs list --limit 5 --json"))
 def list_all(
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many.")] = 20,
+    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs, the newest first."""
@@ -100,10 +100,9 @@ def list_all(
     )
 )
 def show(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="Name of a run, or its folder.")],
+    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
     episode: Annotated[
-        str | None,
-        typer.Option("--episode", metavar="ID", help="Full trace of one, by the start of its id."),
+        str | None, Option(metavar="ID", help="Full trace of one, by the start of its id.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

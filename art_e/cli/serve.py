@@ -22,6 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import typer
+from typer import Argument, Option
 
 from art_e.cli.output import example, note, print_line
 from art_e.errors import UserError
@@ -235,34 +236,25 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def serve(
     checkpoint: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="CHECKPOINT",
             help="Folder or hub id of a Qwen model; of a training run's folder the best one.",
         ),
     ],
     adapter: Annotated[
-        str | None,
-        typer.Option("--adapter", metavar="ADAPTER", help="Folder or hub id of a peft adapter."),
+        str | None, Option(metavar="ADAPTER", help="Folder or hub id of a peft adapter.")
     ] = None,
     host: Annotated[
-        str,
-        typer.Option(
-            "--host",
-            metavar="HOST",
-            help="Address to listen on; 0.0.0.0 serves other machines too.",
-        ),
+        str, Option(metavar="HOST", help="Address to listen on; 0.0.0.0 serves other machines too.")
     ] = LOOPBACK,
-    port: Annotated[int, typer.Option("--port", metavar="PORT", min=1, max=65_535)] = 8000,
+    port: Annotated[int, Option(metavar="PORT", min=1, max=65_535)] = 8000,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Name of the model [default: the folder's]."),
+        str | None, Option(metavar="NAME", help="Name of the model [default: the folder's].")
     ] = None,
     options: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="OPTION",
-            help="After --: options of the server itself.",
-            show_default=False,
+        Argument(
+            metavar="OPTION", help="After --: options of the server itself.", show_default=False
         ),
     ] = None,
 ) -> None:

@@ -27,12 +27,7 @@ def macros_sql() -> str:
     """The statements that create `search_inbox`, `read_inbox`, `stems_of`, `address_matches`."""
     quoted = ", ".join(f"'{word}'" for word in sorted(STOP_WORDS))
     return Template(_read("macros.sql")).substitute(
-        stop_words=f"[{quoted}]",
-        points=POINTS,
-        k1=K1,
-        k1_plus_1=K1 + 1,
-        b=B,
-        one_minus_b=1 - B,
+        stop_words=f"[{quoted}]", points=POINTS, k1=K1, k1_plus_1=K1 + 1, b=B, one_minus_b=1 - B
     )
 
 

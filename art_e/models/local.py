@@ -251,9 +251,6 @@ class LocalPolicy:
     def _prompt(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> list[int]:
         tokenizer = self._checkpoint.tokenizer
         text = tokenizer.apply_chat_template(
-            as_written(messages),
-            tools=list[Any](tools),
-            add_generation_prompt=True,
-            tokenize=False,
+            as_written(messages), tools=list[Any](tools), add_generation_prompt=True, tokenize=False
         )
         return list(tokenizer.encode(str(text), add_special_tokens=False))

@@ -13,12 +13,7 @@ from art_e.models.hosted import LitellmPolicy
 from art_e.models.local import LocalPolicy
 from art_e.models.offline import OfflinePolicy
 from art_e.models.prices import Price, price_of
-from art_e.models.providers import (
-    OLLAMA_HOST,
-    SELF_HOSTED,
-    on_this_machine,
-    receiving_host,
-)
+from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
 from art_e.privacy import load_env
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich import box
 from rich.table import Table
+from typer import Argument, Option
 
 from art_e.cli.options import (
     HOSTED_CONCURRENCY,
@@ -74,16 +75,16 @@ app = typer.Typer(
 
 SetOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--out", metavar="DIR", help="Folder of the golden set [default: golden in ART_E_HOME]."
     ),
 ]
-SetArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the golden set.")]
-ModelOption = typer.Option("--model", "-m", help="Any litellm name.")
+SetArgument = Annotated[Path, Argument(metavar="DIR", help="Folder of the golden set.")]
+ModelOption = Option("--model", "-m", help="Any litellm name.")
 
 
 def _number(flag: str, help_text: str, least: int = 1) -> Any:
-    return typer.Option(flag, metavar="N", min=least, help=help_text)
+    return Option(flag, metavar="N", min=least, help=help_text)
 
 
 TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on.", 0)]
@@ -197,9 +198,7 @@ def _refuse_local(model: str) -> None:
 )
 def generate_command(
     model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
-    seed: Annotated[
-        int, typer.Option("--seed", help="Another seed draws other splits and mails.")
-    ] = 0,
+    seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[
         int, _number("--batches", "Number of 20-mail batches an inbox.")
     ] = generate.BATCHES,
@@ -214,7 +213,7 @@ def generate_command(
     ] = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--inbox",
             metavar="ADDRESS",
             help="Use this inbox; may be repeated [default: the largest of persons].",
@@ -223,7 +222,7 @@ def generate_command(
     concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
     max_cost: MaxCostOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the requests and their cost; ask nothing.")
+        bool, Option("--dry-run", help="Show the requests and their cost; ask nothing.")
     ] = False,
     db: DbOption = None,
     out: SetOption = None,
@@ -319,8 +318,7 @@ def _print_plan(plan: generate.Plan, *, as_json: bool) -> None:
 )
 def import_command(
     source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="Parquet or JSONL file, a folder of them, hub id."),
+        str, Argument(metavar="SOURCE", help="Parquet or JSONL file, a folder of them, hub id.")
     ],
     db: DbOption = None,
     out: SetOption = None,
@@ -363,10 +361,7 @@ def filter_command(
     db: DbOption = None,
     out: SetOption = None,
     min_realism: Annotated[
-        float,
-        typer.Option(
-            "--min-realism", metavar="X", min=0.0, max=1.0, help="Least realism, from 0 to 1."
-        ),
+        float, Option(metavar="X", min=0.0, max=1.0, help="Least realism, from 0 to 1.")
     ] = filtering.MIN_REALISM,
     json_output: JsonOption = False,
 ) -> None:
@@ -399,30 +394,24 @@ DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 def verify_command(
     model: Annotated[
         str,
-        typer.Option(
+        Option(
             "--model", "-m", help="Model that reads the mail, or offline; not the rows' writer."
         ),
     ] = DEFAULT_MODEL,
     judge: Annotated[
         str | None,
-        typer.Option(
-            "--judge",
+        Option(
             help="Model that compares answers, or offline"
-            f" [default: {DEFAULT_MODEL}, offline if the model is].",
+            f" [default: {DEFAULT_MODEL}, offline if the model is]."
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Also drop rows with an unsure or missing check.")
+        bool, Option("--strict", help="Also drop rows with an unsure or missing check.")
     ] = False,
     concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
     max_cost: Annotated[
         float | None,
-        typer.Option(
-            "--max-cost",
-            metavar="USD",
-            min=0,
-            help="Stop before reader and judge have cost more together.",
-        ),
+        Option(metavar="USD", min=0, help="Stop before reader and judge have cost more together."),
     ] = None,
     db: DbOption = None,
     out: SetOption = None,
@@ -518,7 +507,7 @@ def _reader_and_judge(
     ),
 )
 def split_command(
-    seed: Annotated[int, typer.Option("--seed", help="Another seed draws other inboxes.")] = 0,
+    seed: Annotated[int, Option(help="Another seed draws other inboxes.")] = 0,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,
@@ -608,22 +597,20 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
 def review_command(
     folder: SetArgument,
     sample: Annotated[
-        int | None,
-        typer.Option("--sample", metavar="N", min=1, help="Number of rows [default: 100]."),
+        int | None, Option(metavar="N", min=1, help="Number of rows [default: 100].")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Another seed draws another sample [default: 0].")
+        int | None, Option(help="Another seed draws another sample [default: 0].")
     ] = None,
     split_name: Annotated[
         str | None,
-        typer.Option("--split", metavar="SPLIT", help="Only rows of train, validation or test."),
+        Option("--split", metavar="SPLIT", help="Only rows of train, validation or test."),
     ] = None,
     reviewer: Annotated[
-        str | None,
-        typer.Option("--reviewer", metavar="NAME", help="Who reviews; kept in reviews.jsonl."),
+        str | None, Option(metavar="NAME", help="Who reviews; kept in reviews.jsonl.")
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Apply earlier reviews, and show nothing.")
+        bool, Option("--apply", help="Apply earlier reviews, and show nothing.")
     ] = False,
     db: DbOption = None,
     as_json: JsonOption = False,

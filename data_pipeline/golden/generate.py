@@ -28,12 +28,7 @@ from art_e.models.providers import load_litellm
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
-from data_pipeline.golden.golden_set import (
-    Batch,
-    GoldenSet,
-    Rejected,
-    check_bounds,
-)
+from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
     Counts,

@@ -20,13 +20,7 @@ from art_e.message import compact_json
 from art_e.question import Question, Split
 from art_e.storage import append_line, whole_lines
 from art_e.text import digest, encodable
-from data_pipeline.golden.golden_set import (
-    Check,
-    GoldenSet,
-    Rejected,
-    checks_of,
-    with_checks,
-)
+from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, checks_of, with_checks
 from evals import statistics
 from evals.labelling import BODY_LINES, ShownMail, pressed_key, shown_mail
 

@@ -16,14 +16,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, mended, natural, with_checks
-from data_pipeline.golden.inboxes import (
-    USUAL,
-    CitedMails,
-    Counts,
-    address_of,
-    cited_key,
-    draw,
-)
+from data_pipeline.golden.inboxes import USUAL, CitedMails, Counts, address_of, cited_key, draw
 
 _HOLDERS = """
 SELECT DISTINCT lower(hex(content_digest)) AS content, address

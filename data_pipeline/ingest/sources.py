@@ -25,13 +25,7 @@ import pyarrow.parquet as pq
 from art_e.errors import UserError
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.ingest.headers import parse_date
-from data_pipeline.ingest.records import (
-    FORMATS,
-    LARGEST_MESSAGE,
-    Format,
-    MailFields,
-    RawMessage,
-)
+from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
 
 _GZIP_MAGIC = b"\x1f\x8b"

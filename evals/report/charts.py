@@ -107,13 +107,7 @@ class BarChart:
         return figure
 
     def _draw_mark(
-        self,
-        axes: "Axes",
-        across: "Transform",
-        mark: Mark,
-        colour: str,
-        published: bool,
-        at: float,
+        self, axes: "Axes", across: "Transform", mark: Mark, colour: str, published: bool, at: float
     ) -> None:
         left = axes.get_xlim()[0]
         look: dict[str, Any] = {"facecolor": colour, "edgecolor": "none"}

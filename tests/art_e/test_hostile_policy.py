@@ -174,8 +174,7 @@ _said = st.builds(
     st.none() | st.just(INSTRUCTION),
 )
 _last = st.builds(
-    lambda calls: message(*(call(*each) for each in calls)),
-    st.tuples(_calls, _answers),
+    lambda calls: message(*(call(*each) for each in calls)), st.tuples(_calls, _answers)
 )
 
 
@@ -321,10 +320,7 @@ _typed_ids = st.sampled_from([each for each in IDS if "\ud800" not in each])
     st.booleans(),
 )
 def test_the_command_line_shows_nothing(
-    db: Path,
-    typed: tuple[str, str],
-    filters: list[tuple[str, str]],
-    as_json: bool,
+    db: Path, typed: tuple[str, str], filters: list[tuple[str, str]], as_json: bool
 ) -> None:
     command, argument = typed
     options = ["--inbox", BOB, "--as-of", str(AS_OF), "--db", str(db), *(["--json"] * as_json)]

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from art_e import publish as hub_module
 from art_e.errors import UserError
-from art_e.publish import (
-    RepoType,
-    public_model,
-    public_name,
-    public_text,
-    upload_of,
-)
+from art_e.publish import RepoType, public_model, public_name, public_text, upload_of
 from tests.hub import TOKEN, Hub, running
 
 CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"

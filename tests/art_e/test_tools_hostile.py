@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.message import ToolCall
-from art_e.tools import (
-    ARGUMENTS,
-    CallError,
-    SearchEmails,
-    Tools,
-    parse_call,
-)
+from art_e.tools import ARGUMENTS, CallError, SearchEmails, Tools, parse_call
 from tests import builders as episodes
 from tests.builders import LEASE, MOST_CHARS, call, run, search
 

@@ -26,10 +26,7 @@ from data_pipeline.ingest.records import ParsedEmail
 from data_pipeline.synthetic.mail import Draft, encoded, render
 from data_pipeline.synthetic.people import Names, Person
 from data_pipeline.synthetic.stage import Planted
-from data_pipeline.synthetic.wording import (
-    word_list,
-    words_of,
-)
+from data_pipeline.synthetic.wording import word_list, words_of
 from data_pipeline.synthetic.world import World, WorldConfig, ledger, messages, questions
 
 SMALL = WorldConfig(size=1000)

@@ -229,10 +229,7 @@ def _conversation(
     for message, observation in exchanges:
         call = message.tool_calls[0].id
         content = json.dumps(observation)
-        messages += [
-            message.to_chat(),
-            {"role": "tool", "tool_call_id": call, "content": content},
-        ]
+        messages += [message.to_chat(), {"role": "tool", "tool_call_id": call, "content": content}]
     return messages
 
 

@@ -57,9 +57,7 @@ def test_without_data_all_is_unknown_and_one_episode_has_no_interval() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(
-    st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=60),
-    st.integers(1, 20),
-    st.integers(0, 100),
+    st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=60), st.integers(1, 20), st.integers(0, 100)
 )
 def test_an_interval_holds_its_mean_and_no_more_than_the_values(
     values: list[float], inboxes: int, percent: int

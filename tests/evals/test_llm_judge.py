@@ -49,10 +49,7 @@ def finds(verdict: str, reason: str = "May 31 is May 31.") -> Reply:
 
 
 def judged(
-    judge: LlmJudge,
-    answer: str | None,
-    mails: Sequence[Email] = (),
-    question: Question = QUESTION,
+    judge: LlmJudge, answer: str | None, mails: Sequence[Email] = (), question: Question = QUESTION
 ) -> Verdict:
     return asyncio.run(judge.judge(question, answer, mails))
 

@@ -25,14 +25,7 @@ from tests import builders as episodes
 from training import commands, experiments
 from training.commands import Command, carry_out, train_command
 from training.experiments import hack_charts, main, replay_of, story, variants
-from training.pooled import (
-    ACCURACY,
-    EFFORT_RIGHT,
-    INVENTED,
-    Pool,
-    PooledRuns,
-    episodes_of_test,
-)
+from training.pooled import ACCURACY, EFFORT_RIGHT, INVENTED, Pool, PooledRuns, episodes_of_test
 from training.progress import Step, append_step
 from training.recipe import load_recipe
 

@@ -85,12 +85,7 @@ class Cycling:
         return Script(self.start, [list(going)])(prompts)
 
 
-SHORT = (
-    "judging.questions=2",
-    "judging.test_questions=2",
-    "grpo.resample=0",
-    "grpo.rollouts=2",
-)
+SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.resample=0", "grpo.rollouts=2")
 
 
 @pytest.fixture

@@ -124,10 +124,7 @@ def test_no_room_for_another_turn_is_out_of_turns(
     [full] = roll_out([begin()], tokens, Scripted(tokenizer, [texts(RIGHT)]), ROOMY)
     turn = max(len(tokenizer.encode(each + END)) for each in texts(RIGHT))
     # One token too few for the last turn, and no room for the first one.
-    for limit, most in (
-        (full.conversation.length - 1, 2),
-        (len(full.conversation.prompt_ids), 0),
-    ):
+    for limit, most in ((full.conversation.length - 1, 2), (len(full.conversation.prompt_ids), 0)):
         engine = Scripted(tokenizer, [texts(RIGHT)])
         [short] = roll_out([begin()], tokens, engine, limits_of(turn, limit))
         assert short.episode.rubric.ran_out_of_turns

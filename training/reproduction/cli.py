@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from typer import Option
 
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import console, example, note, one_line, print_json, print_line, text
@@ -34,40 +35,34 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     )
 )
 def reproduce(
-    profile: Annotated[
-        str, typer.Option("--profile", metavar="NAME|FILE", help="nano, talk, or a TOML file.")
-    ],
+    profile: Annotated[str, Option(metavar="NAME|FILE", help="nano, talk, or a TOML file.")],
     questions: Annotated[
         str | None,
-        typer.Option(
-            "--questions",
+        Option(
             metavar="WHICH",
             help="generated, public, world, a file or a hub id [default: the profile's].",
         ),
     ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(
-            "--baseline",
+        Option(
             metavar="MODEL",
             help="A further model to measure, and to compare prompts by; may be repeated.",
         ),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the profile; repeatable."),
+        Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the profile; repeatable."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(
-            "--until",
+        Option(
             metavar="STAGE",
             help="Last stage: ingest, golden, prompts, baselines, sft, grpo, evaluation, report.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would be done, its time, cost and disk."),
+        bool, Option("--dry-run", help="Show what would be done, its time, cost and disk.")
     ] = False,
     out: OutOption = None,
     json_output: JsonOption = False,

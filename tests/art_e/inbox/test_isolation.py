@@ -241,10 +241,7 @@ def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tw
     own = [each for each in everything if is_own(each)]
     make_inbox(folder / "whole.duckdb", [*everything, *named_otherwise(own)])
     make_inbox(folder / "alone.duckdb", own)
-    with (
-        InboxFile(folder / "whole.duckdb") as whole,
-        InboxFile(folder / "alone.duckdb") as alone,
-    ):
+    with InboxFile(folder / "whole.duckdb") as whole, InboxFile(folder / "alone.duckdb") as alone:
         yield Twins(whole, alone, address, as_of, leaky.made_of)
 
 

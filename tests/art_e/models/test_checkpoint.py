@@ -14,12 +14,7 @@ from peft import LoraConfig, get_peft_model
 from tokenizers import Regex, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from art_e.models.checkpoint import (
-    best_device,
-    load_checkpoint,
-    load_tokenizer,
-    reloads_the_same,
-)
+from art_e.models.checkpoint import best_device, load_checkpoint, load_tokenizer, reloads_the_same
 from tests import tiny_qwen
 from tests.builders import the_error
 

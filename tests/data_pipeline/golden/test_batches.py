@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.question import Split
-from data_pipeline.golden.generate import (
-    BATCH_MAILS,
-    LEAST_CHARS,
-    LEAST_MAILS,
-    MOST_CHARS,
-    draw,
-)
+from data_pipeline.golden.generate import BATCH_MAILS, LEAST_CHARS, LEAST_MAILS, MOST_CHARS, draw
 from data_pipeline.golden.golden_set import Batch
 from data_pipeline.golden.inboxes import Mail, threads_of
 

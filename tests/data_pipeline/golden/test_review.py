@@ -62,12 +62,7 @@ def golden_set(count: int) -> GoldenSet:
 
 def said(row: Question, word: Decision, note: str = "", /, sample: Sample = ALL) -> Review:
     return Review(
-        id=row.id,
-        digest=row_digest(row),
-        said=word,
-        note=note,
-        reviewer=None,
-        sample=sample,
+        id=row.id, digest=row_digest(row), said=word, note=note, reviewer=None, sample=sample
     )
 
 
@@ -155,13 +150,7 @@ def test_the_log_survives_a_torn_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "no JSON",
-        "[]",
-        "{}",
-        *(json.dumps({**WHOLE, **part}) for part in FAULTS),
-    ],
+    "line", ["no JSON", "[]", "{}", *(json.dumps({**WHOLE, **part}) for part in FAULTS)]
 )
 def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:
     write_review(tmp_path, said(row(0), "keep"))

@@ -95,9 +95,7 @@ def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
     assert labels(again, elsewhere) == [f"m in {again.folder}", f"m in {elsewhere.folder}"]
 
 
-def test_a_model_in_training_stands_for_its_last_step_whatever_it_is_called(
-    tmp_path: Path,
-) -> None:
+def test_a_model_in_training_stands_for_its_last_step_whatever_it_is_called(tmp_path: Path) -> None:
     steps = [
         each
         for step in (20, 0, 40)
