@@ -238,7 +238,6 @@ _AUXILIARY = (
 )
 _HAS_AUXILIARY = re.compile(rf"\b{_AUXILIARY}", re.IGNORECASE)
 _ASKS_YES_NO = re.compile(rf"\W*{_AUXILIARY}", re.IGNORECASE)
-_ELLIPTIC = re.compile(rf"\W*(?:\w+ ){{0,2}}{_AUXILIARY}(?: not)?(?: so)?\W*", re.IGNORECASE)
 _BARE_NO = re.compile(r"\bno\b(?= ?(?:[,.;!?)/]|$|(?:if|or|and|but|depending)\b))", re.IGNORECASE)
 _OPPOSITES = {
     first: second
@@ -292,11 +291,6 @@ def asks_yes_no(text: str) -> bool:
 def has_auxiliary(text: str) -> bool:
     """True if the text has a verb such as "did", so that it can be a statement."""
     return bool(_HAS_AUXILIARY.search(text))
-
-
-def is_elliptic(text: str) -> bool:
-    """True if the text is a bare "It did." or "She hasn't."."""
-    return bool(_ELLIPTIC.fullmatch(text))
 
 
 def polarity(text: str) -> bool | None:

@@ -1,159 +1,139 @@
-"""Text and the values in it, in one spelling.
+"""Values in a text, each in one spelling: dates, times, amounts, phone numbers, addresses, codes.
 
-`find_values` finds dates, times, amounts (money, percentages, durations, measures,
-plain numbers), phone numbers, email addresses and codes (room EB12, invoice 4411)
-in a text; `same_value` and `compatible` compare two of them. Repetitions in the
-patterns are bounded, so that hostile text costs linear time.
+`clean` writes a text plainly, with numbers and times of day in figures ("half past nine" is
+9:30, "two and a half hours" is 2.5 hours); `find_values` finds the values of such a text;
+`same_value` and `compatible` compare two. Repetitions in the patterns are bounded, so that
+hostile text costs linear time.
 """
 
 import calendar
 import datetime as dt
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-# ---- Numbers, times of day and lengths of time as they are spoken: in words.
+# ---- Plain text.
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
-).split()
+MAX_CHARS = 4000  # of a text; the rest is not read
+_MARKS = 64  # more than combine into one character
+
+_ONES = "one two three four five six seven eight nine".split()
+_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-WORDS = {word: n for n, word in enumerate(_ONES)} | {
-    word: 10 * n for n, word in enumerate(_TENS, start=2)
-}
-WORDS["dozen"] = 12
-# Powers of ten.
-SCALES = {
-    "k": 3, "thousand": 3, "hundred": 2, "m": 6, "mm": 6, "mn": 6, "million": 6, "mio": 6,
-    "b": 9, "bn": 9, "billion": 9,
-}  # fmt: skip
-# Base unit, and how many of it.
-DURATIONS = {
-    "minute": ("minute", 1), "min": ("minute", 1), "hour": ("minute", 60), "hr": ("minute", 60),
-    "day": ("minute", 1440), "week": ("minute", 10080), "month": ("month", 1),
-    "quarter": ("month", 3), "year": ("month", 12), "yr": ("month", 12),
-}  # fmt: skip
-WORD = "|".join(sorted(WORDS, key=len, reverse=True))
-_COUNT = rf"\d{{1,3}}|{WORD}|an?"
-_UNIT = r"(?:hours?|hrs?|h|days?|weeks?|months?|years?|yrs?)"
-_LENGTH = re.compile(
-    r"\b(?:"
-    # 2 hours 45 minutes
-    rf"(?P<n>{_COUNT}) ?(?P<unit>{_UNIT}),?(?: and)? (?P<n2>\d{{1,2}}|{WORD})"
-    rf" ?(?P<unit2>minutes?|mins?|{_UNIT})"
-    # 2h45
-    r"|(?P<h>\d{1,2}) ?h ?(?P<min>[0-5]\d)(?: ?m(?:in)?)?"
-    # a month and a half, one and a half hours, half an hour
-    rf"|(?P<whole>{_COUNT}) (?:(?P<unit3>{_UNIT}) and a half|and a half (?P<unit4>{_UNIT}))"
-    r"|half an? (?P<unit5>hour|day|year)"
-    r")\b",
+_WORDS = {"zero": 0, "a": 1, "an": 1}
+_WORDS |= {word: number for number, word in enumerate([*_ONES, *_TEENS], start=1)}
+_WORDS |= {word: 10 * number for number, word in enumerate(_TENS, start=2)}
+_BIG = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_SMALL = (
+    rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:{'|'.join(_ONES)}))?"
+    rf"|{'|'.join(reversed(_TEENS))}|{'|'.join(_ONES)}|zero)"
+)
+_BIGS = "|".join(_BIG)
+_SPELLED = re.compile(
+    rf"\b(?:{_SMALL}|an?(?= (?:{_BIGS})\b))(?:[ -](?:{_BIGS})\b(?: (?:and )?{_SMALL})?){{0,4}}"
+    r"(?![\w'])",
     re.IGNORECASE,
 )
-_HOURS = "one two three four five six seven eight nine ten eleven twelve".split()
-_TIME = re.compile(
-    r"(?<![\w:.,$/-])(?:(?P<past>half past|quarter past|quarter after|quarter to) )?"
-    rf"(?P<hour>{'|'.join(_HOURS)}|(?:1[0-2]|[1-9])(?:[:.][0-5]\d)?)(?P<clock> o'?clock)?"
-    r"(?: (?P<half>in the morning|in the afternoon|in the evening|at night))?(?![\w:%-]|[.,]\d)",
+# "The old one" counts nothing.
+_PRONOUN = re.compile(
+    r"\b(?:the|this|that|which|old|new|other|another|any|every|each|no|first|last|next|only|"
+    r"right|wrong|same) $",
     re.IGNORECASE,
 )
-_PAST = {"half past": 30, "quarter past": 15, "quarter after": 15, "quarter to": -15}
-
-
-class SpokenTime(NamedTuple):
-    """`minutes` since midnight, and `either` if the half of the day is not said."""
-
-    minutes: int
-    either: bool
-    start: int
-    end: int
-
-
-class Length(NamedTuple):
-    """A length of time in minutes or months (`unit`)."""
-
-    number: Decimal
-    unit: str
-    start: int
-    end: int
-
-
-def spelled(text: str) -> Decimal:
-    """The number that `text` spells: 25 for "twenty-five"."""
-    total = group = 0
-    for word in re.split(r"[ -]", text.lower()):
-        if word in WORDS:
-            group += WORDS[word]
-        elif word == "hundred":
-            group = max(group, 1) * 100
-        elif word in SCALES:
-            total, group = total + max(group, 1) * int(10 ** SCALES[word]), 0
-    return Decimal(total + group)
-
-
-def find_spoken_times(text: str) -> Iterator[SpokenTime]:
-    """Times such as "half past nine", "nine o'clock" and "9:30 in the morning"."""
-    for match in _TIME.finditer(text):
-        past, half = (match["past"] or "").lower(), (match["half"] or "").lower()
-        hour, _, minutes = match["hour"].lower().replace(".", ":").partition(":")
-        is_word = hour in _HOURS
-        if (past and minutes) or not (past or half or (match["clock"] and is_word)):
-            continue
-        number = (_HOURS.index(hour) + 1 if is_word else int(hour)) % 12
-        is_morning = "morning" in half or ("night" in half and number < 6)
-        if half and not is_morning:
-            number += 12
-        elif not half and not number:
-            number = 12
-        total = (60 * number + int(minutes or 0) + _PAST.get(past, 0)) % 1440
-        yield SpokenTime(total, not half, *match.span())
-
-
-def find_lengths(text: str) -> Iterator[Length]:
-    """Lengths of two parts, or with a half; none where the parts have no common unit."""
-    for match in _LENGTH.finditer(text):
-        if match["h"]:
-            parts = [(match["h"], "hour"), (match["min"], "minute")]
-        elif match["unit2"]:
-            parts = [(match["n"], match["unit"]), (match["n2"], match["unit2"])]
-        else:
-            unit = match["unit3"] or match["unit4"] or match["unit5"]
-            parts = [(match["whole"] or "0", unit), ("0.5", unit)]
-        total, bases = Decimal(0), set()
-        for count, unit in parts:
-            name = unit.lower().removesuffix("s")
-            base, factor = DURATIONS["hour" if name == "h" else name]
-            bases.add(base)
-            total += factor * _counted(count.lower())
-        if len(bases) == 1:
-            yield Length(total.normalize(), bases.pop(), *match.span())
-
-
-def _counted(text: str) -> Decimal:
-    if text in ("a", "an"):
-        return Decimal(1)
-    return spelled(text) if text in WORDS else Decimal(text)
-
-
-# ---- Dates in free text: found, and compared as partly known dates.
-
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_WEEKDAYS = "mon tue wed thu fri sat sun".split()
-_PARTS = {
-    "early": "start", "mid": "mid", "beginning": "start", "start": "start", "first half": "start",
-    "middle": "mid", "late": "end", "end": "end", "latter part": "end",
-    "second half": "end", "last half": "end", "first week": "week 1", "second week": "week 2",
-    "third week": "week 3", "fourth week": "week 4", "last week": "last week", "week": "week",
-}  # fmt: skip
+_UNIT = r"(?:hours?|hrs?|days?|weeks?|months?|years?|yrs?)\b"
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
+_TIME_OF_DAY = re.compile(
+    r"(?<![\w:.,$/-])(?P<hour>1[0-2]|[1-9])(?:[:.](?P<minutes>[0-5]\d))?(?: o'?clock)?"
+    r" (?:in the (?P<half>morning|afternoon|evening)|at night)\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\b(?:a )?(?P<part>half|quarter) (?P<way>past|after|to) (?P<hour>1[0-2]|[1-9])\b(?!:)",
+    re.IGNORECASE,
+)
 _FEASTS = {
-    "new year's day": (1, 1), "valentine's day": (2, 14), "fourth of july": (7, 4),
-    "independence day": (7, 4), "halloween": (10, 31), "christmas eve": (12, 24),
-    "christmas day": (12, 25), "new year's eve": (12, 31),
+    "new year's day": "January 1", "valentine's day": "February 14", "fourth of july": "July 4",
+    "independence day": "July 4", "halloween": "October 31", "christmas eve": "December 24",
+    "christmas day": "December 25", "new year's eve": "December 31",
 }  # fmt: skip
-_PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
+_PLAINER = tuple(
+    (re.compile(pattern, re.IGNORECASE), plain)
+    for pattern, plain in (
+        (r"(?<![\w.,-])(\d{1,3}(?:x\d{1,3})?) ?[x×] ?(?=\d{1,3}(?!\d))", r"\1x"),  # 16 x 25
+        (rf"\b(\d{{1,3}}) and a half(?= {_UNIT})", r"\1.5"),
+        (rf"\b(?:1|an?) ({_UNIT}) and a half\b", r"1.5 \1"),
+        (r"\bhalf an? (?=(?:hour|day|year)\b)", "0.5 "),
+        (r"\b(\d{1,2}) ?h ?([0-5]\d)(?: ?m(?:in)?)?\b", r"\1 hours \2 minutes"),
+        (rf"\ban? (?=(?:{_UNIT},? (?:and )?\d))", "1 "),
+        *((rf"\b{name}\b", day) for name, day in _FEASTS.items()),
+        (r"\b(?:12 )?(?:noon|midday)\b", "12:00 pm"),
+        (r"\b(?:12 )?midnight\b", "12:00 am"),
+    )
+)
+_PUNCTUATION = str.maketrans(
+    "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
+)  # fmt: skip
+_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
+
+
+def clean(text: str) -> str:
+    """`text` with plain quotes and hyphens, single spaces and figures; at most `MAX_CHARS` of it.
+
+    Line breaks become " ; ", since a new line is a new statement.
+    """
+    cleaned = _respaced(text[: MAX_CHARS + _MARKS])
+    if len(cleaned) < MAX_CHARS < len(text):
+        cleaned = _respaced(text[: 4 * MAX_CHARS])  # much of it was space
+    text = _SPELLED.sub(_in_figures, cleaned[:MAX_CHARS])
+    for pattern, plain in _PLAINER:
+        text = pattern.sub(plain, text)
+    text = _TIME_OF_DAY.sub(_with_half, _PAST.sub(_past_hour, text))
+    return text[:MAX_CHARS]
+
+
+def _respaced(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text)[: 4 * MAX_CHARS]
+    text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
+    return " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())
+
+
+def _in_figures(match: re.Match[str]) -> str:
+    if match[0].lower() == "one" and _PRONOUN.search(match.string, 0, match.start()):
+        return match[0]
+    total = group = 0
+    for word in re.split(r"[ -]", match[0].lower()):
+        if word in ("hundred", "dozen"):
+            group = max(group, 1) * _BIG[word]
+        elif word in _BIG:
+            total, group = total + max(group, 1) * _BIG[word], 0
+        else:
+            group += _WORDS.get(word, 0)
+    return str(total + group)
+
+
+def _past_hour(match: re.Match[str]) -> str:
+    minutes = {"half": 30, "quarter": 15}[match["part"].lower()]
+    hour = int(match["hour"])
+    if match["way"].lower() == "to":
+        hour, minutes = hour - 1 or 12, 60 - minutes
+    return f"{hour}:{minutes} o'clock"
+
+
+def _with_half(match: re.Match[str]) -> str:
+    half, hour = (match["half"] or "night").lower(), int(match["hour"])
+    is_morning = half == "morning" or (half == "night" and hour % 12 < 6)
+    return f"{hour}:{match['minutes'] or '00'} {'am' if is_morning else 'pm'}"
+
+
+# ---- Values.
+
+Kind = Literal[
+    "date", "time", "money", "percent", "duration", "measure", "number", "phone", "email", "code",
+    "ordinal",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,30 +160,134 @@ class PartialDate:
         date = dt.date(year, self.month or 6, min(self.day or 15, last))
         return abs((date - near).days) <= _PLAUSIBLE_DAYS
 
-    def weekdays(self, near: dt.date | None) -> frozenset[int]:
+    def weekdays(self, near: dt.date | None) -> set[int]:
         """The weekdays that it can be; empty where nothing is known of it."""
         if self.weekday is not None:
-            return frozenset({self.weekday})
+            return {self.weekday}
         if self.month is None or self.day is None:
-            return frozenset()
+            return set()
         years = [self.year] if self.year else []
         if not years and near is not None:
-            years = [
-                year for year in range(near.year - 1, near.year + 2) if self.year_fits(year, near)
-            ]
-        return frozenset(
+            around = range(near.year - 1, near.year + 2)
+            years = [year for year in around if self.year_fits(year, near)]
+        return {
             dt.date(year, self.month, self.day).weekday()
             for year in years
             if self.day <= calendar.monthrange(year, self.month)[1]
-        )
+        }
 
 
-class FoundDate(NamedTuple):
-    """A date and where in the text it stands."""
+class TimeOfDay(NamedTuple):
+    """`minutes` since midnight; `either` if am or pm is not said; `ends` a range."""
 
-    date: PartialDate
+    minutes: int
+    either: bool
+    zone: str
+    ends: bool
+
+
+class Amount(NamedTuple):
+    """A number in its base unit: dollars, minutes, months, or the unit as written."""
+
+    number: Decimal
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value and where it stands in the text (character offsets)."""
+
+    kind: Kind
+    key: PartialDate | TimeOfDay | Amount | str
     start: int
     end: int
+
+
+Found = tuple[Kind, PartialDate | TimeOfDay | Amount | str]
+
+
+def find_values(text: str) -> list[Value]:
+    """The values of a `clean` text, in order; each stretch of text gives one kind only."""
+    found: list[Value] = []
+    for pattern, read in _READERS:
+        for match in list(pattern.finditer(text)):
+            values = list(read(match))
+            if values:
+                start, end = match.span()
+                start = end - len(match[0].lstrip())
+                found += [Value(kind, key, start, end) for kind, key in values]
+                text = text[:start] + "\0" * (end - start) + text[end:]
+    return _joined(sorted(found, key=lambda value: (value.start, value.end)), text)
+
+
+def _joined(values: list[Value], text: str) -> list[Value]:
+    """The values, with "2 hours and 45 minutes" as one."""
+    joined: list[Value] = []
+    for value in values:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.kind == value.kind == "duration"
+            and isinstance(last.key, Amount)
+            and isinstance(value.key, Amount)
+            and last.key.unit == value.key.unit
+            and last.key.number > value.key.number
+            and text[last.end : value.start] in (" ", ", ", " and ", ", and ")
+        ):
+            number = last.key.number + value.key.number
+            key = Amount(number.normalize(), value.key.unit)
+            joined[-1] = Value("duration", key, last.start, value.end)
+        else:
+            joined.append(value)
+    return joined
+
+
+def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
+    """True if `answer` states what `gold` states; `near` decides unstated years of dates."""
+    one, other = gold.key, answer.key
+    if isinstance(one, PartialDate):
+        return isinstance(other, PartialDate) and states(one, other, near)
+    if isinstance(one, TimeOfDay):
+        return isinstance(other, TimeOfDay) and _same_time(one, other)
+    if isinstance(one, Amount) and isinstance(other, Amount):
+        units = {one.unit, other.unit}
+        # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
+        return one.number == other.number and (len(units) == 1 or units & {"", "%"} == {""})
+    if isinstance(one, Amount) or isinstance(other, Amount):
+        amount, code = (one, other) if isinstance(one, Amount) else (other, one)
+        return isinstance(amount, Amount) and not amount.unit and f"{amount.number:f}" == code
+    if gold.kind == "phone" == answer.kind and isinstance(one, str) and isinstance(other, str):
+        short, long = sorted((one, other), key=len)
+        return one == other or (len(short) >= 7 and long.endswith(short))
+    return gold.kind == answer.kind and one == other
+
+
+def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
+    """True if `answer` says the same as `gold` or less, and nothing against it."""
+    if isinstance(gold.key, PartialDate) and isinstance(answer.key, PartialDate):
+        return not conflict(gold.key, answer.key, near)
+    return same_value(gold, answer, near)
+
+
+def _same_time(one: TimeOfDay, other: TimeOfDay) -> bool:
+    if one.zone and other.zone and one.zone != other.zone:
+        return False
+    apart = abs(one.minutes - other.minutes)
+    return apart == 0 or (apart == 720 and (one.either or other.either))
+
+
+# ---- Dates.
+
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_WEEKDAYS = "mon tue wed thu fri sat sun".split()
+_PARTS = {
+    "early": "start", "mid": "mid", "beginning": "start", "start": "start", "first half": "start",
+    "middle": "mid", "late": "end", "end": "end", "latter part": "end",
+    "second half": "end", "last half": "end", "first week": "week 1",
+    "second week": "week 2", "third week": "week 3", "fourth week": "week 4",
+    "last week": "last week", "week": "week",
+}  # fmt: skip
+_PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
 
 
 def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) -> bool:
@@ -211,11 +295,7 @@ def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) 
     if one.relative or other.relative:
         return bool(one.relative and other.relative and one.relative != other.relative)
     for first, second in ((one, other), (other, one)):
-        if (
-            first.year is None
-            and second.year is not None
-            and not first.year_fits(second.year, near)
-        ):
+        if first.year is None and second.year and not first.year_fits(second.year, near):
             return True
     if one.part != other.part and (one.month or one.year) and (other.month or other.year):
         dated, parted = (one, other) if other.part else (other, one)
@@ -263,10 +343,11 @@ _DAYNAME = (
 _W = rf"(?:\b(?P<wd>{_DAYNAME})\b\.?,? (?:the )?)?"
 _W2 = rf"(?:,? ?\(?\b(?P<wd2>{_DAYNAME})\b\)?(?! ?[,.]? ?(?:{_MON_}|\d)))?"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d])"
-_NOT_A_DAY = r"(?![:%]|\.\d|,\d{3}| ?(?:a\.?m|p\.?m|o'clock)\b)"
+_NOT_A_DAY = r"(?![:%]|-[a-z]|\.\d|,\d{3}| ?(?:a\.?m|p\.?m|o'clock)\b)"
+_SHORT_YEAR = r"(?P<short> ?'\d\d)\b"
 _YEAR = (
-    r"(?:,? (?:of |in )?\(?(?P<year>(?:19|20)\d\d)\b|[,-](?P<year2>(?:19|20)\d\d)\b|"
-    r",? (?P<short>'\d\d)\b)?"
+    r"(?:,? (?:of |in )?\(?(?P<year>(?:19|20)\d\d)\b|[,-](?P<year2>(?:19|20)\d\d)\b"
+    rf"|,?{_SHORT_YEAR})?"
 )
 _JOIN = r"(?: ?[-/&] ?|,? (?:to|through|thru|until|till|and|or) (?:on )?(?:the )?|, ?)"
 # What can follow a listed day: "May 7 and 10 people" and "May 7, 1400 Smith" are one date.
@@ -284,180 +365,130 @@ _LEAD = r"(?:in|by|until|till|since|during|before|after|of|through|thru|for|next
 _BEFORE_YEAR = "".join(
     rf"|(?<=\b{word} )" for word in "in of by since for year until during or and to fiscal".split()
 )
-_PATTERNS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"{_W}\b(?P<year>(?:19|20)\d\d)(?P<sep>[-/.])(?P<m>\d\d?)(?P=sep)(?P<d>\d\d?)\b(?!-\d){_W2}",
-        # 4/27, 4/27/01, 27.4.2001; with a hyphen or dot the year must be there
-        rf"{_W}(?<![\w/.$-])(?!24/7\b)(?P<m>\d\d?)(?:/(?P<d>\d\d?)(?:/(?P<year>\d{{4}}|\d\d))?|"
-        rf"(?P<sep>[.-])(?P<d2>\d\d?)(?P=sep)(?P<year2>\d{{4}}|\d\d))(?![\w/%]|[.,]\d){_W2}",
-        rf"{_W}\b{_MON} ?(?:the )?(?P<days>{_DAY}{_NOT_A_DAY}{_LISTED}){_YEAR}{_W2}",
-        rf"{_W}(?<![\w:.$,-])(?:the )?(?P<days>{_LEADING}) ?(?:day )?(?:of )?-?{_MON}{_YEAR}{_W2}",
-        rf"\b(?P<edge>first|last) day (?:of|in) (?:the month of )?{_MON}{_YEAR}",
-        rf"\b(?P<feast>{'|'.join(_FEASTS)})\b{_YEAR}",
-        rf"\b{_PART}(?: of |[- ])(?:in )?(?:the )?(?:month of )?{_MON}{_YEAR}",
-        r"\b(?:(?P<q>first|second|third|fourth|1st|2nd|3rd|4th) quarter|q(?P<q1>[1-4])|"
-        r"(?P<q2>[1-4])q)\b(?: of|,)?(?: ?(?P<year>(?:19|20)\d\d)\b|(?P<short> ?'\d\d)\b)?",
-        rf"\b{_MON},? (?:of )?(?:(?P<year>(?:19|20)\d\d)\b|(?P<short>'\d\d)\b)",
-        rf"\b(?P<lead>{_LEAD} )?{_MON}(?! ?\d)",
-        rf"\b(?:{_PART} of (?:the |this )?|(?P<which>next|this|last) )"
-        r"(?P<unit>week|month|year|quarter)\b",
-        r"\b(?P<word>today|tomorrow|yesterday|tonight)\b",
-        rf"\b(?P<wd>{_DAYNAME})s?\b(?P<alone>)",
-        r"\b(?:the|on|by) (?P<ordinal>\d{1,2})(?:st|nd|rd|th)\b(?! (?:floor|street|st|ave|avenue|"
-        r"grade|quarter|century|anniversary|annual|edition|place|time|year|day|week|draft|round)\b)",
-        rf"(?:^(?=\d{{4}}\W{{0,3}}$)|(?<=, )|(?<=\(){_BEFORE_YEAR})(?P<year>19[89]\d|20[0-3]\d)"
-        r"(?![\w%-]|[.,/:]\d| [a-z]{1,20}s\b)",
-    )
+_DATES = (
+    rf"{_W}\b(?P<year>(?:19|20)\d\d)(?P<sep>[-/.])(?P<m>\d\d?)(?P=sep)(?P<d>\d\d?)\b(?!-\d){_W2}",
+    # 4/27, 4/27/01, 27.4.2001; with a hyphen or dot the year must be there
+    rf"{_W}(?<![\w/.$-])(?!24/7\b)(?P<m>\d\d?)(?:/(?P<d>\d\d?)(?:/(?P<year>\d{{4}}|\d\d))?|"
+    rf"(?P<sep>[.-])(?P<d2>\d\d?)(?P=sep)(?P<year2>\d{{4}}|\d\d))(?![\w/%]|[.,]\d){_W2}",
+    rf"{_W}\b{_MON} ?(?:the )?(?P<days>{_DAY}{_NOT_A_DAY}{_LISTED}){_YEAR}{_W2}",
+    rf"{_W}(?<![\w:.$,-])(?:the )?(?P<days>{_LEADING}) ?(?:day )?(?:of )?-?{_MON}{_YEAR}{_W2}",
+    rf"\b(?P<edge>first|last) day (?:of|in) (?:the month of )?{_MON}{_YEAR}",
+    rf"\b{_PART}(?: of |[- ])(?:in )?(?:the )?(?:month of )?{_MON}{_YEAR}",
+    r"\b(?:(?P<q>first|second|third|fourth|1st|2nd|3rd|4th) quarter|q(?P<q1>[1-4])|"
+    rf"(?P<q2>[1-4])q)\b(?: of|,)?(?: ?(?P<year>(?:19|20)\d\d)\b|{_SHORT_YEAR})?",
+    rf"\b{_MON},? (?:of )?(?:(?P<year>(?:19|20)\d\d)\b|{_SHORT_YEAR})",
+    rf"\b(?P<lead>{_LEAD} )?{_MON}(?! ?\d)",
+    rf"\b(?:{_PART} of (?:the |this )?|(?P<which>next|this|last) )"
+    r"(?P<unit>week|month|year|quarter)\b",
+    r"\b(?P<word>today|tomorrow|yesterday|tonight)\b",
+    rf"\b(?P<wd>{_DAYNAME})s?\b(?P<alone>)",
+    r"\b(?:the|on|by) (?P<ordinal>\d{1,2})(?:st|nd|rd|th)\b(?! (?:floor|street|st|ave|avenue|"
+    r"grade|quarter|century|anniversary|annual|edition|place|time|year|day|week|draft|round)\b)",
+    rf"(?:^(?=\d{{4}}\W{{0,3}}$)|(?<=, )|(?<=\(){_BEFORE_YEAR})(?P<year>19[89]\d|20[0-3]\d)"
+    r"(?![\w%-]|[.,/:]\d| [a-z]{1,20}s\b)",
 )
 
 
-def find_dates(text: str) -> list[FoundDate]:
-    """The dates that `text` names, in order. `text` has single spaces and plain hyphens."""
-    found: list[FoundDate] = []
-    for pattern in _PATTERNS:
-        for match in list(pattern.finditer(text)):
-            dates = list(_dates(match.groupdict(), match.group()))
-            if dates:
-                found.extend(FoundDate(date, match.start(), match.end()) for date in dates)
-                blank = "\0" * (match.end() - match.start())
-                text = text[: match.start()] + blank + text[match.end() :]
-    return sorted(found, key=lambda item: item.start)
+def _dates(match: re.Match[str]) -> Iterator[Found]:
+    """The dates of a match; none where a number is no day or month, or a word no date."""
+    for date in _partial_dates(match.groupdict(), match[0]):
+        yield "date", date
 
 
-def _dates(  # noqa: PLR0912 - one branch a pattern
+def _partial_dates(  # noqa: PLR0912 - one branch a pattern
     groups: dict[str, str | None], text: str
 ) -> Iterator[PartialDate]:
-    """The dates of one match; none where a number is no day or month, or a word no date."""
-    year = _year(groups.get("year") or groups.get("year2") or groups.get("short"))
-    name, part = groups.get("mon"), groups.get("part")
+    def first_of(*names: str) -> str:
+        return next((found.lower() for name in names if (found := groups.get(name))), "")
+
+    year = _year(first_of("year", "year2", "short"))
+    name, part = groups.get("mon"), _PARTS.get(first_of("part"))
     month = _MONTHS.index(name[:3].lower()) + 1 if name else None
-    weekday_name = groups.get("wd") or groups.get("wd2")
-    weekday = _WEEKDAYS.index(weekday_name[:3].lower()) if weekday_name else None
-    quarter = groups.get("q") or groups.get("q1") or groups.get("q2")
+    weekday_name, quarter = first_of("wd", "wd2"), first_of("q", "q1", "q2")
+    weekday = _WEEKDAYS.index(weekday_name[:3]) if weekday_name else None
     if "m" in groups:
-        first, second = int(groups["m"] or 0), int(groups.get("d") or groups.get("d2") or 0)
+        first, second = int(first_of("m")), int(first_of("d", "d2"))
         month, day = (second, first) if first > 12 >= second else (first, second)
         if 1 <= month <= 12 and 1 <= day <= 31:
             yield PartialDate(year, month, day, weekday)
     elif groups.get("days"):
-        for number in re.findall(r"\d{1,2}", groups["days"] or ""):
+        for number in re.findall(r"\d{1,2}", first_of("days")):
             yield PartialDate(year, month, int(number), weekday)
             weekday = None
-    elif groups.get("feast"):
-        month, day = _FEASTS[(groups["feast"] or "").lower()]
-        yield PartialDate(year, month, day)
     elif groups.get("edge") and month:
         last = calendar.monthrange(year or 2001, month)[1]
-        yield PartialDate(year, month, last if (groups["edge"] or "").lower() == "last" else 1)
+        yield PartialDate(year, month, last if first_of("edge") == "last" else 1)
     elif groups.get("unit"):
-        which = _PARTS[part.lower()] if part else (groups.get("which") or "").lower()
-        yield PartialDate(relative=f"{which} {(groups['unit'] or '').lower()}")
+        yield PartialDate(relative=f"{part or first_of('which')} {first_of('unit')}")
     elif groups.get("word"):
         yield PartialDate(relative=text.lower())
     elif groups.get("ordinal"):
-        day = int(groups["ordinal"] or 0)
-        if 1 <= day <= 31:
-            yield PartialDate(day=day)
+        if 1 <= int(first_of("ordinal")) <= 31:
+            yield PartialDate(day=int(first_of("ordinal")))
     elif quarter:
-        number = {"f": "1", "s": "2", "t": "3"}.get(quarter[0].lower(), quarter[0])
-        yield PartialDate(year, part="q" + ("4" if quarter.lower() == "fourth" else number))
+        number = {"fi": "1", "se": "2", "th": "3", "fo": "4"}.get(quarter[:2], quarter[0])
+        yield PartialDate(year, part=f"q{number}")
     elif "alone" in groups:
         if text[0].isupper() or "day" in text.lower():
             yield PartialDate(weekday=weekday)
     elif name or year:
+        # "may" and "march" are words too.
         is_word = name is not None and len(name.rstrip(".")) <= 5 and not name[0].isupper()
         if part or year or groups.get("lead") or not is_word:
-            yield PartialDate(year, month, part=_PARTS[part.lower()] if part else None)
+            yield PartialDate(year, month, part=part)
 
 
-def _year(text: str | None) -> int | None:
-    if not text:
-        return None
-    number = int(text.strip(" '"))
-    if number >= 100:
-        return number
+def _year(text: str) -> int | None:
+    number = int(text.strip(" '") or 0)
+    if not text or number >= 100:
+        return number or None
     return number + (1900 if number >= 70 else 2000)
 
 
-# ---- Text and the values in it, in one spelling.
+# ---- Times and amounts.
 
-MAX_CHARS = 4000  # of a text, the rest is not read
-_MARKS = 64  # more than combine into one character
-
-Kind = Literal[
-    "date", "time", "money", "percent", "duration", "measure", "number", "phone", "email", "code",
-    "ordinal",
-]  # fmt: skip
-
-
-class TimeOfDay(NamedTuple):
-    """`minutes` since midnight; `either` if am or pm is not said; `ends` a range."""
-
-    minutes: int
-    either: bool
-    zone: str
-    ends: bool
-
-
-class Amount(NamedTuple):
-    """A number in its base unit: dollars, minutes, months, or the unit as written."""
-
-    number: Decimal
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One value and where it stands in the text (character offsets)."""
-
-    kind: Kind
-    key: PartialDate | TimeOfDay | Amount | str
-    start: int
-    end: int
-
-
-_PUNCTUATION = str.maketrans(
-    "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
-)  # fmt: skip
-_SIDES = re.compile(r"(?<![\w.,-])(\d{1,3}(?:x\d{1,3})?) ?[x×] ?(?=\d{1,3}(?!\d))")  # 16 x 25
-_TEN_DAYS = "first second third fourth fifth sixth seventh eighth ninth".split()
-_DAYS = [
-    *_TEN_DAYS,
-    *"tenth eleventh twelfth thirteenth fourteenth fifteenth sixteenth seventeenth".split(),
-    *"eighteenth nineteenth twentieth".split(),
-    *(f"twenty-{day}" for day in _TEN_DAYS),
-    *"thirtieth thirty-first".split(),
-]
-_MONTH = (
-    r"(?:January|February|March|April|May|June|July|August|September|October|November|December)\b"
+_AMPM = r"(?: ?(?P<{0}>[ap])\.? ?m\b\.?)"
+_TIME = (
+    r"(?<![\w:.,$/-])(?P<h>[01]?\d|2[0-4])(?:[:.](?P<min>[0-5]\d)(?!\d))?"
+    rf"{_AMPM.format('ap')}?(?P<clock> o'?clock)?(?![\w:%]|[.,]\d)"
+    r"(?: ?(?P<join>-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
+    r"(?::(?P<min2>[0-5]\d))?"
+    rf"{_AMPM.format('ap2')}?(?![\w:%]|[.,]\d))?"
+    r"(?: ?\(?(?P<zone>[cemp][sd]?t|central|eastern|mountain|pacific|gmt|utc)\b\)?)?"
 )
-_SPELLED_DAY = re.compile(
-    rf"\b(?:{'|'.join(sorted(_DAYS, key=len, reverse=True))})\b(?= of {_MONTH})", re.IGNORECASE
-)
-_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
 
 
-def clean(text: str) -> str:
-    """`text` with plain quotes and hyphens, single spaces, its first `MAX_CHARS` characters.
-
-    Line breaks become " ; ", since a new line is a new statement.
-    """
-    cleaned = _respaced(text[: MAX_CHARS + _MARKS])
-    if len(cleaned) < MAX_CHARS < len(text):
-        cleaned = _respaced(text[: 4 * MAX_CHARS])  # much of it was space
-    text = cleaned[:MAX_CHARS]
-    return _SPELLED_DAY.sub(lambda match: f"{_DAYS.index(match[0].lower()) + 1}th", text)
-
-
-def _respaced(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text)[: 4 * MAX_CHARS]
-    text = _SIDES.sub(r"\1x", _INVISIBLE.sub("", text.translate(_PUNCTUATION)))
-    return " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())
+def _times(match: re.Match[str]) -> Iterator[Found]:
+    hour, half, minutes = int(match["h"]), match["ap"], match["min"]
+    if not (minutes or half or match["clock"] or match["ap2"] or match["min2"]):
+        return
+    half2 = match["ap2"]
+    if minutes and "." in match[0][:3] and not (half or half2):
+        return  # 5.30 is a number unless am or pm says otherwise
+    zone = (match["zone"] or "")[:1].lower()
+    if match["h2"] and half2 and not half and int(match["h2"]) % 12 >= hour % 12:
+        half = half2  # 3:30 - 4:30 p.m.
+    yield "time", _time(hour, minutes, half, zone, ends=False)
+    if match["h2"]:
+        alternative = match["join"].lower() in ("or", "and", "/")
+        yield "time", _time(int(match["h2"]), match["min2"], half2, zone, ends=not alternative)
 
 
-# --- values ---------------------------------------------------------------------------------
+def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: bool) -> TimeOfDay:
+    if half and hour <= 12:
+        hour = hour % 12 + (12 if half.lower() == "p" else 0)
+    return TimeOfDay(hour % 24 * 60 + int(minutes or 0), not half and 1 <= hour <= 12, zone, ends)
 
+
+_SCALES = {
+    "k": 3, "thousand": 3, "m": 6, "mm": 6, "mn": 6, "million": 6, "mio": 6, "b": 9, "bn": 9,
+    "billion": 9,
+}  # fmt: skip
+_DURATIONS = {
+    "minute": ("minute", 1), "min": ("minute", 1), "hour": ("minute", 60), "hr": ("minute", 60),
+    "day": ("minute", 1440), "week": ("minute", 10080), "month": ("month", 1),
+    "quarter": ("month", 3), "year": ("month", 12), "yr": ("month", 12),
+}  # fmt: skip
 _CURRENCIES = {
     "$": "usd", "us$": "usd", "usd": "usd", "dollar": "usd", "dollars": "usd", "bucks": "usd",
     "€": "eur", "eur": "eur", "euro": "eur", "euros": "eur",
@@ -468,164 +499,34 @@ _MEASURES = (
     "feet|ft|inch(?:es)?|mb|gb|kb|megawatts?|kilowatts?|percentage points?|basis points|bps"
 )
 _MEASURE_NAMES = {"megawatt": "mw", "kilowatt": "kw", "bbl": "barrel", "ft": "feet", "lb": "pound"}
-
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,9})?|\.\d{1,9}"
-_SCALE = r"(?:thousand|hundred|million|mio|mm|mn|billion|bn|k|m|b)"
-_SPELLED = (
-    rf"\b(?:(?:{WORD})|a(?=[ -](?:thousand|hundred|million|billion|dozen)))\b"
-    rf"(?:[ -](?:and )?(?:{WORD}|hundred|thousand|million|billion)\b){{0,8}}"
-)
-_UNITS = (
+_SCALE = rf"(?:{'|'.join(sorted(_SCALES, key=len, reverse=True))})"
+_AMOUNT = (
+    rf"(?P<sign>(?:us ?)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
+    rf"(?:(?P<first>{_NUMBER})(?P<scale1> ?{_SCALE}\b)? ?(?:-|to|or) ?"
+    r"(?:(?:us ?)?\$|[€£])?(?=[\d.]))?"
+    rf"(?P<number>{_NUMBER})(?P<scale>[ -]?{_SCALE}\b)?"
     rf"(?: ?(?P<percent>%|percent\b|per cent\b|pct\b)"
     rf"|[ -]?(?P<cents>¢|cents?\b)"
     rf"|[ -]?(?P<duration>(?:minute|min|hour|hr|(?:calendar |business |working )?day|week|month|"
     rf"quarter|year|yr)s?)\b"
     rf"|[ -]?(?P<measure>{_MEASURES})\b"
     rf"|[ -]?(?P<currency>us dollars?|dollars?|bucks|usd|eur|euros?|gbp|pounds|yen|jpy|[$€£])"
-    r"(?!\w))?"
-)
-EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
-_URL = re.compile(r"\b(?:https?://|www\.)([^\s<>\"']{1,300})", re.IGNORECASE)
-_PHONE = re.compile(
-    r"(?<![\w.-])(?:\+?1[ .-]?)?(?:\(\d{3}\) ?|\d{3}[ .-]{1,2}|\d{3}/ ?)\d{3}[ .-]\d{4}(?!\w)"
-    r"|(?<![\w.$,/-])\d{3}[-.]\d{4}(?![\w-])|(?<!\w)\+\d{1,3}(?:[ .-]?\d{2,4}){3,5}(?!\w)"
-    r"|\b(?:x|ext\.? ?|extension )\.?(\d{1,2}-?\d{2,5})\b",
-    re.IGNORECASE,
-)
-_ZONE = r"(?: ?\(?(?P<zone>[cemp][sd]?t|central|eastern|mountain|pacific|gmt|utc)\b\)?)?"
-_AMPM = r"(?: ?(?P<{0}>[ap])\.? ?m\b\.?)"
-_TIME_NORMALISE = re.compile(
-    r"(?<![\w:.,$/-])(?P<h>[01]?\d|2[0-4])(?:[:.](?P<min>[0-5]\d)(?!\d))?"
-    rf"{_AMPM.format('ap')}?(?P<clock> o'?clock)?(?![\w:%]|[.,]\d)"
-    r"(?: ?(?P<join>-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
-    r"(?::(?P<min2>[0-5]\d))?"
-    rf"{_AMPM.format('ap2')}?(?![\w:%]|[.,]\d))?{_ZONE}",
-    re.IGNORECASE,
-)
-_NAMED_TIME = re.compile(r"\b(noon|midday|midnight)\b", re.IGNORECASE)
-_POSTCODE = re.compile(r"\b[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b")
-_CODED = re.compile(
-    r"\b(?:room|rm|suite|invoice|inv|ticket|case|order|po|p\.o\.|flight|cost center|account|acct|"
-    r"contract|deal|bill|number|no|id|code|pin|password|passcode|floor|building|gate|confirmation)\b\.?"
-    r" ?(?:number |no\. ?|code |id |is |: ?|# ?){0,2}(?P<code>(?=[\w-]{0,12}\d)[A-Za-z0-9]{1,12}"
-    r"(?:-[A-Za-z0-9]{1,12}){0,3})\b(?![.,]\d)|#(?P<hash>\d{2,12})\b",
-    re.IGNORECASE,
-)
-_CODE = re.compile(
-    r"(?<![\w$.])(?=[A-Za-z-]{0,12}\d)(?=[\d-]{0,12}[A-Za-z])[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,4}"
-    r"(?![\w@])"
-)
-_SPACED_CODE = re.compile(
-    r"\b(?!USD|EUR|GBP|JPY|AM|PM|A )[A-Z]{2,4} \d{2,6}[A-Z\d]{0,4}\b(?![.,]\d|[%-])"
-)
-_AMOUNT = re.compile(
-    rf"(?P<sign>(?:us ?)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
-    rf"(?:(?P<first>{_NUMBER})(?P<scale1> ?{_SCALE}\b)? ?(?:-|to|or) ?"
-    r"(?:(?:us ?)?\$|[€£])?(?=[\d.]))?"
-    rf"(?:(?P<number>{_NUMBER})|(?P<spelled>{_SPELLED}))(?P<scale>[ -]?{_SCALE}\b)?{_UNITS}"
-    r"(?!\w|[.,]\d)",
-    re.IGNORECASE,
-)
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
-_ORDINAL = re.compile(
-    rf"\b(?:(\d{{1,4}})(?:st|nd|rd|th)|({'|'.join(_ORDINALS)})(?= floor))\b", re.IGNORECASE
-)
-# "The old one" counts nothing.
-_PRONOUN = re.compile(
-    r"\b(?:the|this|that|which|old|new|other|another|any|every|each|no|first|last|next|only|"
-    r"right|wrong|same) $",
-    re.IGNORECASE,
+    r"(?!\w))?(?!\w|[.,]\d)"
 )
 
 
-def find_values(text: str) -> list[Value]:
-    """The values of a `clean` text, in order; each stretch of text gives one kind only."""
-    found: list[Value] = []
-
-    def take(values: Iterable[Value]) -> None:
-        nonlocal text
-        for value in list(values):
-            found.append(value)
-            blank = "\0" * (value.end - value.start)
-            text = text[: value.start] + blank + text[value.end :]
-
-    take(Value("email", m.group().lower().rstrip("."), *m.span()) for m in EMAIL.finditer(text))
-    take(Value("code", m[1].lower().rstrip("/.,;)"), *m.span()) for m in _URL.finditer(text))
-    take(Value("phone", _digits(m[1] or m[0]), *m.span()) for m in _PHONE.finditer(text))
-    take(Value("date", item.date, item.start, item.end) for item in find_dates(text))
-    for time in find_spoken_times(text):
-        take([Value("time", TimeOfDay(time.minutes, time.either, "", False), time.start, time.end)])
-    take(
-        Value("time", time, *m.span()) for m in _TIME_NORMALISE.finditer(text) for time in _times(m)
-    )
-    take(Value("time", _named_time(m[1]), *m.span()) for m in _NAMED_TIME.finditer(text))
-    take(Value("code", _squeeze(m[0]), *m.span()) for m in _POSTCODE.finditer(text))
-    take(Value("code", _squeeze(m["code"] or m["hash"]), *m.span()) for m in _CODED.finditer(text))
-    take(Value("code", _squeeze(m[0]), *m.span()) for m in _SPACED_CODE.finditer(text))
-    for each in find_lengths(text):
-        take([Value("duration", Amount(each.number, each.unit), each.start, each.end)])
-    take(value for m in _AMOUNT.finditer(text) for value in _amounts(m))
-    take(Value("ordinal", _ordinal(m), *m.span()) for m in _ORDINAL.finditer(text))
-    take(Value("code", _squeeze(m[0]), *m.span()) for m in _CODE.finditer(text))
-    return sorted(found, key=lambda value: (value.start, value.end))
-
-
-def _digits(text: str) -> str:
-    return re.sub(r"\D", "", text).removeprefix("1") if len(text) > 10 else re.sub(r"\D", "", text)
-
-
-def _squeeze(code: str) -> str:
-    return re.sub("[ -]", "", code).upper()
-
-
-def _times(match: re.Match[str]) -> Iterator[TimeOfDay]:
-    hour, half, minutes = int(match["h"]), match["ap"], match["min"]
-    if not (minutes or half or match["clock"] or match["ap2"] or match["min2"]):
-        return
-    if minutes and "." in match.group()[:3] and not (half or match["ap2"]):
-        return  # 5.30 is a number unless am or pm says otherwise
-    half2 = match["ap2"]
-    zone = (match["zone"] or "")[:1].lower()
-    if match["h2"] and half2 and not half and int(match["h2"]) % 12 >= hour % 12:
-        half = half2  # 3:30 - 4:30 p.m.
-    yield _time(hour, minutes, half, zone, ends=False)
-    if match["h2"]:
-        alternative = match["join"].lower() in ("or", "and", "/")
-        yield _time(int(match["h2"]), match["min2"], half2, zone, ends=not alternative)
-
-
-def _ordinal(match: re.Match[str]) -> str:
-    return match[1] or str(_ORDINALS.index(match[2].lower()) + 1)
-
-
-def _named_time(name: str) -> TimeOfDay:
-    return TimeOfDay(0 if name.lower() == "midnight" else 720, False, "", False)
-
-
-def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: bool) -> TimeOfDay:
-    if half:
-        hour = hour % 12 + (12 if half.lower() == "p" else 0) if hour <= 12 else hour
-    return TimeOfDay(hour % 24 * 60 + int(minutes or 0), not half and 1 <= hour <= 12, zone, ends)
-
-
-def _amounts(match: re.Match[str]) -> Iterator[Value]:
-    start, end = match.start() + len(match[0]) - len(match[0].lstrip()), match.end()
-    plain = match[0].strip()
-    if plain.lower() == "one" and _PRONOUN.search(match.string, 0, start):
-        return
-    if re.fullmatch(r"\d{1,3}B", plain):
+def _amounts(match: re.Match[str]) -> Iterator[Found]:
+    if re.fullmatch(r"\s*\d{1,3}B", match[0]):
         return  # a room, more likely than billions of nothing
-    scale = _scale(match["scale"])
+    kind, unit, factor = _unit(match)
     numbers = [(match["number"], match["scale"])]
     if match["first"]:
         numbers.insert(0, (match["first"], match["scale1"] or match["scale"]))
-    for number, own_scale in numbers:
-        if number is None:
-            amount = spelled(match["spelled"]) * scale
-        else:
-            amount = Decimal(number.replace(",", "")) * _scale(own_scale)
-        kind, unit, factor = _unit(match)
-        yield Value(kind, Amount((amount * factor).normalize(), unit), start, end)
+    for number, scale in numbers:
+        power = _SCALES[scale.strip(" -").lower()] if scale else 0
+        amount = Decimal(number.replace(",", "")) * 10**power * factor
+        yield kind, Amount(amount.normalize(), unit)
 
 
 def _unit(match: re.Match[str]) -> tuple[Kind, str, Decimal]:
@@ -634,51 +535,73 @@ def _unit(match: re.Match[str]) -> tuple[Kind, str, Decimal]:
     if match["cents"]:
         return "money", "usd", Decimal("0.01")
     if match["duration"]:
-        name, factor = DURATIONS[match["duration"].lower().split()[-1].removesuffix("s")]
+        name, factor = _DURATIONS[match["duration"].lower().split()[-1].removesuffix("s")]
         return "duration", name, Decimal(factor)
     if match["measure"]:
         name = match["measure"].lower()
         name = name if name in ("bps", "feet") else name.removesuffix("s")
         return "measure", _MEASURE_NAMES.get(name, name), Decimal(1)
     sign = (match["sign"] or match["currency"] or "").lower().removeprefix("us ").strip()
-    if sign:
-        return "money", _CURRENCIES[sign], Decimal(1)
-    return "number", "", Decimal(1)
+    return ("money", _CURRENCIES[sign], Decimal(1)) if sign else ("number", "", Decimal(1))
 
 
-def _scale(text: str | None) -> Decimal:
-    return Decimal(10) ** SCALES[text.strip(" -").lower()] if text else Decimal(1)
+# ---- Numbers that name something.
+
+EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
+_PHONE = (
+    r"(?<![\w.-])(?:\+?1[ .-]?)?(?:\(\d{3}\) ?|\d{3}[ .-]{1,2}|\d{3}/ ?)\d{3}[ .-]\d{4}(?!\w)"
+    r"|(?<![\w.$,/-])\d{3}[-.]\d{4}(?![\w-])|(?<!\w)\+\d{1,3}(?:[ .-]?\d{2,4}){3,5}(?!\w)"
+    r"|\b(?:x|ext\.? ?|extension )\.?(\d{1,2}-?\d{2,5})\b"
+)
+_CODED = (
+    r"\b(?:room|rm|suite|invoice|inv|ticket|case|order|po|p\.o\.|flight|cost center|account|acct|"
+    r"contract|deal|bill|number|no|id|code|pin|password|passcode|floor|building|gate|confirmation)\b\.?"
+    r" ?(?:number |no\. ?|code |id |is |: ?|# ?){0,2}((?=[\w-]{0,12}\d)[A-Za-z0-9]{1,12}"
+    r"(?:-[A-Za-z0-9]{1,12}){0,3})\b(?![.,]\d)|#(\d{2,12})\b"
+)
+_CODE = (
+    r"(?<![\w$.])(?=[A-Za-z-]{0,12}\d)(?=[\d-]{0,12}[A-Za-z])[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,4}"
+    r"(?![\w@])"
+)
 
 
-def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
-    """True if `answer` states what `gold` states; `near` decides unstated years of dates."""
-    one, other = gold.key, answer.key
-    if isinstance(one, PartialDate):
-        return isinstance(other, PartialDate) and states(one, other, near)
-    if isinstance(one, TimeOfDay):
-        return isinstance(other, TimeOfDay) and _same_time(one, other)
-    if isinstance(one, Amount) and isinstance(other, Amount):
-        units = {one.unit, other.unit}
-        # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
-        return one.number == other.number and (len(units) == 1 or units & {"", "%"} == {""})
-    if isinstance(one, Amount) or isinstance(other, Amount):
-        amount, code = (one, other) if isinstance(one, Amount) else (other, one)
-        return isinstance(amount, Amount) and not amount.unit and f"{amount.number:f}" == code
-    if gold.kind == "phone" == answer.kind and isinstance(one, str) and isinstance(other, str):
-        short, long = sorted((one, other), key=len)
-        return one == other or (len(short) >= 7 and long.endswith(short))
-    return gold.kind == answer.kind and one == other
+def _phone(match: re.Match[str]) -> Iterator[Found]:
+    digits = re.sub(r"\D", "", match[1] or match[0])
+    yield "phone", digits.removeprefix("1") if len(digits) > 10 else digits
 
 
-def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
-    """True if `answer` says the same as `gold` or less, and nothing against it."""
-    if isinstance(gold.key, PartialDate) and isinstance(answer.key, PartialDate):
-        return not conflict(gold.key, answer.key, near)
-    return same_value(gold, answer, near)
+def _code(match: re.Match[str]) -> Iterator[Found]:
+    code = next(filter(None, match.groups()), match[0])
+    yield "code", re.sub("[ -]", "", code).upper()
 
 
-def _same_time(one: TimeOfDay, other: TimeOfDay) -> bool:
-    if one.zone and other.zone and one.zone != other.zone:
-        return False
-    apart = abs(one.minutes - other.minutes)
-    return apart == 0 or (apart == 720 and (one.either or other.either))
+def _ordinal(match: re.Match[str]) -> Iterator[Found]:
+    yield "ordinal", match[1] or str(_ORDINALS.index(match[2].lower()) + 1)
+
+
+def _email(match: re.Match[str]) -> Iterator[Found]:
+    yield "email", match[0].lower().rstrip(".")
+
+
+def _url(match: re.Match[str]) -> Iterator[Found]:
+    yield "code", match[1].lower().rstrip("/.,;)")
+
+
+# In the order in which they are looked for.
+_READERS = tuple(
+    (re.compile(pattern, re.IGNORECASE), read)
+    for pattern, read in (
+        (EMAIL.pattern, _email),
+        (r"\b(?:https?://|www\.)([^\s<>\"']{1,300})", _url),
+        (_PHONE, _phone),
+        *((pattern, _dates) for pattern in _DATES),
+        (_TIME, _times),
+        (r"\b(?-i:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})\b", _code),  # a postcode
+        (_CODED, _code),
+        (r"\b(?!USD|EUR|GBP|JPY|AM|PM)(?-i:[A-Z]{2,4} \d{2,6}[A-Z\d]{0,4})\b(?![.,]\d|[%-])",
+         _code),
+        (_AMOUNT, _amounts),
+        (rf"\b(?:(\d{{1,4}})(?:st|nd|rd|th)|({'|'.join(_ORDINALS)})(?= floor))\b", _ordinal),
+        (_CODE, _code),
+    )
+)  # fmt: skip

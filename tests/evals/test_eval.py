@@ -124,7 +124,7 @@ def test_json_and_the_folder_have_the_figures(
     result = offline("--limit", 12, "--json")
     shown = json_of(result)
     assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    assert (shown["judges"], shown["questions"]["n"]) == (["offline/2"], 12)
+    assert (shown["judges"], shown["questions"]["n"]) == (["offline/3"], 12)
     figures = shown["models"]["offline"]
     assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
     # No progress bar where there is no terminal.
@@ -137,7 +137,7 @@ def test_json_and_the_folder_have_the_figures(
     assert {**metrics, "run": str(folder)} == shown
     config = RunFolder(folder).config
     wanted: dict[str, Any] = {
-        "name": "eval", "models": ["offline"], "judges": ["offline/2"], "repeat": 1, "limit": 12,
+        "name": "eval", "models": ["offline"], "judges": ["offline/3"], "repeat": 1, "limit": 12,
         "questions": str(world), "split": "test", "max_turns": 10, "db": str(world_db),
     }  # fmt: skip
     assert config.items() >= wanted.items()
@@ -160,7 +160,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     result = offline(*options, "--out", tmp_path / "run")
     assert result.exit_code == 0
     assert re.search(r"offline +│ +8 ", result.stdout)
-    assert "judge offline/2; in brackets: 95 % interval" in result.stdout
+    assert "judge offline/3; in brackets: 95 % interval" in result.stdout
     for line in ("offline: ended: ", "right every time: ", "the report: art-e eval report "):
         assert line in result.stdout
     config = RunFolder(tmp_path / "run").config
@@ -290,7 +290,7 @@ def test_a_second_judge_behind_the_wire_stands_beside_the_first(run: Any) -> Non
     assert figures["by_judge"][first]["accuracy"] == figures["accuracy"]
     assert figures["by_judge"][second]["accuracy"]["value"] == pytest.approx((n - 1) / n)
     assert figures["agreement"]["judges"] == [first, second]
-    assert "it agrees with offline/2 on" in people.stdout
+    assert "it agrees with offline/3 on" in people.stdout
 
 
 NO_CREDIT = {"error": {"message": "You exceeded your quota.", "code": "insufficient_quota"}}
@@ -475,7 +475,7 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
         "run": "first",
         "model": O3,
         "prompt": "default (0123456789abcdef)",
-        "judges": ["offline/2"],
+        "judges": ["offline/3"],
         "cost_source": None,
     }
     assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")
@@ -509,7 +509,7 @@ def test_small_costs_other_judges_and_a_cache(art_e: Run, runs: Path) -> None:
     [row] = [line for line in result.stdout.splitlines() if line.startswith("│ Cost")]
     assert [cell.strip() for cell in row.split("│")][2:4] == ["$0.004", "$0.0032"]
     assert "-$0.0008" in row
-    assert "A was judged by offline/2, B by stern/2" in result.stderr
+    assert "A was judged by offline/3, B by stern/2" in result.stderr
     assert "Latency" not in result.stdout
 
 

@@ -90,10 +90,10 @@ def test_each_judge_is_compared_with_the_labels(run: Run) -> None:
         write_label(run, each.trajectory.episode_id, correct=number == 0 or each.correct)
     labels = read_labels(run)
     figures = stored_agreement(scored, labels)
-    assert list(figures) == ["offline/2", "second"]
+    assert list(figures) == ["offline/3", "second"]
     rights = sum(each.correct for each in strong)
-    assert figures["offline/2"]["n"] == len(strong)
-    assert figures["offline/2"]["confusion"] == {
+    assert figures["offline/3"]["n"] == len(strong)
+    assert figures["offline/3"]["confusion"] == {
         "right_as_right": rights,
         "right_as_wrong": 1,
         "wrong_as_right": 0,

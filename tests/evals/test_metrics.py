@@ -14,7 +14,7 @@ from evals.scored import Scored
 from evals.statistics import UNKNOWN
 from tests.evals.runs import Outcome, episode, question
 
-JUDGE = "offline/2"
+JUDGE = "offline/3"
 NUMBERS = itertools.count()
 
 

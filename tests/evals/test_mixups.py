@@ -11,13 +11,12 @@ from evals.judges.offline import mixup, other_kind
         ("Kim owes Lee the rent.", "Lee owes Kim the rent."),
         ("12 Oak Lane, Leeds", "12 Elm Lane, Leeds"),
         ("7 rue de Seine, Paris", "7 rue de Rennes, Paris"),
-        ("In a cabin near Oslo", "In a cabin near Bergen"),
     ],
 )
 def test_the_golds_words_put_together_otherwise(gold: str, answer: str) -> None:
-    assert mixup("What is it?", gold, answer)
-    assert mixup("What is it?", gold, gold) is None
-    assert mixup("What is it?", answer, answer) is None
+    assert mixup(gold, answer)
+    assert mixup(gold, gold) is None
+    assert mixup(answer, answer) is None
 
 
 @pytest.mark.parametrize(
@@ -29,11 +28,10 @@ def test_the_golds_words_put_together_otherwise(gold: str, answer: str) -> None:
         ("He got a job in Bergen; he leaves in May", "He leaves in May for a job in Bergen"),
         ("12 Oak Lane, Leeds", "Oak Lane 12 in Leeds"),
         ("12 May 2024 at 9", "12 June 2024 at 9"),
-        ("In a cabin near Oslo", "Near Oslo, in a cabin that isn't near Bergen"),
     ],
 )
 def test_another_order_is_no_mixup(gold: str, answer: str) -> None:
-    assert mixup("What is it?", gold, answer) is None
+    assert mixup(gold, answer) is None
 
 
 @pytest.mark.parametrize(

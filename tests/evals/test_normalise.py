@@ -14,7 +14,6 @@ from evals.judges.values import (
     TimeOfDay,
     clean,
     conflict,
-    find_dates,
     find_values,
     same_value,
     states,
@@ -118,7 +117,7 @@ def test_kinds_found(text: str, found: list[str]) -> None:
     ],
 )
 def test_dates_found(text: str, dates: list[PartialDate]) -> None:
-    assert [found.date for found in find_dates(text)] == dates
+    assert [v.key for v in find_values(clean(text)) if v.kind == "date"] == dates
 
 
 def test_a_date_must_say_all_and_nothing_narrower() -> None:
@@ -152,9 +151,10 @@ def test_every_day_in_every_spelling(day: dt.date) -> None:
         f"{day.month}/{day.day}/{day.year} ({day:%a})",
         f"{day:%B} {day.day} {day.year}".upper(),
     ):
-        (found,) = find_dates(text)
-        assert states(whole, found.date), text
-        assert found.date.weekday in (None, day.weekday())
+        (found,) = find_values(text)
+        assert isinstance(found.key, PartialDate)
+        assert states(whole, found.key), text
+        assert found.key.weekday in (None, day.weekday())
 
 
 @given(st.integers(0, 23), st.integers(0, 59))
