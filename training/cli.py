@@ -18,20 +18,13 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
 from art_e.runs import find_run
 from art_e.storage import runs_folder
-from data_pipeline.sharing import (
-    DryRunOption,
-    PrivateOption,
-    PushOption,
-    ToOption,
-    destination,
-    send,
-)
+from data_pipeline.sharing import ToOption
 from evals.benchmark import fingerprint
 from evals.scored import Scored
 from training.alarms import TrainingAlarm, hacking_alarms
 from training.expert import conversations_of
-from training.export import FILES, find_checkpoint, write_card
 from training.export import export as export_model
+from training.export import find_checkpoint, write_card
 from training.export import merge as merge_adapter
 from training.judging import judges_of, judges_within
 from training.material import load_material, load_part, planted_in
@@ -478,13 +471,7 @@ def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
 # ---- What becomes of a checkpoint.
 
 
-@app.command(
-    epilog=example(
-        "art-e train export trained --to shared",
-        "art-e train export trained --to shared --push me/agent --dry-run",
-        "art-e train export trained --to shared --push me/agent",
-    )
-)
+@app.command(epilog=example("art-e train export trained --to shared"))
 def export(
     checkpoint: Annotated[
         str, Argument(metavar="RUN|DIR", help="Training run, by name or folder; checkpoint.")
@@ -497,9 +484,6 @@ def export(
     base_id: Annotated[
         str | None, Option(metavar="HUB-ID", help="Model that the adapter stands on.")
     ] = None,
-    push: PushOption = None,
-    private: PrivateOption = True,
-    dry_run: DryRunOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Write a run's best checkpoint, or the one named, as others load it.
@@ -507,18 +491,14 @@ def export(
     Weights (an adapter's alone, where it is one), tokenizer, model card and recipe. Nothing of
     the trainer's state, no episode, and no path of this machine.
     """
-    chosen = destination(push, private, dry_run)
     folder = Path(checkpoint)
     if not folder.is_dir():
         folder = find_run(checkpoint, runs_folder()).folder
     exported = find_checkpoint(folder, run, base_id)
-    contents = export_model(exported, to)
+    export_model(exported, to)
     on = "" if exported.adapter_to is None else f"{exported.adapter_to}+"
     note(f"{exported.checkpoint.name} written to {to}")
     note(f"  art-e ask --model local:{on}{to} --recipe {to} QUESTION")
-    pushed = send(
-        to, chosen, "model", contents, replaces=FILES, message="Model", as_json=json_output
-    )
     if json_output:
         row = {
             "to": str(to),
@@ -526,7 +506,7 @@ def export(
             "adapter_to": exported.adapter_to,
             "files": sorted(each.name for each in to.iterdir()),
         }
-        print_json({**row, **pushed})
+        print_json(row)
 
 
 @app.command(epilog=example("art-e train merge trained --out whole"))

@@ -32,7 +32,7 @@ from art_e.models.checkpoint import (
 )
 from art_e.publish import Own, is_hub_id, public_model, public_name, public_settings, template
 from art_e.storage import write_whole
-from data_pipeline.sharing import Contents, addresses_in, replacing
+from data_pipeline.sharing import replacing
 from training.recipe import (
     RECIPE,
     EpisodeForm,
@@ -280,7 +280,7 @@ SCHEMA = "art-e/model/1"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SHARDS = "model-?????-of-?????.safetensors"
 _GENERATION = "generation_config.json"
-# What may leave, as patterns; on the hub a new version replaces all of these.
+# What may leave, as patterns.
 FILES = (
     ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, _GENERATION, _WEIGHTS, _INDEX, _SHARDS,
     *TOKENIZER_FILES, RECIPE, CARD,
@@ -290,8 +290,6 @@ _SETTINGS = (ADAPTER_CONFIG, CONFIG, _GENERATION, "tokenizer_config.json")
 _ORIGIN = ("_name_or_path", "name_or_path")
 # Too long to search, and made of words or numbers only.
 _VOCABULARY = frozenset({"tokenizer.json", "vocab.json", "merges.txt"})
-# The card's escapes of markup.
-_ESCAPE = re.compile(r"\\(?=[^\w\s])")
 # A shorter path, such as "/", stands in innocent text.
 _LEAST_PATH_CHARS = 5
 
@@ -319,8 +317,8 @@ def find_checkpoint(
     return ExportedCheckpoint(checkpoint, _run_of(checkpoint, run), _hub_base(named, base, base_id))
 
 
-def export(chosen: ExportedCheckpoint, to: Path) -> Contents:
-    """Write the checkpoint to the folder `to`, in place of an earlier export; what is in it.
+def export(chosen: ExportedCheckpoint, to: Path) -> None:
+    """Write the checkpoint to the folder `to`, in place of an earlier export.
 
     Raises `UserError` if a file names a path of this machine, or `to` can't be replaced."""
     config = json_object(chosen.run / CONFIG)
@@ -351,8 +349,7 @@ def export(chosen: ExportedCheckpoint, to: Path) -> Contents:
                 shutil.copyfile(file, folder / file.name)
         _write_json(folder / RECIPE, facts)
         (folder / CARD).write_text(card(setting, metrics, copy), "utf-8")
-        texts = _checked_texts(folder, chosen)
-    return _contents(texts, recipe, copy, bool(metrics.get("alarms")))
+        _check_texts(folder, chosen)
 
 
 def public_recipe(recipe: Recipe) -> Recipe:
@@ -427,11 +424,10 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n", "utf-8")
 
 
-def _checked_texts(folder: Path, chosen: ExportedCheckpoint) -> dict[str, str]:
-    """The texts of the files that leave; raises `UserError` if one names a path of this machine."""
+def _check_texts(folder: Path, chosen: ExportedCheckpoint) -> None:
+    """Raise `UserError` if a file that leaves names a path of this machine."""
     here = {Path.home(), chosen.run.resolve(), chosen.run.resolve().parent, Path.cwd()}
     paths = [str(each) for each in here if len(str(each)) >= _LEAST_PATH_CHARS]
-    texts = {}
     for file in sorted(folder.iterdir()):
         if file.name in _VOCABULARY:
             continue
@@ -439,29 +435,10 @@ def _checked_texts(folder: Path, chosen: ExportedCheckpoint) -> dict[str, str]:
             with safe_open(file, framework="numpy") as weights:
                 text = str(weights.metadata())
         else:
-            text = texts[file.name] = file.read_text("utf-8", "replace")
+            text = file.read_text("utf-8", "replace")
         path = next((each for each in paths if f"{each}/" in text or f'{each}"' in text), None)
         if path is not None:
             raise UserError(
                 f"{file.name} of {chosen.checkpoint} names a path of this machine, {path};"
                 " take it out of the file, and export again"
             )
-    return texts
-
-
-def _contents(texts: Mapping[str, str], recipe: Recipe, copy: Copy, alarmed: bool) -> Contents:
-    plain = [_ESCAPE.sub("", text) if name == CARD else text for name, text in texts.items()]
-    adapter = f"the weights of an adapter to {copy.adapter_to}"
-    notes = [f"{adapter if copy.adapter_to else 'whole weights'}, of {copy.checkpoint}"]
-    if recipe.data.worlds is not None:
-        notes.append("they have learnt from made-up mail")
-    else:
-        notes.append(
-            f"they have learnt from the mail of the golden set {recipe.data.questions or 'at home'}"
-            " and may have kept some of it"
-        )
-        if recipe.model.scratch is not None:
-            notes.append("the tokenizer's words are of that mail")
-    if alarmed:
-        notes.append("the card tells the alarms of training, which may quote an answer")
-    return Contents(addresses=addresses_in(plain), notes=tuple(notes))

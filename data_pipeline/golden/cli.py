@@ -54,14 +54,7 @@ from data_pipeline.golden.asking import Asker, left_of, responses_folder, settle
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, check_new, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from data_pipeline.golden.offline_reader import WordChecks
-from data_pipeline.sharing import (
-    DryRunOption,
-    PrivateOption,
-    PushOption,
-    ToOption,
-    destination,
-    send,
-)
+from data_pipeline.sharing import ToOption
 from evals.judges import choose_judge, needs_model, spent_by
 from evals.verdict import Judge
 
@@ -655,45 +648,20 @@ def review_command(
         note(f"{plural(record['stale'], 'row')} changed after the review: not applied")
 
 
-@app.command(
-    "export",
-    epilog=example(
-        "art-e golden export golden --to published",
-        "art-e golden export golden --to published --push me/my-questions --dry-run",
-        "art-e golden export golden --to published --push me/my-questions",
-    ),
-)
-def export_command(
-    folder: SetArgument,
-    to: ToOption,
-    push: PushOption = None,
-    private: PrivateOption = True,
-    dry_run: DryRunOption = False,
-    json_output: JsonOption = False,
-) -> None:
+@app.command("export", epilog=example("art-e golden export golden --to published"))
+def export_command(folder: SetArgument, to: ToOption, json_output: JsonOption = False) -> None:
     """Write Parquet and JSONL of each split with a card, for load_dataset and --questions.
 
     Rejected rows are left out. If a row has no split, all are written as one file, questions.
     """
-    chosen = destination(push, private, dry_run)
     golden = GoldenSet.load(folder)
     parts = export.export(golden, to)
     left_out = len(golden.rejected)
-    if not json_output:
-        for name, count in parts.items():
-            print_line(f"{count:>7,}  {name}")
-        note(f"written to {to}; {plural(left_out, 'rejected row')} left out")
-        if any(each.split is None for each in golden.questions):
-            note(f"some rows have no split; art-e golden split --out {folder} gives them one")
-    pushed = send(
-        to,
-        chosen,
-        "dataset",
-        export.contents(golden),
-        replaces=export.QUESTION_FILES,
-        message="Golden set",
-        as_json=json_output,
-    )
     if json_output:
-        data = {"to": str(to), "questions": parts, "rejected_left_out": left_out}
-        print_json({**data, **pushed})
+        print_json({"to": str(to), "questions": parts, "rejected_left_out": left_out})
+        return
+    for name, count in parts.items():
+        print_line(f"{count:>7,}  {name}")
+    note(f"written to {to}; {plural(left_out, 'rejected row')} left out")
+    if any(each.split is None for each in golden.questions):
+        note(f"some rows have no split; art-e golden split --out {folder} gives them one")

@@ -27,7 +27,7 @@ from data_pipeline.golden.golden_set import (
     write_questions,
 )
 from data_pipeline.golden.stats import by_split, frame, used_splits
-from data_pipeline.sharing import Contents, addresses_in, replacing
+from data_pipeline.sharing import replacing
 
 # What `datasets.load_dataset` calls the part that holds all rows.
 ALL_ROWS = "questions"
@@ -68,22 +68,6 @@ def _parts(questions: list[Question]) -> dict[str, list[Question]]:
         return {ALL_ROWS: questions}
     parts = {name: [each for each in questions if each.split == name] for name in SPLITS}
     return {name: rows for name, rows in parts.items() if rows}
-
-
-def contents(golden: GoldenSet) -> Contents:
-    """What an export of the set holds that somebody may mind."""
-    rows = [each.to_row() for each in golden.questions]
-    ids = {each for row in rows for each in row["message_ids"]}
-    notes = [f"mails named by their ids: {len(ids):,}; of their text what the rows quote"]
-    if _is_synthetic(golden):
-        notes.append("the people and mails are made up")
-    return Contents(
-        questions=len(rows),
-        answers=sum(bool(row["answer"]) for row in rows),
-        inboxes=len({row["inbox_address"] for row in rows}),
-        addresses=addresses_in(rows, golden.manifest),
-        notes=tuple(notes),
-    )
 
 
 def _front_matter(files: Mapping[str, str], rows: int) -> str:

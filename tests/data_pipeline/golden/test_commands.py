@@ -11,7 +11,6 @@ from data_pipeline.golden.golden_set import GoldenSet, Rejected, held
 from data_pipeline.golden.stats import stats
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
-from tests.hub import Hub, no_network, running
 
 ROW: dict[str, Any] = {
     "id": "1",
@@ -115,8 +114,6 @@ def test_steps_print_counts_and_what_comes_next(
         (("review", "none", "--apply"), "no golden set"),
         (("review", "set", "--apply"), "leave --apply out"),
         (("review", "set", "--split", "test", "--apply"), "no reviews"),
-        (("export", "set", "--to", "out", "--dry-run"), "add --push OWNER/NAME"),
-        (("export", "set", "--to", "out", "--push", "a/b/c"), "check the id"),
         (("split", "--out", "set", "--train", 0, "--validation", 0, "--test", 0), "above 0"),
         (("filter", "--out", "set", "--db", "other.duckdb"), "other.duckdb"),
         (("import", "none.jsonl", "--out", "new"), "no questions at none.jsonl"),
@@ -190,27 +187,6 @@ def test_figures_of_a_set_without_rows_and_of_a_broken_one(
     assert stats(empty)["drops"][0]["examples"] == [
         {"id": "7", "question": "", "reason": "no question"}
     ]
-
-
-def test_a_dry_run_of_a_push_asks_nobody_and_lists_what_the_push_sends(
-    art_e: Run, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ("golden", "export", golden, "--to", tmp_path / "out", "--push", "me/set", "--json")
-    with running(Hub()) as hub:
-        hub.stand_in(monkeypatch)
-        with no_network():
-            dry = json_of(art_e(*command, "--dry-run"))
-        assert hub.requests == 0
-        pushed = json_of(art_e(*command))
-    assert pushed["push"]["files"] == dry["push"]["files"]
-    assert {each["path"]: each["bytes"] for each in dry["push"]["files"]} == {
-        name: len(data) for name, data in hub.repos["me/set"].items()
-    }
-    assert (dry["url"], pushed["url"]) == (None, f"{hub.url}/datasets/me/set")
-    assert dry["push"]["private"] is hub.private["me/set"] is True
-    found = dry["push"]["contents"]
-    assert (found["questions"], found["answers"]) == (3, 3)
-    assert (found["inboxes"], found["addresses"]) == (2, 2)
 
 
 def test_a_rejected_row_can_be_anything(art_e: Run, db: Path, golden: Path) -> None:
