@@ -558,10 +558,6 @@ def print_stats(figures: dict[str, Any]) -> None:
         _table(name, figures[name])
     if figures["leaks"] is not None:
         print_leaks(figures["leaks"])
-    for fault in figures["unbalanced"]:
-        _line(f"the sums do not balance: {fault}")
-    if not figures["unbalanced"]:
-        _line("the sums of all steps balance")
 
 
 @app.command(

@@ -8,8 +8,7 @@ Two questions of one inbox are duplicates if they have the same answer, and thei
   answer is common ("yes", "3"), they must also share a gold mail.
 
 Questions of two inboxes must share a gold mail too. Gold mails are compared by content, answers by
-the offline judge, in both directions for near texts. The same text and a shared gold mail, but
-different answers, is a dispute: both questions are kept.
+the offline judge, in both directions for near texts.
 
 The most realistic question is kept, then an answerable one, then the smallest id. Questions are
 compared with kept ones only, so that a chain of near texts does not collapse into its first.
@@ -36,11 +35,10 @@ _ASKING |= {"whom": "who", "which": "what"}
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A question asks the same as `kept`; `disputed` if the answers differ."""
+    """A question asks the same as `kept`."""
 
     kept: Question
     reason: str  # one line, with the id of `kept`
-    disputed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class _Text:
 
 
 def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Duplicate]:
-    """Duplicates and disputes by question id.
+    """Duplicates by question id.
 
     `gold` has the contents (any digest) of gold mails by question id. Ids must differ; the order
     of `questions` does not matter.
@@ -76,9 +74,7 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
         twin = _twin(text, sorted(candidates.values(), key=lambda each: _preference(each.question)))
         if twin is not None:
             found[question.id] = twin
-            if not twin.disputed:
-                continue
-            found.setdefault(twin.kept.id, _disputed(question))
+            continue
         for key in text.compared_by():
             index[key].append(text)
     return found
@@ -106,8 +102,7 @@ def _text(question: Question, gold: Set[str]) -> _Text:
 
 
 def _twin(text: _Text, candidates: Sequence[_Text]) -> Duplicate | None:
-    """The first candidate that asks the same as `text`, or else one in dispute with it."""
-    dispute: Duplicate | None = None
+    """The first candidate that asks the same as `text`."""
     for kept in candidates:
         shared = not kept.gold.isdisjoint(text.gold)
         same_text = kept.plain == text.plain
@@ -117,13 +112,7 @@ def _twin(text: _Text, candidates: Sequence[_Text]) -> Duplicate | None:
             words = "the same text" if same_text else "nearly the same text"
             name = kept.question.id
             return Duplicate(kept.question, f"asks what {name} does: {words} and the same answer")
-        if same_text and shared and dispute is None:
-            dispute = _disputed(kept.question)
-    return dispute
-
-
-def _disputed(other: Question) -> Duplicate:
-    return Duplicate(other, f"asked also as {other.id} with another answer", disputed=True)
+    return None
 
 
 def _near(one: _Text, other: _Text) -> bool:

@@ -105,7 +105,7 @@ def checked(file: InboxFile, golden: GoldenSet, *, min_realism: float) -> list[C
         if twin is None:
             check = _check("duplicate", True, "no other asks the same")
         else:
-            check = _check("duplicate", None if twin.disputed else False, twin.reason)
+            check = _check("duplicate", False, twin.reason)
         return row._replace(checks=(*row.checks, check))
 
     return [compared(row) for row in rows]

@@ -4,17 +4,15 @@ They come from the set's folder alone.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from art_e.models.base import Usage
-from art_e.models.responses import Responses
 from art_e.question import DIFFICULTIES, KINDS, SPLITS
-from art_e.text import digest
-from data_pipeline.golden.asking import spent_on
+from data_pipeline.golden.asking import responses_folder, spent_on
 from data_pipeline.golden.golden_set import STEPS, GoldenSet, checks_of
 
 # Rows without split, kind or difficulty, which imported sets may have.
@@ -28,8 +26,7 @@ def stats(golden: GoldenSet, folder: Path | None = None) -> dict[str, Any]:
 
     kinds, difficulties and answerable have rows by label and split. Leaks are those of the split
     step. `without` counts kept rows that lack a check. Spent are the replies in `folder`, or else
-    what generate noted. `unbalanced` has a sentence for each place where rows were lost or
-    duplicated.
+    what generate noted.
     """
     rows = frame(golden)
     return {
@@ -50,7 +47,6 @@ def stats(golden: GoldenSet, folder: Path | None = None) -> dict[str, Any]:
         ],
         "spent": _spent(golden, folder),
         "leaks": golden.manifest["steps"].get("split", {}).get("leaks"),
-        "unbalanced": _unbalanced(golden),
     }
 
 
@@ -134,56 +130,36 @@ def _drops(golden: GoldenSet) -> list[dict[str, Any]]:
 
 
 def _checks(golden: GoldenSet) -> list[dict[str, Any]]:
-    made = [
-        {"step": check.step, "check": check.name, "passed": _PASSED[check.passed]}
+    made = Counter(
+        (STEPS.index(check.step), check.name, _PASSED[check.passed])
         for each in golden.questions
         for check in checks_of(each).values()
-    ]
-    counts = Counter((each["step"], each["check"], each["passed"]) for each in made)
-    names = {(each["step"], each["check"]) for each in made}
-    return [
-        {
-            "check": check,
-            "step": step,
-            **(
-                found := {
-                    word: counts[step, check, word] for word in ("passed", "unsure", "failed")
-                }
-            ),
-            "without": len(golden.questions) - sum(found.values()),
-        }
-        for step, check in sorted(names, key=lambda each: (STEPS.index(each[0]), each[1]))
-    ]
+    )
+    found = []
+    for step, check in sorted({key[:2] for key in made}):
+        counts = {word: made[step, check, word] for word in _PASSED.values()}
+        without = len(golden.questions) - sum(counts.values())
+        found.append({"check": check, "step": STEPS[step], **counts, "without": without})
+    return found
 
 
 def _spent(golden: GoldenSet, folder: Path | None) -> list[dict[str, Any]]:
-    kept = [] if folder is None else sorted((folder / "responses").glob("*-*"))
-    if not kept:
-        return [
-            _cost(step, record.get("model"), None, Usage(**record["usage"]), record["cost_usd"])
-            for step, record in _recorded(golden)
-            if "usage" in record
-        ]
-    texts = [
-        text for _, record in _recorded(golden) for text in record.values() if isinstance(text, str)
-    ]
+    steps = golden.manifest["steps"]
+    made, verified = steps.get("generate", {}), steps.get("verify", {})
     # The name of a judge ends in "@" and the version of its prompts.
-    models = {digest(model): model for text in texts for model in (text, text.rpartition("@")[0])}
+    judge = str(verified.get("judge")).rpartition("@")[0]
+    asked = {"generate": made.get("model"), "read": verified.get("model"), "judge": judge}
     costs = []
-    for each in kept:
-        role, _, name = each.name.rpartition("-")
-        if model := models.get(name):
-            found = spent_on(each.parent.parent, role, model)
-            costs.append(_cost(role, model, found.calls, found.usage, found.cost_usd))
-        else:
-            usages = Responses(each).usages()
-            usage = sum((usage for usage in usages if usage is not None), Usage())
-            costs.append(_cost(role, None, len(usages), usage, None))
+    for role, model in asked.items():
+        if folder is not None and model and responses_folder(folder, role, model).is_dir():
+            costs.append(_cost(role, model, *spent_on(folder, role, model)))
+    if not costs and "usage" in made:
+        costs = [_cost("generate", made["model"], None, Usage(**made["usage"]), made["cost_usd"])]
     return costs
 
 
 def _cost(
-    role: str, model: str | None, replies: int | None, usage: Usage, cost_usd: float | None
+    role: str, model: str, replies: int | None, usage: Usage, cost_usd: float | None
 ) -> dict[str, Any]:
     return {
         "role": role,
@@ -194,23 +170,3 @@ def _cost(
         # Replies are summed in any order, so later digits may differ.
         "cost_usd": None if cost_usd is None else round(cost_usd, 6),
     }
-
-
-def _unbalanced(golden: GoldenSet) -> list[str]:
-    faults = []
-    before: tuple[str, int] | None = None
-    for step, record in _recorded(golden):
-        sums: Mapping[str, Any] = record["sums"]
-        came, kept, dropped = sums["in"], sums["kept"], sum(sums["dropped"].values())
-        listed = Counter(each.check for each in golden.rejected if each.step == step)
-        if before is not None and came != before[1]:
-            faults.append(f"{before[0]} kept {before[1]:,} rows and {came:,} came into {step}")
-        if came != kept + dropped or listed != sums["dropped"]:
-            faults.append(
-                f"{step}: {came:,} rows came, {kept:,} kept, {dropped:,} dropped, and"
-                f" {listed.total():,} in rejected.jsonl, or not by the same checks"
-            )
-        before = step, kept
-    if before is not None and before[1] != len(golden.questions):
-        faults.append(f"{before[0]} kept {before[1]:,} rows, the set has {len(golden.questions):,}")
-    return faults

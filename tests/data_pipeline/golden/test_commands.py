@@ -64,7 +64,7 @@ def test_a_world_keeps_its_questions_through_all_steps(
             **GoldenSet.load(folder).manifest["steps"][step[0]],
         }
     figures = json_of(art_e("golden", "stats", folder, "--json"))
-    assert (figures["rows"], figures["unbalanced"]) == (len(rows), [])
+    assert figures["rows"] == len(rows)
     exported = json_of(art_e("golden", "export", folder, "--to", tmp_path / "out", "--json"))
     assert sum(exported["questions"].values()) == len(load_questions(str(tmp_path / "out")))
     run = art_e(
@@ -96,7 +96,6 @@ def test_steps_print_counts_and_what_comes_next(
     assert "3 kept" in anew.stdout
     shown = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in shown.stdout
-    assert "the sums of all steps balance" in shown.stdout
     with held(golden):
         # Reading needs no lock.
         assert art_e("golden", "stats", golden).stdout == shown.stdout
@@ -179,11 +178,6 @@ def test_figures_of_a_set_without_rows_and_of_a_broken_one(
     shown = art_e("golden", "stats", tmp_path / "empty")
     assert shown.exit_code == 0, shown.output
     assert "0 rows, 1 rejected" in shown.stdout
-    manifest = json.loads((golden / "manifest.json").read_text("utf-8"))
-    manifest["steps"]["import"]["sums"]["kept"] = 7
-    (golden / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    shown = art_e("golden", "stats", golden)
-    assert "the sums do not balance: import kept 7 rows, the set has 3" in shown.stdout
     assert stats(empty)["drops"][0]["examples"] == [
         {"id": "7", "question": "", "reason": "no question"}
     ]
