@@ -317,10 +317,10 @@ def import_command(
     out: SetOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Read questions, check their inboxes and gold mails, report the other offline checks.
+    """Read questions, and check their inboxes and gold mails.
 
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
-    rejected with the reason. The report drops nothing: filter and verify do.
+    rejected with the reason.
     """
     folder = out or default_golden()
     if Path(source).exists() and Path(source).resolve().is_relative_to(folder.resolve()):
@@ -333,15 +333,9 @@ def import_command(
             raise UserError(
                 f"{folder} holds a golden set of other rows than {source} has; name another --out"
             )
-        with progress("rows checked", None) as advance:
-            importing.import_questions(file, golden, source, advance)
-    if json_output:
-        return
-    report = golden.manifest["steps"]["import"]["report"]
-    rows = [{"check": name, **found, "examples": found["examples"][:1]}
-            for name, found in report.items()]  # fmt: skip
-    _table("checks that need no model (they drop nothing yet)", rows)
-    note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
+        importing.import_questions(file, golden, source)
+    if not json_output:
+        note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
 
 
 # ---- filter, verify and split.

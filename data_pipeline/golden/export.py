@@ -37,7 +37,7 @@ QUESTION_FILES = tuple(
 _NAMES = frozenset({"README.md", "manifest.json", *QUESTION_FILES})
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 # The card has sections of their own for these.
-_NOT_SETTINGS = {"sums", "report", "leaks", "precision", "reviewed", "kept", "edited", "dropped"}
+_NOT_SETTINGS = {"sums", "leaks", "precision", "reviewed", "kept", "edited", "dropped"}
 SHARED = {
     "shared_gold": "mails that are gold in both",
     "shared_questions": "questions of the same words in both",
@@ -118,7 +118,6 @@ def card(golden: GoldenSet, files: Mapping[str, str] | None = None) -> str:
         taken=taken,
         settings={name: _settings(steps[name]) for name in taken},
         sums={name: steps[name]["sums"] for name in taken},
-        report=steps.get("import", {}).get("report", {}),
         checked=_checked(rows),
         unverified=sum(all(check.step != "verify" for check in each) for each in found),
         words_only=steps.get("verify", {}).get("model") == "offline",

@@ -3,8 +3,7 @@
     art-e golden import corbt/enron_emails_sample_questions --db enron.duckdb --out golden
 
 Rejected are rows that are not questions, whose inbox the file lacks, or whose gold mail is not in
-that inbox as of the question's date. The offline checks of `filter` and `verify` are reported for
-the others; these steps decide. The provenance of an imported row has
+that inbox as of the question's date. The provenance of an imported row has
 
     import    {source, row, inferred: the fields that it lacked, id: if it was changed}
     extra     its columns that a question does not have; NaN and infinity are null, as in JSON
@@ -16,7 +15,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import Kind, Question, RawRow, as_question, read_rows
 from art_e.text import cut_line, encodable
-from data_pipeline.golden.filtering import MIN_REALISM, checked
 from data_pipeline.golden.golden_set import (
     SCHEMA,
     Check,
@@ -34,10 +32,8 @@ from data_pipeline.golden.golden_set import (
     with_checks,
 )
 from data_pipeline.golden.inboxes import Cited, CitedMails, address_of
-from data_pipeline.golden.offline_reader import ambiguity_by_search
-from evals.judges.values import find_values
+from evals.judges.values import clean, find_values
 
-EXAMPLES = 5  # in the report, of failed and of unsure rows
 _SHOWN_CHARS = 120
 _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most
 _FIELDS = frozenset(each.name for each in dataclasses.fields(Question))
@@ -45,13 +41,10 @@ _HISTORY = ("checks", "marks", "mended")
 _HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 
 
-def import_questions(
-    file: InboxFile, golden: GoldenSet, source: str, on_row: Callable[[], object] = lambda: None
-) -> None:
+def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
     """Make `golden` the set of the rows of `source`: a file, a folder or a hub id.
 
-    `on_row` is called for each kept row in the report. Raises `UserError` if `source` has no row
-    or can't be read.
+    Raises `UserError` if `source` has no row or can't be read.
     """
     rows = list(read_rows(source))
     if not rows:
@@ -85,7 +78,6 @@ def import_questions(
         "digest": _digest(rows),
         "inferred": dict(sorted(inferred.items())),
         "renamed": sum("id" in origin for origin in origins),
-        "report": _report(file, golden, on_row),
     }
     golden.record("import", len(rows), settings)
 
@@ -107,33 +99,6 @@ def _digest(rows: Iterable[RawRow]) -> str:
         text = json.dumps(_plain(row.value), ensure_ascii=False, sort_keys=True)
         whole.update(f"{text}\n".encode())
     return whole.hexdigest()[:16]
-
-
-def _report(file: InboxFile, golden: GoldenSet, on_row: Callable[[], object]) -> dict[str, Any]:
-    """Numbers and examples of the checks that need no model, by check; failed examples first."""
-    found: dict[str, list[tuple[str, Check]]] = {}
-    for row in checked(file, golden, min_realism=MIN_REALISM):
-        checks = list(row.checks)
-        if row.question.answerable:
-            checks.append(ambiguity_by_search(file, row.question))
-        for check in checks:
-            found.setdefault(check.name, []).append((row.question.id, check))
-        on_row()
-    report = {}
-    for name, rows in sorted(found.items()):
-        failed = [each for each in rows if each[1].passed is False]
-        unsure = [each for each in rows if each[1].passed is None]
-        report[name] = {
-            "step": rows[0][1].step,
-            "passed": len(rows) - len(failed) - len(unsure),
-            "failed": len(failed),
-            "unsure": len(unsure),
-            "examples": [
-                {"id": row, "passed": check.passed, "reason": check.reason}
-                for row, check in [*failed[:EXAMPLES], *unsure[:EXAMPLES]]
-            ],
-        }
-    return report
 
 
 def _read(row: RawRow, source: str, number: int) -> Question | Rejected:
@@ -227,7 +192,7 @@ def _kind(question: Question, cited: dict[str, Cited]) -> Kind:
         return "unanswerable"
     if len({mail.stored or each for each, mail in cited.items()}) > 1:
         return "multi-mail"
-    kinds = {each.kind for each in find_values(question.answer or "")}
+    kinds = {each.kind for each in find_values(clean(question.answer or ""))}
     counts = not kinds.isdisjoint(("number", "measure", "duration"))
     return "count" if counts and _HOW_MANY.search(question.question) else "lookup"
 

@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.models.fit import AnswerCandidate, ReadMail, candidates
@@ -17,7 +16,7 @@ from art_e.models.offline import ABSTAIN_BELOW
 from art_e.question import Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Check, with_checks
-from data_pipeline.golden.inboxes import inbox_of, mails_of
+from data_pipeline.golden.inboxes import mails_of
 from data_pipeline.golden.model_checks import own_part, possible_answers, rivals, sent
 from data_pipeline.golden.verify import Examined
 from evals.judges.offline import OfflineJudge, grounded_in
@@ -39,14 +38,6 @@ class WordChecks:
         else:
             checks = [_answerable(inbox, question), _unambiguous(inbox, question)]
         return Examined(with_checks(question, checks))
-
-
-def ambiguity_by_search(file: InboxFile, question: Question) -> Check:
-    """Whether another mail seems to give another answer: passed, or unsure with its sentence.
-
-    Raises `UserError` if the file lacks the inbox.
-    """
-    return _unambiguous(inbox_of(file, question), question)
 
 
 def _answerable(inbox: Inbox, question: Question) -> Check:
