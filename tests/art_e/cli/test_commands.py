@@ -70,8 +70,7 @@ IN_ANN = ["--inbox", ANN]
         (["bogus"], ["bogus", "art-e --help"]),
         (["serch", "x"], ["search"]),
         (["--bogus"], ["--bogus", "art-e --help"]),
-        (["search", "x", "--limit", "many"], ["--limit", "art-e search --help"]),
-        (["search", "x", "--limit", "0"], ["--limit"]),
+        (["search", "x", "--limit", "0"], ["--limit", "art-e search --help"]),
         (["ask"], ["QUESTION", "art-e ask --help"]),
         (["runs"], ["art-e runs --help"]),
         (["runs", "show", "nothing"], ["art-e runs list"]),
@@ -79,7 +78,6 @@ IN_ANN = ["--inbox", ANN]
         (["search", "x", "--inbox", "anne@harbor.example"], [ANN, "art-e inboxes"]),
         (["search", "x"], ["--inbox ADDRESS", "art-e inboxes --db "]),
         (["search", *IN_ANN], ["--from"]),
-        (["search", "", *IN_ANN], ["letter or digit"]),
         (["search", "?!", "--from", "bob", *IN_ANN], ["letter or digit"]),
         (["search", "x", "--after", "01/02/2001", *IN_ANN], ["--after", "YYYY-MM-DD"]),
         (["search", "x", "--before", "2001-02-30", *IN_ANN], ["--before", "2001-02-30"]),
@@ -89,10 +87,8 @@ IN_ANN = ["--inbox", ANN]
         (["read", LEASE_ID, "--inbox", EVE], [LEASE_ID]),
         (["read", LEASE_ID, "--as-of", "2001-01-31", *IN_ANN], ["up to 2001-01-31"]),
         (["ask", " ? ", *IN_ANN], ["question is empty"]),
-        (["ask", "When?", "--as-of", "2001-2-3", *IN_ANN], ["--as-of", "YYYY-MM-DD"]),
         (["ask", "When?", "--model", "gpt-17", *IN_ANN], ["gpt-17", "offline"]),
         (["ask", "When?"], ["--inbox"]),
-        (["mcp", "--inbox", "anne@harbor.example"], [ANN, "art-e inboxes"]),
         (["mcp", "--as-of", "soon", *IN_ANN], ["--as-of", "soon", "YYYY-MM-DD"]),
         (["mcp"], ["--inbox ADDRESS"]),
     ],
@@ -247,25 +243,18 @@ def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path, shown_id: str) ->
     assert shown.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ([], f"serving {ANN}, 4 mails"),
-        (["--as-of", "2001-03-31"], f"serving {ANN}, 3 mails up to 2001-03-31"),
-        (["--inbox", f" {BOB.upper()}"], f"serving {BOB}, 3 mails"),
-    ],
-)
-def test_mcp_says_on_stderr_what_it_serves(owned_db: Path, options: list[str], what: str) -> None:
+def test_mcp_says_on_stderr_what_it_serves(owned_db: Path) -> None:
     """The client leaves at once."""
     done = subprocess.run(
-        [sys.executable, "-m", "art_e", "mcp", "--db", str(owned_db), *options],
+        [sys.executable, "-m", "art_e", "mcp", "--db", str(owned_db), "--as-of", "2001-03-31"],
         input="",
         capture_output=True,
         text=True,
         check=True,
     )
     assert done.stdout == ""
-    assert done.stderr == f"{what}; waiting for an MCP client on stdin\n"
+    served = f"serving {ANN}, 3 mails up to 2001-03-31"
+    assert done.stderr == f"{served}; waiting for an MCP client on stdin\n"
 
 
 # Hostile text
@@ -306,12 +295,10 @@ def test_nothing_forbidden_is_left_and_nothing_else_is_lost(written: str) -> Non
 @pytest.mark.parametrize(
     ("dirty", "shown"),
     [
-        ("a\x1b]0;title\x07b", "ab"),
         ("a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\b", "alinkb"),
         ("a\x1bP1;2q#0\x1b\\b", "ab"),
         ("a\x1b[1;31mred\x1b[0m", "ared"),
         ("a\x1b(Bb\x1bcd", "abd"),
-        ("a\x1b", "a"),
         # An introducer without its end must not swallow what follows.
         ("a\x1b]0;the rest\nof it", "a0;the rest\nof it"),
         # UTF-8 read as Latin-1: what stands between two quotation marks is text.
@@ -352,13 +339,13 @@ pytestmark = pytest.mark.usefixtures("ctrl_c")
 
 
 def press_and_swallow(*_: object) -> None:
-    """What DuckDB does at times: Ctrl-C comes while it works, and nobody hears of it."""
+    """Ctrl-C comes while DuckDB works, and DuckDB swallows it, as it does at times."""
     with contextlib.suppress(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
 
 
 def press_and_rename(*_: object) -> None:
-    """What DuckDB does at other times."""
+    """Ctrl-C comes, and DuckDB raises another exception for it."""
     press_and_swallow()
     raise RuntimeError("Query interrupted")
 
@@ -382,15 +369,3 @@ def test_a_renamed_interrupt_is_no_fault_of_ours(
     result = art_e("inboxes", "--db", db)
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "interrupted\n"
-
-
-def test_a_background_job_goes_on_ignoring_it() -> None:
-    script = (
-        "import os, signal\nfrom art_e.cli.output import interrupted, listening\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "with listening():\n    os.kill(os.getpid(), signal.SIGINT)\n    print(interrupted())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from art_e.cli import doctor
-from art_e.cli.doctor import driver_version, gpu_check, pins
+from art_e.cli.doctor import gpu_check, pins
 from tests.command_line import Run, json_of
 from tests.provider import Provider, Reply, Request, refuses, says
 
@@ -200,15 +200,3 @@ def test_a_driver_without_a_device_says_what_to_install(gpus: Any) -> None:
     assert "NVIDIA driver 535.104.05, but no CUDA device" in check.detail
     assert "built without CUDA" in check.detail
     assert check.fix is not None and "580" in check.fix
-
-
-def test_the_driver_may_be_known_to_its_command_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "DRIVER", tmp_path / "absent")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    command = tmp_path / "nvidia-smi"
-    for script, version in (("echo 580.65.06\necho 580.65.06", "580.65.06"), ("exit 9", None)):
-        command.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-        command.chmod(0o755)
-        assert driver_version() == version

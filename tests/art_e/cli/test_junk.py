@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import ParsedEmail, RawMessage
 from tests.command_line import Run, json_of, the_error
 from tests.formats import write_mbox
 
@@ -25,14 +23,10 @@ def mail(number: int, labels: str | None, body: str, sender: str = "landlord") -
 
 
 REAL = "The warehouse lease ends on March 31, 2026."
+SPAM = "The warehouse lease ends on May 2, 2024. Pay the lease now."
 MAILS = [
     mail(1, "Inbox,Important", REAL),
-    mail(
-        2,
-        "Spam,Unread",
-        "The warehouse lease ends on May 2, 2024. Pay the lease now.",
-        sender="scam",
-    ),
+    mail(2, "Spam,Unread", SPAM, "scam"),
     mail(3, "=?UTF-8?Q?Ge=C3=B6ffnet,Papierkorb?=", "The lease ends on May 1, 1999."),
     mail(4, None, "Lease papers are in the drawer."),
     *(mail(number, None, f"Minutes of meeting {number}.", "club") for number in range(10, 22)),
@@ -90,20 +84,3 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
         art_e("ingest", boxes[0], "--append", "--db", tmp_path / "spam.duckdb", "--json")
     )
     assert again["junk"] == 1
-
-
-@pytest.mark.parametrize(
-    ("labels", "junk"),
-    [
-        ("Spam", True),
-        ("Inbox,Trash", True),
-        ('"Bin",Sent', True),
-        ("Corbeille", True),
-        ("Inbox,Spam reports", False),
-        ("", False),
-    ],
-)
-def test_labels(labels: str, junk: bool) -> None:
-    parsed = parse_message(RawMessage("s", mail(1, labels, "x")))
-    assert isinstance(parsed, ParsedEmail)
-    assert parsed.junk is junk

@@ -1,3 +1,5 @@
+"""`art-e runs`: lists finished, killed and broken runs, and shows one."""
+
 from pathlib import Path
 from typing import Any
 

@@ -1,18 +1,16 @@
-"""What others wrote, as a terminal gets it: real `art-e` processes that write to a pty.
+"""Hostile mail on a real terminal: `art-e` processes write to a pty.
 
-The mail is as an attacker sends it: encoded words in its headers and a base64 body carry
-any byte. Of all that is printed only rich's own colours are a sequence that the terminal
-obeys, and the mail's colours (`45;5`) are none of these.
+The mail is as an attacker sends it: encoded words in its headers and a base64 body carry any byte.
+Only rich's own colours may reach the terminal as sequences; the mail's colours (`45;5`) differ.
 """
 
 import asyncio
 import base64
-import contextlib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,7 @@ from art_e.question import Question
 from art_e.runs import start_run
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import ScriptedPolicy, answer, call, make_inbox, message
+from tests.builders import ScriptedPolicy, answer, call, make_inbox, message, sent
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.command_line import assert_safe
@@ -128,30 +126,23 @@ def terminal(environment: dict[str, str]) -> Terminal:
             )
         finally:
             os.close(theirs)
-        sent = b"".join(_sent(ours))
+        printed = b"".join(sent(ours))
         os.close(ours)
         process.wait()
-        return sent.decode().replace("\r\n", "\n")
+        return printed.decode().replace("\r\n", "\n")
 
     return run
 
 
-def _sent(terminal: int) -> Iterator[bytes]:
-    # Linux says EIO where the last process has closed its end.
-    with contextlib.suppress(OSError):
-        while data := os.read(terminal, 65_536):
-            yield data
-
-
-def assert_only_our_colours(sent: str) -> None:
-    assert_safe(SGR.sub("", sent))
-    assert not set(sent) & set("\u061c\u2067\u2068\u2069\u202a\u202b\u202c\u202d")
-    codes = {code for codes in SGR.findall(sent) for code in codes.split(";")}
+def assert_only_our_colours(printed: str) -> None:
+    assert_safe(SGR.sub("", printed))
+    assert not set(printed) & set("\u061c\u2067\u2068\u2069\u202a\u202b\u202c\u202d")
+    codes = {code for codes in SGR.findall(printed) for code in codes.split(";")}
     assert codes <= {"0", "1", "2", "31", "32", "33", "36"}
 
 
 def test_the_stored_mail_has_the_sequences(db: Path) -> None:
-    # What comes before the terminal must not have cleaned it, or nothing is tested here.
+    # If ingest cleaned the mail, these tests would test nothing.
     with InboxFile(db) as file:
         mail = file.open_inbox(ANN).read(MESSAGE_ID)
         assert mail is not None
@@ -176,11 +167,11 @@ def test_the_stored_mail_has_the_sequences(db: Path) -> None:
 def test_mail_moves_nothing_on_a_terminal(
     terminal: Terminal, db: Path, command: list[str], shown: str
 ) -> None:
-    sent = terminal(*command, "--db", db)
-    assert shown in SGR.sub("", sent)
+    printed = terminal(*command, "--db", db)
+    assert shown in SGR.sub("", printed)
     # rich takes the pty for a terminal.
-    assert SGR.search(sent)
-    assert_only_our_colours(sent)
+    assert SGR.search(printed)
+    assert_only_our_colours(printed)
 
 
 def test_a_models_words_move_nothing_on_a_terminal(terminal: Terminal, home: Path) -> None:
@@ -193,24 +184,6 @@ def test_a_models_words_move_nothing_on_a_terminal(terminal: Terminal, home: Pat
     trace = terminal("runs", "show", "evil", "--episode", found[1])
     for each in ("says", "search", "read", "answer", "not found in this inbox", "7781"):
         assert each in trace
-    for sent in (listed, overview, trace):
-        assert SGR.search(sent)
-        assert_only_our_colours(sent)
-
-
-def test_a_pipe_gets_no_sequence_at_all(environment: dict[str, str], db: Path) -> None:
-    for command in (
-        ["search", "zebra", "--inbox", ANN, "--db", str(db)],
-        ["ask", "What is the zebra prize code?", "--inbox", ANN, "--db", str(db), "--trace"],
-        ["runs", "show", "evil"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "art_e", *command],
-            capture_output=True,
-            env=environment,
-            check=True,
-        )
-        assert b"7781" in done.stdout or b"Prize" in done.stdout
-        for printed in (done.stdout, done.stderr):
-            assert b"\x1b" not in printed
-            assert_safe(printed.decode())
+    for printed in (listed, overview, trace):
+        assert SGR.search(printed)
+        assert_only_our_colours(printed)

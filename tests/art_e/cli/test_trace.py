@@ -1,3 +1,5 @@
+"""The trace of an episode: searches, mails and whatever else a model writes."""
+
 import json
 from typing import Any
 

@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
 
 import torch
-from peft import LoraConfig, get_peft_model
 from tokenizers import Regex, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -26,18 +25,10 @@ TEXT = "<|im_start|>user\nWhen does the lease 2001 end?\t<|im_end|>\n<tool_call>
 IDS = torch.tensor([[5, 6, 7, 8]])
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of random weights."""
-    tokenizer = tiny_qwen.make_tokenizer(WORDS)
-    model = tiny_qwen.make_model(tokenizer, hidden=16)
-    return tiny_qwen.save(model, tokenizer, tmp_path_factory.mktemp("saved") / "tiny")
-
-
 @pytest.fixture
-def copied(saved: Path, tmp_path: Path) -> Path:
-    """The same, to be spoilt."""
-    return Path(shutil.copytree(saved, tmp_path / "copied"))
+def copied(checkpoint: Path, tmp_path: Path) -> Path:
+    """A copy of the checkpoint, to be damaged."""
+    return Path(shutil.copytree(checkpoint, tmp_path / "copied"))
 
 
 def logits(model: Any) -> torch.Tensor:
@@ -47,85 +38,63 @@ def logits(model: Any) -> torch.Tensor:
     return found
 
 
-def make_adapter(base: Path, folder: Path) -> Path:
-    """A LoRA adapter whose weights change what the model says."""
-    model: Any = load_checkpoint(str(base)).model
-    torch.manual_seed(1)
-    config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    adapted = get_peft_model(model, config)
-    adapted.save_pretrained(str(folder))
-    return folder
+def test_the_weights_are_those_saved(checkpoint: Path) -> None:
+    loaded = load_checkpoint(str(checkpoint))
+    assert (loaded.device, loaded.dtype) == best_device()
+    assert loaded.context == 4_096
+    same = tiny_qwen.make_model(tiny_qwen.make_tokenizer(WORDS), hidden=16)
+    assert not loaded.model.training
+    if loaded.device == "cpu":
+        assert torch.equal(logits(loaded.model), logits(same))
 
 
-@pytest.fixture(scope="module")
-def adapter(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_adapter(saved, tmp_path_factory.mktemp("adapter") / "lora")
-
-
-def test_the_weights_are_those_saved(saved: Path) -> None:
-    checkpoint = load_checkpoint(str(saved))
-    device, dtype = best_device()
-    assert (checkpoint.device, checkpoint.dtype) == (device, dtype)
-    assert checkpoint.context == 4_096
-    tokenizer = tiny_qwen.make_tokenizer(WORDS)
-    same = tiny_qwen.make_model(tokenizer, hidden=16)
-    assert not checkpoint.model.training
-    if device == "cpu":
-        assert torch.equal(logits(checkpoint.model), logits(same))
+def test_an_adapter_changes_what_the_model_says(checkpoint: Path, adapter: Path) -> None:
+    plain = load_checkpoint(str(checkpoint))
+    adapted = load_checkpoint(str(checkpoint), str(adapter))
+    assert not torch.allclose(logits(plain.model), logits(adapted.model), atol=1e-3)
+    assert adapted.stop_ids == plain.stop_ids
+    merged: Any = adapted.model
+    assert torch.allclose(logits(adapted.model), logits(merged.merge_and_unload()), atol=1e-4)
 
 
 def test_a_turn_ends_where_the_template_ends_it(copied: Path) -> None:
     tokenizer = load_tokenizer(copied, "tiny")
     end = tokenizer.get_vocab()[tiny_qwen.END]
     # As base models have it: neither the model nor the tokenizer says that a turn ends.
-    for file, name in (("generation_config.json", "eos_token_id"), ("config.json", "eos_token_id")):
+    for file in ("generation_config.json", "config.json"):
         content = json.loads((copied / file).read_text())
-        content[name] = tokenizer.get_vocab()[tiny_qwen.END_OF_TEXT]
+        content["eos_token_id"] = tokenizer.get_vocab()[tiny_qwen.END_OF_TEXT]
         (copied / file).write_text(json.dumps(content))
     stops = load_checkpoint(str(copied)).stop_ids
     assert end in stops
     assert tokenizer.get_vocab()[tiny_qwen.END_OF_TEXT] in stops
 
 
-class TestTokenizer:
-    def test_a_qwen2_tokenizer_is_the_same_for_us_and_for_servers(self, saved: Path) -> None:
-        made = tiny_qwen.make_tokenizer(WORDS)
-        loaded = load_tokenizer(saved, "tiny")
-        assert loaded.encode(TEXT) == made.encode(TEXT)
-        assert loaded.decode(loaded.encode(TEXT)) == TEXT
-        assert loaded.chat_template == tiny_qwen.stock_template()
-        assert reloads_the_same(saved, loaded)
-
-    def test_one_that_cuts_words_its_own_way_is_the_one_that_was_saved(self, copied: Path) -> None:
-        own = PreTrainedTokenizerFast.from_pretrained(copied)
-        own.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(r"[a-z]{2}"), behavior="isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
-        own.save_pretrained(copied)
-        expected = own.encode(TEXT)
-        assert load_tokenizer(copied, "tiny").encode(TEXT) == expected
-        # What servers make of it is another one, and must not go unnoticed.
-        assert AutoTokenizer.from_pretrained(copied).encode(TEXT) != expected
-        assert not reloads_the_same(copied, load_tokenizer(copied, "tiny"))
+def test_the_tokenizer_is_the_same_for_us_and_for_servers(checkpoint: Path) -> None:
+    made = tiny_qwen.make_tokenizer(WORDS)
+    loaded = load_tokenizer(checkpoint, "tiny")
+    assert loaded.encode(TEXT) == made.encode(TEXT)
+    assert loaded.decode(loaded.encode(TEXT)) == TEXT
+    assert loaded.chat_template == tiny_qwen.stock_template()
+    assert reloads_the_same(checkpoint, loaded)
 
 
-class TestAdapter:
-    def test_it_changes_what_the_model_says(self, saved: Path, adapter: Path) -> None:
-        plain = load_checkpoint(str(saved))
-        adapted = load_checkpoint(str(saved), str(adapter))
-        assert not torch.allclose(logits(plain.model), logits(adapted.model), atol=1e-3)
-        assert adapted.stop_ids == plain.stop_ids
-        merged: Any = adapted.model
-        assert torch.allclose(logits(adapted.model), logits(merged.merge_and_unload()), atol=1e-4)
+def test_a_tokenizer_that_servers_load_differently_is_noticed(copied: Path) -> None:
+    own = PreTrainedTokenizerFast.from_pretrained(copied)
+    pairs = pre_tokenizers.Split(Regex(r"[a-z]{2}"), behavior="isolated")
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    own.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pairs, whole])
+    own.save_pretrained(copied)
+    expected = own.encode(TEXT)
+    assert load_tokenizer(copied, "tiny").encode(TEXT) == expected
+    assert AutoTokenizer.from_pretrained(copied).encode(TEXT) != expected
+    assert not reloads_the_same(copied, load_tokenizer(copied, "tiny"))
 
 
-def test_a_path_without_a_model_is_told(saved: Path, tmp_path: Path) -> None:
+def test_a_path_without_a_model_is_a_user_error(checkpoint: Path, tmp_path: Path) -> None:
     for path, line in (
         (tmp_path / "nowhere", f"there is no folder {tmp_path / 'nowhere'}"),
-        (saved / "config.json", "is a file; name the folder"),
+        (checkpoint / "config.json", "is a file; name the folder"),
         (tmp_path, "is no model"),
     ):
         assert line in the_error(lambda path=path: load_checkpoint(str(path)))  # type: ignore[misc]
@@ -148,7 +117,9 @@ OTHER_FORM = "{% for each in messages %}{{ each.content }}{% endfor %}"
         ("model.safetensors", "cut off", "save or download it again"),
     ],
 )
-def test_a_spoilt_file_is_told(copied: Path, name: str, content: str | None, line: str) -> None:
+def test_a_damaged_file_is_a_user_error(
+    copied: Path, name: str, content: str | None, line: str
+) -> None:
     file = copied / name
     if content is None:
         file.unlink()

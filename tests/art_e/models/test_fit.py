@@ -9,7 +9,6 @@ from art_e.models.fit import (
     MAX_SENTENCE_CHARS,
     WEIGHTS,
     ReadMail,
-    Value,
     asked_value,
     candidates,
     split_sentences,
@@ -31,7 +30,6 @@ def score(question: str, body: str) -> float:
     ("question", "expected"),
     [
         ("When is the move?", "date"),
-        ("Which month was it?", "date"),
         ("What is the deadline for slates?", "date"),
         ("How many people come?", "number"),
         ("What did Ada say the roof costs?", "amount"),
@@ -98,36 +96,9 @@ def test_which_mail_is_preferred_among_equals(worse: ReadMail, better: ReadMail)
             )
 
 
-LONG = "The pump at the north gate was looked at by two people from the yard"
-MARK = "-----Original Message-----"
-
-
-STATES: dict[Value, list[str]] = {
-    "date": [
-        "We start on May 3.", "We start the 3rd of Sept. in any case.", "It will be mid-October.",
-        "Let us say Thursday.", "by the 21st, she said", "due 4/15", "at 16:45", "next week",
-    ],
-    "amount": ["It costs $ 400.", "€1.200 in all", "1.5 million of it", "a 5% rise", "80k a year"],
-    "number": ["We need 14 of them.", "We need Seven of them."],
-    "contact": ["Write to ada.olm+x@tarn.example please.", "Call (555) 123-4567.", "ring x48213"],
-    "person": ["It is Ada Olm.", "Zora-Lee O'Quell leads."],
-    "code": ["The ticket is #48.", "It is TK-4821.", "Use 482117."],
-    "place": ["It is in Oslo.", "go to the Granary", "on floor 3"],
-}  # fmt: skip
-STATES_NOT: dict[Value, list[str]] = {
-    "date": ["We may start when all have marched.", "the secondary pump", "3 pumps at 4.50 each"],
-    "amount": ["It costs a lot.", "We need 14 of them."],
-    "number": ["We need someone alone, often.", "the v2x plan"],
-    "contact": ["Call her at @ noon.", "It costs 1234567."],
-    "person": ["It is fine.", "Nobody."],
-    "code": ["The ticket is lost.", "Use 4821.", "the USB stick"],
-    "place": ["It is in progress.", "Into Oslo she rode"],
-}
-
-
 LINES = st.lists(
     st.tuples(
-        st.sampled_from(["", ">", "> ", "> > ", "- ", "From: ", MARK]),
+        st.sampled_from(["", ">", "> ", "> > ", "- ", "From: ", "-----Original Message-----"]),
         st.text(alphabet="aB3 .?!\"'()\t\x0b\u00a0é", max_size=60),
     ).map("".join),
     max_size=12,

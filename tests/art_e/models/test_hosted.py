@@ -16,7 +16,6 @@ from art_e.errors import UserError
 from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
 from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
-from art_e.models.hosted import make as make_call
 from art_e.models.providers import capabilities_of, load_litellm
 from art_e.models.responses import Response, Responses, request_key
 from art_e.tools import schemas
@@ -261,6 +260,9 @@ def test_a_response_from_the_cache_is_not_paid_for_again(
         assert len(provider.requests) == 3
         act(make(provider, cache=tmp_path, max_output_tokens=77))
         assert len(provider.requests) == 4
+    for file in tmp_path.rglob("*.json"):
+        assert set(json.loads(file.read_text())) == {"schema", "message", "usage"}
+        assert start().question.question not in file.read_text()
     assert (kept.messages, kept.usage) == (paid.messages, paid.usage)
     assert (kept.call_seconds, kept.cost_usd) == ([None] * 3, 0.0)
     assert paid.cost_usd == pytest.approx(3 * (100 * 2e-6 + 10 * 8e-6))
@@ -337,45 +339,11 @@ def test_a_key_appears_nowhere(
     assert not any("Very0Secret" in each for each in shown)
 
 
-def passing(kind: str = "provider", retry_after: float | None = None) -> ProviderError:
-    return ProviderError(kind, f"{kind} failed", again=True, retry_after=retry_after)
-
-
-class Failing:
-    """Fails with the errors of its script in order, then returns "done"."""
-
-    def __init__(self, *script: Exception) -> None:
-        self._script = list(script)
-        self.made = 0
-
-    async def __call__(self) -> str:
-        self.made += 1
-        if self._script:
-            raise self._script.pop(0)
-        return "done"
-
-
-def test_calls_are_tried_again_as_often_as_allowed() -> None:
-    quick = Retries(tries=4, base_s=0.001)
-    made = asyncio.run(make_call(Failing(*[passing()] * 3), quick))
-    assert (made.result, made.retries) == ("done", 3)
-    for script, kind, retries in (
-        ([passing("timeout")] * 3 + [passing("rate-limit")], "rate-limit", 3),
-        ([passing(), ProviderError("auth", "no key", again=False)], "auth", 1),
-        ([passing(), PolicyError("budget", "passed")], "budget", 1),
-    ):
-        failing = Failing(*script)
-        with pytest.raises(PolicyError) as error:
-            asyncio.run(make_call(failing, quick))
-        assert (error.value.kind, error.value.retries) == (kind, retries)
-        assert failing.made == retries + 1
-
-
 def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
     retries = Retries(base_s=1.0, longest_s=6.0, longest_asked_s=60.0)
-    for failed, most in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 6.0), (9, 6.0)]:
+    for failed, most in [(1, 1.0), (2, 2.0), (3, 4.0), (9, 6.0)]:
         waits = [retries.wait_s(failed, None) for _ in range(300)]
-        # Spread over the whole of it: calls that failed together do not come back together.
+        # Calls that failed together do not come back together.
         assert 0 <= min(waits) < 0.2 * most
         assert 0.8 * most < max(waits) <= most
     assert all(7.0 <= retries.wait_s(1, 7.0) <= 8.0 for _ in range(100))
@@ -387,9 +355,7 @@ def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
     [
         (" 0.25 ", 0.25),
         ("-3", 0.0),
-        ("soon", None),
         ("nan", None),
-        ("1e999", None),
         ("Sat, 32 Foo 2026 00:00:00 GMT", None),
         ("Sat, 21 Nov 2020 00:00:00 GMT", 0.0),
     ],
@@ -437,14 +403,9 @@ REQUEST: dict[str, Any] = {
     "endpoint": None,
 }
 CALLS = (ToolCall("a", "read_email", '{"message_id": "m1"}'), ToolCall("b", "x\ud800", "\x00"))
+# With surrogates, which UTF-8 cannot hold.
 RESPONSE = Response(AssistantMessage("Zürich \ud800", CALLS), Usage(4, 3, 2, 1))
 KEY = request_key(REQUEST)
-
-
-@pytest.mark.parametrize("response", [RESPONSE, Response(AssistantMessage(), None)])
-def test_a_response_is_found_again_by_another_process(tmp_path: Path, response: Response) -> None:
-    Responses(tmp_path / "new" / "folder").put(KEY, response)
-    assert Responses(tmp_path / "new" / "folder").get(KEY) == response
 
 
 def test_a_key_is_that_of_the_whole_request() -> None:
@@ -460,21 +421,15 @@ def test_a_key_is_that_of_the_whole_request() -> None:
     assert len({KEY, *map(request_key, others)}) == 7
 
 
-def test_any_cut_of_a_file_is_a_miss(tmp_path: Path) -> None:
-    responses = Responses(tmp_path)
-    responses.put(KEY, RESPONSE)
+@pytest.mark.parametrize("response", [RESPONSE, Response(AssistantMessage(), None)])
+def test_a_stored_response_is_found_again_unless_its_file_was_cut(
+    tmp_path: Path, response: Response
+) -> None:
+    Responses(tmp_path / "new" / "folder").put(KEY, response)
+    responses = Responses(tmp_path / "new" / "folder")
+    assert responses.get(KEY) == response
     (file,) = tmp_path.rglob("*.json")
     whole = file.read_bytes()
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         assert responses.get(KEY) is None
-
-
-def test_what_is_kept_holds_nothing_of_the_request(make: Make, tmp_path: Path) -> None:
-    with Provider([says("Yes.", search("lease"))]) as provider:
-        first = act(make(provider, cache=tmp_path))
-        again = act(make(provider, cache=tmp_path))
-    assert again.message == first.message
-    (file,) = tmp_path.rglob("*.json")
-    assert set(json.loads(file.read_text())) == {"schema", "message", "usage"}
-    assert not any(str(each["content"]) in file.read_text() for each in HELLO)

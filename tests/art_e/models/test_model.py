@@ -34,7 +34,6 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         ("o4-mini", "hosted", "api.openai.com", False),
         ("gemini/gemini-2.5-pro", "hosted", "generativelanguage.googleapis.com", False),
         ("anthropic/claude-sonnet-5-5", "hosted", "api.anthropic.com", False),
-        ("mistral/mistral-large-latest", "hosted", "api.mistral.ai", False),
         ("groq/llama-3.3-70b-versatile", "hosted", "api.groq.com", False),
         ("openrouter/qwen/qwen-2.5-72b-instruct", "hosted", "openrouter.ai", False),
         ("ollama_chat/qwen2.5:14b", "hosted", "localhost:11434", True),
@@ -55,14 +54,10 @@ def test_what_a_name_stands_for(name: str, kind: str, host: str | None, self_hos
     ("name", "variable", "address", "host", "self_hosted"),
     [
         ("openai/o3", "OPENAI_BASE_URL", "http://127.0.0.1:4000/v1", "127.0.0.1:4000", True),
-        ("openai/o3", "OPENAI_API_BASE", "https://proxy.example/v1", "proxy.example", False),
-        ("anthropic/claude-sonnet-5-5", "ANTHROPIC_BASE_URL", "https://p.example", "p.example", 0),
-        ("gemini/gemini-2.5-pro", "GEMINI_API_BASE", "https://g.example", "g.example", False),
         ("ollama_chat/qwen2.5:14b", "OLLAMA_API_BASE", "http://gpu.lan:114", "gpu.lan:114", True),
         ("ollama_chat/x-cloud", "OLLAMA_API_BASE", "https://ollama.com", "ollama.com", False),
         ("hosted_vllm/Qwen", "HOSTED_VLLM_API_BASE", "http://[::1]:8000/v1", "[::1]:8000", True),
         ("hosted_vllm/Qwen", "HOSTED_VLLM_API_BASE", "gpu.lan:8000", "gpu.lan:8000", True),
-        ("azure/gpt-4.1", "AZURE_API_BASE", "https://us.azure.com/", "us.azure.com", False),
         # No credentials, no path, no query.
         ("openai/o3", "OPENAI_BASE_URL", "https://me:pw@h.example:9/v1?key=k", "h.example:9", 0),
     ],
@@ -123,7 +118,6 @@ def test_a_request_goes_to_the_host_that_is_named(
         ("hosted_vllm/Qwen2.5-14B-Instruct", "export HOSTED_VLLM_API_BASE=URL"),
         ("lm_studio/qwen", "export LM_STUDIO_API_BASE=URL"),
         ("azure/gpt-4.1", "export AZURE_API_BASE=URL"),
-        ("gpt-17", "unknown model 'gpt-17'; use offline"),
         ("nobody/nothing", "unknown model 'nobody/nothing'; use offline"),
     ],
 )
@@ -140,7 +134,6 @@ def test_an_unknown_model_has_no_policy(name: str) -> None:
     ("host", "here"),
     [
         ("localhost:11434", True),
-        ("127.0.0.1:8000", True),
         ("127.1.2.3", True),
         ("[::1]:8000", True),
         ("gpu.localhost", True),

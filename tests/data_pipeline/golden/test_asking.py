@@ -80,13 +80,6 @@ def test_what_can_not_be_read_is_kept_too_and_asked_for_again(tmp_path: Path) ->
     assert spent_on(tmp_path, "read", MODEL).calls == 3
 
 
-def test_no_more_than_so_many_at_once(tmp_path: Path) -> None:
-    with Provider(lambda _: says('{"name": "red"}', delay_s=0.05)) as provider:
-        ask(provider, tmp_path, *map(str, range(9)), concurrency=3)
-        # All are used, and no more.
-        assert provider.most_connections == 3
-
-
 def test_the_limit_holds_over_restarts(tmp_path: Path) -> None:
     limit = 5 * COST + MOST
     with Provider(lambda _: RED) as provider:

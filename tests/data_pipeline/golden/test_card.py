@@ -1,11 +1,10 @@
-"""The card: what it tells of each kind of set, and that nothing in a row becomes markup."""
+"""The card of a set: nothing in a row becomes markup."""
 
 import dataclasses
 import datetime as dt
 import re
 from typing import Any
 
-from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
 
 from art_e.question import Question
@@ -69,11 +68,6 @@ def whole() -> GoldenSet:
         "precision": precision, "reviewed": 40, "kept": 38, "dropped": 2,
     }  # fmt: skip
     return golden
-
-
-def front_matter(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
-    return found
 
 
 def test_hostile_words_are_only_words() -> None:

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
-from art_e.question import Question, load_questions
+from art_e.question import Question
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.conftest import RealInbox
 from tests.golden import (
@@ -190,27 +188,3 @@ def _dates(story: Story, row: Question, message_ids: tuple[str, ...]) -> list[st
 
 def _number(row: Question) -> int:
     return int(row.id.rpartition("-q")[2])
-
-
-def art_e(home: Path, *args: object) -> Result:
-    return CliRunner(env={"ART_E_HOME": str(home)}).invoke(app, [str(each) for each in args])
-
-
-def test_the_export_is_what_was_kept(story: Story, tmp_path: Path) -> None:
-    done = art_e(tmp_path, "golden", "export", story.chain.set, "--to", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    exported = load_questions(str(tmp_path / "out"))
-    assert Counter(exported_row(each) for each in exported) == Counter(
-        exported_row(each) for each in story.golden.questions
-    )
-    run = art_e(
-        tmp_path, "eval", "run", "-m", "offline", "--questions", tmp_path / "out",
-        "--split", "test", "--limit", 2, "--db", story.chain.db, "--out", tmp_path / "run",
-        "--json",
-    )  # fmt: skip
-    assert run.exit_code == 0, run.output
-    assert json.loads(run.stdout)["questions"]["n"] == 2
-
-
-def exported_row(question: Question) -> str:
-    return json.dumps(question.to_row(), sort_keys=True)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from art_e.question import load_questions
-from data_pipeline.golden.golden_set import GoldenSet, Rejected, held
-from data_pipeline.golden.stats import stats
+from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
@@ -106,8 +105,6 @@ def test_steps_print_counts_and_what_comes_next(
     [
         (("filter", "--out", "none"), "no golden set"),
         (("verify", "--model", "offline", "--out", "none"), "no golden set"),
-        (("split", "--out", "none"), "no golden set"),
-        (("stats", "none"), "no golden set"),
         (("stats", "rows.jsonl"), "no golden set"),
         (("stats", "rows.jsonl/below"), "no golden set"),
         (("review", "none", "--apply"), "no golden set"),
@@ -166,27 +163,3 @@ def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> Non
         assert_safe(result.stderr)
     assert "[bold]red[/bold]" in result.stdout
     assert_safe((folder / "README.md").read_text("utf-8"))
-
-
-def test_figures_of_a_set_without_rows_and_of_a_broken_one(
-    art_e: Run, golden: Path, tmp_path: Path
-) -> None:
-    empty = GoldenSet()
-    empty.rejected = [Rejected({"id": 7}, "import", "row", "no question")]
-    empty.record("import", 1, {})
-    empty.save(tmp_path / "empty")
-    shown = art_e("golden", "stats", tmp_path / "empty")
-    assert shown.exit_code == 0, shown.output
-    assert "0 rows, 1 rejected" in shown.stdout
-    assert stats(empty)["drops"][0]["examples"] == [
-        {"id": "7", "question": "", "reason": "no question"}
-    ]
-
-
-def test_a_rejected_row_can_be_anything(art_e: Run, db: Path, golden: Path) -> None:
-    made = GoldenSet.load(golden)
-    made.rejected.append(Rejected({**ROW, "provenance": [1]}, "import", "row", "no object"))
-    made.save(golden)
-    for step in STEPS:
-        assert art_e("golden", *step, "--db", db, "--out", golden).exit_code == 0
-    assert len(GoldenSet.load(golden).rejected) >= 1

@@ -31,19 +31,15 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
         ({**PUBLIC, "query_date": "soon"}, "row", "query_date"),
         ({**PUBLIC, "answer": "\ud800"}, "row", "surrogate"),
         ({**PUBLIC, "question": "why? " * 101}, "row", "question: it has 505 characters"),
-        ({**PUBLIC, "answer": "no " * 700}, "row", "answer: it has 2,100 characters"),
         ({key: PUBLIC[key] for key in PUBLIC if key != "id"}, "row", "id"),
         (["not", "an", "object"], "row", "dictionary"),
         ('{"id": 1', "row", "not JSON"),
-        ({**PUBLIC, "rejected": "mine", "id": None}, "row", "id"),
         ({**PUBLIC, "inbox_address": "dan@test.example"}, "inbox", "no mail of dan@test.example"),
-        ({**PUBLIC, "message_ids": ["<9@test>"]}, "gold", "<9@test> is nowhere"),
+        ({**PUBLIC, "message_ids": ["<1@test>", "<9@test>"]}, "gold", "<9@test> is nowhere"),
         ({**PUBLIC, "message_ids": ["<4@test>"]}, "gold", "<4@test> is in the file, but not in"),
         ({**PUBLIC, "message_ids": ["<3@test>"]}, "gold", "on 2020-01-20, later than the query"),
         ({**PUBLIC, "message_ids": ["5@test"]}, "gold", "5@test has no date"),
-        ({**PUBLIC, "message_ids": ["<1@test>", "<9@test>"]}, "gold", "<9@test> is nowhere"),
         ({**PUBLIC, "message_ids": []}, "gold", "no gold mail is named"),
-        ({**PUBLIC, "message_ids": None}, "gold", "no gold mail is named"),
     ],
 )
 def test_a_bad_row_is_kept_with_what_is_wrong(
@@ -68,10 +64,8 @@ def test_a_bad_row_is_kept_with_what_is_wrong(
         ({"message_ids": ["<1@test>", "1b@test"]}, "lookup"),  # copies of one mail
         ({"question": "How many pallets came?", "answer": "Twelve."}, "count"),
         ({"question": "How many pallets came?", "answer": "Some."}, "lookup"),
-        ({"question": "Who counted?", "answer": "12 people"}, "lookup"),
         ({"answer": "I don't know.", "message_ids": []}, "unanswerable"),
         ({"answer": None, "message_ids": []}, "unanswerable"),
-        ({"answer": "", "message_ids": []}, "unanswerable"),
     ],
 )
 def test_a_kind_that_is_not_told_is_inferred(
@@ -121,7 +115,7 @@ def test_whatever_the_rows_are_none_is_lost(
     assert kept.questions == golden.questions
 
 
-@pytest.mark.parametrize("levels", [60, 300, 700, 900, 5_000])
+@pytest.mark.parametrize("levels", [60, 900, 5_000])
 @pytest.mark.parametrize("column", ["mine", "provenance", "id"])
 def test_what_is_nested_too_deep_costs_its_row_alone(
     file: InboxFile, tmp_path: Path, column: str, levels: int

@@ -38,15 +38,21 @@ from tests.provider import Provider, Reply, Request, refuses, says
 
 def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
     golden = run(CarefulReader())
-    assert {name: check for name, (check, _) in dropped(golden).items()} == {
-        "ambiguous": "unambiguous",
-        "wrong": "answerable",
-        "guessable": "needs-mail",
-        "miscounted": "unambiguous",
-        "answered": "unanswerable",
-        "undated": "unambiguous",
-        "lost": "answerable",
+    faults = {
+        "ambiguous": ("unambiguous", "<canteen-too@t> gives '9', both_stand"),
+        "wrong": ("answerable", "another answer, '7'"),
+        "guessable": ("needs-mail", "without mail the answer is 'Paris'"),
+        "miscounted": ("unambiguous", "'3'"),
+        "answered": ("unanswerable", "<library@t>"),
+        # The model took it for replaced by an older mail.
+        "undated": ("unambiguous", "no mail is later"),
+        "lost": ("answerable", "<no-such-mail@t>"),
     }
+    found = dropped(golden)
+    assert found.keys() == faults.keys()
+    for name, (check, reason) in faults.items():
+        assert found[name][0] == check
+        assert reason in found[name][1]
     assert set(kept(golden)) == {
         "right", "superseded", "supersedes", "other", "yes", "counted", "nothing", "hostile",
     }  # fmt: skip
@@ -60,10 +66,9 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
     }
     assert golden.manifest["steps"]["verify"]["unchecked"] == {}
     for name in ("right", "other", "counted", "hostile"):
-        found = checked(golden, name)
-        assert list(found) == ["needs-mail", "answerable", "unambiguous"]
-        assert all(each.passed for each in found.values())
-        assert all("\n" not in each.reason for each in found.values())
+        checks = checked(golden, name)
+        assert list(checks) == ["needs-mail", "answerable", "unambiguous"]
+        assert all(each.passed and "\n" not in each.reason for each in checks.values())
 
 
 def test_a_superseded_answer_becomes_the_latest_and_the_set_can_be_taken_back(
@@ -86,10 +91,9 @@ def test_a_superseded_answer_becomes_the_latest_and_the_set_can_be_taken_back(
     assert golden.manifest["steps"] == {}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_nothing_depends_on_the_order_of_replies(run: Verified, tmp_path: Path, seed: int) -> None:
+def test_nothing_depends_on_the_order_of_replies(run: Verified, tmp_path: Path) -> None:
     quiet, shaken = CarefulReader(), CarefulReader()
-    waits = random.Random(seed)
+    waits = random.Random(0)
 
     def slow(request: Request) -> Reply:
         return dataclasses.replace(shaken(request), delay_s=waits.uniform(0, 0.03))
@@ -151,24 +155,10 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
     assert [each.passed for each in found.values()] == [None, True, True]
 
 
-def test_an_inbox_that_is_not_there_is_told(inbox_file: InboxFile) -> None:
+def test_an_unknown_inbox_is_a_user_error(inbox_file: InboxFile) -> None:
     rows = [dataclasses.replace(each, inbox_address="eve@test.example") for each in ROWS]
     with pytest.raises(UserError, match=r"no inbox 'eve@test\.example'"):
         verify(inbox_file, GoldenSet(rows), WordChecks())
-
-
-def test_reasons_name_the_other_answer_and_its_mail(run: Verified) -> None:
-    reasons = {name: reason for name, (_, reason) in dropped(run(CarefulReader())).items()}
-    assert "<canteen-too@t> gives '9', both_stand" in reasons["ambiguous"]
-    # The model took it for replaced by an older mail.
-    assert "no mail is later" in reasons["ambiguous"]
-    assert "no mail is later" in reasons["undated"]
-    assert "another answer, '7'" in reasons["wrong"]
-    assert "without mail the answer is 'Paris'" in reasons["guessable"]
-    assert "'3'" in reasons["miscounted"]
-    assert "'noon'" in reasons["answered"]
-    assert "<library@t>" in reasons["answered"]
-    assert "<no-such-mail@t>" in reasons["lost"]
 
 
 def test_a_chain_of_updates_ends_at_the_newest(run: Verified) -> None:
@@ -285,16 +275,11 @@ class Verifying:
 MODELS = ("--model", READER, "--judge", JUDGE)
 
 
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("verify") / "inbox.duckdb"
-    verified.write_inbox(path)
-    return path
-
-
-def test_what_it_says(db: Path, tmp_path: Path) -> None:
+def test_the_command_says_where_mail_goes_and_what_it_cost(
+    verified_db: Path, tmp_path: Path
+) -> None:
     with Provider(CarefulReader()) as provider:
-        command = Verifying(provider, db, tmp_path / "golden")
+        command = Verifying(provider, verified_db, tmp_path / "golden")
         result = command.invoke(*MODELS)
         asked = len(provider.requests)
         again = command.invoke(*MODELS)
@@ -316,9 +301,9 @@ def test_what_it_says(db: Path, tmp_path: Path) -> None:
     assert "sk-test" not in result.output
 
 
-def test_one_limit_for_reader_and_judge(db: Path, tmp_path: Path) -> None:
+def test_one_limit_for_reader_and_judge(verified_db: Path, tmp_path: Path) -> None:
     with Provider(CarefulReader()) as provider:
-        command = Verifying(provider, db, tmp_path / "golden")
+        command = Verifying(provider, verified_db, tmp_path / "golden")
         result = command.invoke(*MODELS, "--max-cost", "0.05", "--concurrency", "1")
         assert result.exit_code == 0, result.output
         asked = len(provider.requests)
@@ -343,9 +328,11 @@ def test_one_limit_for_reader_and_judge(db: Path, tmp_path: Path) -> None:
         (["--model", "local:checkpoint"], "hosted_vllm/NAME"),
     ],
 )
-def test_refusals_name_the_fix(db: Path, tmp_path: Path, options: list[str], fix: str) -> None:
+def test_refusals_name_the_fix(
+    verified_db: Path, tmp_path: Path, options: list[str], fix: str
+) -> None:
     with Provider([]) as provider:
-        command = Verifying(provider, db, tmp_path / "golden")
+        command = Verifying(provider, verified_db, tmp_path / "golden")
         before = command.files()
         result = command.invoke(*options)
         assert result.exit_code == 2
