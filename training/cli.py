@@ -33,7 +33,6 @@ from training.planning import (
     GPUS,
     EpisodeTokens,
     TrainingPlan,
-    check_trained,
     compared,
     count_of,
     gpu_of,
@@ -114,7 +113,8 @@ def plan(
     if run is not None and recipe is None:
         if changes or base_model is not None:
             raise UserError("--against plans the run's own recipe: name --recipe to change it")
-        check_trained(run)
+        if run.config.get("kind") not in {"sft", "grpo"}:
+            raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
         chosen = named_recipe(str(run.folder))
     else:
         chosen = load_recipe(recipe or "nano", changes or (), base_model=base_model)
@@ -319,7 +319,6 @@ def grpo(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
-    max_steps: Annotated[int | None, Option(min=1, help="Steps [default: the recipe's].")] = None,
     base_model: BaseModelOption = None,
     baseline: Annotated[
         str | None, Option(metavar="RUN", help="Run of another model to compare with.")
@@ -345,8 +344,7 @@ def grpo(
     require_train_extra()
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
-    steps = [] if max_steps is None else [f"grpo.steps={max_steps}"]
-    chosen = load_recipe(recipe, [*(changes or ()), *steps], base_model=base_model)
+    chosen = load_recipe(recipe, changes or (), base_model=base_model)
     pause = pause_after(minutes)
     with _together() as processes:
         if processes.leads:

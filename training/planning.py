@@ -20,14 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
 from art_e.models.base import Usage
-from art_e.models.checkpoint import (
-    CONFIG,
-    base_of,
-    json_object,
-    meant_checkpoint,
-    require_train_extra,
-    split_adapter,
-)
+from art_e.models.checkpoint import base_of, meant_checkpoint, require_train_extra, split_adapter
 from art_e.models.prices import expected_cost
 from art_e.runs import Run
 from art_e.tools import MAX_RESULTS
@@ -57,10 +50,8 @@ TRAIN_SHARE, TRAIN_SHARE_4BIT, READ_SHARE, DECODE_SHARE = 0.40, 0.30, 0.45, 0.70
 # Seconds: a layer of transformers' generation for Python and launches, and its adapter; the same of
 # a forward and backward pass; a token of vLLM.
 LAYER_S, ADAPTER_S, PASS_LAYER_S, PASS_ADAPTER_S, VLLM_STEP_S = 0.0006, 0.0006, 0.002, 0.002, 0.005
-WAKE_S, IN_PROCESS_RATE, TO_SERVER_RATE = 2.0, 10e9, 5e9
-JUDGE_S = 6.0
+WAKE_S, IN_PROCESS_RATE, TO_SERVER_RATE, JUDGE_S, LONGEST = 2.0, 10e9, 5e9, 6.0, 2.0
 TOOLS_S = 0.0007  # a turn, measured on the real archive
-LONGEST = 2.0
 
 ASSUMED = (
     f"CUDA and the allocator take {CONTEXT_BYTES / 1e9:g} GB",
@@ -81,10 +72,9 @@ ASSUMED = (
 
 # Bytes a token that autograd keeps in each layer, as multiples of the width, the MLP's width and
 # the keys' width; the same of what is in work once (a layer recomputed); and bytes of an attention
-# mask and its copies for each pair of tokens. By what is trained (an adapter in float32, or all
-# weights in float32 under autocast) and whether activations are recomputed. Measured as the live
-# storages of passes through transformers' Qwen2 on fake tensors, over 36 shapes (torch 2.13,
-# transformers 5.23, peft 0.21); a test repeats it.
+# mask and its copies for each pair of tokens. By what is trained (an adapter, or all weights in
+# float32 under autocast) and whether activations are recomputed. Measured on fake tensors through
+# transformers' Qwen2, over 36 shapes (torch 2.13, transformers 5.23, peft 0.21); a test repeats it.
 _AUTOGRAD = {
     ("adapter", True): ((2, 0, 0), (36, 14.5, 4), 3.5),
     ("adapter", False): ((32, 8.2, 4), (6, 4, 0), 6),
@@ -94,6 +84,8 @@ _AUTOGRAD = {
 # NF4 of bitsandbytes with double quantisation: half a byte a weight, for each 64 weights a scale of
 # one byte, and for each 256 scales one of four bytes.
 _NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+
+# ---- GPUs, models and episodes.
 
 
 class Gpu(NamedTuple):
@@ -137,8 +129,7 @@ def gpu_of(name: str) -> Gpu:
     return GPUS[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """A Qwen2: `hidden` is the width, `heads` are those of queries, `kv_heads` those of keys and
     values. With `tied` the embeddings are the output weights as well."""
 
@@ -174,8 +165,8 @@ class Shape:
         return self.layers * 2 * self.kv_width * 2
 
     def weight_bytes(self, bits: Literal[4, 16, 32]) -> int:
-        """All weights in float32 or bfloat16. With 4 bits the linear layers are in NF4, and the
-        rest, which bitsandbytes leaves alone, in bfloat16."""
+        """All weights in float32 or bfloat16; with 4 bits the linear layers are in NF4, and the
+        rest in bfloat16."""
         if bits == 4:
             return round(self.linear * _NF4_BYTES) + 2 * (self.parameters - self.linear)
         return self.parameters * bits // 8
@@ -206,8 +197,7 @@ PUBLISHED = {
 
 
 def shape_of(model: ModelTable) -> Shape:
-    """The shape of a recipe's model. Raises `UserError` if it can't be found, or the model is not
-    a Qwen2."""
+    """The shape of a recipe's model. Raises `UserError` if it can't be found."""
     form = model.scratch
     if form is None:
         assert model.base is not None
@@ -217,46 +207,45 @@ def shape_of(model: ModelTable) -> Shape:
 
 
 def named_shape(name: str) -> Shape:
-    """The shape of a checkpoint: a folder, a training run's folder, or a hub id. The hub is asked
-    only for ids that are not in `PUBLISHED`. Raises `UserError`."""
+    """The shape of a checkpoint: a folder, a training run's folder, or a hub id.
+
+    The hub is asked only for ids that are not in `PUBLISHED`. Raises `UserError` if there is no
+    checkpoint, or it is not a Qwen2.
+    """
     name, _ = split_adapter(name)
     published = re.fullmatch(r"Qwen/Qwen2\.5-(\d+(?:\.\d+)?B)(?:-Instruct)?", name)
     if (folder := Path(name).expanduser()).is_dir():
         folder = meant_checkpoint(folder)
         if (base := base_of(folder)) is not None:
             return named_shape(base)
-        config = json_object(folder / CONFIG)
+        name = str(folder)
     elif published is not None and published[1] in PUBLISHED:
         return PUBLISHED[published[1]]
-    else:
-        require_train_extra()
-        from transformers import AutoConfig
+    require_train_extra()
+    from transformers import AutoConfig, Qwen2Config
 
-        try:
-            config = AutoConfig.from_pretrained(name, trust_remote_code=False).to_dict()
-        except (OSError, ValueError, KeyError):
-            raise UserError(
-                f"can't find the shape of {name}: there is no such folder, and the hub does not"
-                " have it; name a checkpoint's folder, or one of"
-                f" {', '.join(f'Qwen/Qwen2.5-{size}' for size in PUBLISHED)}"
-            ) from None
-    if config.get("model_type") != "qwen2":
-        raise UserError(f"{name} is a {config.get('model_type')} model; plans are for qwen2 only")
     try:
-        return Shape(
-            layers=int(config["num_hidden_layers"]),
-            hidden=int(config["hidden_size"]),
-            intermediate=int(config["intermediate_size"]),
-            heads=int(config["num_attention_heads"]),
-            kv_heads=int(config["num_key_value_heads"]),
-            vocabulary=int(config["vocab_size"]),
-            tied=bool(config.get("tie_word_embeddings", False)),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"can't read the {CONFIG} of {name}: {error}; save it again") from None
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError):
+        sizes = ", ".join(f"Qwen/Qwen2.5-{size}" for size in PUBLISHED)
+        raise UserError(
+            f"can't find the shape of {name}: there is no such checkpoint here or on the hub; name"
+            f" a checkpoint's folder, or one of {sizes}"
+        ) from None
+    if not isinstance(config, Qwen2Config):
+        raise UserError(f"{name} is a {config.model_type} model; plans are for qwen2 only")
+    return Shape(
+        config.num_hidden_layers,
+        config.hidden_size,
+        config.intermediate_size,
+        config.num_attention_heads,
+        config.num_key_value_heads or config.num_attention_heads,
+        config.vocab_size,
+        tied=bool(config.tie_word_embeddings),
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EpisodeTokens:
     """A mean episode: its `turns`, the tokens of its first prompt and of the whole, how many of
     these the model wrote, and how many mails it read. `source` says where from."""
@@ -309,7 +298,7 @@ def expected_episode(recipe: Recipe) -> EpisodeTokens:
     return EpisodeTokens(kept, min(prompt, most), own, tokens, reads, source)
 
 
-def stage_tokens(recipe: Recipe, part: Part) -> tuple[float, int]:
+def _part_tokens(recipe: Recipe, part: Part) -> tuple[float, int]:
     """Tokens of a conversation that a stage of the warm start imitates: mean and largest."""
     limit, short = recipe.episode.episode_tokens, _short_world(recipe)
     if short is None:
@@ -319,7 +308,10 @@ def stage_tokens(recipe: Recipe, part: Part) -> tuple[float, int]:
     return min(mean, limit), min(most, limit)
 
 
-@dataclass(frozen=True, slots=True)
+# ---- Judges.
+
+
+@dataclass(frozen=True)
 class JudgeFee:
     """What a judge is expected to cost for `episodes`; `usd` is None if the price is unknown."""
 
@@ -347,31 +339,32 @@ def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
 def judge_fees(recipe: Recipe, episode: EpisodeTokens | None = None) -> list[JudgeFee]:
     """What judges will cost: both for validations and for the test, which is asked twice, and
     the reward's judge for all episodes of GRPO."""
-    sft, grpo, judging = recipe.sft, recipe.grpo, recipe.judging
-    trained = held_out = 0
-    if sft is not None:
-        held_out += _sft_validations(sft) * judging.questions + 2 * judging.test_questions
+    grpo, judging = recipe.grpo, recipe.judging
+    stages = [each for each in (recipe.sft, grpo) if each is not None]
+    held_out = sum(
+        _validations(each) * judging.questions + 2 * judging.test_questions for each in stages
+    )
+    trained = 0
     if grpo is not None:
-        held_out += _grpo_validations(grpo) * judging.questions + 2 * judging.test_questions
-        trained = grpo.questions * grpo.rollouts * grpo.steps // grpo.iterations
-        trained *= 1 + grpo.resample
-    asked = ((judging.reward, trained + held_out), (judging.validation, held_out))
+        episodes = grpo.questions * grpo.rollouts * grpo.steps
+        trained = episodes // grpo.iterations * (1 + grpo.resample)
+    judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
     expected = episode or expected_episode(recipe)
-    return [fee_of(judge, episodes, expected) for judge, episodes in asked if is_paid(judge)]
+    return [fee_of(judge, episodes, expected) for judge, episodes in judges if is_paid(judge)]
 
 
-def _sft_validations(sft: Sft) -> int:
-    """One before the first step, and one at the end of each stage."""
-    ends = set(accumulate(stage.steps for stage in sft.stages))
-    return 1 + len(ends | set(range(sft.validate_every, sft.steps + 1, sft.validate_every)))
+def _validations(stage: Sft | Grpo) -> int:
+    """How many: before the first step, at intervals, and at the end (of each stage of SFT)."""
+    if isinstance(stage, Grpo):
+        return 1 + -(-stage.steps // stage.validate_every)
+    ends = set(accumulate(each.steps for each in stage.stages))
+    return 1 + len(ends | set(range(stage.validate_every, stage.steps + 1, stage.validate_every)))
 
 
-def _grpo_validations(grpo: Grpo) -> int:
-    """One before the first step, and one after the last."""
-    return 1 + -(-grpo.steps // grpo.validate_every)
+# ---- Memory and pace.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemoryLine:
     """A part of a GPU's memory in bytes, and in words how it was counted."""
 
@@ -380,7 +373,7 @@ class MemoryLine:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MemoryPhase:
     """What is in the memory of one GPU at a time; with `left` below 0 it does not fit."""
 
@@ -390,7 +383,7 @@ class MemoryPhase:
     left: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KvRoom:
     """Room for keys and values in tokens and in whole episodes, and how many episodes are under
     way at a time."""
@@ -400,7 +393,7 @@ class KvRoom:
     under_way: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StagePlan:
     """The warm start ("sft") or GRPO ("grpo"). `examinations` are validations and the test, and
     `examining_seconds` the time of all of them."""
@@ -427,8 +420,7 @@ class Generation(NamedTuple):
     kv_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Estimator:
+class Estimator(NamedTuple):
     """Memory and pace of a recipe's model on a kind of GPU, for the episodes expected of it."""
 
     recipe: Recipe
@@ -450,36 +442,31 @@ class Estimator:
 
     def activations(self, episodes: int, tokens: int) -> list[MemoryLine]:
         """What autograd keeps of one pass over so many episodes of so many tokens each."""
-        shape, model = self.shape, self.recipe.model
-        kept, work, mask = _AUTOGRAD[
-            "whole" if model.lora is None else "adapter", model.checkpointing
-        ]
+        shape, model, total = self.shape, self.recipe.model, episodes * tokens
+        trained = "whole" if model.lora is None else "adapter"
+        kept, work, mask = _AUTOGRAD[trained, model.checkpointing]
         widths = (shape.hidden, shape.intermediate, shape.kv_width)
         layer, once = (sum(map(mul, factors, widths)) for factors in (kept, work))
-        total = episodes * tokens
         tile = min(total, TILE_TOKENS) * min(shape.vocabulary, TILE_VOCABULARY) * 2
+        inputs = "inputs of the layers" if model.checkpointing else "activations"
+        recomputed = "a layer computed anew" if model.checkpointing else "on the way back"
+        how = f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB"
+        in_work = round(total * once + episodes * tokens**2 * mask)
+        # The gradient of what goes into the logits is in float32.
+        logits = tile + total * shape.hidden * 4
         lines = [
-            MemoryLine(
-                "inputs of the layers" if model.checkpointing else "activations",
-                round(total * shape.layers * layer),
-                f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB",
-            ),
-            MemoryLine(
-                "a layer computed anew" if model.checkpointing else "on the way back",
-                round(total * once + episodes * tokens**2 * mask),
-                f"{once / 1e3:.0f} kB a token",
-            ),
-            # The gradient of what goes into the logits is in float32.
-            MemoryLine(
-                "logits", tile + total * shape.hidden * 4, "a tile, and gradients behind it"
-            ),
+            MemoryLine(inputs, round(total * shape.layers * layer), how),
+            MemoryLine(recomputed, in_work, f"{once / 1e3:.0f} kB a token"),
+            MemoryLine("logits", logits, "a tile, and gradients behind it"),
         ]
         if model.lora is None:
             how = "copies that autocast multiplies by"
             lines.append(MemoryLine("weights in bfloat16", 2 * shape.linear, how))
         if model.bits == 4:
-            decoded = 2 * shape.hidden * shape.intermediate
-            how = "the largest, from NF4 to bfloat16"
+            decoded, how = (
+                2 * shape.hidden * shape.intermediate,
+                "the largest, from NF4 to bfloat16",
+            )
             lines.append(MemoryLine("a matrix decoded", decoded, how))
         return lines
 
@@ -492,13 +479,12 @@ class Estimator:
         if processes > 1:
             lines.append(MemoryLine("gradients to share", gradients, "buckets of DDP"))
         lines += self.activations(episodes, tokens)
-        if vllm is not None and vllm.mode == "colocate":
+        if vllm is not None and vllm.mode == "colocate" and vllm.sleep:
+            how = "its graphs and buffers (assumed)"
+            lines.append(MemoryLine("vLLM asleep", VLLM_OWN_BYTES, how))
+        elif vllm is not None and vllm.mode == "colocate":
             share, how = round(vllm.memory * self.gpu.memory), "of the GPU: sleep is off"
-            lines.append(
-                MemoryLine("vLLM asleep", VLLM_OWN_BYTES, "its graphs and buffers (assumed)")
-                if vllm.sleep
-                else MemoryLine("vLLM awake", share, f"{vllm.memory:g} {how}")
-            )
+            lines.append(MemoryLine("vLLM awake", share, f"{vllm.memory:g} {how}"))
         return self._phase("while weights are trained", lines)
 
     def generating_memory(
@@ -546,11 +532,8 @@ class Estimator:
         if model.lora is not None:
             how = f"{count_of(trained)} of rank {model.lora.rank}, 4 bytes each"
             lines.append(MemoryLine("adapter", 4 * trained, how))
-        return [
-            *lines,
-            MemoryLine("AdamW", 8 * trained, "two moments, 8 bytes a trained weight"),
-            MemoryLine("CUDA and the allocator", CONTEXT_BYTES, "assumed"),
-        ]
+        lines.append(MemoryLine("AdamW", 8 * trained, "two moments, 8 bytes a trained weight"))
+        return [*lines, MemoryLine("CUDA and the allocator", CONTEXT_BYTES, "assumed")]
 
     def _phase(self, name: str, lines: list[MemoryLine]) -> MemoryPhase:
         size = sum(each.size for each in lines)
@@ -621,30 +604,19 @@ class Estimator:
         longest = mean * (1 + 0.5 * math.log(max(1.0, turns)))
         return min(float(self.recipe.episode.turn_tokens), longest)
 
-    def transfer_seconds(self, vllm: Vllm | None) -> float:
+    def _transfer_seconds(self, vllm: Vllm | None) -> float:
         """Seconds for all weights on their way to vLLM, once a step."""
+        sent = self.shape.weight_bytes(16)
         if vllm is None:
             return 0.0
-        sent = self.shape.weight_bytes(16)
         if vllm.mode == "server":
             return sent / TO_SERVER_RATE
         return (WAKE_S if vllm.sleep else 0.0) + sent / IN_PROCESS_RATE
 
-    def _examining_seconds(self, validations: int, by: Generation) -> float:
-        """Seconds of all validations, and of the test, which is asked twice."""
-        judging, tools = self.recipe.judging, self.episode.turns * TOOLS_S
-        beside = self.transfer_seconds(by.vllm)
-        if is_paid(judging.reward) or is_paid(judging.validation):
-            beside += JUDGE_S
-        return sum(
-            times * (self.generating_seconds(questions, by) + questions * tools + beside)
-            for times, questions in ((validations, judging.questions), (2, judging.test_questions))
-        )
-
     def sft_plan(self, sft: Sft) -> StagePlan:
         """The warm start on one GPU; transformers generates its validations."""
         recipe = self.recipe
-        stages = [(stage, *stage_tokens(recipe, stage.part)) for stage in sft.stages]
+        stages = [(stage, *_part_tokens(recipe, stage.part)) for stage in sft.stages]
         tokens = sum(stage.steps * stage.batch * mean for stage, mean, _ in stages)
         training = sum(
             stage.steps * self.training_seconds(stage.batch, mean, stage.batch)
@@ -655,17 +627,12 @@ class Estimator:
         batch = (recipe.grpo.generate_batch if recipe.grpo else None) or BATCH
         at_once = min(batch, recipe.judging.questions)
         generating, room = self.generating_memory(at_once, recipe.episode.episode_tokens)
-        validations = _sft_validations(sft)
-        examining = self._examining_seconds(validations, Generation(1, None, batch, room.kv_tokens))
-        return StagePlan(
-            stage="sft",
-            steps=sft.steps,
+        return self._stage_plan(
+            sft,
+            Generation(1, None, batch, room.kv_tokens),
             episodes=sum(stage.steps * stage.batch for stage in sft.stages) / sft.steps,
             tokens_per_step={"generated": 0.0, "read": 0.0, "trained_on": tokens / sft.steps},
             seconds_per_step={"training": training / sft.steps},
-            examinations=validations + 1,
-            examining_seconds=examining,
-            hours=(training + examining) / 3600,
             memory=(generating, self.training_memory(largest.batch, longest)),
             room=room,
         )
@@ -674,15 +641,14 @@ class Estimator:
         """GRPO on `train` GPUs, with `serve` more for vLLM's server."""
         recipe, episode, vllm = self.recipe, self.episode, grpo.vllm
         episodes, tokens = grpo.questions * grpo.rollouts, recipe.episode.episode_tokens
-        mine = episodes / train
-        if vllm is not None and serve:
+        mine, at_once = episodes / train, episodes // train
+        if vllm is None:
+            # A validation asks its questions at the same time as well.
+            at_once = max(at_once, min(AT_ONCE, recipe.judging.questions))
+            at_once = min(grpo.generate_batch or at_once, at_once)
+        if serve:
             generating, room = self.serving_memory(-(-episodes // serve), tokens)
         else:
-            at_once = episodes // train
-            if vllm is None:
-                # A validation asks its questions at the same time as well.
-                at_once = max(at_once, min(AT_ONCE, recipe.judging.questions))
-                at_once = min(grpo.generate_batch or at_once, at_once)
             generating, room = self.generating_memory(at_once, tokens, vllm)
         by = Generation(serve or train, vllm, grpo.generate_batch, room.kv_tokens)
         # Groups without spread are replaced; episodes serve several optimizer steps.
@@ -690,35 +656,55 @@ class Estimator:
         # TRL scores vLLM's tokens again, and those of further steps on the same episodes; a KL term
         # takes the same of the model as it began.
         scorings = (vllm is not None or grpo.iterations > 1) + (grpo.beta > 0)
-        seconds = {
-            "generating": self.generating_seconds(episodes, by) * times,
-            "training": self.training_seconds(mine, episode.tokens, grpo.micro_batch, scorings),
-            "weights to vLLM": self.transfer_seconds(vllm) / grpo.iterations,
-            "tools": mine * episode.turns * TOOLS_S * times,
-            "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
-        }
         reads = episode.all_prompts if vllm is None else episode.tokens - episode.own_tokens
-        validations = _grpo_validations(grpo)
-        examining = self._examining_seconds(validations, by)
-        return StagePlan(
-            stage="grpo",
-            steps=grpo.steps,
+        return self._stage_plan(
+            grpo,
+            by,
             episodes=float(episodes),
             tokens_per_step={
                 "generated": episodes * times * episode.own_tokens,
                 "read": episodes * times * reads,
                 "trained_on": episodes * episode.tokens,
             },
-            seconds_per_step=seconds,
-            examinations=validations + 1,
-            examining_seconds=examining,
-            hours=(grpo.steps * sum(seconds.values()) + examining) / 3600,
+            seconds_per_step={
+                "generating": self.generating_seconds(episodes, by) * times,
+                "training": self.training_seconds(mine, episode.tokens, grpo.micro_batch, scorings),
+                "weights to vLLM": self._transfer_seconds(vllm) / grpo.iterations,
+                "tools": mine * episode.turns * TOOLS_S * times,
+                "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
+            },
             memory=(generating, self.training_memory(grpo.micro_batch, tokens, vllm, train)),
             room=room,
         )
 
+    def _stage_plan(
+        self, table: Sft | Grpo, by: Generation, seconds_per_step: dict[str, float], **fields: Any
+    ) -> StagePlan:
+        """The plan with its validations and the test, which is asked twice."""
+        judging, tools = self.recipe.judging, self.episode.turns * TOOLS_S
+        beside = self._transfer_seconds(by.vllm)
+        if is_paid(judging.reward) or is_paid(judging.validation):
+            beside += JUDGE_S
+        validations = _validations(table)
+        examining = sum(
+            times * (self.generating_seconds(questions, by) + questions * tools + beside)
+            for times, questions in ((validations, judging.questions), (2, judging.test_questions))
+        )
+        return StagePlan(
+            stage="grpo" if isinstance(table, Grpo) else "sft",
+            steps=table.steps,
+            seconds_per_step=seconds_per_step,
+            examinations=validations + 1,
+            examining_seconds=examining,
+            hours=(table.steps * sum(seconds_per_step.values()) + examining) / 3600,
+            **fields,
+        )
 
-@dataclass(frozen=True, slots=True)
+
+# ---- The plan.
+
+
+@dataclass(frozen=True)
 class TrainingPlan:
     """What a recipe takes, as `--json` prints it: sizes in bytes, times in seconds or hours. It
     fits if there are no `faults`; `judge_usd` is None if a price is unknown."""
@@ -803,21 +789,18 @@ def _divisions(grpo: Grpo | None, count: int) -> list[int]:
     if served and count < 2:
         raise UserError("vLLM's server needs GPUs beside those that train: --gpus 2 or more")
     candidates = range(1, count) if served else (count,)
-    divisions = [train for train in candidates if _divides(grpo, train)]
-    if not divisions:
-        raise UserError(
-            f"{grpo.questions} questions of {grpo.rollouts} episodes, {grpo.micro_batch} in a"
-            f" pass, can't be divided among {count} GPUs: set grpo.questions or grpo.micro_batch"
-        )
-    return divisions
-
-
-def _divides(grpo: Grpo, train: int) -> bool:
-    try:
-        grpo.passes(train)
-    except ValueError:
-        return False
-    return True
+    divisions = [
+        train
+        for train in candidates
+        if not grpo.questions % train
+        and not grpo.questions // train * grpo.rollouts % grpo.micro_batch
+    ]
+    if divisions:
+        return divisions
+    raise UserError(
+        f"{grpo.questions} questions of {grpo.rollouts} episodes, {grpo.micro_batch} in a"
+        f" pass, can't be divided among {count} GPUs: set grpo.questions or grpo.micro_batch"
+    )
 
 
 def _faults(stages: list[StagePlan], tokens: int) -> Iterator[str]:
@@ -835,10 +818,7 @@ def count_of(number: int) -> str:
     return f"{number / 1e9:.2f} billion" if number >= 1e9 else f"{number / 1e6:.1f} million"
 
 
-def check_trained(run: Run) -> None:
-    """Raise `UserError` if the run is not a training run."""
-    if run.config.get("kind") not in {"sft", "grpo"}:
-        raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
+# ---- A run beside its plan.
 
 
 def compared(planned: TrainingPlan, run: Run) -> list[dict[str, Any]]:
