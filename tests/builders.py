@@ -441,20 +441,24 @@ def sent(terminal: int) -> Iterator[bytes]:
             yield data
 
 
-def press(terminal: int, key: bytes) -> None:
-    """Press a key as soon as the command reads single keys."""
-    _write(terminal, key, by_line=False)
+def press_keys(terminal: int, keys: Iterable[bytes], prompt: str, until: str) -> bytes:
+    """Press one of `keys` at each prompt, until the output holds `until`; the output."""
+    left = iter(keys)
+    printed, answered = b"", 0
+    for data in sent(terminal):
+        printed += data
+        if until.encode() in printed:
+            break
+        while printed.count(prompt.encode()) > answered:
+            answered += 1
+            _press(terminal, next(left))
+    return printed
 
 
-def type_line(terminal: int, line: bytes) -> None:
-    """Type a line as soon as the command reads lines."""
-    _write(terminal, line + b"\n", by_line=True)
-
-
-def _write(terminal: int, keys: bytes, *, by_line: bool) -> None:
-    # The command throws away what is typed before it changes the mode.
+def _press(terminal: int, key: bytes) -> None:
+    # The command throws away what is typed before it reads single keys.
     ends = time.monotonic() + WAIT_S
-    while bool(termios.tcgetattr(terminal)[3] & termios.ICANON) != by_line:
+    while termios.tcgetattr(terminal)[3] & termios.ICANON:
         assert time.monotonic() < ends
         time.sleep(0.005)
-    os.write(terminal, keys)
+    os.write(terminal, key)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.benchmarks import ingest, overhead, search
 from tests.benchmarks.measure import machine_facts
-from tests.benchmarks.report import REAL_ARCHIVE, Result, show, show_targets, write_report
+from tests.benchmarks.report import REAL_ARCHIVE, Result, show, write_report
 from tests.benchmarks.worlds import make_world, synthetic_archive
 
 OUT = Path("runs/bench")
@@ -84,7 +84,6 @@ def main() -> None:
     machine = machine_facts()
     with tempfile.TemporaryDirectory() as folder:
         results = run_all(options, Path(folder))
-    show_targets(results)
     name = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     written = write_report(OUT / f"{name}.json", results, machine)
     print(f"written: {', '.join(map(str, written))}")

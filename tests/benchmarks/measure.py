@@ -81,13 +81,6 @@ def machine_facts() -> dict[str, Any]:
         names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
         model = next(names, model)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / MB / 1024
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     return {
         "cpu": model,
         "cores": os.cpu_count(),
@@ -98,7 +91,6 @@ def machine_facts() -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "numpy": np.__version__,
         "load_average": round(os.getloadavg()[0], 2),
-        "commit": commit.stdout.strip(),
     }
 
 

@@ -1,9 +1,9 @@
-"""Shows what the benchmarks measured: tables, promises, a JSON file and a plot."""
+"""Shows what the benchmarks measured: tables, a JSON file and a plot."""
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -15,26 +15,6 @@ Result = dict[str, Any]
 
 REAL_ARCHIVE = "real-archive"
 SIDES = ("ours", "reference")
-# The ratios of search are promised from this size on: the reference's cost grows with the file,
-# ours with the inbox.
-TARGET_MAILS = 250_000
-
-
-class Target(NamedTuple):
-    """A promise and its measurement. `at_least`: more is better."""
-
-    name: str
-    measured: float
-    limit: float
-    unit: str
-    at_least: bool = False
-
-    @property
-    def met(self) -> bool:
-        """Whether the promise is kept."""
-        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
-
-
 def show(result: Result) -> None:
     """Print a result's tables."""
     for title, table in _tables(result):
@@ -63,51 +43,10 @@ def _tables(result: Result) -> Iterator[tuple[str, pd.DataFrame]]:
             yield f"medians of {result['runs']}", pd.DataFrame(result["commands"]).T
 
 
-def targets(results: Sequence[Result]) -> list[Target]:
-    """The promises that the results say something about."""
-    return [target for result in results for target in _targets(result)]
-
-
-def _targets(result: Result) -> Iterator[Target]:
-    where = result["world"]
-    match result["benchmark"]:
-        case "search":
-            if result["mails"] >= TARGET_MAILS:
-                limits: dict[str, float] = {"p50": 5, "p95": 20, "threads_per_second": 10}
-                for key, limit in limits.items():
-                    yield Target(f"search {key}, {where}", result["ratios"][key], limit, "x", True)
-            for each in result["opening"]:
-                most = 0.15 if each["emails"] <= 2_000 else 0.6
-                # With its first search: an inbox may put off loading until then.
-                seconds = (each["inbox_ms"] + each["first_search_ms"]) / 1000
-                name = f"open {each['emails']:,} mails, search once, {where}"
-                yield Target(name, seconds, most, "s")
-        case "ingest":
-            yield Target(f"ingest rate, {where}", result["ratios"]["seconds"], 4, "x", True)
-            yield Target(f"ingest memory, {where}", result["ours"]["peak_mb"] / 1024, 4, "GiB")
-        case "startup":
-            for name, most in (("art-e --help", 0.2), ("art-e search", 0.5)):
-                cpu = result["commands"][name]["cpu_seconds"]
-                yield Target(f"{name} CPU, {where}", cpu, most, "s")
-        case "episode":
-            for name, each in result["policies"].items():
-                yield Target(f"a turn, {name}, {where}", each["p50"], 2, "ms")
-
-
-def show_targets(results: Sequence[Result]) -> None:
-    """Print each promise, its measurement, and whether it is kept."""
-    print()
-    for each in targets(results):
-        limit = f"{'>=' if each.at_least else '<='} {each.limit:g} {each.unit}"
-        verdict = "met" if each.met else "MISSED"
-        print(f"{verdict:7} {each.measured:8.3g} {each.unit:3} {limit:9} {each.name}")
-
-
 def write_report(path: Path, results: Sequence[Result], machine: Result) -> list[Path]:
     """Write the JSON file `path` and, if there are searches, a plot beside it; the files."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    judged = [{**each._asdict(), "met": each.met} for each in targets(results)]
-    report = {"machine": machine, "results": list(results), "targets": judged}
+    report = {"machine": machine, "results": list(results)}
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     searches = [each for each in results if each["benchmark"] == "search"]
     if not searches:

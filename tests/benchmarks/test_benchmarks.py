@@ -1,4 +1,4 @@
-"""Every benchmark at a tiny size; the three ways of searching agree where they should."""
+"""Every benchmark at a tiny size; a search that differs from the baseline is noticed."""
 
 import json
 from collections.abc import Iterator
@@ -12,10 +12,9 @@ from tests.benchmarks import overhead, search
 from tests.benchmarks.__main__ import parse_options
 from tests.benchmarks.measure import machine_facts, run_process, summary
 from tests.benchmarks.queries import draw_queries, unequal_inboxes
-from tests.benchmarks.reference import Filtered, ReferenceInbox, ReferenceMail, build
-from tests.benchmarks.report import Result, show, show_targets, targets, write_report
-from tests.benchmarks.worlds import World, copied_world, make_world, synthetic_archive
-from tests.builders import Query, raw
+from tests.benchmarks.reference import ReferenceInbox
+from tests.benchmarks.report import show, write_report
+from tests.benchmarks.worlds import World, copied_world, synthetic_archive
 from tests.conftest import RealInbox
 
 
@@ -31,7 +30,7 @@ def reference(tiny: World) -> Iterator[ReferenceInbox]:
         yield opened
 
 
-def test_search_benchmark_compares_and_times(tiny: World, tmp_path: Path) -> None:
+def test_search_is_compared_and_timed(tiny: World, tmp_path: Path) -> None:
     result = search.benchmark(tiny, queries=30, rounds=1, compared=20)
     assert result["agreement"]["macro"] == result["agreement"]["contains"] == 20
     assert result["agreement"]["same_set"] >= 5
@@ -64,73 +63,18 @@ def test_queries_are_seeded_and_find_their_mail(
     drawn = draw_queries(world, reference, addresses, 60, seed=4)
     assert drawn == draw_queries(world, reference, addresses, 60, seed=4)
     assert drawn != draw_queries(world, reference, addresses, 60, seed=5)
-    assert {len(query.keywords) for _, query in drawn} == {1, 2, 3, 4}
-    assert 18 <= sum(bool(query.sent_after or query.sent_before) for _, query in drawn) <= 42
     assert all(reference.search(address, *query) for address, query in drawn)
 
 
-def test_ingest_benchmark_reads_the_same_mail_twice(tmp_path: Path) -> None:
-    archive = synthetic_archive(1000, tmp_path)
-    result = ingest_benchmark.benchmark("synthetic-1000", archive, repeats=1)
-    assert result["ours"]["read"] == result["reference"]["read"] == 1000
-    stages = ["read", "parse", "tokenise", "load", "deduplicate", "index"]
-    assert list(result["stages"]["ours"]) == stages
-    show(result)
-
-
-def test_episode_and_startup_benchmarks(tmp_path: Path) -> None:
-    world = make_world("tiny", ["synthetic:1000"], tmp_path)
-    turns = overhead.episode(world, episodes=5)
+def test_ingest_episodes_and_processes_are_timed(tiny: World, tmp_path: Path) -> None:
+    ingested = ingest_benchmark.benchmark("tiny", synthetic_archive(1000, tmp_path), repeats=1)
+    assert ingested["ours"]["read"] == ingested["reference"]["read"] == 1000
+    turns = overhead.episode(tiny, episodes=5)
     assert turns["policies"]["search and read"]["turns"] == 5 * (2 * overhead.SEARCHES + 1)
-    assert turns["policies"]["answer at once"]["turns"] == 5
-    processes = overhead.startup(world, runs=1)
+    processes = overhead.startup(tiny, runs=1)
     assert all(each["seconds"] > 0 for each in processes["commands"].values())
-    for result in (turns, processes):
+    for result in (ingested, turns, processes):
         show(result)
-    assert {each.unit for each in targets([turns, processes])} == {"ms", "s"}
-    show_targets([turns, processes])
-
-
-@pytest.mark.parametrize(("ratio", "peak_mb"), [(3.9, 4000.0), (4.1, 4200.0)])
-def test_targets_are_met_on_the_right_side_of_the_limit(ratio: float, peak_mb: float) -> None:
-    sides = {"ratios": {"seconds": ratio}, "ours": {"peak_mb": peak_mb}}
-    result: Result = {"benchmark": "ingest", "world": "x", **sides}
-    rate, peak = targets([result])
-    assert rate.met == (ratio >= 4)
-    assert peak.met == (peak_mb <= 4096)
-
-
-def test_the_reference_filters_and_drops_copies() -> None:
-    copies = [raw("<1@x>", body="same"), raw("<2@x>", body="same")]
-    long = raw("<3@x>", body="word " * 1001)
-    crowd = raw("<4@x>", body="to all", to=", ".join(f"p{n}@x.example" for n in range(31)))
-    mails = Filtered([*copies, long, crowd])
-    assert [mail.message_id for mail in mails] == ["<1@x>"]
-    assert mails.read == 4
-
-
-def test_the_reference_finds_what_its_query_says(tmp_path: Path) -> None:
-    path = tmp_path / "some.sqlite"
-    rows = [
-        ("lease ends", "a@x", "b@x"),
-        ("lease starts", "b@x", "c@x"),
-        ("lease ends again", "c@x", "d@x"),
-    ]
-    mails = [
-        ReferenceMail(f"<{day}>", "s", sender, f"2020-01-0{day}", body, "f", [(to, "to")])
-        for day, (body, sender, to) in enumerate(rows, 1)
-    ]
-    build(path, mails)
-    with ReferenceInbox(path) as opened:
-        assert opened.search("b@x", ["lease"]) == ["<2>", "<1>"]
-        assert opened.search("b@x", ["lease", "ends"]) == ["<1>"]
-        assert search.reference_ids(opened, "b@x", Query(["lease"], from_addr="b@x")) == {"<2>"}
-        assert search.reference_ids(opened, "b@x", Query(["lease"], to_addr="b@x")) == {"<1>"}
-        assert opened.search("b@x", ["lease ends"]) == ["<1>"]
-        assert opened.mails_with(["lease", "absent"]) == {"lease": 3}
-
-
-def test_a_failing_process_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="out of luck"):
         run_process(["python3", "-c", "import sys; sys.exit('out of luck')"])
     assert summary([1.0, 3.0])["p50"] == 2.0

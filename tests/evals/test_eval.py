@@ -1,6 +1,5 @@
 """`eval run`, `eval compare` and `eval report` as commands."""
 
-import datetime as dt
 import json
 import re
 import time
@@ -13,7 +12,6 @@ from typer.testing import Result
 
 from art_e.message import ToolCall
 from art_e.models.base import Usage
-from art_e.models.model import Model
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
 from art_e.trajectory import Trajectory, read_trajectories
@@ -409,47 +407,6 @@ def test_people_see_a_measured_cost_on_the_terminal_and_in_the_report(
     assert "throughput of models on your GPU" in page
 
 
-def test_a_resumed_run_counts_the_time_of_both_parts_and_none_between(
-    run: Any, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    options: Any = ("--gpu-usd-per-hour", 2, "--out", out, "--json")
-    whole = figures_of(run(*options, model=OWN, rule=slowly), OWN)["throughput"]
-    # As after a kill an hour before: the last two are to be asked again.
-    lines = (out / "trajectories.jsonl").read_text("utf-8").splitlines()
-    kept = [json.loads(line) for line in lines[:4]]
-    for each in kept:
-        begun = dt.datetime.fromisoformat(each["started_at"])
-        each["started_at"] = (begun - dt.timedelta(hours=1)).isoformat()
-    text = "".join(json.dumps(each) + "\n" for each in kept)
-    (out / "trajectories.jsonl").write_text(text, encoding="utf-8")
-    (out / "COMPLETE").unlink()
-    resumed = figures_of(run(*options, "--resume", model=OWN, rule=slowly), OWN)["throughput"]
-    first = sum(each["seconds"]["total"] for each in kept)
-    assert first + 2 * SLOW_S < resumed["seconds"] < 3 * whole["seconds"]
-    assert resumed["n"] == len(ASKED)
-
-
-def test_a_server_that_is_down_or_reports_no_tokens(run: Any) -> None:
-    options = ("--gpu-usd-per-hour", 2, "--limit", 2)
-    down = run(*options, model=OWN, rule=lambda _: refuses(400, "down"))
-    assert "cost not measured: no question was worked on to its end" in down.stdout
-    assert f"{OWN}: its cost was not measured" in down.stderr
-    silent = run(*options, model=OWN, rule=lambda _: answers("So.", usage=None))
-    assert "per 1,000 questions, measured on your GPU" in silent.stdout
-    assert "its server reports no tokens" in silent.stderr
-
-
-@pytest.mark.parametrize(("model", "shares"), [(OWN, True), ("offline", True), (O3, False)])
-def test_models_that_share_a_gpu_are_asked_one_after_the_other(
-    model: str, shares: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All of `hosted_vllm` have one server, which may be on another machine."""
-    monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://gpu.lan:8000/v1")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    assert Model(model).shares_machine is shares
-
-
 # ---- `eval compare` and `eval report`.
 
 HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}
@@ -496,21 +453,6 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
     assert "50.0%" in row and "93.8%" in row and "+43.8 pts" in row
     colon = json_of(art_e("eval", "compare", f"{runs / 'first'}:{LOCAL}", "second", "--json"))
     assert (colon["a"]["model"], colon["flipped"]) == (LOCAL, [])
-
-
-def test_small_costs_other_judges_and_a_cache(art_e: Run, runs: Path) -> None:
-    asked = [question(number) for number in range(4)]
-    verdict = {"correct": True, "grounded": None, "judge": "stern/2", "reason": "so"}
-    dear = [episode(each, "right", cost=0.000004) for each in asked]
-    cheap = [episode(each, "right", cost=0.0000032, verdict=verdict) for each in asked]
-    write_run(runs / "dear", dear, cache=True)
-    write_run(runs / "cheap", cheap)
-    result = art_e("eval", "compare", "dear", "cheap")
-    [row] = [line for line in result.stdout.splitlines() if line.startswith("│ Cost")]
-    assert [cell.strip() for cell in row.split("│")][2:4] == ["$0.004", "$0.0032"]
-    assert "-$0.0008" in row
-    assert "A was judged by offline/3, B by stern/2" in result.stderr
-    assert "Latency" not in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.trajectory import Trajectory
-from evals.gpu_time import NOTHING_ENDED, Serving, at_measured_cost, gpu_seconds, servings, shares
+from evals.gpu_time import NOTHING_ENDED, Serving, at_measured_cost, gpu_seconds, shares
 from evals.metrics import model_metrics
 from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN
@@ -96,14 +96,6 @@ def test_the_costs_add_up_to_the_hours_that_were_paid(
         assert costs == [None] * len(costs)
 
 
-def test_a_runs_configuration_says_who_is_served_and_how() -> None:
-    config = {"concurrency": {"own": 8}, "gpu_usd_per_hour": 2.1, "gpus": 1, "self_hosted": ["own"]}
-    assert servings(config) == {"own": Serving(2.1, 1, 8)}
-    assert servings({**config, "gpu_usd_per_hour": None}) == servings({}) == {}
-    assert str(servings(config)["own"]) == "measured on your GPU at $2.10/h, concurrency 8"
-    assert str(SERVING) == "measured on your 2 GPUs at $1.80/h each, concurrency 4"
-
-
 # ---- Throughput: 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
 
 TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0, number=number) for number in range(20)]
@@ -146,18 +138,6 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked(tmp_path: Path) -> N
     run = write_run(tmp_path / "run", TWO_AT_A_TIME, **config)
     assert model_metrics(load_run(run), ["offline/3"], serving=SERVING) == figures
     assert '"cost_usd":0.002' in run.trajectories.read_text().replace(" ", "")
-
-
-def test_the_intervals_are_as_wide_as_questions_differ() -> None:
-    even = figures_of(TWO_AT_A_TIME)["cost_per_1000_usd"]
-    assert even["low"] == pytest.approx(even["high"])
-    uneven = figures_of([ran(100.0 * n, 1.0 + n % 7, number=n) for n in range(20)])
-    cost, rate = uneven["cost_per_1000_usd"], uneven["throughput"]["questions_per_second"]
-    assert cost["low"] < cost["value"] < cost["high"]
-    # The same draws: the dearest has the lowest throughput. Bounds lie between two draws.
-    for one, other in (("low", "high"), ("value", "value"), ("high", "low")):
-        expected = 1000 * SERVING.usd_per_second / rate[other]
-        assert cost[one] == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_server_that_fails_is_no_cheap_one() -> None:

@@ -1,6 +1,5 @@
 """Labels of a run: kept whatever happens, drawn blindly, compared with the verdicts."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -105,16 +104,3 @@ def test_each_judge_is_compared_with_the_labels(run: Run) -> None:
     assert [each.category for each in cases] == [
         each.question.kind for each in scored if each.trajectory.episode_id in labels
     ]
-
-
-def test_without_labels_there_is_nothing_to_compare(run: Run) -> None:
-    assert stored_agreement(load_run(run), {}) == {}
-    # A label of an episode that the run does not hold says nothing.
-    write_label(run, "elsewhere", correct=True)
-    assert stored_agreement(load_run(run), read_labels(run)) == {}
-
-
-def test_a_line_holds_what_it_needs(run: Run) -> None:
-    write_label(run, "a", correct=True)
-    row = json.loads(labels_file(run).read_text("utf-8"))
-    assert list(row) == ["episode_id", "correct", "labelled_at"]

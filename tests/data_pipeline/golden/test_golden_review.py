@@ -17,7 +17,7 @@ from art_e.cli.main import app
 from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, with_checks
 from data_pipeline.golden.review import KEYS, Sample, drawn, read_reviews
-from tests.builders import WAIT_S, press, sent
+from tests.builders import WAIT_S, press_keys
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, assert_safe, json_of
 
 LEASE_2 = "<lease.2@harbor.example>"
@@ -125,41 +125,20 @@ def test_apply_needs_nobody_and_takes_the_sample_of_the_last_review(
     assert (applied["reviewed"], applied["dropped"], applied["split"]) == (2, 1, "test")
 
 
-def start(folder: Path, db: Path, terminal: int) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "art_e", "golden", "review", str(folder), "--db", str(db)],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "TERM": "dumb"},
-        start_new_session=True,
-    )
-
-
-class Person:
-    """Presses `keys`, one for each time it is asked."""
-
-    def __init__(self, terminal: int, keys: list[bytes]) -> None:
-        self._terminal, self._keys = terminal, iter(keys)
-        self.seen, self._asked = b"", 0
-
-    def work(self, until: bytes) -> None:
-        for data in sent(self._terminal):
-            self.seen += data
-            if until in self.seen:
-                return
-            while self.seen.count(KEYS.encode()) > self._asked:
-                self._asked += 1
-                press(self._terminal, next(self._keys))
-
-
 def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, review: Review) -> None:
     untouched = (folder / "questions.jsonl").read_bytes()
     order = shown(folder)
     ours, theirs = os.openpty()
-    process = start(folder, db, theirs)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "art_e", "golden", "review", str(folder), "--db", str(db)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "dumb"},
+        start_new_session=True,
+    )
     try:
-        Person(ours, [b"d", b"k"]).work(b"3 of 6")
+        press_keys(ours, [b"d", b"k"], KEYS, until="3 of 6")
         process.send_signal(signal.SIGKILL)
         assert process.wait(WAIT_S) == -signal.SIGKILL
     finally:

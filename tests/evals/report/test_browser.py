@@ -142,33 +142,9 @@ def test_figures_published_rows_flips_and_jumps(report: Path, visit: Visitor) ->
         expect(page.locator("#viewer-detail")).to_contain_text(model)
 
 
-def test_it_follows_the_readers_colours_and_the_button_changes_them(
-    report: Path, visit: Visitor
-) -> None:
-    def colours(page: Page) -> tuple[Any, Any]:
-        bar = page.locator('.charts svg path[style*="var(--series-1)"]').first
-        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return back, bar.evaluate("(each) => getComputedStyle(each).fill")
-
-    light, dark = (visit(dark=each).open(report) for each in (False, True))
-    day, night = colours(light), colours(dark)
-    assert day[0] != night[0] and day[1] != night[1]
-    light.click("#theme")
-    assert colours(light) == night
-    light.reload()
-    assert colours(light) == night
-    light.click("#theme")
-    assert colours(light) == day
-    # On paper there are the figures, without the viewer.
-    dark.emulate_media(media="print")
-    assert dark.locator("#viewer").is_hidden() and dark.locator("nav").first.is_hidden()
-    assert colours(dark)[0] == "rgb(255, 255, 255)"
-    assert dark.locator("#figures table").first.is_visible()
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_everything_can_be_read_at_any_width(report: Path, visit: Visitor, width: int) -> None:
-    page = visit(width=width).open(report)
+    page = visit(width=width, dark=width == min(WIDTHS)).open(report)
     assert page.evaluate(OVERFLOWING) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".charts svg").count() == 16
@@ -177,11 +153,6 @@ def test_everything_can_be_read_at_any_width(report: Path, visit: Visitor, width
         " parseFloat(getComputedStyle(each).fontSize) * each.getCTM().a)"
     )
     assert min(sizes) > 8  # CSS pixels
-    if width == min(WIDTHS):
-        # On a phone a figure stands beside its name.
-        cell = page.locator("#figures td").first
-        name = cell.evaluate("(each) => getComputedStyle(each, '::before').content")
-        assert name == '"Accuracy"'
 
 
 def test_the_policy_stops_a_script_that_got_in(
@@ -231,32 +202,18 @@ def test_filters_narrow_the_list_and_count_what_is_left(visit: Visitor, viewer: 
     # A range of rewards leaves out what has none.
     page.get_by_label("Reward from").fill("0.3")
     assert set(column(page, "Reward")) == {"0.40"}
-    page.get_by_label("Reward to").fill("0.35")
-    expect(rows(page)).to_have_count(0)
-
-
-def test_text_is_searched_in_question_answer_and_messages(visit: Visitor, viewer: Path) -> None:
-    page = visit().open(viewer, "run=one")
-    search = page.get_by_label("Search")
+    clear()
     for words, found in (
-        ('"WAREHOUSE 3 end"', 2),  # the question, in any case
-        ('"end warehouse 3"', 0),
-        ('"the first hit looks right"', 2 * len(OUTCOMES)),  # the model's words
-        ('"lease ends. on may 4" "WAREHOUSE"', 2),  # a mail's body, and the question
-        ("december", 4),  # an answer: three wrong, one not judged
-        ("unparseable december", 1),  # the judge's reason
+        ('"the first hit looks right"', len(MIXED)),  # the model's words
+        ('"lease ends. on may 4" "WAREHOUSE"', 4),  # a mail's body, and the question
+        ("unparseable december", 1),  # the judge's reason, and the answer
     ):
-        search.fill(words)
+        page.get_by_label("Search").fill(words)
         expect(rows(page), words).to_have_count(found)
 
 
 def test_a_click_or_enter_on_a_column_sorts_by_it(visit: Visitor, viewer: Path) -> None:
     page = visit().open(viewer)
-    # What has no value is last both ways.
-    cost = page.get_by_role("columnheader", name="Cost")
-    cost.get_by_role("button").click()
-    values = column(page, "Cost")
-    assert values[-len(OUTCOMES) :] == ["–"] * len(OUTCOMES)
     seconds = page.get_by_role("columnheader", name="Seconds")
     seconds.get_by_role("button").click()
     expect(seconds).to_have_attribute("aria-sort", "ascending")
@@ -319,25 +276,6 @@ def test_links_lead_to_a_question_two_models_or_say_that_nothing_is_there(
     expect(rows(page)).to_have_count(len(MIXED))
 
 
-def test_long_lists_have_pages(visit: Visitor, tmp_path: Path) -> None:
-    many = [episode(question(number), "right") for number in range(120)]
-    page = visit().open(write_page(tmp_path, many))
-    pages = page.get_by_role("navigation", name="Pages of the list")
-    expect(rows(page)).to_have_count(50)
-    expect(pages).to_contain_text("1 to 50 of 120")
-    pages.get_by_role("button", name="Next page").click()
-    rows(page).last.click()
-    expect(opened(page)).to_have_count(1)
-    page.keyboard.press("j")  # the next is on the next page
-    page.keyboard.press("Escape")
-    expect(pages).to_contain_text("101 to 120 of 120")
-    expect(rows(page).first.locator("a")).to_be_focused()
-    expect(pages.get_by_role("button", name="Next page")).to_be_disabled()
-    page.get_by_label("Search").fill('"warehouse 7 end"')
-    expect(rows(page)).to_have_count(1)
-    expect(pages).to_be_hidden()
-
-
 # ---- An episode.
 
 
@@ -360,28 +298,6 @@ def test_an_episode_opens_as_a_conversation(visit: Visitor, viewer: Path) -> Non
     page = visit().open(viewer, "episode=trained-q0-0-20")
     expect(opened(page).locator(".v-components")).to_have_text("correctness +0.5effort -0.1")
     expect(opened(page).locator("header")).to_contain_text("step 20")
-
-
-def test_invented_sources_stand_out_and_a_long_text_is_shown_whole_when_asked(
-    visit: Visitor, tmp_path: Path
-) -> None:
-    final = said.message(said.answer("May", "m1", "<made-up@test.example>")).to_chat()
-    made = episode(question(0), "wrong")
-    invented = episode(
-        question(0),
-        "wrong",
-        messages=[*made.messages[:4], final],
-        final_answer="harbor " * 150_000 + "END",
-    )
-    page = visit().open(write_page(tmp_path, [invented]), f"episode={made.episode_id}")
-    seen, unseen = opened(page).locator(".v-source").all()
-    expect(seen).to_contain_text("never read")
-    expect(unseen).to_contain_text("never found")
-    answer = opened(page).locator(".v-given")
-    assert len(answer.inner_text()) < 3_000
-    answer.get_by_role("button", name="Show all").click()
-    expect(answer).to_contain_text("more characters in trajectories.jsonl]")
-    expect(answer.get_by_role("button")).to_have_count(0)
 
 
 def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
@@ -428,17 +344,3 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
     expect(opened(page)).to_have_count(2)
     assert page.evaluate("window.pwned === undefined")
     assert page.locator(".viewer :is(script, img, svg, textarea)").count() == 0
-
-
-def test_on_a_phone_the_list_is_cards_and_nothing_is_cut_off(visit: Visitor, viewer: Path) -> None:
-    page = visit(width=390, height=844).open(viewer)
-    cells = [each.bounding_box() for each in rows(page).first.locator("td").all()]
-    assert len({box["y"] for box in cells if box}) > 2
-    rows(page).first.click()
-    expect(opened(page)).to_have_count(1)
-    shown = page.locator("#viewer-detail").bounding_box()
-    assert shown is not None
-    assert (shown["x"], shown["width"], shown["height"]) == (0, 390, 844)
-    page.get_by_label("Compare with").select_option(index=1)
-    for part in ("document.documentElement", "document.querySelector('.v-shown')"):
-        assert page.evaluate(f"{part}.scrollWidth <= {part}.clientWidth"), part

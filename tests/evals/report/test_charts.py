@@ -2,26 +2,12 @@
 
 import re
 import warnings
-from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from matplotlib.image import imread
 
-from evals.report.charts import (
-    SERIES,
-    Bar,
-    BarChart,
-    Baseline,
-    Chart,
-    Curve,
-    CurveChart,
-    Mark,
-    svg,
-    write_png,
-)
+from evals.report.charts import Bar, BarChart, Chart, Mark, svg, write_png
 from evals.report.entries import measure
 from evals.report.tables import comparison_charts
 from tests.evals.runs import episodes, training, write_run
@@ -34,25 +20,13 @@ def bars(label: str, *, published: bool = False, log: bool = False) -> BarChart:
     return BarChart("accuracy", "Accuracy", "Of all.", "share", (bar,), log=log)
 
 
-def curve(label: str, *values: float | None) -> Curve:
-    return Curve(label, tuple(range(len(values))), tuple(Mark(value, "") for value in values))
-
-
 def markup(chart: Chart) -> str:
     return svg(chart.draw(titled=False), chart.name, chart.title)
 
 
-def places(drawn: str) -> list[tuple[str, float, float]]:
-    """The texts of a picture, and where they stand."""
-    return [
-        (each.text or "", float(each.get("x", "nan")), float(each.get("y", "nan")))
-        for each in ElementTree.fromstring(drawn).iter()
-        if "text" in each.tag
-    ]
-
-
 def texts(drawn: str) -> list[str]:
-    return [text for text, _, _ in places(drawn)]
+    """The texts of a picture."""
+    return [each.text or "" for each in ElementTree.fromstring(drawn).iter() if "text" in each.tag]
 
 
 def test_a_comparison_has_our_models_and_published_ones_apart(tmp_path: Path) -> None:
@@ -116,25 +90,6 @@ def test_any_name_can_be_drawn(tmp_path: Path, name: str, shown: str) -> None:
     assert shown in texts(markup(chart))
 
 
-def test_the_picture_is_on_white_and_has_the_series_colour(tmp_path: Path) -> None:
-    write_png(bars("a").draw(titled=True), tmp_path / "a.png")
-    pixels = imread(tmp_path / "a.png")
-    assert tuple(pixels[0, 0]) == (1, 1, 1, 1)
-    colour = [int(SERIES[0][at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    same = (abs(pixels[..., :3] - colour) < 0.01).all(axis=-1)
-    # A bar of half the plot, which is more than half of the picture wide.
-    assert same.sum(axis=1).max() > pixels.shape[1] * 0.25
-
-
-def test_labels_of_baselines_at_one_height_do_not_lie_on_each_other() -> None:
-    marks = (Mark(0.5, ""), Mark(None, ""), Mark(0.75, "", 0.5, 1.0))
-    lines = tuple(Baseline(f"baseline {number}", 0.5) for number in range(4))
-    chart = CurveChart("c", "C", "", "share", (Curve("a", (0, 1, 2), marks),), lines)
-    heights = sorted(y for text, _, y in places(markup(chart)) if text.startswith("baseline"))
-    assert len(heights) == 4
-    assert all(other - one > 9 for one, other in pairwise(heights))
-
-
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("values", [(None,), (None, 0.0)])
 def test_figures_that_are_unknown_or_zero_can_be_drawn(
@@ -142,29 +97,3 @@ def test_figures_that_are_unknown_or_zero_can_be_drawn(
 ) -> None:
     nothing = tuple(Bar(str(value), (Mark(value, "-"),)) for value in values)
     assert "-" in texts(markup(BarChart("cost", "Cost", "", "usd", nothing, log=log)))
-
-
-@pytest.mark.parametrize("count", [2, 6, 12])
-def test_a_legend_has_as_many_lines_as_its_names_need(count: int) -> None:
-    names = [f"component number {number}" for number in range(count)]
-    chart = CurveChart("c", "C", "", "number", tuple(curve(name, 0.1, 0.2) for name in names))
-    drawn = places(markup(chart))
-    assert set(names) <= {text for text, _, _ in drawn}
-    squares = [(x, y) for text, x, y in drawn if text == "\N{BLACK SQUARE}"]
-    assert len(set(squares)) == count
-    assert all(0 < x < 300 and y > 0 for x, y in squares)
-    # In reading order, and all of them above the first tick of the plot.
-    assert squares == sorted(squares, key=lambda each: (each[1], each[0]))
-    assert max(y for _, y in squares) < min(y for text, _, y in drawn if text.startswith("0."))
-
-
-def test_a_smoothed_curve_is_the_mean_of_the_steps_around() -> None:
-    values = curve("a", 0.0, 0.0, 3.0, 0.0, 0.0, 9.0)
-    chart = CurveChart("c", "C", "", "number", (values,), smooth=3)
-    thin, bold = chart.draw(titled=False).axes[0].lines
-    assert np.asarray(thin.get_ydata()).tolist() == [0, 0, 3, 0, 0, 9]
-    assert np.asarray(bold.get_ydata()).tolist() == [0, 1, 1, 1, 3, 4.5]
-    # Single steps are not drawn behind many curves.
-    many = tuple(curve(name, 0.0, 3.0) for name in "abcd")
-    drawn = CurveChart("c", "C", "", "number", many, smooth=2).draw(titled=False)
-    assert len(drawn.axes[0].lines) == 4

@@ -70,11 +70,6 @@ def test_figures_are_written_with_interval_and_n(cell: Cell, line: str) -> None:
     assert cell.line == line
 
 
-@pytest.mark.parametrize("written", [tables.percent, tables.number, tables.points, tables.digits])
-def test_what_rounds_to_zero_has_no_sign(written: tables.Form) -> None:
-    assert not written(estimate(-0.0, -0.0, -0.0)).line.startswith("-")
-
-
 # ---- The models side by side.
 
 
@@ -147,33 +142,6 @@ def test_details_have_sources_tokens_and_time(tmp_path: Path) -> None:
     assert cells_of(cached["tokens and time"])["Time in model"] == Cell("–")
 
 
-def test_a_measured_cost_names_its_source_and_its_throughput_has_a_table(tmp_path: Path) -> None:
-    both = [*episodes("own", {"right": 10}, seconds=2.0), *episodes("hosted", {"right": 10})]
-    entries = one(tmp_path, *both, gpu_usd_per_hour=3.6, gpus=1, self_hosted=["own"])
-    costs = [cells_of(tables.headline(entries), row)["Cost per 1,000"].value for row in (0, 1)]
-    # All ten began at once: 0.2 s each, at a tenth of a cent a second.
-    assert costs == ["$0.20", "$2.00"]
-    table = details_of(entries)["throughput of models on your GPU"]
-    assert [row.label for row in table.rows] == ["own"]
-    cells = cells_of(table)
-    assert cells["Questions"] == Cell("5", "[5, 5]", 10)
-    assert (cells["Prompt tokens"].value, cells["Under way at a time"].value) == ("5,000", "10.0")
-    assert tables.cost_sources(entries).startswith("Cost of own: measured on your GPU at $3.60/h")
-    assert tables.cost_sources(entries[1:]) == ""
-
-
-def test_kinds_and_difficulties_are_in_order_with_the_models_below(tmp_path: Path) -> None:
-    run = [*episodes("a", {"right": 5}), *episodes("b", {"wrong": 3})]
-    entries = one(tmp_path, *run)
-    rows = tables.by_label(entries, "by_kind", "Kind").rows
-    assert [f"{row.label}:" if row.heading else row.label for row in rows] == [
-        "lookup:", "a", "b", "latest-update:", "a", "b", "multi-mail:", "a", "b", "count:", "a",
-        "unanswerable:", "a",
-    ]  # fmt: skip
-    alone = tables.by_label(entries[:1], "by_difficulty", "Difficulty")
-    assert [row.label for row in alone.rows] == ["easy", "medium", "hard"]
-
-
 def test_the_funnel_counts_every_episode_once(tmp_path: Path) -> None:
     run = [
         *episodes("a", {"right": 4, "not found": 2, "not read": 1, "wrong": 1, "failed": 2}),
@@ -212,29 +180,6 @@ def test_models_of_two_runs_are_paired_by_question(tmp_path: Path) -> None:
     assert {flip["right"] for flip in pair.flips} == {"strong"}
     assert len(pair.flips) == 5
     assert pair.flips[0]["fragment"] == "episode=weak-q4-0&with=strong-q4-0"
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "cost", "latency"),
-    [
-        ((0.03, 4.0), (0.001, 5.5), "-$29.00", "+1.50 s"),
-        ((0.0, 0.012), (0.0, 0.009), "+$0.00", "-3.0 ms"),
-        ((0.0, 0.012), (0.002, 2.012), "+$2.00", "+2.00 s"),
-    ],
-)
-def test_differences_have_signs(
-    tmp_path: Path, a: tuple[float, float], b: tuple[float, float], cost: str, latency: str
-) -> None:
-    run = [
-        each
-        for model, (usd, seconds) in (("a", a), ("b", b))
-        for each in episodes(model, {"right": 4}, cost=usd, seconds=seconds)
-    ]
-    [pair] = pairings(one(tmp_path, *run))
-    differences = {row.label: row.cells[2].value for row in pair.table.rows}
-    assert differences["Cost per 1,000"] == cost
-    assert differences["Latency, mean"] == latency
-    assert differences["Accuracy"] == "+0.0 pts"
 
 
 def test_models_without_a_common_question_and_rollouts_are_no_pair(tmp_path: Path) -> None:

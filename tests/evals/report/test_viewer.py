@@ -13,10 +13,10 @@ from art_e.episode import Episode
 from art_e.question import Question
 from art_e.storage import AppendLog
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.report.viewer import KEPT_CHARS, viewer_data, viewer_parts
+from evals.report.viewer import KEPT_CHARS, viewer_data
 from evals.scored import Scored
 from tests import builders as said
-from tests.evals.runs import OUTCOMES, Outcome, episode, question
+from tests.evals.runs import Outcome, episode, question
 
 
 def scored(*trajectories: Trajectory) -> list[Scored]:
@@ -83,12 +83,6 @@ def test_an_episode_becomes_turns_with_the_results_of_each_call(worked_on: dict[
     assert answer["calls"][0]["results"] == []
     assert said.BOB in texts[only(worked_on)["system"]]
     assert texts[only(worked_on)["asked"]] == said.QUESTION.question
-
-
-@pytest.mark.parametrize("ended", OUTCOMES)
-def test_how_an_episode_ended(ended: Outcome) -> None:
-    shown = only(viewer_data(scored(episode(question(0), ended))))["outcome"]
-    assert shown == {"not read": "wrong", "not found": "wrong"}.get(ended, ended)
 
 
 def test_a_right_abstention_is_right() -> None:
@@ -171,12 +165,6 @@ def test_hidden_characters_are_spelt_out_everywhere(tmp_path: Path) -> None:
     )
 
 
-def test_emoji_and_joined_scripts_stay_as_they_are() -> None:
-    text = "नमस्ते 👩\u200d👩\u200d👧 שלום می\u200cخواهم"
-    data = viewer_data(scored(episode(question(0, question=text), "right")))
-    assert data["questions"][0]["question"] == text
-
-
 def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() -> None:
     components = {"correctness": float("nan")}
     huge = "x" * 1_000_000
@@ -197,34 +185,8 @@ def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() 
 )
 def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) -> None:
     wrong = said.message(said.call("search_emails", arguments)).to_chat()
-    told = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
-    data = viewer_data(scored(episode(question(0), "lost", messages=[wrong, told])))
+    observation = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
+    data = viewer_data(scored(episode(question(0), "lost", messages=[wrong, observation])))
     (turn,) = only(data)["turns"]
     assert turn["calls"][0]["arguments"] == arguments
     assert [data["texts"][each["text"]] for each in results(data)] == ["<html>502</html>"]
-
-
-def test_strange_arguments_and_replies_without_a_call_are_shown() -> None:
-    odd = {"keywords": [{"a": 1}, None, 3], "x": {"y": 2}, "z": None, "n": 0}
-    messages = [
-        said.message(said.call("search_emails", odd)).to_chat(),
-        said.message(text="I think it is May.").to_chat(),
-        {"role": "user", "content": '{"error":"no tool was called"}'},
-    ]
-    data = viewer_data(scored(episode(question(0), "lost", messages=messages)))
-    first, second = only(data)["turns"]
-    assert first["calls"][0]["arguments"] == {
-        "keywords": ['{"a":1}', "null", "3"], "x": '{"y":2}', "z": None, "n": "0",
-    }  # fmt: skip
-    assert second["calls"] == []
-    assert data["texts"][second["notes"][0]["error"]] == "no tool was called"
-
-
-def test_the_parts_of_the_page_fetch_nothing_and_build_no_markup_from_data() -> None:
-    parts = viewer_parts()
-    for text in parts:
-        assert "http" not in text
-        assert "url(" not in text
-    for way in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "Function("):
-        assert way not in parts.js
-    assert "</script" not in parts.js
