@@ -2,13 +2,10 @@
 
 import json
 import re
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from typer.testing import CliRunner, Result
 
@@ -142,10 +139,8 @@ FATE: Mapping[Fault, Fate | None] = {
 # The items of a batch, as far as its mails suffice.
 PLAN: tuple[Fault, ...] = tuple(FATE)
 
-# When the generator's reply is unreadable.
-Unreadable = Literal["always", "at first", "cut off"]
-
 _PLAYS: dict[str, Callable[[Data], Data]] = {
+    "GeneratedItems": lambda data: {"items": generated(data)},
     "Reading": reading,
     "Candidates": candidates,
     "Settlement": settlement,
@@ -171,34 +166,11 @@ class Passage(NamedTuple):
     more: str
 
 
-@dataclass(slots=True)
 class Player:
-    """The rule. `unreadable` has the batches with an unreadable reply, by `batch_key`."""
-
-    unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
-    _asked: Counter[str] = field(default_factory=Counter)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """The rule."""
 
     def __call__(self, request: Request) -> Reply:
-        form, data = form_of(request), data_of(request)
-        if form == "GeneratedItems":
-            return says(self._generated(data))
-        return says(json.dumps(_PLAYS[form](data)))
-
-    def _generated(self, data: Data) -> str:
-        whole = json.dumps({"items": generated(data)})
-        key = batch_key(data["mails"])
-        with self._lock:
-            self._asked[key] += 1
-            first = self._asked[key] == 1
-        how = self.unreadable.get(key)
-        if how == "always" or (how == "at first" and first):
-            return f"Here are the questions:\n```json\n{whole}\n```"
-        if how == "cut off":
-            # In the question of the fourth item.
-            fourth = [each.start() for each in re.finditer('"question"', whole)][3]
-            return whole[: fourth + 30]
-        return whole
+        return says(json.dumps(_PLAYS[form_of(request)](data_of(request))))
 
 
 def form_of(request: Request) -> str:
@@ -211,11 +183,6 @@ def data_of(request: Request) -> Data:
     """The data of a request."""
     data: Data = json.loads(request.messages[1]["content"])
     return data
-
-
-def batch_key(mails: Sequence[Mapping[str, Any]]) -> str:
-    """Names a batch by its mails, as the generator receives them."""
-    return "|".join(f"{each['date']} {each['subject']}" for each in mails)
 
 
 def generated(data: Data) -> list[Data]:
@@ -340,14 +307,6 @@ def _turned(text: str) -> str:
 WRITER, READER, JUDGE = "openai/gpt-4.1", "openai/gpt-4.1-mini", "openai/gpt-4o"
 
 
-class Planned(NamedTuple):
-    """A batch of the plan: its id, its key, and the generator's items."""
-
-    batch: str
-    key: str
-    items: list[dict[str, Any]]
-
-
 class Chain:
     """A golden set in `folder`/set, from two inboxes of `db`: one trains, the other tests."""
 
@@ -355,8 +314,8 @@ class Chain:
         self.db, self.inboxes, self.batches, self.folder = db, inboxes, batches, folder
         self.set = folder / "set"
 
-    def planned(self) -> list[Planned]:
-        """The batches, in their order."""
+    def planned(self) -> dict[str, list[Data]]:
+        """The generator's items, by the ids of the batches."""
         with InboxFile(self.db) as file:
             options = Options(
                 counts=Counts(1, 0, 1),
@@ -365,10 +324,8 @@ class Chain:
                 questions=len(PLAN),
             )
             plan = make_plan(file, options, WRITER)
-        return [
-            Planned(batch.id, batch_key(data["mails"]), generated(data))
-            for batch, data in zip(plan.batches, plan.data, strict=True)
-        ]
+        batches = zip(plan.batches, plan.data, strict=True)
+        return {batch.id: generated(data) for batch, data in batches}
 
     def invoke(self, provider: Provider, step: str, *more: object) -> Result:
         """Run a step in this process."""
@@ -404,8 +361,3 @@ class Chain:
         }  # fmt: skip
         where = ["--db", self.db, "--out", self.set]
         return [str(each) for each in ["golden", step, *where, *own.get(step, []), *more]]
-
-
-def unreadable(planned: Sequence[Planned], *how: Unreadable) -> dict[str, Unreadable]:
-    """The first batches with unreadable replies, one for each way of `how`."""
-    return {each.key: way for each, way in zip(planned, how, strict=False)}

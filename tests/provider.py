@@ -131,41 +131,16 @@ def no_json() -> Reply:
     return Reply(b"<html><body>Bad gateway</body></html>", fails=True)
 
 
-FAILURES: tuple[Callable[[], Reply], ...] = (
-    lambda: rate_limited("0"),
-    broken,
-    lambda: broken(503),
-    cut,
-    lambda: cut(-1),
-    stalls,
-    no_json,
-)
-
-
 class Provider:
     """The server, from `with` to its end.
 
-    With `failure_rate` that share of chat requests gets one of `failures` instead of an answer,
-    drawn by `seed`. With `key`, requests with another key get 401. What a rule raises is raised
-    again when the provider ends, so that no assertion is lost.
+    With `key`, requests with another key get 401. What a rule raises is raised again when the
+    provider ends, so that no assertion is lost.
     """
 
-    def __init__(
-        self,
-        replies: Sequence[Reply] | Rule,
-        *,
-        models: Sequence[str] = ("scripted",),
-        key: str | None = None,
-        failure_rate: float = 0.0,
-        failures: Sequence[Callable[[], Reply]] = FAILURES,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, replies: Sequence[Reply] | Rule, *, key: str | None = None) -> None:
         self._replies = replies if callable(replies) else list(replies)
-        self._models = models
         self._key = key
-        self._failure_rate = failure_rate
-        self._failures = failures
-        self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._exchanges: list[Exchange] = []
         self._errors: list[Exception] = []
@@ -214,11 +189,6 @@ class Provider:
         """Requests, in order of arrival."""
         return [each.request for each in self.exchanges]
 
-    @property
-    def failed(self) -> int:
-        """The number of requests without an answer."""
-        return sum(each.reply.fails for each in self.exchanges)
-
     def reply_to(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Reply:
         """Choose a response, and record it."""
         with self._lock:
@@ -235,12 +205,10 @@ class Provider:
         if self._key is not None and request.headers.get("authorization") != f"Bearer {self._key}":
             return refuses(401, "Incorrect API key provided", code="invalid_api_key")
         if request.path == "/v1/models":
-            listed = [{"id": each, "object": "model"} for each in self._models]
+            listed = [{"id": "scripted", "object": "model"}]
             return Reply(json.dumps({"object": "list", "data": listed}).encode())
         if request.path != "/v1/chat/completions":
             return refuses(404, f"there is no {request.path}")
-        if self._random.random() < self._failure_rate:
-            return self._random.choice(self._failures)()
         if callable(self._replies):
             return self._replies(request)
         if not self._replies:

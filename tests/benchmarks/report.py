@@ -15,6 +15,8 @@ Result = dict[str, Any]
 
 REAL_ARCHIVE = "real-archive"
 SIDES = ("ours", "reference")
+
+
 def show(result: Result) -> None:
     """Print a result's tables."""
     for title, table in _tables(result):

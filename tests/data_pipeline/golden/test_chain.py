@@ -1,7 +1,6 @@
 """The whole chain by the command line against the scripted provider, on mail with planted faults.
 
-Every item that the generator wrote is to end where `tests.golden.FATE` says, for that
-reason, and to be counted once.
+Every item that the generator wrote must end where `tests.golden.FATE` says, and be counted once.
 """
 
 import json
@@ -15,39 +14,10 @@ from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from data_pipeline.golden.golden_set import GoldenSet
 from tests.conftest import RealInbox
-from tests.golden import (
-    FATE,
-    Chain,
-    Fate,
-    Fault,
-    Planned,
-    Player,
-    Unreadable,
-    data_of,
-    fault_of,
-    form_of,
-    unreadable,
-)
+from tests.golden import FATE, Chain, Fate, Fault, Player, data_of, fault_of, form_of
 from tests.provider import Exchange, Provider
 
 STEPS = ("generate", "filter", "verify", "split")
-WAYS: tuple[Unreadable, ...] = ("always", "at first", "cut off")
-CUT_IN = 4  # the item in which a reply that is cut off ends
-
-# What a reason must say, by check.
-REASONS = {
-    "form": "it is not from 0 to 1",
-    "duplicate": "asks what ",
-    "sources": "m37",
-    "leak": "has all words of",
-    "realism": "rated 0.3, below 0.7",
-    "wording": "speaks of ",
-    "answer": "ha",
-    "answerable": "the cited mails give another answer",
-    "unambiguous": "both_stand",
-    "unanswerable": "the mail found gives ",
-    "needs-mail": "without mail the answer is ",
-}
 
 
 class Story:
@@ -56,27 +26,18 @@ class Story:
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
         self.planned = chain.planned()
-        self.ways = unreadable(self.planned, *WAYS)
-        with Provider(Player(self.ways)) as provider:
+        with Provider(Player()) as provider:
             self.sums = {step: chain.done(provider, step) for step in STEPS}
             self.exchanges = provider.exchanges
         self.golden = GoldenSet.load(chain.set)
 
     def expected(self) -> dict[str, tuple[Fault, Fate | None]]:
         """By id of an item, what it was to be and where it is to end."""
-        found: dict[str, tuple[Fault, Fate | None]] = {}
-        for each in self.planned:
-            for number in range(1, self._items(each) + 1):
-                fault = fault_of(number)
-                cut = self.ways.get(each.key) == "cut off" and number == CUT_IN
-                fate = Fate("generate", "form") if cut else FATE[fault]
-                found[f"{each.batch}-q{number}"] = fault, fate
-        return found
-
-    def _items(self, planned: Planned) -> int:
-        return {"always": 0, "cut off": CUT_IN}.get(
-            self.ways.get(planned.key, ""), len(planned.items)
-        )
+        return {
+            f"{batch}-q{number}": (fault_of(number), FATE[fault_of(number)])
+            for batch, items in self.planned.items()
+            for number in range(1, len(items) + 1)
+        }
 
     def fates(self) -> dict[str, Fate | None]:
         """By id of an item, where it ended."""

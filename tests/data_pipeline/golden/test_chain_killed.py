@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.golden import Chain, Player, unreadable
+from tests.golden import Chain, Player
 from tests.processes import Forked
 from tests.provider import Provider, Reply, Request, cut
 
@@ -37,8 +37,8 @@ class Killing:
     `answered` counts the requests that got an answer, by all that was sent.
     """
 
-    def __init__(self, player: Player, kill_at: int | None = None) -> None:
-        self._player, self._kill_at = player, kill_at
+    def __init__(self, kill_at: int | None = None) -> None:
+        self._player, self._kill_at = Player(), kill_at
         self.victim: int | None = None
         self.started = threading.Event()
         self.came = 0
@@ -75,21 +75,13 @@ def make(world_db: Path) -> Make:
 
 
 @pytest.fixture(scope="module")
-def player(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Player]:
-    planned = make(tmp_path_factory.mktemp("plan")).planned()
-    return lambda: Player(unreadable(planned[1:], "always", "cut off"))
-
-
-@pytest.fixture(scope="module")
-def whole(
-    make: Make, player: Callable[[], Player], tmp_path_factory: pytest.TempPathFactory
-) -> Whole:
+def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     chain = make(tmp_path_factory.mktemp("whole"))
     filtered = chain.folder / "filtered"
     files: dict[str, dict[str, bytes]] = {}
     answered: dict[str, Counter[str]] = {}
     for step in ("generate", "verify"):
-        rule = Killing(player())
+        rule = Killing()
         with Provider(rule) as provider:
             if step == "verify":
                 chain.done(provider, "filter")
@@ -124,21 +116,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     ],
 )
 def test_killed_and_run_again_the_set_is_the_same(
-    make: Make,
-    player: Callable[[], Player],
-    whole: Whole,
-    forked: Forked,
-    tmp_path: Path,
-    step: str,
-    into: float,
-    at_once: int,
+    make: Make, whole: Whole, forked: Forked, tmp_path: Path, step: str, into: float, at_once: int
 ) -> None:
     chain = make(tmp_path)
     before: dict[str, bytes] = {}
     if step == "verify":
         shutil.copytree(whole.filtered, chain.set)
         before = contents(chain.set)
-    rule = Killing(player(), round(into * (whole.answered[step].total() - 1)))
+    rule = Killing(round(into * (whole.answered[step].total() - 1)))
     options: tuple[Any, ...] = ("--concurrency", at_once)
     with Provider(rule) as provider:
         rule.victim = chain.start(forked, provider, step, *options)
@@ -160,11 +145,9 @@ def test_killed_and_run_again_the_set_is_the_same(
         assert twice.total() < at_once
 
 
-def test_run_again_it_asks_nothing(
-    make: Make, player: Callable[[], Player], whole: Whole, tmp_path: Path
-) -> None:
+def test_run_again_it_asks_nothing(make: Make, whole: Whole, tmp_path: Path) -> None:
     chain = make(tmp_path)
-    rule = Killing(player())
+    rule = Killing()
     with Provider(rule) as provider:
         for at_once in (4, 1):
             chain.done(provider, "generate", "--concurrency", at_once)
