@@ -1,10 +1,11 @@
 """A scripted policy put to a small inbox: every figure is known beforehand."""
 
 import asyncio
+import datetime as dt
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,9 +17,9 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email
-from art_e.message import ChatMessage
-from art_e.models.base import PolicyStep
-from art_e.question import KINDS, Question
+from art_e.message import AssistantMessage, ChatMessage
+from art_e.models.base import PolicyError, PolicyStep, Usage
+from art_e.question import KINDS, Kind, Question
 from art_e.runs import Run, start_run
 from art_e.tools import View
 from art_e.trajectory import read_trajectories
@@ -38,16 +39,83 @@ from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
 from evals.statistics import Sample
 from evals.verdict import Judge, Verdict
-from tests import builders as episodes
-from tests.builders import LEASE
-from tests.evals.rehearsed import QUESTIONS, Rehearsed, ask
+from tests.builders import BOB, CREW, LEASE, PRICE, answer, message
+from tests.builders import read_episodes as read
+from tests.builders import search_episodes as search
 from tests.evals.runs import write_run
 
+TALK = AssistantMessage("Hm.")
+DOWN = PolicyError("provider", "503")
 
-@pytest.fixture(scope="module")
-def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    with episodes.write_inbox(tmp_path_factory.mktemp("benchmark") / "inbox.duckdb") as file:
-        yield file
+
+def question(name: str, text: str, gold: str | None, *ids: str, kind: Kind) -> Question:
+    day, answerable = dt.date(2020, 1, 31), gold is not None
+    return Question(name, text, BOB, day, gold, ids, kind=kind, answerable=answerable)
+
+
+# Each question with what the policy says to it.
+CASES: list[tuple[Question, list[AssistantMessage | Exception]]] = [
+    (
+        question("right", "When does the lease end?", "May 3", LEASE, kind="lookup"),
+        [message(search("lease")), message(read("m1")), message(answer("On May 3.", "m1"))],
+    ),
+    (
+        question("wrong", "What does the crane cost?", "$4,000", PRICE, kind="lookup"),
+        [message(search("crane")), message(answer("$9,000", PRICE))],
+    ),
+    (
+        question("abstained", "How many are in the crew?", "2", CREW, kind="count"),
+        [message(answer("I don't know."))],
+    ),
+    (
+        question("failed", "When does the lease stop?", "May 3", LEASE, kind="lookup"),
+        [message(search("lease")), DOWN],
+    ),
+    (
+        question("lost", "Who is the crew?", "Dora and Emil", CREW, PRICE, kind="multi-mail"),
+        [TALK, TALK, TALK],
+    ),
+    (
+        question("right to abstain", "Where is the zeppelin?", None, kind="unanswerable"),
+        [message(answer(None))],
+    ),
+    (
+        question("made up", "Who flies the zeppelin?", None, kind="unanswerable"),
+        [message(search("zeppelin"), answer("Dora", "m1"))],
+    ),
+    (
+        question("out of turns", "What does the zeppelin cost?", None, kind="unanswerable"),
+        [message(search("zeppelin"))] * 4,
+    ),
+]
+QUESTIONS = [each for each, _ in CASES]
+
+
+class Rehearsed:
+    """Says what `CASES` has for the question, at a price a turn."""
+
+    settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
+
+    def __init__(self, model: str, price: float | None) -> None:
+        self.model = model
+        self._price = price
+        self._script = {each.question: script for each, script in CASES}
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        turn = sum(each["role"] == "assistant" for each in messages)
+        step = self._script[messages[1]["content"]][turn]
+        if isinstance(step, Exception):
+            raise step
+        return PolicyStep(step, Usage(10, 0, 1), self._price, seconds=0.1)
+
+
+def ask(
+    inbox_file: InboxFile, run: Run, questions: list[Question], price: float, **options: Any
+) -> dict[str, Any]:
+    entrants = [Entrant(Rehearsed("rehearsed", price))]
+    return run_benchmark(
+        questions, entrants, inbox_file, [OfflineJudge()], run, max_turns=4, **options
+    )
 
 
 @pytest.fixture
@@ -61,8 +129,7 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     def on_scored(_: Scored) -> None:
         on_disk.append(len(list(read_trajectories(run.trajectories))))
 
-    policy = Rehearsed("rehearsed", 0.01)
-    metrics = ask(inbox_file, run, QUESTIONS, policy, on_scored=on_scored)
+    metrics = ask(inbox_file, run, QUESTIONS, 0.01, on_scored=on_scored)
     # A trajectory is on disk before the next question.
     assert on_disk == list(range(1, 9))
     figures = metrics["models"]["rehearsed"]
@@ -104,45 +171,6 @@ def test_figures_are_those_of_what_happened(inbox_file: InboxFile, run: Run) -> 
     assert (right.run_id, right.as_of, right.policy["prompt"]) == (run.id, "2020-01-31", "default")
 
 
-class Waiting(Rehearsed):
-    """Answers only when `at_once` episodes have asked it at the same time, or all the rest."""
-
-    def __init__(self, at_once: int) -> None:
-        super().__init__("rehearsed", 0.01)
-        self.most = self._asking = 0
-        self._at_once = at_once
-
-    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        self._asking += 1
-        self.most = max(self.most, self._asking)
-        for _ in range(1000):
-            if self._asking >= self._at_once:
-                break
-            await asyncio.sleep(0)
-        try:
-            return await super().act(messages, tools)
-        finally:
-            await asyncio.sleep(0)
-            self._asking -= 1
-
-
-def test_several_questions_at_a_time_give_the_same_figures(
-    inbox_file: InboxFile, run: Run, tmp_path: Path
-) -> None:
-    policy = Waiting(3)
-    metrics = ask(inbox_file, run, QUESTIONS, policy, concurrency=3)
-    assert policy.most == 3
-    written = [each.question_id for each in read_trajectories(run.trajectories)]
-    assert sorted(written) == sorted(each.id for each in QUESTIONS)
-    one_by_one = start_run("eval", {}, tmp_path / "alone")
-    alone = ask(inbox_file, one_by_one, QUESTIONS, Rehearsed("rehearsed", 0.01))
-    first, second = (each["models"]["rehearsed"] for each in (metrics, alone))
-    assert (first["concurrency"], second["concurrency"]) == (3, 1)
-    for name in ("latency_p50_s", "latency_p95_s", "latency_parts_s", "concurrency"):
-        assert first.pop(name) and second.pop(name)
-    assert first == second
-
-
 def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile, run: Run) -> None:
     asking: list[str] = []
     together: set[frozenset[str]] = set()
@@ -172,18 +200,6 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
     assert metrics["models"]["far"]["cost_per_1000_usd"]["value"] is None
 
 
-def test_a_fault_of_ours_ends_all_workers(inbox_file: InboxFile, run: Run) -> None:
-    class Faulty(Waiting):
-        async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-            if messages[1]["content"] == QUESTIONS[2].question:
-                raise ZeroDivisionError
-            return await super().act(messages, tools)
-
-    with pytest.raises(ZeroDivisionError):
-        ask(inbox_file, run, QUESTIONS, Faulty(2), concurrency=2)
-    assert not run.complete
-
-
 def test_the_prompt_the_view_and_repeats_reach_every_episode(
     inbox_file: InboxFile, run: Run, tmp_path: Path
 ) -> None:
@@ -191,16 +207,14 @@ def test_the_prompt_the_view_and_repeats_reach_every_episode(
     file.write_text("You search $inbox_address. Be terse.\n", encoding="utf-8")
     prompt, view = read_prompt(file), View(snippet_chars=5, addresses=False)
     assert prompt == Prompt("terse", "You search $inbox_address. Be terse.\n")
-    policy = Rehearsed("rehearsed", 0.01)
-    asked = QUESTIONS[:2]
     options: dict[str, Any] = {"prompt": prompt, "view": view, "repeats": 3, "timed": False}
-    metrics = ask(inbox_file, run, asked, policy, **options)
+    metrics = ask(inbox_file, run, QUESTIONS[:2], 0.01, **options)
     trajectories = list(read_trajectories(run.trajectories))
     assert [(each.question_id, each.repeat) for each in trajectories] == [
         (name, repeat) for repeat in range(3) for name in ("right", "wrong")
     ]
     for each in trajectories:
-        assert each.messages[0]["content"] == f"You search {episodes.BOB}. Be terse.\n"
+        assert each.messages[0]["content"] == f"You search {BOB}. Be terse.\n"
         assert each.policy == {"prompt_hash": prompt.hash, "prompt": "terse"}
         shown = next(one["content"] for one in each.messages if one["role"] == "tool")
         [hit, *_] = json.loads(shown)["hits"]
@@ -249,10 +263,10 @@ def test_further_judges_see_the_mails_that_were_read_and_stand_beside_the_first(
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (Question("own", "Why?", episodes.BOB), "1 questions have no answer, such as 'own'"),
-        (Question("own", "Why?", episodes.BOB, answerable=True), "no answer"),
+        (Question("own", "Why?", BOB), "1 questions have no answer, such as 'own'"),
+        (Question("own", "Why?", BOB, answerable=True), "no answer"),
         (QUESTIONS[0], "2 questions have the id 'right'"),
-        (Question("q", "Why?", "bop@test.example", answer="So.", answerable=True), episodes.BOB),
+        (Question("q", "Why?", "bop@test.example", answer="So.", answerable=True), BOB),
     ],
 )
 def test_questions_that_can_not_be_asked_are_refused(
@@ -318,11 +332,6 @@ def test_the_newest_run_of_the_same_model_gives_the_estimate(tmp_path: Path) -> 
     one = ASSUMED.prompt * PROMPT + ASSUMED.completion * COMPLETION
     assert assumed.usd == pytest.approx(1000 * one)
     assert f"openai/o3: about ${1000 * one:.2f} for 1,000 episodes" in str(assumed)
-    # A run without tokens, or one of the form before intervals, says nothing.
-    earlier(tmp_path, "20251231-000000-eval", {"offline": 0})
-    old = write_run(tmp_path / "20251230-000000-eval", [])
-    old.write_json("metrics.json", {"models": {"openai/o3": {"tokens": {"prompt_tokens": 1.0}}}})
-    assert "assumed" in str(estimate_cost("openai/o3", 1, tmp_path))
     earlier(tmp_path, "20260101-000000-eval", {"openai/o3": 9_000})
     earlier(tmp_path, "20260102-000000-eval", {"openai/o3": 5_000})
     earlier(tmp_path, "20260103-000000-eval", {"openai/gpt-4.1": 7_000})
@@ -371,10 +380,6 @@ KEPT = {"recipe": "nano", "questions": "test of nano", "split": None, "db": "w.d
         ),
         # The questions that a recipe keeps are not named again.
         (KEPT, "--repeat 2 --recipe nano"),
-        (
-            {**KEPT, "questions": "mine.jsonl"},
-            "--questions mine.jsonl --repeat 2 --recipe nano --db w.duckdb",
-        ),
     ],
 )
 def test_the_command_leads_back_to_the_run(changed: dict[str, Any], options: str) -> None:

@@ -6,14 +6,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.runs import Run
-from evals.judges.labels import (
-    chosen_for_labels,
-    labelled_cases,
-    labels_file,
-    read_labels,
-    stored_agreement,
-    write_label,
-)
+from evals.judges.labels import chosen_for_labels, labels_file, read_labels, write_label
 from evals.scored import Scored, load_run
 from tests.evals.runs import episodes, write_run
 
@@ -43,17 +36,6 @@ def test_labels_are_read_back_and_the_last_one_counts(run: Run) -> None:
     assert len(labels_file(run).read_bytes().splitlines()) == 4
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_a_line_that_a_crash_cut_off_is_no_label(run: Run, cut: int) -> None:
-    write_label(run, "a", correct=True)
-    write_label(run, "b", correct=True)
-    file = labels_file(run)
-    file.write_bytes(file.read_bytes()[:-cut])
-    assert list(read_labels(run)) == ["a"]
-    write_label(run, "c", correct=False)
-    assert list(read_labels(run)) == ["a", "c"]
-
-
 @pytest.mark.parametrize(
     "line", ["{}", "[]", "no", '{"episode_id": "a", "correct": null, "labelled_at": "x"}']
 )
@@ -77,30 +59,3 @@ def test_a_sample_is_of_judged_answers_and_does_not_tell_which(run: Run) -> None
     assert ids(drawn) == ids(chosen_for_labels(scored[::-1], None, 0))
     assert ids(chosen_for_labels(scored, 5, 0)) == ids(drawn)[:5]
     assert ids(chosen_for_labels(scored, None, 1)) != ids(drawn)
-
-
-def test_each_judge_is_compared_with_the_labels(run: Run) -> None:
-    scored = load_run(run)
-    strong = [
-        each for each in chosen_for_labels(scored, None, 0) if each.trajectory.model == "strong"
-    ]
-    # The person agrees with the first judge, but for one wrong answer.
-    for number, each in enumerate(sorted(strong, key=lambda each: each.correct)):
-        write_label(run, each.trajectory.episode_id, correct=number == 0 or each.correct)
-    labels = read_labels(run)
-    figures = stored_agreement(scored, labels)
-    assert list(figures) == ["offline/3", "second"]
-    rights = sum(each.correct for each in strong)
-    assert figures["offline/3"]["n"] == len(strong)
-    assert figures["offline/3"]["confusion"] == {
-        "right_as_right": rights,
-        "right_as_wrong": 1,
-        "wrong_as_right": 0,
-        "wrong_as_wrong": len(strong) - rights - 1,
-    }
-    # The second judge found everything right.
-    assert figures["second"]["agreement"]["value"] == pytest.approx((rights + 1) / len(strong))
-    cases = labelled_cases(scored, labels)
-    assert [each.category for each in cases] == [
-        each.question.kind for each in scored if each.trajectory.episode_id in labels
-    ]

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from art_e.cli import doctor
-from art_e.cli.doctor import gpu_check, pins
+from art_e.cli.doctor import gpu_check
 from tests.command_line import Run, json_of
 from tests.provider import Provider, Reply, Request, refuses, says
 
@@ -124,28 +123,6 @@ OPEN_MODULE = (
 CLOSED_MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15\n"
 
 
-def put(folder: Path, name: str, version: str, *requires: str) -> None:
-    """Write the metadata of an installed package, in place of another version."""
-    for old in folder.glob(f"{name}-*.dist-info"):
-        shutil.rmtree(old)
-    info = folder / f"{name}-{version}.dist-info"
-    info.mkdir(parents=True)
-    lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Requires-Dist: {each}" for each in requires]
-    (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder before all others, with the locked versions; torch as its build for CUDA 13."""
-    folder = tmp_path / "packages"
-    for name, version in pins().items():
-        requires = ('vllm<=0.31.0,>=0.22.0; extra == "vllm"',) if name == "trl" else ()
-        put(folder, name, f"{version}+cu130" if name == "torch" else version, *requires)
-    monkeypatch.syspath_prepend(str(folder))
-    return folder
-
-
 @pytest.fixture
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets the number of H100s that torch sees, and the driver's module."""
@@ -172,25 +149,6 @@ def test_without_a_gpu_torch_is_not_asked(art_e: Run, monkeypatch: pytest.Monkey
     assert check["state"] == "missing"
     assert "no CUDA device" in check["detail"]
     assert "training/launch/sky.yaml" in check["fix"]
-
-
-def test_packages_are_compared_with_the_locked_ones(gpus: Any, installed: Path) -> None:
-    gpus(2, OPEN_MODULE)
-    check = gpu_check()
-    assert check.state == "ok", check
-    assert check.detail.startswith(
-        "2 CUDA devices: NVIDIA H100 80GB HBM3 (79 GiB), NVIDIA H100 80GB HBM3 (79 GiB),"
-        " CUDA 13.0, driver 580.95.05; as locked: accelerate "
-    )
-    assert "vllm" not in sys.modules
-    put(installed, "transformers", "5.17.0")
-    put(installed, "vllm", "0.33.0")
-    check = gpu_check()
-    assert check.state == "missing"
-    for name, version in (("transformers", "5.17.0"), ("vllm", "0.33.0")):
-        assert f"{name} {version} where {pins()[name]} is locked" in check.detail
-    assert "TRL takes vLLM <=0.31.0,>=0.22.0" in check.detail
-    assert check.fix is not None and "requirements/gpu.txt" in check.fix
 
 
 def test_a_driver_without_a_device_says_what_to_install(gpus: Any) -> None:

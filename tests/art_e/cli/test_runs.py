@@ -12,7 +12,7 @@ QUESTION = "When does the warehouse lease end?"
 
 @pytest.fixture
 def asked(art_e: Run, db: Path) -> dict[str, Any]:
-    """One finished run of the offline policy, as `ask --json` told of it."""
+    """The answer of `ask --json`, whose run is the only one."""
     answer: dict[str, Any] = json_of(
         art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--json")
     )
@@ -53,18 +53,17 @@ def test_show_episode_gives_the_full_trace(art_e: Run, asked: dict[str, Any]) ->
     assert whole["messages"][1] == {"role": "user", "content": QUESTION}
 
 
-def test_a_killed_run_shows_what_is_left(art_e: Run, asked: dict[str, Any]) -> None:
+def test_killed_and_broken_runs_are_listed_as_such(
+    art_e: Run, asked: dict[str, Any], home: Path
+) -> None:
     path = Path(asked["trajectory"])
     (path.parent / "COMPLETE").unlink()
-    path.write_text(path.read_text() + '{"schema": "art-e/traj')
-    [listed] = json_of(art_e("runs", "list", "--json"))
-    assert (listed["episodes"], listed["complete"], listed["broken"]) == (1, False, None)
+    whole = path.read_text()
+    path.write_text(whole + '{"schema": "art-e/traj')
+    [killed] = json_of(art_e("runs", "list", "--json"))
+    assert (killed["episodes"], killed["complete"], killed["broken"]) == (1, False, None)
     assert "incomplete" in art_e("runs", "list").stdout
-
-
-def test_broken_runs_are_said_to_be_broken(art_e: Run, asked: dict[str, Any], home: Path) -> None:
-    path = Path(asked["trajectory"])
-    path.write_text(path.read_text() + f"not json {HOSTILE}\n")
+    path.write_text(whole + f"not json {HOSTILE}\n")
     garbled = home / "runs" / "garbled"
     garbled.mkdir()
     (garbled / "config.json").write_text("{")

@@ -8,7 +8,6 @@ import json
 import shutil
 import signal
 import socket
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -116,17 +115,6 @@ def test_vllm_calls_tools_and_gets_the_options_after_the_dashes(
     assert "--enable-auto-tool-choice" in given and "--enable-lora" not in given
 
 
-def test_vllm_has_room_for_the_adapter_which_gets_the_name(
-    checkpoint: Path, adapter: Path, vllm: Path
-) -> None:
-    with serving(checkpoint, "--name", "talk", "--adapter", str(adapter)):
-        given = json.loads(vllm.read_text())
-    assert "--enable-lora" in given
-    assert pairs(given)["--lora-modules"] == f"talk={adapter.resolve()}"
-    assert pairs(given)["--max-lora-rank"] == "16"
-    assert pairs(given)["--served-model-name"] != "talk"
-
-
 # A training run's folder stands for its best checkpoint.
 
 
@@ -148,13 +136,21 @@ def test_a_runs_best_checkpoint_is_served_by_the_runs_name(
     assert pairs(given)["--served-model-name"] == "mine"
 
 
-def test_a_runs_adapter_is_served_on_its_model(checkpoint: Path, adapter: Path, run: Path) -> None:
+def test_a_runs_adapter_is_served_on_its_model(
+    checkpoint: Path, adapter: Path, run: Path, vllm: Path
+) -> None:
     best = Path(shutil.copytree(adapter, run / "checkpoints" / "checkpoint-4"))
     for folder in (run, best):
         assert of_training(str(folder), None) == (str(checkpoint), str(best))
         with pytest.raises(UserError, match="leave --adapter out"):
             of_training(str(folder), "other")
-    assert of_training("Qwen/Qwen2.5-14B-Instruct", "me/talk")[1] == "me/talk"
+    with serving(run, "--name", "talk"):
+        given = json.loads(vllm.read_text())
+    assert given[1] == str(checkpoint.resolve())
+    assert "--enable-lora" in given
+    assert pairs(given)["--lora-modules"] == f"talk={best.resolve()}"
+    assert pairs(given)["--max-lora-rank"] == "16"
+    assert pairs(given)["--served-model-name"] != "talk"
 
 
 # Errors
@@ -190,16 +186,6 @@ def test_a_taken_port_is_an_error(checkpoint: Path, art_e: Run) -> None:
     assert f"port {port} is taken; choose another with --port" in line
 
 
-def test_an_adapter_of_a_rank_that_vllm_does_not_serve_is_an_error(
-    checkpoint: Path, adapter: Path, vllm: Path, art_e: Run, tmp_path: Path
-) -> None:
-    huge = Path(shutil.copytree(adapter, tmp_path / "huge"))
-    config = json.loads((huge / "adapter_config.json").read_text())
-    (huge / "adapter_config.json").write_text(json.dumps({**config, "r": 1024}))
-    result = art_e("serve", checkpoint, "--adapter", huge, "--port", free_port())
-    assert "rank 1024" in the_error(result)
-
-
 def test_a_tokenizer_that_servers_would_change_is_an_error(
     checkpoint: Path, tmp_path: Path, art_e: Run
 ) -> None:
@@ -209,12 +195,3 @@ def test_a_tokenizer_that_servers_would_change_is_an_error(
     (changed / "tokenizer.json").write_text(json.dumps(content))
     line = the_error(art_e("serve", changed, "--port", free_port()))
     assert f"--model local:{changed}" in line
-
-
-def test_without_a_server_the_extra_is_named(
-    checkpoint: Path, art_e: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    line = the_error(art_e("serve", checkpoint, "--port", free_port()))
-    assert "pip install 'art-e[train]'" in line

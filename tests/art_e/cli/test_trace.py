@@ -10,7 +10,7 @@ from art_e.cli.trace import BODY_LINES
 from art_e.cli.trace import shown_turn as shown_exchange
 from art_e.message import AssistantMessage, ToolCall
 from art_e.trajectory import exchanges
-from tests.command_line import HOSTILE, assert_safe
+from tests.command_line import assert_safe
 
 
 def shown_turn(number: int, message: dict[str, Any], observations: list[dict[str, Any]]) -> Any:
@@ -54,20 +54,6 @@ def test_a_read_shows_the_header_and_the_first_lines() -> None:
     assert lines[2].strip() == "| line 0"
     assert lines[-1].strip() == "| (3 more lines)"
     assert len(lines) == 2 + BODY_LINES + 1
-
-
-def test_hostile_text_is_only_text() -> None:
-    mail = dict.fromkeys(("message_id", "date", "from", "subject", "body"), HOSTILE)
-    for message, observation in (
-        (called("read_email", {"message_id": HOSTILE}), mail),
-        (called("search_emails", {"keywords": [HOSTILE]}), {"hits": [mail], "note": HOSTILE}),
-        (called(HOSTILE, HOSTILE), {"error": HOSTILE}),
-        (called("return_final_answer", {"answer": HOSTILE, "sources": [HOSTILE]}), {"done": True}),
-        (AssistantMessage(HOSTILE).to_chat(), {"error": HOSTILE}),
-    ):
-        shown = shown_turn(1, message, observed(observation))
-        assert_safe(shown.plain)
-        assert "[bold]red[/bold]" in shown.plain
 
 
 JSON = st.recursive(

@@ -1,4 +1,4 @@
-"""Sentences of a mail, the values that they state, and how well they fit a question."""
+"""The offline policy's reading: the value that a question asks for, sentences, the best mail."""
 
 import pytest
 from hypothesis import given
@@ -22,10 +22,6 @@ def mail(body: str, handle: str = "m1", date: str = "2031-01-06", **more: str | 
     return ReadMail(handle, date, str(fields["subject"]), "Ada <ada@t>", body, int(fields["rank"]))
 
 
-def score(question: str, body: str) -> float:
-    return max(each.score for each in candidates(question, [mail(body)]))
-
-
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
@@ -45,33 +41,6 @@ def score(question: str, body: str) -> float:
 )
 def test_the_value_that_a_question_asks_for(question: str, expected: str | None) -> None:
     assert asked_value(question) == expected
-
-
-# What makes a sentence the better answer to QUESTION, all else alike.
-BETTER: dict[str, tuple[str, str]] = {
-    "words of the question": (
-        "The Granary gets slates in the week of May 3.",
-        "The brewery wants barrels in the week of May 3.",
-    ),
-    "other forms of the words": (
-        "Slating the granaries is set for the third of May.",
-        "Painting the breweries is set for the third of May.",
-    ),
-    "the kind of value": (
-        "The Granary roof gets slates on May 3, they say.",
-        "The Granary roof gets slates of a good kind.",
-    ),
-    "no question": (
-        "The Granary roof will get its slates on May 3.",
-        "Will the Granary roof get its slates on May 3?",
-    ),
-    "a whole sentence": ("So then it is May 3.", "May 3."),
-}
-
-
-@pytest.mark.parametrize(("better", "worse"), BETTER.values(), ids=BETTER)
-def test_what_fits_better(better: str, worse: str) -> None:
-    assert score(QUESTION, better) > score(QUESTION, worse)
 
 
 BODY = "The roof gets its slates on May 3."
@@ -102,21 +71,17 @@ LINES = st.lists(
         st.text(alphabet="aB3 .?!\"'()\t\x0b\u00a0é", max_size=60),
     ).map("".join),
     max_size=12,
-)
+).map("\n".join)
+HUGE = st.sampled_from(["x", ". ((", "a\n", "\x00\x85\u2028\ud800"]).map(lambda unit: unit * 50_000)
 
 
-@given(LINES)
-def test_sentences_are_pieces_of_the_body_in_order(lines: list[str]) -> None:
-    body = "\n".join(lines)
+@given(LINES | HUGE)
+def test_sentences_are_pieces_of_the_body_in_order(body: str) -> None:
     bare = "".join(body.replace(">", " ").split())
     at = 0
-    for sentence in split_sentences(body):
+    sentences = split_sentences(body)
+    for sentence in sentences:
         assert sentence.text == " ".join(sentence.text.split()) != ""
+        assert len(sentence.text) <= MAX_SENTENCE_CHARS
         at = bare.index("".join(sentence.text.split()), at)
-
-
-def test_a_huge_body_is_read_up_to_a_limit() -> None:
-    for unit in ("x", ". ((", "a\n", "\x00\x85\u2028\ud800"):
-        found = split_sentences(unit * (100_000 // len(unit)))
-        assert sum(len(each.text) for each in found) <= MAX_CHARS
-        assert all(0 < len(each.text) <= MAX_SENTENCE_CHARS for each in found)
+    assert sum(len(each.text) for each in sentences) <= MAX_CHARS

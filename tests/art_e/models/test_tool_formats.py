@@ -30,8 +30,6 @@ def parsed(text: str) -> list[dict[str, Any]]:
     [
         (json.dumps(SEARCH, indent=2), [SEARCH]),
         (f"First {{this}}: [1, 2] and {json.dumps(SEARCH)}. Then we see.", [SEARCH]),
-        (f"<tool_call>\n{json.dumps(SEARCH)}\n</tool_call>", [SEARCH]),
-        (json.dumps({**SEARCH, "id": 7}), [SEARCH]),
         (json.dumps({**SEARCH, "arguments": json.dumps(SEARCH["arguments"])}), [SEARCH]),
         (f"{json.dumps(SEARCH)}{json.dumps(READ)}", [SEARCH, READ]),
         (json.dumps([SEARCH, READ]), [SEARCH, READ]),
@@ -143,15 +141,6 @@ def replies(text: str) -> list[tuple[str, str]]:
 def back(text: str) -> str:
     (written,) = as_written([parse_reply(text, 0).to_chat()])
     return str(written["content"])
-
-
-def test_several_calls_and_the_text_around_them() -> None:
-    message = parse_reply(f"Let me look.\n{Q_SEARCH}\n{Q_READ}\nThat is all.", 3)
-    assert message.tool_calls[0] == ToolCall("call_3_0", "search_emails", '{"keywords": ["lease"]}')
-    assert len({each.id for each in message.tool_calls}) == 2
-    assert message.content is not None
-    assert message.content.startswith("Let me look.") and message.content.endswith("That is all.")
-    assert "tool_call" not in message.content
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,14 @@
 """Models asked on behalf of a golden set: so many at once, nothing paid twice, within a limit."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
-from art_e.errors import UserError
 from art_e.models.base import PolicyError, Usage
-from data_pipeline.golden.asking import ATTEMPTS, Asker, spent_on
+from data_pipeline.golden.asking import Asker, spent_on
 from evals.judges.llm import UnparseableError
 from tests.builders import QUICK
 from tests.provider import Provider, says
@@ -71,15 +69,6 @@ def test_what_is_kept_is_not_asked_again(tmp_path: Path) -> None:
     assert spent_on(tmp_path, "settle", MODEL) == (0, Usage(), 0)
 
 
-def test_what_can_not_be_read_is_kept_too_and_asked_for_again(tmp_path: Path) -> None:
-    with Provider([says("red"), says("red!"), RED]) as provider:
-        assert ask(provider, tmp_path, "apple") == ["red"]
-        assert ask(provider, tmp_path, "apple") == ["red"]
-        assert len(provider.requests) == ATTEMPTS
-        assert len({json.dumps(each.body, sort_keys=True) for each in provider.requests}) == 1
-    assert spent_on(tmp_path, "read", MODEL).calls == 3
-
-
 def test_the_limit_holds_over_restarts(tmp_path: Path) -> None:
     limit = 5 * COST + MOST
     with Provider(lambda _: RED) as provider:
@@ -94,20 +83,3 @@ def test_the_limit_holds_over_restarts(tmp_path: Path) -> None:
         assert ask(provider, tmp_path, *things[:6], max_cost_usd=0) == ["red"] * 6
         assert ask(provider, tmp_path, things[7], max_cost_usd=limit + COST) == ["red"]
     assert spent_on(tmp_path, "read", MODEL).cost_usd == pytest.approx(7 * COST)
-
-
-def test_a_reply_of_untold_usage_may_have_cost_the_most(tmp_path: Path) -> None:
-    with Provider(lambda _: says('{"name": "red"}', usage=None)) as provider:
-        limit = 2.5 * MOST
-        heard = [
-            ask(provider, tmp_path, str(number), concurrency=1, max_cost_usd=limit)[0]
-            for number in range(4)
-        ]
-    assert heard == ["red", "red", "budget", "budget"]
-    assert spent_on(tmp_path, "read", MODEL).cost_usd is None
-
-
-@pytest.mark.parametrize("limit", [-1.0, float("nan"), float("inf")])
-def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: float) -> None:
-    with Provider(lambda _: RED) as provider, pytest.raises(UserError, match="is no sum"):
-        ask(provider, tmp_path, "apple", max_cost_usd=limit)

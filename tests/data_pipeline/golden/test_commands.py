@@ -96,6 +96,7 @@ def test_steps_print_counts_and_what_comes_next(
     shown = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in shown.stdout
     with held(golden):
+        assert "another process works on" in the_error(art_e("golden", "filter", *at))
         # Reading needs no lock.
         assert art_e("golden", "stats", golden).stdout == shown.stdout
 

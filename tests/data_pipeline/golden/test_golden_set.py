@@ -275,28 +275,3 @@ def test_what_is_saved_is_loaded(
     for each in table:
         each["provenance"] = json.loads(each["provenance"])
     assert table == [each.to_row() for each in golden.questions]
-
-
-HOLDING = (
-    "import sys; from pathlib import Path; from data_pipeline.golden.golden_set import held\n"
-    "with held(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-)
-
-
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    folder = tmp_path / "set"
-    command = [sys.executable, "-c", HOLDING, str(folder)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match="another process works on"), held(folder):
-            pass
-        other.kill()
-        other.wait()
-        # Killed, it holds nothing.
-        with held(folder):
-            golden_set(1).save(folder)
-    with held(folder):
-        assert len(GoldenSet.load(folder).questions) == 1

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime as dt
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -135,18 +134,6 @@ def test_a_sample_is_stable(ids: set[int], size: int, seed: int, random: Any) ->
     assert drawn(
         [each for each in rows if each != gone], Sample(size=len(rows), seed=seed, split=None)
     ) == [each for each in whole if each != gone]
-
-
-def test_the_log_survives_a_torn_line(tmp_path: Path) -> None:
-    first, second = said(row(0), "keep", "well \x1b[2J"), said(row(1), "drop", "Ω")
-    write_review(tmp_path, first)
-    whole = reviews_file(tmp_path).read_bytes()
-    for cut, again in itertools.product(range(1, len(whole), 7), (False, True)):
-        reviews_file(tmp_path).write_bytes(whole + whole[:-cut])
-        assert read_reviews(tmp_path) == [first]
-        if again:
-            write_review(tmp_path, second)
-            assert read_reviews(tmp_path) == [first, second]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
-from art_e.errors import UserError
-from art_e.inbox.file import InboxFile
 from art_e.question import Question
 from data_pipeline.golden.asking import spent_on
-from data_pipeline.golden.golden_set import GoldenSet, checks_of
-from data_pipeline.golden.offline_reader import WordChecks
-from data_pipeline.golden.verify import verify
+from data_pipeline.golden.golden_set import GoldenSet
 from tests.data_pipeline.golden import verified
 from tests.data_pipeline.golden.verified import (
     HOSTILE,
@@ -91,22 +86,6 @@ def test_a_superseded_answer_becomes_the_latest_and_the_set_can_be_taken_back(
     assert golden.manifest["steps"] == {}
 
 
-def test_nothing_depends_on_the_order_of_replies(run: Verified, tmp_path: Path) -> None:
-    quiet, shaken = CarefulReader(), CarefulReader()
-    waits = random.Random(0)
-
-    def slow(request: Request) -> Reply:
-        return dataclasses.replace(shaken(request), delay_s=waits.uniform(0, 0.03))
-
-    first = run(quiet, folder=tmp_path / "a", concurrency=1)
-    second = run(slow, folder=tmp_path / "b", concurrency=8)
-    first.save(tmp_path / "a")
-    second.save(tmp_path / "b")
-    for name in ("questions.jsonl", "questions.parquet", "rejected.jsonl", "manifest.json"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    assert quiet.asked == shaken.asked
-
-
 def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run: Verified) -> None:
     def failing(request: Request, careful: CarefulReader = CarefulReader()) -> Reply:  # noqa: B008
         form, data = form_of(request), data_of(request)
@@ -153,48 +132,6 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
     assert golden.manifest["steps"]["verify"]["unchecked"] == {"needs-mail": {"unparseable": 1}}
     found = checked(golden, "right")
     assert [each.passed for each in found.values()] == [None, True, True]
-
-
-def test_an_unknown_inbox_is_a_user_error(inbox_file: InboxFile) -> None:
-    rows = [dataclasses.replace(each, inbox_address="eve@test.example") for each in ROWS]
-    with pytest.raises(UserError, match=r"no inbox 'eve@test\.example'"):
-        verify(inbox_file, GoldenSet(rows), WordChecks())
-
-
-def test_a_chain_of_updates_ends_at_the_newest(run: Verified) -> None:
-    rows = tuple(
-        dataclasses.replace(each, answer="Monday", message_ids=("<boiler-first@t>",))
-        for each in one("supersedes")
-    )
-
-    class Later(CarefulReader):
-        def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
-            if form == "Settlement":
-                gold, rival = (data[side]["mails"][0]["date"] for side in ("gold", "rival"))
-                relation = "gold_replaced" if gold < rival else "rival_replaced"
-                return {"reason": "m2 is later", "relation": relation}
-            return super().reply(form, data)
-
-    [row] = run(Later(), rows).questions
-    assert (row.answer, row.message_ids) == ("Thursday", ("<boiler-new@t>",))
-    assert [each["was"]["answer"] for each in row.provenance["mended"]] == ["Monday"]
-    reason = checks_of(row)["unambiguous"].reason
-    # Of the two that are later, the one between is settled with the newest.
-    assert "<boiler@t> gives 'Tuesday', rival_replaced" in reason
-
-
-def test_an_answer_that_its_new_mail_does_not_give_is_dropped(run: Verified) -> None:
-    class Doubtful(CarefulReader):
-        def read(self, question: str, mails: list[dict[str, Any]]) -> str | None:
-            told = super().read(question, mails)
-            return None if told == "5,000 dollars" else told
-
-    golden = run(Doubtful(), one("superseded"))
-    [(check, reason)] = dropped(golden).values()
-    assert check == "answerable"
-    assert reason.startswith("with a newer mail as gold, the cited mails give no answer")
-    golden.undo("verify")
-    assert golden.questions == list(one("superseded"))
 
 
 def test_copies_and_quotes_of_the_gold_mail_are_no_rivals(run: Verified) -> None:

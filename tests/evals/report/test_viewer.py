@@ -85,14 +85,6 @@ def test_an_episode_becomes_turns_with_the_results_of_each_call(worked_on: dict[
     assert texts[only(worked_on)["asked"]] == said.QUESTION.question
 
 
-def test_a_right_abstention_is_right() -> None:
-    asked = question(4, kind="unanswerable")
-    row = only(viewer_data(scored(episode(asked, "abstained", second=False))))
-    assert (row["outcome"], row["abstained"], row["gold"]) == ("right", True, [])
-    # Verdicts come in the order of the judges.
-    assert [each["correct"] for each in row["verdicts"]] == [True, False]
-
-
 GONE = "<unseen@test.example>"
 
 
