@@ -1,11 +1,11 @@
 """The experiments behind the README's figures.
 
-    python -m training.experiments seeds|ablations|hack --out DIR [--recipe nano] [--set ...]
+    python -m training.experiments ablations|hack --out DIR [--recipe nano] [--set ...]
 
-`seeds` trains several seeds: what training gains on the test. `ablations` leaves parts of the
-reward out. `hack` replays a reward hack: the judge accepts any list of candidates, with and without
-the gate that an answer must rest on a mail that was read. Each makes the training runs that are
-missing in DIR, then writes a page of Markdown and a picture; after a kill the same command resumes.
+`ablations` leaves parts of the reward out. `hack` replays a reward hack: the judge accepts any list
+of candidates, with and without the gate that an answer must rest on a mail that was read. Each
+makes the training runs that are missing in DIR, then writes a page of Markdown and a picture; after
+a kill the same command resumes.
 """
 
 import argparse
@@ -23,8 +23,6 @@ from art_e.question import KINDS
 from art_e.text import printable
 from art_e.trajectory import read_trajectories
 from evals.report.charts import Bar, BarChart, CurveChart, Mark, Scale, write_picture
-from evals.report.tables import points
-from evals.statistics import Estimate
 from training.commands import carry_out, train_command
 from training.judging import LIST, candidates_in
 from training.pooled import (
@@ -32,15 +30,12 @@ from training.pooled import (
     ACCURACY,
     EFFORT_RIGHT,
     INVENTED,
-    MEASURES,
     TURNS,
     WAYS,
     Measure,
     PooledRuns,
     curve,
-    curves,
     metrics_of,
-    minutes,
     pooled_test,
 )
 from training.progress import read_steps
@@ -48,33 +43,33 @@ from training.recipe import load_recipe
 
 ABLATED = (EFFORT_RIGHT, TURNS, INVENTED, ABSTENTION, ACCURACY)
 START = "the start"
-OPEN, CLOSED = "hole open", "groundedness gate on"
+SEED = 0
+# The share of the expert's episodes that answer with a list, so that the policy finds the hole.
+LISTS = 0.05
 # Steps that a row of the hack's table, and a point of its curves, averages.
 SPAN = 5
 
 
 class Setup(NamedTuple):
-    """What all experiments have: the folder of the runs, the recipe and its changes."""
+    """The folder of an experiment's runs, the recipe and its changes, and the start, if given."""
 
     out: Path
     recipe: str
     changes: tuple[str, ...]
-    seeds: Sequence[int]
     start: Path | None = None
 
     def warm_start(self, *changes: str) -> Path:
-        """The given start, or one made with the first seed."""
+        """The given start, or one made now."""
         if self.start is not None:
             return self.start
-        start = self.out / "start"
-        changed = (*self.changes, *changes)
-        carry_out([train_command("sft", start, self.recipe, self.seeds[0], changed)])
-        return start
+        folder, changed = self.out / "start", (*self.changes, *changes)
+        carry_out([train_command("sft", folder, self.recipe, SEED, changed)])
+        return folder
 
-    def grpo(self, folder: Path, seed: int, start: Path, *changes: str) -> Path:
+    def grpo(self, name: str, start: Path, *changes: str) -> Path:
         """A GRPO run from `start`."""
-        changed = (*self.changes, *changes)
-        carry_out([train_command("grpo", folder, self.recipe, seed, changed, start)])
+        folder, changed = self.out / name, (*self.changes, *changes)
+        carry_out([train_command("grpo", folder, self.recipe, SEED, changed, start)])
         return folder
 
     def write(self, name: str, parts: Sequence[str]) -> str:
@@ -84,40 +79,7 @@ class Setup(NamedTuple):
         return text
 
 
-def run_seeds(setup: Setup) -> str:
-    """Train each seed; write `seeds.md` and `seeds.png`; the page."""
-    starts, ends = [], []
-    for seed in setup.seeds:
-        start = setup.out / f"sft-{seed}"
-        carry_out([train_command("sft", start, setup.recipe, seed, setup.changes)])
-        starts.append(start)
-        ends.append(setup.grpo(setup.out / f"grpo-{seed}", seed, start))
-    write_picture(setup.out / "seeds.png", curves(ends, [f"seed {each}" for each in setup.seeds]))
-    took = minutes([*starts, *ends]) / len(setup.seeds)
-    parts = [
-        f"# {setup.recipe}, {len(setup.seeds)} seeds",
-        f"95 % intervals over questions and seeds; {took:.1f} minutes a seed.",
-    ]
-    for part, named in (("", ""), ("strangers", ", names that training has not seen")):
-        for way in WAYS:
-            before, after = (pooled_test(each, way, part) for each in (starts, ends))
-            if before is not None and after is not None:
-                title = f"## {way}{named}, n = {after.questions} questions a seed"
-                parts += [title, _table(["", "before", "after", "gain"], gains(before, after))]
-    return setup.write("seeds.md", [*parts, "![validations of all seeds](seeds.png)"])
-
-
-def gains(before: PooledRuns, after: PooledRuns) -> list[list[str]]:
-    """A row for each measure: its title, before, after, and the gain, with intervals."""
-    return [
-        [
-            each.title,
-            _shown(each, before.mean(each)),
-            _shown(each, after.mean(each)),
-            _shown(each, after.gain(before, each), gain=True),
-        ]
-        for each in MEASURES
-    ]
+# ---- The reward with a part left out.
 
 
 def variants(recipe: str, changes: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -127,15 +89,13 @@ def variants(recipe: str, changes: Sequence[str]) -> dict[str, tuple[str, ...]]:
     reward" pays 1 for a right answer, else 0, and trains on answerable questions only.
     """
     kinds = load_recipe(recipe, changes).data.kinds or KINDS
-    answerable = [each for each in kinds if each != "unanswerable"]
+    answerable = json.dumps([each for each in kinds if each != "unanswerable"])
+    binary = ('reward.scheme="binary"', f"data.train_kinds={answerable}")
     return {
         "full reward": (),
         "no effort component": ("reward.effort=0",),
         "no abstention band": ('reward.scheme="no-abstention-band"',),
-        "0/1 reward, answerable only": (
-            'reward.scheme="binary"',
-            f"data.train_kinds={json.dumps(answerable)}",
-        ),
+        "0/1 reward, answerable only": binary,
     }
 
 
@@ -143,41 +103,42 @@ def run_ablations(setup: Setup) -> str:
     """Train each variant from one start; write `ablations.md` and `ablations.png`; the page."""
     ablations = variants(setup.recipe, setup.changes)
     start = setup.warm_start()
-    folders: dict[str, list[Path]] = {START: [start]}
-    for name, own in ablations.items():
+    folders = {START: start}
+    for name, changes in ablations.items():
         slug = "-".join("".join(each if each.isalnum() else " " for each in name).split())
-        folders[name] = [
-            setup.grpo(setup.out / f"{slug}-{seed}", seed, start, *own) for seed in setup.seeds
-        ]
+        folders[name] = setup.grpo(f"{slug}-{SEED}", start, *changes)
     parts = [f"# {setup.recipe}: the reward with a part left out"]
-    parts.append(f"GRPO from one start, {len(setup.seeds)} seeds; 95 % intervals.")
+    parts.append("GRPO from one start; 95 % intervals.")
     for way in WAYS:
-        pooled = {name: pooled_test(runs, way) for name, runs in folders.items()}
-        compared = {name: each for name, each in pooled.items() if each is not None}
-        rows = [
-            [name, *(_shown(each, runs.mean(each)) for each in ABLATED)]
-            for name, runs in compared.items()
-        ]
-        parts.append(f"## {way}, n = {compared[START].questions} questions a run")
+        runs = {name: pooled_test([folder], way) for name, folder in folders.items()}
+        asked = {name: each for name, each in runs.items() if each is not None}
+        rows = [[name, *(_shown(each, run) for each in ABLATED)] for name, run in asked.items()]
+        parts.append(f"## {way}, n = {asked[START].questions} questions a run")
         parts.append(_table(["", *(each.title for each in ABLATED)], rows))
         if way == "sampled":
-            charts = [_bars(each, compared) for each in ABLATED]
+            charts = [_bars(each, asked) for each in ABLATED]
             write_picture(setup.out / "ablations.png", charts)
             parts.append("![the figures as bars](ablations.png)")
     return setup.write("ablations.md", parts)
 
 
-def _bars(measure: Measure, compared: Mapping[str, PooledRuns]) -> BarChart:
+def _shown(measure: Measure, run: PooledRuns) -> str:
+    cell = measure.cell(run.mean(measure))
+    return f"{cell.value} {cell.interval}".strip()
+
+
+def _bars(measure: Measure, asked: Mapping[str, PooledRuns]) -> BarChart:
     """A bar with its interval for each variant."""
-    bars = []
-    for name, runs in compared.items():
-        estimate = runs.mean(measure)
-        label = measure.cell(estimate).line
-        mark = Mark(estimate["value"], label, estimate["low"], estimate["high"])
-        bars.append(Bar(name, (mark,)))
-    title = measure.title[0].upper() + measure.title[1:]
+    estimates = {name: run.mean(measure) for name, run in asked.items()}
+    bars = tuple(
+        Bar(name, (Mark(each["value"], measure.cell(each).line, each["low"], each["high"]),))
+        for name, each in estimates.items()
+    )
     scale: Scale = "share" if measure.share else "number"
-    return BarChart(measure.name, title, "On the test, sampled.", scale, tuple(bars))
+    return BarChart(measure.name, measure.heading, "On the test, sampled.", scale, bars)
+
+
+# ---- The reward hack.
 
 
 class Replay(NamedTuple):
@@ -189,21 +150,20 @@ class Replay(NamedTuple):
     alarms: list[dict[str, Any]]
 
 
-def run_hack(setup: Setup, lists: float) -> str:
-    """Train with the hole open and closed; write `hack.md` and `hack.png`; the page.
-
-    The expert of a start made here answers with a list in the share `lists` of its episodes, so
-    that the policy can find the hole.
-    """
+def run_hack(setup: Setup) -> str:
+    """Train with the hole open and closed; write `hack.md` and `hack.png`; the page."""
     sft = load_recipe(setup.recipe, setup.changes).sft
-    listing = [f"sft.noise.lists={lists}"]
+    listing = [f"sft.noise.lists={LISTS}"]
     if sft is not None and sft.early_noise is not None:
-        listing.append(f"sft.early_noise.lists={lists}")
+        listing.append(f"sft.early_noise.lists={LISTS}")
     start = setup.warm_start(*listing)
     replays = {}
-    for name, folder, gate in ((OPEN, "open", "false"), (CLOSED, "closed", "true")):
+    for name, folder, gate in (
+        ("hole open", "open", "false"),
+        ("groundedness gate on", "closed", "true"),
+    ):
         changes = ('judging.reward="lenient"', f"reward.grounded_gate={gate}", *listing)
-        replays[name] = replay_of(setup.grpo(setup.out / folder, setup.seeds[0], start, *changes))
+        replays[name] = replay_of(setup.grpo(folder, start, *changes))
     write_picture(setup.out / "hack.png", hack_charts(replays))
     parts = [f"# {setup.recipe}: a hole in the reward's judge"]
     columns = ["steps", "reward", "answers that are lists", "accuracy, held out", "alarms"]
@@ -234,20 +194,20 @@ def replay_of(folder: Path) -> Replay:
 def story(replay: Replay) -> list[list[str]]:
     """A row for each `SPAN` steps: means, the last validation up to there, alarms."""
     last = max([*replay.reward, *replay.lists], default=0)
-    spans = [(0, 0), *((at, min(at + SPAN - 1, last)) for at in range(1, last + 1, SPAN))]
     rows = []
-    for first, end in spans:
-        means = [
-            [value for step, value in values.items() if first <= step <= end]
+    for first in (0, *range(1, last + 1, SPAN)):
+        steps = range(first, min(first + SPAN, last + 1) if first else 1)
+        rewards, lists = (
+            [value for step, value in values.items() if first and step in steps]
             for values in (replay.reward, replay.lists)
-        ]
-        held_out = [row["accuracy"] for row in replay.validations if first <= row["step"] <= end]
-        alarms = [row for row in replay.alarms if first <= row["step"] <= end]
+        )
+        held_out = [row["accuracy"] for row in replay.validations if row["step"] in steps]
+        alarms = [row for row in replay.alarms if row["step"] in steps]
         rows.append(
             [
-                f"{first} to {end}" if end else "start",
-                f"{fmean(means[0]):.2f}" if means[0] and end else "",
-                f"{fmean(means[1]):.1%}" if means[1] and end else "",
+                f"{first} to {steps[-1]}" if first else "start",
+                f"{fmean(rewards):.2f}" if rewards else "",
+                f"{fmean(lists):.1%}" if lists else "",
                 f"{held_out[-1]:.1%}" if held_out and held_out[-1] is not None else "",
                 ", ".join(f"{row['kind']} ({row['step']})" for row in alarms),
             ]
@@ -257,18 +217,21 @@ def story(replay: Replay) -> list[list[str]]:
 
 def hack_charts(replays: Mapping[str, Replay]) -> list[CurveChart]:
     """Reward and lists by step, and accuracy by validation."""
-    drawn: list[tuple[str, str, Scale, list[dict[int, float | None]]]] = [
-        ("reward", "Reward in training", "number", [{**each.reward} for each in replays.values()]),
-        ("lists", "Answers that are lists", "share", [{**each.lists} for each in replays.values()]),
-        ("accuracy", "Accuracy by the other judge, held out", "share", [
-            {row["step"]: row["accuracy"] for row in each.validations} for each in replays.values()
-        ]),
-    ]  # fmt: skip
+    mean = f"Bold: the mean of the {SPAN} steps around."
     charts = []
-    for name, title, scale, values in drawn:
-        lines = tuple(curve(label, each) for label, each in zip(replays, values, strict=True))
-        smooth = 1 if name == "accuracy" else SPAN
-        note = "" if smooth == 1 else f"Bold: the mean of the {smooth} steps around."
+    drawn: tuple[tuple[str, str, str, Scale, int], ...] = (
+        ("reward", "Reward in training", mean, "number", SPAN),
+        ("lists", "Answers that are lists", mean, "share", SPAN),
+        ("accuracy", "Accuracy by the other judge, held out", "", "share", 1),
+    )
+    for name, title, note, scale, smooth in drawn:
+        values = {
+            label: {row["step"]: row[name] for row in each.validations}
+            if name == "accuracy"
+            else getattr(each, name)
+            for label, each in replays.items()
+        }
+        lines = tuple(curve(label, each) for label, each in values.items())
         charts.append(CurveChart(name, title, note, scale, lines, smooth=smooth))
     return charts
 
@@ -279,52 +242,24 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(each)} |" for each in lines) + "\n"
 
 
-def _shown(measure: Measure, estimate: Estimate, *, gain: bool = False) -> str:
-    """A figure, or a difference of two, with its interval."""
-    cell = points(estimate) if gain and measure.share else measure.cell(estimate)
-    return f"{cell.value} {cell.interval}".strip()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the experiment that `arguments` name; the exit code."""
-    chosen = _parser().parse_args(arguments)
-    setup = Setup(chosen.out, chosen.recipe, tuple(chosen.set), chosen.seeds, chosen.start)
+    parser = argparse.ArgumentParser(prog="python -m training.experiments", description=__doc__)
+    parser.add_argument("experiment", choices=["ablations", "hack"])
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--recipe", default="nano", metavar="NAME|FILE")
+    parser.add_argument("--set", action="append", default=[], metavar="TABLE.FIELD=VALUE")
+    parser.add_argument("--start", type=Path, metavar="DIR", help="an SFT run to begin from")
+    chosen = parser.parse_args(arguments)
+    setup = Setup(chosen.out, chosen.recipe, tuple(chosen.set), chosen.start)
     try:
         setup.out.mkdir(parents=True, exist_ok=True)
-        if chosen.experiment == "seeds":
-            page = run_seeds(setup)
-        elif chosen.experiment == "ablations":
-            page = run_ablations(setup)
-        else:
-            page = run_hack(setup, chosen.lists)
+        page = run_ablations(setup) if chosen.experiment == "ablations" else run_hack(setup)
     except (UserError, OSError) as error:
         sys.stderr.write(f"Error: {printable(str(error))}\n")
         return 2
     sys.stdout.write(page)
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training.experiments", description=__doc__)
-    parser.add_argument("experiment", choices=["seeds", "ablations", "hack"])
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--recipe", default="nano", metavar="NAME|FILE")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="TABLE.FIELD=VALUE", help="for all runs"
-    )
-    parser.add_argument("--seeds", type=_numbers, default=[0], metavar="0,1,2")
-    parser.add_argument("--start", type=Path, metavar="DIR", help="an SFT run to begin from")
-    parser.add_argument(
-        "--lists", type=float, default=0.05, help="hack: share of the expert's answers"
-    )
-    return parser
-
-
-def _numbers(text: str) -> list[int]:
-    found = [int(each) for each in text.split(",")]
-    if len(set(found)) < len(found) or min(found) < 0:
-        raise ValueError(text)
-    return found
 
 
 if __name__ == "__main__":

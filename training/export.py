@@ -7,10 +7,10 @@ paths of this machine, and a path that is left in a file is an error.
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
 from safetensors import safe_open
@@ -45,7 +45,6 @@ from training.recipe import (
 from training.run import Setting
 
 CARD = "README.md"
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # What a tokenizer may be saved as; a folder has some of them.
 TOKENIZER_FILES = (
     TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -55,7 +54,6 @@ TOKENIZER_FILES = (
 # ---- The model card: README.md, in the form of the Hugging Face hub.
 
 UNKNOWN = "not measured"
-_SPAN = " to "
 # The figures of a card that were measured, in order.
 _LABELS = {
     "n": "questions asked",
@@ -72,9 +70,8 @@ _LABELS = {
     "format_errors": "format errors an episode",
     "reward": "reward, by its own judge",
 }
+_BEST = re.compile(r"checkpoints/checkpoint-(\d+)", re.ASCII)
 _BASELINE = ("n", "accuracy", "unanswerable_accuracy", "hallucination", "abstention", "turns")
-_PLAIN = re.compile(r"[\w./-]+", re.ASCII)
-_STEP = re.compile(r"checkpoint-(\d+)$")
 
 
 class Copy(NamedTuple):
@@ -95,7 +92,7 @@ class CardTable(NamedTuple):
     @property
     def intervals(self) -> bool:
         """Whether a cell has an interval."""
-        return any(_SPAN in each for _, cells in self.rows for each in cells)
+        return any(" to " in each for _, cells in self.rows for each in cells)
 
 
 def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> None:
@@ -107,13 +104,14 @@ def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None)
     """The text of the card of a run, or of a checkpoint that is shared. `metrics` is the run's
     `metrics.json`; the setting's `baseline` is that of an `art-e eval run`."""
     recipe, baseline = setting.recipe, setting.baseline
-    best = metrics.get("best_checkpoint")
-    has_best = isinstance(best, str) and _PLAIN.fullmatch(best) is not None
+    best = _BEST.fullmatch(str(metrics.get("best_checkpoint")))
     own = load_recipe(recipe.name) if recipe.name in recipe_names() else None
     adapter_to = None if copy is None else copy.adapter_to
     base = adapter_to or recipe.model.base
     is_adapter = adapter_to is not None or (copy is None and recipe.model.lora is not None)
     usual = EpisodeForm()
+    seconds, usd = metrics.get("seconds"), metrics.get("cost_usd")
+    models = {public_model(name): of for name, of in (baseline or {"models": {}})["models"].items()}
     text = template("training", "card.md.j2").render(
         front_matter=Own(_front_matter(setting.kind, base, is_adapter=is_adapter)),
         kind=setting.kind,
@@ -124,18 +122,20 @@ def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None)
         recipe_option=Own(recipe.name if own is not None else "RECIPE.toml"),
         own_recipe=own is not None,
         changed=own is not None and own != recipe,
-        has_best=has_best,
+        has_best=best is not None,
         copy=copy,
         adapter_to=adapter_to and Own(adapter_to),
         recipe_file=Own("config.json" if copy is None else "recipe.json"),
-        checkpoint=Own(f"RUN/{best if has_best else 'checkpoints/CHECKPOINT'}"),
-        validation=_validation(metrics),
-        test=_table(_parts(metrics.get("test"), "test"), list(_LABELS)),
-        baseline=_table(_parts(baseline, "baseline"), _BASELINE),
+        checkpoint=Own(f"RUN/{best[0] if best else 'checkpoints/CHECKPOINT'}"),
+        validation=_validation(metrics.get("validation") or [], int(best[1]) if best else None),
+        test=_table(metrics.get("test") or {}, list(_LABELS)),
+        baseline=_table(models, _BASELINE),
         baseline_given=baseline is not None,
-        hours=_shown(metrics.get("seconds"), lambda s: f"{s / 3600:.2f} hours ({s:,.0f} seconds)"),
+        hours=UNKNOWN
+        if seconds is None
+        else f"{seconds / 3600:.2f} hours ({seconds:,.0f} seconds)",
         tokens=_figure(metrics.get("tokens")),
-        money=_shown(metrics.get("cost_usd"), lambda usd: f"{usd:,.2f} USD"),
+        money=UNKNOWN if usd is None else f"{usd:,.2f} USD",
         alarms=metrics.get("alarms"),
         own_form=(recipe.episode.view, recipe.episode.prompt, recipe.episode.max_turns)
         != (usual.view, usual.prompt, usual.max_turns),
@@ -156,56 +156,35 @@ def _front_matter(kind: str, base: str | None, *, is_adapter: bool) -> str:
     return str(data.to_yaml())
 
 
-def _validation(metrics: Mapping[str, Any]) -> CardTable:
-    """The first, the best and the last of the validations."""
-    rows = [each for each in metrics.get("validation") or () if isinstance(each, dict)]
-    if not rows:
-        return CardTable([], [])
-    step = _STEP.search(str(metrics.get("best_checkpoint")))
-    best = [each for each in rows if step and each.get("step") == int(step[1])][:1]
-    chosen = {"first": rows[0], **({"best": best[0]} if best else {}), "last": rows[-1]}
-    titled = {f"{name} (step {_figure(row.get('step'))})": row for name, row in chosen.items()}
-    return _table(titled, [name for name in _LABELS if name != "unanswerable_accuracy"], every=True)
+def _validation(rows: Sequence[Mapping[str, Any]], best: int | None) -> CardTable:
+    """The first, the best and the last of the validations; `best` is the step of the best."""
+    chosen = [("first", each) for each in rows[:1]]
+    chosen += [("best", each) for each in rows if each["step"] == best]
+    chosen += [("last", each) for each in rows[-1:]]
+    titled = {f"{name} (step {row['step']:,})": row for name, row in chosen}
+    return _table(titled, [name for name in _LABELS if name != "unanswerable_accuracy"])
 
 
-def _parts(figures: Mapping[str, Any] | None, title: str) -> dict[str, Mapping[str, Any]]:
-    """Figures by the title of their column: of an eval run's models, of named parts, or alone."""
-    if not figures:
-        return {}
-    parts = figures.get("models", figures)
-    # A part may happen to have a figure's name.
-    values = [parts[name] for name in _LABELS if name in parts]
-    if any(not isinstance(each, dict) or "value" in each for each in values):
-        return {title: parts}
-    return {public_model(name): each for name, each in parts.items() if isinstance(each, dict)}
-
-
-def _table(
-    parts: Mapping[str, Mapping[str, Any]], names: Sequence[str], *, every: bool = False
-) -> CardTable:
-    """A row for each figure of `names` that a part has; with `every` for all figures."""
+def _table(parts: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> CardTable:
+    """A row for each figure of `names` that a part has."""
     rows = [
         (_LABELS[name], [_figure(part.get(name)) for part in parts.values()])
         for name in names
-        if every or any(name in part for part in parts.values())
+        if any(name in part for part in parts.values())
     ]
     return CardTable(list(parts), rows)
 
 
 def _figure(value: Any) -> str:
     """A number or an estimate as text."""
+    if value is None:
+        return UNKNOWN
     if isinstance(value, dict):
-        shown = _figure(value.get("value"))
-        if shown == UNKNOWN or value.get("low") is None or value.get("high") is None:
+        shown = _figure(value["value"])
+        if value["low"] is None:
             return shown
-        span = f"{_figure(value['low'])}{_SPAN}{_figure(value['high'])}"
-        return f"{shown} ({span}, n = {_figure(value.get('n'))})"
-    return _shown(value, lambda it: f"{it:,}" if isinstance(it, int) else f"{it:.3f}")
-
-
-def _shown(value: Any, form: Callable[[Any], str]) -> str:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return form(value) if number else UNKNOWN
+        return f"{shown} ({value['low']:.3f} to {value['high']:.3f}, n = {value['n']:,})"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
 # ---- A checkpoint with an adapter, merged into a whole model.
@@ -221,23 +200,27 @@ def merge(checkpoint: Path, out: Path) -> None:
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = meant_checkpoint(checkpoint)
-    base = base_of(chosen)
+    base = _base_of(chosen)
     if base is None:
-        if not (chosen / CONFIG).is_file():
-            raise _no_checkpoint(chosen)
         raise UserError(
             f"there is nothing to merge: {chosen} has no adapter, it is whole already;"
             f" use it as --model local:{chosen}"
         )
     require_train_extra()
+    from transformers import AutoConfig
+
     try:
         base_folder = checkpoint_folder(base)
     except UserError as error:
         raise UserError(f"{chosen} is an adapter to {base}: {error}") from None
     own = chosen if (chosen / TOKENIZER).is_file() else base_folder
     load_tokenizer(own, str(own))  # an error before the work
-    model = _merged(chosen, base)
-
+    loaded = load_checkpoint(base, str(chosen))
+    adapted: Any = loaded.model
+    saved = AutoConfig.from_pretrained(base_folder, trust_remote_code=False).dtype
+    model = adapted.merge_and_unload()
+    model = model if saved is None else model.to(saved)
+    model.generation_config = loaded.generation_config
     partial = out.parent / f".{out.name}.partial"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -254,39 +237,28 @@ def merge(checkpoint: Path, out: Path) -> None:
         ) from None
 
 
-def _merged(checkpoint: Path, base: str) -> Any:
-    """The whole model, in the number format in which its base is saved."""
-    from transformers import AutoConfig
-
-    loaded = load_checkpoint(base, str(checkpoint))
-    adapted: Any = loaded.model
-    saved = AutoConfig.from_pretrained(checkpoint_folder(base), trust_remote_code=False).dtype
-    model = adapted.merge_and_unload()
-    model = model if saved is None else model.to(saved)
-    model.generation_config = loaded.generation_config
-    return model
-
-
-def _no_checkpoint(folder: Path) -> UserError:
-    return UserError(
-        f"{folder} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
-        " training run's folder, or a checkpoint in it"
-    )
+def _base_of(checkpoint: Path) -> str | None:
+    """The model under an adapter; None for a whole model. Raises `UserError` for neither."""
+    base = base_of(checkpoint)
+    if base is None and not (checkpoint / CONFIG).is_file():
+        raise UserError(
+            f"{checkpoint} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
+            " training run's folder, or a checkpoint in it"
+        )
+    return base
 
 
 # ---- A checkpoint for others: weights, tokenizer, card and recipe.
 
 SCHEMA = "art-e/model/1"
-_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_SHARDS = "model-?????-of-?????.safetensors"
-_GENERATION = "generation_config.json"
 # What may leave, as patterns.
 FILES = (
-    ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, _GENERATION, _WEIGHTS, _INDEX, _SHARDS,
+    ADAPTER_CONFIG, "adapter_model.safetensors", CONFIG, "generation_config.json",
+    "model.safetensors", "model.safetensors.index.json", "model-?????-of-?????.safetensors",
     *TOKENIZER_FILES, RECIPE, CARD,
 )  # fmt: skip
 # Settings of a model; those that say where it was loaded from are removed.
-_SETTINGS = (ADAPTER_CONFIG, CONFIG, _GENERATION, "tokenizer_config.json")
+_SETTINGS = (ADAPTER_CONFIG, CONFIG, "generation_config.json", "tokenizer_config.json")
 _ORIGIN = ("_name_or_path", "name_or_path")
 # Too long to search, and made of words or numbers only.
 _VOCABULARY = frozenset({"tokenizer.json", "vocab.json", "merges.txt"})
@@ -311,37 +283,30 @@ def find_checkpoint(
     `base_id` (a hub id) for an adapter to a model in a folder.
     """
     checkpoint = meant_checkpoint(named)
-    base = base_of(checkpoint)
-    if base is None and not (checkpoint / CONFIG).is_file():
-        raise _no_checkpoint(checkpoint)
-    return ExportedCheckpoint(checkpoint, _run_of(checkpoint, run), _hub_base(named, base, base_id))
+    base = _hub_base(named, _base_of(checkpoint), base_id)
+    return ExportedCheckpoint(checkpoint, _run_of(checkpoint, run), base)
 
 
 def export(chosen: ExportedCheckpoint, to: Path) -> None:
     """Write the checkpoint to the folder `to`, in place of an earlier export.
 
     Raises `UserError` if a file names a path of this machine, or `to` can't be replaced."""
-    config = json_object(chosen.run / CONFIG)
+    config, metrics_file = json_object(chosen.run / CONFIG), chosen.run / METRICS
     recipe = public_recipe(named_recipe(str(chosen.run)))
-    metrics_file = chosen.run / METRICS
     metrics = json_object(metrics_file) if metrics_file.is_file() else {}
     best = metrics.get("best_checkpoint") == f"{CHECKPOINTS}/{chosen.checkpoint.name}"
     copy = Copy(chosen.checkpoint.name, best, chosen.adapter_to)
-    kind: Literal["sft", "grpo"] = "sft" if config.get("kind") == "sft" else "grpo"
-    seed = int(config.get("seed") or 0)
-    setting = Setting(kind, recipe, seed, baseline=config.get("baseline"))
+    setting = Setting(config["kind"], recipe, config["seed"], baseline=config.get("baseline"))
     facts = {
         "schema": SCHEMA,
         "made_by": f"art-e {metadata.version('art-e')}",
-        "kind": kind,
-        "seed": seed,
+        "kind": setting.kind,
+        "seed": setting.seed,
         "checkpoint": copy.checkpoint,
         "adapter_to": copy.adapter_to,
         "recipe": recipe.to_row(),
     }
-    with replacing(
-        to, RECIPE, SCHEMA, lambda name: any(Path(name).match(each) for each in FILES)
-    ) as folder:
+    with replacing(to, RECIPE, SCHEMA, _may_leave) as folder:
         for file in _files(chosen.checkpoint):
             if file.name in _SETTINGS:
                 _write_json(folder / file.name, _settings(file, chosen.adapter_to))
@@ -397,20 +362,18 @@ def _hub_base(named: Path, base: str | None, base_id: str | None) -> str | None:
     )
 
 
-def _files(checkpoint: Path) -> Iterator[Path]:
+def _files(checkpoint: Path) -> list[Path]:
     """The checkpoint's files that leave. Raises `UserError` if it has no weights."""
-    is_adapter = (checkpoint / ADAPTER_CONFIG).is_file()
-    weights = [ADAPTER_WEIGHTS] if is_adapter else [_WEIGHTS, _SHARDS]
-    found = [each for pattern in weights for each in sorted(checkpoint.glob(pattern))]
-    if not found:
+    found = [each for each in sorted(checkpoint.iterdir()) if _may_leave(each.name)]
+    if not any(each.suffix == ".safetensors" for each in found):
         raise UserError(
-            f"{checkpoint} has no {weights[0]}; save it as safetensors, or name another checkpoint"
+            f"{checkpoint} has no weights; save it as safetensors, or name another checkpoint"
         )
-    yield from found
-    settings = (ADAPTER_CONFIG,) if is_adapter else (CONFIG, _GENERATION, _INDEX)
-    for name in (*settings, *TOKENIZER_FILES):
-        if (checkpoint / name).is_file():
-            yield checkpoint / name
+    return [each for each in found if each.name not in (RECIPE, CARD)]
+
+
+def _may_leave(name: str) -> bool:
+    return any(Path(name).match(each) for each in FILES)
 
 
 def _settings(file: Path, adapter_to: str | None) -> dict[str, Any]:

@@ -9,9 +9,8 @@ With many inboxes whole inboxes are drawn, as in `evals.statistics`.
 Answers are judged as in validations, by the judge that does not pay the reward.
 """
 
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,10 +18,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from art_e.errors import UserError
+from art_e.models.checkpoint import METRICS, json_object
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
 from evals.report.charts import Curve, CurveChart, Mark, Scale
-from evals.report.tables import Cell, number, percent
+from evals.report.tables import Cell, number, percent, points
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, MIN_INBOXES, RESAMPLES, UNKNOWN, Estimate, Floats, Sample
 from training.judging import by_second
@@ -41,48 +41,57 @@ class Measure(NamedTuple):
     name: str
     title: str
     of: Callable[[Scored], float | None]
-    share: bool
+    share: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title, capitalised."""
+        return self.title[0].upper() + self.title[1:]
 
     def cell(self, estimate: Estimate) -> Cell:
         """An estimate as the report writes it."""
         return percent(estimate) if self.share else number(estimate)
 
+    def change(self, gain: Estimate) -> Cell:
+        """A difference of two estimates as the report writes it."""
+        return points(gain) if self.share else number(gain)
 
-def _fact(name: str) -> Callable[[Scored], float]:
-    return lambda each: float(each.trajectory.rubric[name])
 
+def _fact(name: str, *, when_correct: bool = False) -> Callable[[Scored], float | None]:
+    def of(scored: Scored) -> float | None:
+        undefined = when_correct and not (scored.question.answerable and scored.correct)
+        return None if undefined else float(scored.trajectory.rubric[name])
 
-def _when_correct(name: str) -> Callable[[Scored], float | None]:
-    fact = _fact(name)
-    return lambda each: fact(each) if each.question.answerable and each.correct else None
+    return of
 
 
 ACCURACY = Measure(
     "accuracy",
     "accuracy",
     lambda each: float(each.correct) if each.question.answerable else None,
-    True,
+    share=True,
 )
 INVENTED = Measure(
     "hallucination-unanswerable",
     "hallucination on unanswerable questions",
     lambda each: None if each.question.answerable else _fact("answered")(each),
-    True,
+    share=True,
 )
 HALLUCINATION = Measure(
-    "hallucination", "hallucination, all questions", lambda each: float(each.wrong), True
+    "hallucination", "hallucination, all questions", lambda each: float(each.wrong), share=True
 )
-ABSTENTION = Measure("abstention", "abstention, all questions", _fact("abstained"), True)
+ABSTENTION = Measure("abstention", "abstention, all questions", _fact("abstained"), share=True)
 FORMAT_ERRORS = Measure(
     "format-errors",
     "format errors an episode",
     lambda each: float(malformed_calls(each.trajectory.rubric)),
-    False,
 )
-TURNS = Measure("turns", "turns an episode", _fact("turns"), False)
-TURNS_RIGHT = Measure("turns-when-correct", "turns, answer right", _when_correct("turns"), False)
+TURNS = Measure("turns", "turns an episode", _fact("turns"))
+TURNS_RIGHT = Measure(
+    "turns-when-correct", "turns, answer right", _fact("turns", when_correct=True)
+)
 EFFORT_RIGHT = Measure(
-    "effort-when-correct", "effort, answer right", _when_correct("effort"), False
+    "effort-when-correct", "effort, answer right", _fact("effort", when_correct=True)
 )
 MEASURES = (
     ACCURACY, INVENTED, HALLUCINATION, ABSTENTION, FORMAT_ERRORS, TURNS_RIGHT, EFFORT_RIGHT,
@@ -109,10 +118,8 @@ class Pool:
         if share and defined.min() == defined.max():
             # Nothing to resample: as many independent answers as there are questions.
             places = np.flatnonzero(~np.isnan(values).all(axis=0)).tolist()
-            sample = Sample(
-                *([of[each] for each in places] for of in (self._inboxes, self._questions))
-            )
-            estimate = sample.share([bool(defined[0])] * len(places))
+            names = ([of[each] for each in places] for of in (self._inboxes, self._questions))
+            estimate = Sample(*names).share([bool(defined[0])] * len(places))
             return Estimate(**{**estimate, "n": len(defined)})
         return self._bounded(float(defined.mean()), self._means(values), len(defined))
 
@@ -143,8 +150,7 @@ class Pool:
 
 def _drawn(random: np.random.Generator, units: int) -> Floats:
     """How often each unit is drawn, resample by resample."""
-    drawn = random.multinomial(units, np.full(units, 1 / units), size=RESAMPLES)
-    return drawn.astype(np.float64)
+    return random.multinomial(units, np.full(units, 1 / units), size=RESAMPLES).astype(np.float64)
 
 
 class PooledRuns:
@@ -156,10 +162,10 @@ class PooledRuns:
     def __init__(self, runs: Sequence[Sequence[Scored]]) -> None:
         self.runs = [sorted(run, key=lambda each: each.question.id) for run in runs]
         ids = [[each.question.id for each in run] for run in self.runs]
-        if not ids or not ids[0] or any(each != ids[0] for each in ids):
-            raise UserError("the runs were not asked the same questions; make them with one recipe")
-        if len(set(ids[0])) < len(ids[0]):
-            raise UserError("a run was asked a question twice; make it again")
+        if not ids[0] or any(each != ids[0] for each in ids) or len(set(ids[0])) < len(ids[0]):
+            raise UserError(
+                "the runs were not asked the same questions once; make them with one recipe"
+            )
 
     @property
     def questions(self) -> int:
@@ -170,16 +176,13 @@ class PooledRuns:
     def pool(self) -> Pool:
         """The resamples of these runs."""
         questions = [each.question for each in self.runs[0]]
-        return Pool(
-            [each.inbox_address for each in questions],
-            [each.id for each in questions],
-            len(self.runs),
-        )
+        inboxes = [each.inbox_address for each in questions]
+        return Pool(inboxes, [each.id for each in questions], len(self.runs))
 
     def matrix(self, measure: Measure) -> Floats:
         """The measure: a row for each run, a column for each question."""
         rows = [[measure.of(each) for each in run] for run in self.runs]
-        return np.asarray([[np.nan if x is None else x for x in row] for row in rows], np.float64)
+        return np.asarray(rows, dtype=np.float64)
 
     def mean(self, measure: Measure) -> Estimate:
         """The pooled mean of the measure."""
@@ -190,41 +193,38 @@ class PooledRuns:
         return self.pool.gain(before.matrix(measure), self.matrix(measure))
 
 
-def episodes_of_test(folder: Path, part: str = "") -> dict[Way, list[Scored]]:
-    """The test episodes of a run that has ended, or those of the part "strangers".
+# ---- From the folders of runs.
 
-    Raises `UserError` if they can't be read, or if the test is not whole; a part may be empty.
+
+def episodes_of_test(folder: Path) -> dict[Way, list[Scored]]:
+    """The test episodes of a run that has ended, but those about strangers.
+
+    Raises `UserError` if they can't be read, or if the test is not whole.
     """
     path = folder / EPISODES
     found: dict[Way, list[Scored]] = {way: [] for way in WAYS}
     try:
         for each in read_trajectories(path):
-            if each.question is None:
-                raise ValueError("an episode has no question")
-            if each.policy.get("part", "") == part:
+            if not each.policy.get("part"):
                 way: Way = "sampled" if each.policy["temperature"] > 0 else "greedy"
-                found[way].append(by_second(Scored(Question.from_row(each.question), each)))
+                question = Question.from_row(each.question or {})
+                found[way].append(by_second(Scored(question, each)))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} can't be read ({error}); make the run again") from None
-    if not part and not all(found.values()):
+    if not all(found.values()):
         raise UserError(f"{path} has not all of the test; make the run again")
     return found
 
 
-def pooled_test(folders: Sequence[Path], way: Way, part: str = "") -> PooledRuns | None:
+def pooled_test(folders: Sequence[Path], way: Way) -> PooledRuns | None:
     """The test episodes of the runs, pooled; None without any."""
-    runs = [episodes_of_test(each, part)[way] for each in folders]
-    return PooledRuns(runs) if any(runs) else None
+    runs = [episodes_of_test(each)[way] for each in folders]
+    return PooledRuns(runs) if runs else None
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
     """The content of a run's `metrics.json`. Raises `UserError` if it can't be read."""
-    path = folder / "metrics.json"
-    try:
-        metrics: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} can't be read ({error}); make the run again") from None
-    return metrics
+    return json_object(folder / METRICS)
 
 
 def minutes(folders: Sequence[Path]) -> float:
@@ -255,7 +255,7 @@ def curves(folders: Sequence[Path], labels: Sequence[str]) -> list[CurveChart]:
     return charts
 
 
-def curve(label: str, values: dict[int, float | None]) -> Curve:
+def curve(label: str, values: Mapping[int, float | None]) -> Curve:
     """A curve of values by step; what is missing or not finite is a gap."""
     marks = (
         Mark(value if value is not None and math.isfinite(value) else None, "")

@@ -74,12 +74,6 @@ def episode(
     )
 
 
-def stranger(*, right: bool) -> str:
-    """A line of the test about a name that training has not."""
-    policy = {"temperature": 1.0, "seed": 0, "part": "strangers"}
-    return episode(question(1), policy, right=right).to_line() + "\n"
-
-
 def made(
     folder: Path,
     right: int,
@@ -144,7 +138,7 @@ def test_runs_of_other_questions_are_not_pooled() -> None:
 
     with pytest.raises(UserError, match="same questions"):
         PooledRuns([run(1, 2), run(1, 3)])
-    with pytest.raises(UserError, match="twice"):
+    with pytest.raises(UserError, match="once"):
         PooledRuns([run(1, 1)])
 
 
@@ -193,35 +187,6 @@ def test_a_run_that_fails_ends_the_chain(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="exit code 2"):
         carry_out([wrong, after])
     assert not (tmp_path / "after").exists()
-
-
-def test_seeds_are_told_before_and_after(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for seed in (0, 1):
-        made(tmp_path / f"sft-{seed}", 8, effort=4)
-        made(tmp_path / f"grpo-{seed}", NUMBER, effort=2)
-        with (tmp_path / f"grpo-{seed}" / "test.jsonl").open("a") as test:
-            test.write(stranger(right=True))
-        with (tmp_path / f"sft-{seed}" / "test.jsonl").open("a") as test:
-            test.write(stranger(right=False))
-    assert main(["seeds", "--out", str(tmp_path), "--seeds", "0,1"]) == 0
-    page = (tmp_path / "seeds.md").read_text()
-    assert capsys.readouterr().out == page
-    assert "2.0 minutes a seed" in page
-    assert "## sampled, n = 24 questions a seed" in page
-    assert "## sampled, names that training has not seen, n = 1 questions a seed" in page
-    assert "## greedy, names" not in page
-    row = next(each for each in page.splitlines() if each.startswith("| accuracy"))
-    # 6 of 18 answerable questions before, all after.
-    assert row.count("33.3%") == 1
-    assert "100.0%" in row
-    assert "66.7 pts" in row
-    effort = next(each for each in page.splitlines() if each.startswith("| effort"))
-    assert "4.00" in effort
-    assert "-2.00" in effort
-    with Image.open(tmp_path / "seeds.png") as drawn:
-        assert drawn.width > 1_000
 
 
 def test_variants_are_recipes(tmp_path: Path) -> None:
@@ -300,14 +265,14 @@ def test_the_hack_is_replayed_with_and_without_the_gate(
             append_step(command.run, Step(1, 1.0, 10, reward=0.5))
 
     monkeypatch.setattr(experiments, "carry_out", carry_out)
-    assert main(["hack", "--out", str(tmp_path), "--lists", "0.1"]) == 0
+    assert main(["hack", "--out", str(tmp_path)]) == 0
     assert [words[1] for words in trained] == ["sft", "grpo", "grpo"]
     sft, opened, closed = (
         load_recipe("nano", [b for a, b in itertools.pairwise(words) if a == "--set"])
         for words in trained
     )
     assert sft.sft is not None
-    assert {each.lists for each in sft.sft.noises} == {0.1}
+    assert {each.lists for each in sft.sft.noises} == {0.05}
     assert sft.sft.early_noise is not None
     assert sft.judging.reward == "offline"
     assert [each.judging.reward for each in (opened, closed)] == ["lenient", "lenient"]
@@ -316,14 +281,6 @@ def test_the_hack_is_replayed_with_and_without_the_gate(
     # What an alarm quotes is text, and no markup or column of its own.
     assert "<b>" not in page
     assert "No alarms." in page
-
-
-@pytest.mark.parametrize("wrong", ["0,0", "-1", "x"])
-def test_seeds_are_numbers_that_differ(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["seeds", "--out", "x", f"--seeds={wrong}"])
-    assert ended.value.code == 2
-    assert "--seeds" in capsys.readouterr().err
 
 
 def test_an_error_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

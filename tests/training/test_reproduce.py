@@ -1,7 +1,6 @@
 """`art-e reproduce`: profiles, the cache of steps, what validation chooses, limits, the plan."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,14 @@ from tests.command_line import json_of, the_error
 from tests.evals.runs import episodes, write_run
 from tests.golden import Chain, Player
 from tests.provider import Provider
+from training.commands import Command
 from training.reproduction import forecast
 from training.reproduction.chain import (
     RECORD,
     STAGES,
     Cache,
     Unit,
+    Work,
     check_golden,
     check_run,
     choose_prompt,
@@ -118,25 +119,23 @@ class Kitchen:
         return cache.units
 
     def steps(self, cache: Cache, text: str, cost: float) -> None:
-        def write(folder: Path) -> None:
-            cache.art_e("--version")
-            self.note("first", cache, lambda: (folder / "made.txt").write_text(text.upper()))
+        def write(folder: Path) -> list[Work]:
+            def make() -> None:
+                self.done.append("first")
+                (folder / "made.txt").write_text(text.upper())
 
-        def copy(folder: Path) -> None:
-            self.note(
-                "second",
-                cache,
-                lambda: (folder / "copy.txt").write_text((first.folder / "made.txt").read_text()),
-            )
+            return [Command(("--version",)), make]
+
+        def copy(folder: Path) -> list[Work]:
+            def make() -> None:
+                self.done.append("second")
+                (folder / "copy.txt").write_text((first.folder / "made.txt").read_text())
+
+            return [make]
 
         settings = {"text": text, "table": {"max_cost_usd": cost}}
         first = cache.step("ingest", "first", settings, ["made.txt"], write, reads=[self.source])
         cache.step("golden", "second", {}, ["copy.txt"], copy, [first])
-
-    def note(self, name: str, cache: Cache, work: Callable[[], object]) -> None:
-        if not cache.dry:
-            self.done.append(name)
-            work()
 
 
 @pytest.fixture
@@ -181,9 +180,6 @@ def test_a_step_that_was_begun_goes_on_in_its_folder(kitchen: Kitchen) -> None:
     assert [each.state for each in kitchen.plan()] == ["done", "begun"]
     assert kitchen.cook() == ["second"]
     assert len(list(kitchen.out.glob("second-*"))) == 1
-    record.write_text("{")
-    with pytest.raises(UserError, match="delete"):
-        kitchen.cook()
 
 
 def test_a_plan_runs_nothing_and_shows_what_will_run(kitchen: Kitchen) -> None:
@@ -295,7 +291,7 @@ def test_a_golden_set_that_was_cut_short(world_db: Path, tmp_path: Path) -> None
 
 
 def test_a_run_that_was_cut_short(tmp_path: Path) -> None:
-    figures = {"n": 9, "errors_by_kind": {"timeout": 2}}
+    figures = {"n": 9, "not_asked": 0}
     path = tmp_path / "metrics.json"
     path.write_text(json.dumps({"models": {"openai/o3": figures}}))
     check_run(tmp_path, "baselines.max_cost_usd")
@@ -361,7 +357,6 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     grpo = units["grpo-0"]
     assert grpo["seconds"] == pytest.approx(3600 * planned["hours"])
     assert grpo["usd"] == pytest.approx(planned["gpu_usd"] + planned["judge_usd"])
-    assert grpo["disk_bytes"] > 29.5e9
     assert units["baseline-o3"]["usd"] > units["baseline-o4-mini"]["usd"] > 1
     assert any("NVIDIA" in each for each in plan["missing"])
     assert plan["left"]["usd"] == pytest.approx(sum(each["usd"] for each in plan["units"]))

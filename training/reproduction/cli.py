@@ -1,25 +1,22 @@
 """`art-e reproduce`: the chain of the talk, from mail to report, in stages that are done once."""
 
-import shutil
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 from typer import Option
 
 from art_e.cli.options import JsonOption, OutOption
-from art_e.cli.output import console, example, note, one_line, print_json, print_line, text
+from art_e.cli.output import example, note, print_json, print_line
 from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
 from art_e.privacy import load_env
 from art_e.storage import home, locked
-from training.cli import duration
+from training.cli import SetOption
 from training.reproduction.chain import Cache, chosen_stage
 from training.reproduction.chain import reproduce as reproduce_chain
-from training.reproduction.forecast import faults, forecast, missing
-from training.reproduction.profile import Profile, load_profile
-from training.reproduction.report import publish
+from training.reproduction.forecast import missing, plan_row, print_plan
+from training.reproduction.profile import load_profile
+from training.reproduction.report import FIGURES, publish
 
 _LOCK = ".reproduce.lock"
 
@@ -50,10 +47,7 @@ def reproduce(
             help="A further model to measure, and to compare prompts by; may be repeated.",
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the profile; repeatable."),
-    ] = None,
+    changes: SetOption = None,
     until: Annotated[
         str | None,
         Option(
@@ -62,7 +56,7 @@ def reproduce(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would be done, its time, cost and disk.")
+        bool, Option("--dry-run", help="Show what would be done, its time and cost.")
     ] = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -81,11 +75,8 @@ def reproduce(
     folder = (out or home() / "reproduced" / chosen.name).resolve()
     planned = reproduce_chain(chosen, Cache(folder, last, note, dry=True))
     if dry_run:
-        row = plan_row(chosen, planned, folder)
-        if json_output:
-            print_json(row)
-        else:
-            print_plan(row)
+        row = plan_row(chosen, planned, str(folder))
+        (print_json if json_output else print_plan)(row)
         return
     if lacking := missing(chosen, planned):
         raise UserError(
@@ -97,98 +88,12 @@ def reproduce(
     busy = f"another process works on {folder}; wait for its end, or give another --out"
     with locked(folder / _LOCK, busy):
         units = reproduce_chain(chosen, Cache(folder, last, note))
-        ends = units[-1].stage == "report"
-        report = publish(units[-1].folder, folder) if ends else None
+        report = publish(units[-1].folder, folder) if last == "report" else None
     if json_output:
-        figures = None if report is None else str(report.with_name("figures.json"))
-        shown = None if report is None else str(report)
-        print_json({"out": str(folder), "until": last, "report": shown, "figures": figures})
+        shown = {} if report is None else {"report": report, "figures": folder / FIGURES}
+        files = {name: str(path) for name, path in shown.items()}
+        print_json({"out": str(folder), "until": last, "report": None, "figures": None, **files})
     elif report is None:
         print_line(f"done up to {last}, in {folder}")
     else:
         print_line(f"report: {report}")
-
-
-def plan_row(profile: Profile, units: list[Any], out: Path) -> dict[str, Any]:
-    """The plan as JSON:
-
-        {"profile", "out", "units": [{"stage", "unit", "state", "folder", "commands", "seconds",
-         "usd", "disk_bytes", "basis"}], "left": {"seconds", "usd", "disk_bytes"}, "free_bytes",
-         "faults", "missing"}
-
-    A state is "done", "begun", "to do", or "to do or done" if that depends on earlier steps. A
-    step that is done takes nothing more. A sum is null if a part is unknown.
-    """
-    rows = []
-    for unit in units:
-        takes = forecast(unit, profile)._asdict()
-        basis = takes.pop("basis")
-        rows.append(
-            {
-                "stage": unit.stage,
-                "unit": unit.name,
-                "state": unit.state,
-                "folder": str(unit.folder),
-                "commands": list(unit.commands),
-                **(dict.fromkeys(takes, 0.0) if unit.state == "done" else takes),
-                "basis": basis,
-            }
-        )
-    left: dict[str, Any] = {}
-    for name in ("seconds", "usd", "disk_bytes"):
-        values = [row[name] for row in rows]
-        left[name] = None if None in values else sum(values)
-    there = next(each for each in (out, *out.parents) if each.exists())
-    return {
-        "profile": profile.name,
-        "out": str(out),
-        "units": rows,
-        "left": left,
-        "free_bytes": shutil.disk_usage(there).free,
-        "faults": faults(profile, units),
-        "missing": missing(profile, units),
-    }
-
-
-def print_plan(row: dict[str, Any]) -> None:
-    """Print a plan that `plan_row` made."""
-    table = Table(
-        "stage", "unit", "", "time", "cost", "disk", "source of these", box=None, pad_edge=False
-    )
-    for column in table.columns[3:6]:
-        column.justify = "right"
-    for each in row["units"]:
-        done = each["state"] == "done"
-        left = ["", "", ""] if done else [
-            duration(each["seconds"] / 3600), _usd(each["usd"]), _size(each["disk_bytes"])
-        ]  # fmt: skip
-        cells = [each["stage"], each["unit"], each["state"], *left, "" if done else each["basis"]]
-        table.add_row(*(text(cell) for cell in cells))
-    left = row["left"]
-    table.add_section()
-    sums = [duration(left["seconds"] / 3600), _usd(left["usd"]), _size(left["disk_bytes"])]
-    table.add_row("in all", "", "left", *sums, text(f"{_size(row['free_bytes'])} are free there"))
-    console().print(table)
-    print_line()
-    for each in row["units"]:
-        if each["commands"]:
-            print_line(f"# {each['stage']}: {one_line(each['unit'])}")
-        for command in each["commands"]:
-            print_line(one_line(command))
-    for fault in row["faults"]:
-        print_line(f"training does not fit: {one_line(fault)}")
-    for lacking in row["missing"]:
-        print_line(f"missing: {one_line(lacking)}")
-    if left["disk_bytes"] > row["free_bytes"]:
-        print_line("the disk has too little room: give another --out")
-
-
-def _usd(usd: float | None) -> str:
-    return "unknown" if usd is None else f"${usd:,.2f}"
-
-
-def _size(size: float) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {unit}"
-    return f"{size / 1e3:,.0f} kB"

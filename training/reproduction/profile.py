@@ -6,7 +6,7 @@ art-e reproduce --profile nano --set training.seeds=[0]
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -30,6 +30,7 @@ OFFLINE = "offline"
 GENERATED, WORLD = "generated", "world"
 
 _KIND = Kind("profile", "reproduction/profiles")
+_Many = Field(min_length=1)
 
 
 class Ingest(RecipeTable):
@@ -46,9 +47,8 @@ class Golden(RecipeTable):
     """The questions: "generated" by the model `writer`, of the synthetic "world", or those of a
     file or hub id. `reader` verifies them, and `judge` compares its answers.
 
-    batches, train, validation, test, min_mails: as of `art-e golden generate`; the inboxes of
-    the splits are those of `art-e golden split` too. max_cost_usd bounds writing, and verifying
-    likewise.
+    batches, train, validation, test and min_mails are options of `art-e golden generate`.
+    max_cost_usd limits writing, and verifying likewise.
     """
 
     questions: str
@@ -68,36 +68,31 @@ class Prompts(RecipeTable):
     of `training/reproduction/prompts`, paths, or "default", the agent's own."""
 
     models: tuple[str, ...] = ()
-    compared: Annotated[tuple[str, ...], Field(min_length=1)] = ("default",)
+    compared: Annotated[tuple[str, ...], _Many] = ("default",)
     max_cost_usd: NotNegative | None = None
 
 
 class Baselines(RecipeTable):
-    """The models that are prompted and not trained; `max_cost_usd` bounds each."""
+    """The models that are prompted and not trained; `max_cost_usd` limits each."""
 
-    models: Annotated[tuple[str, ...], Field(min_length=1)]
+    models: Annotated[tuple[str, ...], _Many]
     max_cost_usd: NotNegative | None = None
 
 
 class Training(RecipeTable):
-    """What is trained: a recipe with `changes` as `--set` makes them, once for each seed.
-
-    gpu: the GPU that the plan calculates with; None without one.
-    """
+    """A recipe with `changes` as `--set` makes them, trained once for each seed. `gpu` is the GPU
+    that the plan calculates with; None without one."""
 
     recipe: str
     changes: tuple[str, ...] = ()
     base_model: str | None = None
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], _Many] = (0,)
     gpu: str | None = None
 
 
 class Evaluation(RecipeTable):
-    """The start and the trained checkpoint, served and asked the test's questions.
-
-    usd_per_hour: what the machine that serves costs; None: cost is not measured. server: options
-    of the server, as after `--` of `art-e serve`.
-    """
+    """The start and the trained checkpoint, served with the options `server` and asked the test's
+    questions. Without `usd_per_hour`, the price of the machine, cost is not measured."""
 
     usd_per_hour: Positive | None = None
     concurrency: Count = 1
@@ -105,19 +100,18 @@ class Evaluation(RecipeTable):
 
 
 class MeasuredStages(RecipeTable):
-    """What a run of the profile took, by stage and for each of its units: minutes, and megabytes
-    of disk; `source` says where and when. Without it time and disk are calculated."""
+    """The minutes that each unit of a stage took; `source` says where and when. Without it time
+    is calculated."""
 
     source: str
     minutes: dict[str, NotNegative]
-    megabytes: dict[str, NotNegative]
 
 
 class Profile(RecipeTable):
     """A reproduction in all its settings. `judges` score all answers; the first decides."""
 
     name: str
-    judges: Annotated[tuple[str, ...], Field(min_length=1)]
+    judges: Annotated[tuple[str, ...], _Many]
     ingest: Ingest
     golden: Golden
     prompts: Prompts
@@ -128,8 +122,7 @@ class Profile(RecipeTable):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        worlds = self.recipe.data.worlds
-        if worlds is None and not self.ingest.sources:
+        if self.recipe.data.worlds is None and not self.ingest.sources:
             raise ValueError("ingest.sources are missing: the recipe has no worlds to hold out")
         if self.recipe.grpo is None:
             raise ValueError("training.recipe has no table [grpo]")
@@ -143,8 +136,18 @@ class Profile(RecipeTable):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What is ingested: each as `art-e ingest` takes it."""
-        return self.ingest.sources or _held_out(self.recipe)
+        """What `art-e ingest` takes: by default each company that the recipe holds out."""
+        worlds = self.recipe.data.worlds
+        if self.ingest.sources or worlds is None:
+            return self.ingest.sources
+        options = {"vocabulary": worlds.vocabulary, "names": worlds.names}
+        shared = ["short"] if worlds.short else []
+        shared += [f"{name}={value}" for name, value in options.items() if value is not None]
+        return tuple(
+            ",".join([f"synthetic:{worlds.size}", f"seed={seed}", *shared, f"split={split}"])
+            for split, span in (("validation", worlds.validation), ("test", worlds.test))
+            for seed in range(*span)
+        )
 
     @property
     def asks_prompted(self) -> tuple[str, ...]:
@@ -190,21 +193,3 @@ def prompt_path(name: str) -> Path | None:
         return None
     own = Path(__file__).parent / "prompts" / f"{name}.txt"
     return own if own.is_file() else Path(name)
-
-
-def _held_out(recipe: Recipe) -> tuple[str, ...]:
-    """The companies of the recipe's validation and test as sources, each of one split."""
-    worlds = recipe.data.worlds
-    assert worlds is not None
-    more = [f"vocabulary={worlds.vocabulary}"] if worlds.vocabulary is not None else []
-    more += [f"names={worlds.names}"] if worlds.names is not None else []
-    more = [*(["short"] if worlds.short else []), *more]
-    splits: tuple[tuple[Literal["validation", "test"], tuple[int, int]], ...] = (
-        ("validation", worlds.validation),
-        ("test", worlds.test),
-    )
-    return tuple(
-        ",".join([f"synthetic:{worlds.size}", f"seed={seed}", *more, f"split={split}"])
-        for split, (first, end) in splits
-        for seed in range(first, end)
-    )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from art_e.cli.output import plural
 from art_e.runs import Run
 from evals.metrics import sample_of
 from evals.paired import compare
@@ -29,7 +30,6 @@ from evals.report.tables import (
     UNTRAINED,
     Captioned,
     Cell,
-    Published,
     Row,
     Table,
     accuracy,
@@ -45,7 +45,6 @@ from training.reproduction.profile import Profile
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
 # The prompt that was chosen, and the figures of all of them.
 CHOSEN, COMPARED = "chosen.json", "compared.json"
-_ACCURACY, _WRONG, _TURNS = "Accuracy on answerable questions", "Hallucination", "Turns"
 
 
 class TestedModel(NamedTuple):
@@ -57,17 +56,13 @@ class TestedModel(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A figure of a `group`: as published, as measured here, and of which model.
-
-    One that is `of_time` differs whenever it is measured.
-    """
+    """A figure of a `group`: as published, as measured here, and of which model."""
 
     group: str
     figure: str
     published: Cell
     ours: Cell
     of: str
-    of_time: bool = False
 
 
 def chosen_seed(runs: Mapping[int, Path]) -> int:
@@ -94,40 +89,35 @@ def write_report(profile: Profile, folder: Path, made: Mapping[str, Path]) -> No
     seeds = profile.training.seeds
     ends = [made[f"grpo-{seed}"] / "run" for seed in seeds]
     starts = [made[f"sft-{seed}"] / "run" for seed in seeds if f"sft-{seed}" in made]
-    chosen = chosen_seed(dict(zip(seeds, ends, strict=True)))
     served = [Run(made[each] / "run") for each in ("start", "trained")]
     start, trained = map(_tested, served)
     models = [_tested(each) for each in baselines]
     lines = talk_figures(trained, start, models, _training_took(profile, [*starts, *ends]))
-    charts = [
-        _with_baselines(each, models) for each in curves(ends, [f"seed {each}" for each in seeds])
-    ]
+    labels = [f"seed {each}" for each in seeds]
+    charts = [_with_baselines(each, models) for each in curves(ends, labels)]
+    over_seeds = _over_seeds(starts, ends)
     sections = [
         _prompts(made["prompts"]),
-        _seeds(starts, ends, charts),
+        _seeds(over_seeds, len(ends), charts),
         _last_page(profile, lines, len(trained.scored)),
     ]
-    best = Run(made[f"grpo-{chosen}"] / "run")
-    build_report([*baselines, *served, best], folder, sections)
+    best = chosen_seed(dict(zip(seeds, ends, strict=True)))
+    build_report([*baselines, *served, Run(made[f"grpo-{best}"] / "run")], folder, sections)
     write_picture(folder / PICTURE, charts)
-    Run(folder).write_json(
-        FIGURES,
-        {
-            "profile": profile.name,
-            "published_against_ours": [
-                {
-                    "figure": f"{each.group}: {each.figure}",
-                    "published": each.published.line,
-                    "ours": each.ours.line,
-                    "of": each.of,
-                    "of_time": each.of_time,
-                }
-                for each in lines
-            ],
-            "over_seeds": {way: over for way in WAYS if (over := _over_seeds(starts, ends, way))},
-            "validation": {each.parent.name: metrics_of(each)["validation"] for each in ends},
-        },
-    )
+    figures = {
+        "profile": profile.name,
+        "published_against_ours": [
+            {
+                "figure": f"{each.group}: {each.figure}",
+                "published": each.published.line,
+                "ours": each.ours.line,
+                "of": each.of,
+            }
+            for each in lines
+        ],
+        "over_seeds": over_seeds,
+    }
+    Run(folder).write_json(FIGURES, figures)
 
 
 def publish(folder: Path, out: Path) -> Path:
@@ -138,99 +128,98 @@ def publish(folder: Path, out: Path) -> Path:
     return out / REPORT
 
 
+# ---- The talk's figures.
+
+
 def talk_figures(
     trained: TestedModel, start: TestedModel, baselines: Sequence[TestedModel], training: str
 ) -> list[Line]:
     """The figures in the order of the talk; `training` is what training took, in words."""
-    o3 = next(
-        (each for each in baselines if each.name == O3.name),
-        max(baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0),
-    )
-    named = {each.name for each in PUBLISHED}
     by_name: dict[str | None, TestedModel] = {each.name: each for each in baselines}
     ours = {TRAINED.model: trained, UNTRAINED.model: start}
     models = [(each, ours.get(each.model) or by_name.get(each.name)) for each in PUBLISHED]
+    named = {each.name for each in PUBLISHED}
+    most = max(baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0)
+    least = min(baselines, key=lambda each: each.figures["hallucination"]["value"] or 0.0)
+    o3 = by_name.get(O3.name, most)
     from_o3, from_start = (compare(each.scored, trained.scored) for each in (o3, start))
     against_o3, against_start = (f"{trained.name} against {each.name}" for each in (o3, start))
-    gain = Cell(f"{100 * (TRAINED.accuracy - UNTRAINED.accuracy):.0f} pts")
-    least = min(baselines, key=lambda each: each.figures["hallucination"]["value"] or 0.0)
-
-    def published(
-        group: str, figure: str, of: Published, model: TestedModel | None, cell: Cell
-    ) -> Line:
-        measured = Cell(NONE) if model is None else COLUMNS[figure].cell(model.figures)
-        name = "not asked" if model is None else model.name
-        return Line(group, of.model, cell, measured, name, figure != "accuracy")
-
-    lines = [
-        published(_ACCURACY, "accuracy", of, model, percent(accuracy(of))) for of, model in models
-    ]
-    lines += [
-        Line(
-            _ACCURACY, "Another baseline", Cell(NONE), percent(each.figures["accuracy"]), each.name
-        )
-        for each in baselines
-        if each.name not in named
-    ]
-    lines += [
-        Line(_ACCURACY, f"By the judge {judge}", Cell(NONE), percent(of["accuracy"]), model.name)
-        for model in (trained, start, *baselines)
-        for judge, of in list(model.figures["by_judge"].items())[1:]
-    ]
-    gained = points(from_start["figures"]["accuracy"]["difference"])
-    fixed = percent(from_o3["mended"]), percent(from_start["mended"])
-    lines += [
-        Line(_ACCURACY, "Gained by training", gain, gained, against_start),
-        Line(
-            _ACCURACY, "Errors of o3 that training mends", Cell(f"{MENDED:.0%}"), fixed[0],
-            against_o3,
-        ),
-        Line(_ACCURACY, "Errors of the start that it mends", Cell(NONE), fixed[1], against_start),
-    ]  # fmt: skip
-    lines += [
-        published("Latency per question", "latency_p50_s", of, model, Cell(f"{of.seconds} s"))
-        for of, model in models
-        if of.seconds is not None
-    ]
-    lines += [
-        published(
-            "Cost per 1,000 questions", "cost_per_1000_usd", of, model,
-            Cell(f"${of.cost_per_1000_usd}"),
-        )
-        for of, model in models
-        if of.cost_per_1000_usd is not None
-    ]  # fmt: skip
+    gain = points(from_start["figures"]["accuracy"]["difference"])
+    fixed, fixed_start = (percent(each["mended"]) for each in (from_o3, from_start))
     fewer = number(from_o3["figures"]["turns"]["difference"])
+    # Where both are right: a model that gives up at once has few turns.
     both = number(_turns_where_both_right(start, trained))
-    lines += [
-        Line(_TURNS, "Trained, beside o3's", Cell("almost one fewer"), fewer, against_o3),
-        # Where both are right: a model that gives up at once has few turns.
-        Line(
-            _TURNS, "Trained, beside its start's, where both are right",
-            Cell("falls in training"), both, against_start,
+    right, wrong = "Accuracy on answerable questions", "Hallucination"
+    gained = f"{100 * (TRAINED.accuracy - UNTRAINED.accuracy):.0f} pts"
+    machine = f"1 H100, under a day, about ${TRAINING_USD}"
+    rows: list[tuple[str, str, str | Cell, Cell, str]] = [
+        *(
+            (right, of.model, percent(accuracy(of)), _cell(model, "accuracy"), _name(model))
+            for of, model in models
         ),
+        *(
+            (right, "Another baseline", NONE, percent(each.figures["accuracy"]), each.name)
+            for each in baselines
+            if each.name not in named
+        ),
+        *(
+            (right, f"By the judge {judge}", NONE, percent(of["accuracy"]), model.name)
+            for model in (trained, start, *baselines)
+            for judge, of in list(model.figures["by_judge"].items())[1:]
+        ),
+        (right, "Gained by training", gained, gain, against_start),
+        (right, "Errors of o3 that training mends", f"{MENDED:.0%}", fixed, against_o3),
+        (right, "Errors of the start that it mends", NONE, fixed_start, against_start),
+        *(
+            ("Latency per question", of.model, f"{of.seconds} s", _cell(model, "latency_p50_s"),
+             _name(model))
+            for of, model in models
+            if of.seconds is not None
+        ),
+        *(
+            ("Cost per 1,000 questions", of.model, f"${of.cost_per_1000_usd}",
+             _cell(model, "cost_per_1000_usd"), _name(model))
+            for of, model in models
+            if of.cost_per_1000_usd is not None
+        ),
+        ("Turns", "Trained, beside o3's", "almost one fewer", fewer, against_o3),
+        ("Turns", "Trained, beside its start's, where both are right", "falls in training", both,
+         against_start),
+        *(
+            (wrong, figure, published, percent(model.figures["hallucination"]), model.name)
+            for figure, published, model in (
+                ("Wrong answers, of all questions: trained", "lower than any prompted model's",
+                 trained),
+                ("The lowest of a baseline", NONE, least),
+                ("The start", NONE, start),
+            )
+        ),
+        *(
+            (wrong, f"Answers to unanswerable questions: {which}", NONE, _invented(model),
+             model.name)
+            for model, which in ((start, "the start"), (trained, "trained"))
+        ),
+        ("Training", "Machine, time, money", machine, Cell(training), ""),
     ]  # fmt: skip
-    wrong = (
-        ("Wrong answers, of all questions: trained", "lower than any prompted model's", trained),
-        ("The lowest of a baseline", NONE, least),
-        ("The start", NONE, start),
-    )
-    lines += [
-        Line(_WRONG, name, Cell(cell), percent(model.figures["hallucination"]), model.name)
-        for name, cell, model in wrong
+    return [
+        Line(group, figure, Cell(published) if isinstance(published, str) else published, ours, of)
+        for group, figure, published, ours, of in rows
     ]
-    for model, which in ((start, "the start"), (trained, "trained")):
-        asked = [each for each in model.scored if not each.question.answerable]
-        answered = sample_of(asked).share(
-            [bool(each.trajectory.rubric["answered"]) for each in asked]
-        )
-        name = f"Answers to unanswerable questions: {which}"
-        lines.append(Line(_WRONG, name, Cell(NONE), percent(answered), model.name))
-    machine = Cell(f"1 H100, under a day, about ${TRAINING_USD}")
-    lines.append(
-        Line("Training", "Machine, time, money", machine, Cell(training), "", of_time=True)
-    )
-    return lines
+
+
+def _cell(model: TestedModel | None, figure: str) -> Cell:
+    return Cell(NONE) if model is None else COLUMNS[figure].cell(model.figures)
+
+
+def _name(model: TestedModel | None) -> str:
+    return "not asked" if model is None else model.name
+
+
+def _invented(model: TestedModel) -> Cell:
+    """The share of unanswerable questions that it answered."""
+    scored = [each for each in model.scored if not each.question.answerable]
+    answered = [bool(each.trajectory.rubric["answered"]) for each in scored]
+    return percent(sample_of(scored).share(answered))
 
 
 def _turns_where_both_right(a: TestedModel, b: TestedModel) -> Estimate:
@@ -243,13 +232,9 @@ def _turns_where_both_right(a: TestedModel, b: TestedModel) -> Estimate:
         for each in b.scored
         if each.question.id in right and each.correct
     ]
-    if not pairs:
-        return UNKNOWN
-    gaps = [
-        float(other.trajectory.rubric["turns"] - one.trajectory.rubric["turns"])
-        for one, other in pairs
-    ]
-    return sample_of([one for one, _ in pairs]).mean(gaps)
+    turns = [[float(each.trajectory.rubric["turns"]) for each in pair] for pair in pairs]
+    gaps = [other - one for one, other in turns]
+    return sample_of([one for one, _ in pairs]).mean(gaps) if pairs else UNKNOWN
 
 
 def _tested(run: Run) -> TestedModel:
@@ -263,8 +248,10 @@ def _training_took(profile: Profile, runs: Sequence[Path]) -> str:
     shown = f"{took:.1f} hours" if took >= 1 else f"{60 * took:.1f} minutes"
     price = profile.evaluation.usd_per_hour
     cost = "" if price is None else f", ${took * price:.2f} at ${price:.2f} an hour"
-    seeds = len(profile.training.seeds)
-    return f"{shown} for {seeds} seed{'s' if seeds > 1 else ''}{cost}"
+    return f"{shown} for {plural(len(profile.training.seeds), 'seed')}{cost}"
+
+
+# ---- The page's sections.
 
 
 def _prompts(folder: Path) -> Section:
@@ -275,56 +262,53 @@ def _prompts(folder: Path) -> Section:
             " used. --baseline MODEL adds a model that does."
         )
         return Section("prompts", "Prompts compared", [lead])
-    table = Table(
-        ["Prompt", "Handled right", "Hallucination", "Turns"],
-        [
-            Row(
-                each["name"],
-                [percent(each["correct"]), percent(each["hallucination"]), number(each["turns"])],
-            )
-            for each in rows
-        ],
-    )
+    cells = {
+        each["name"]: [percent(each["correct"]), percent(each["hallucination"]),
+                       number(each["turns"])]
+        for each in rows
+    }  # fmt: skip
+    headings = ["Prompt", "Handled right", "Hallucination", "Turns"]
+    table = Table(headings, [Row(name, each) for name, each in cells.items()])
     models = ", ".join(rows[0]["models"])
     note = f"Models: {models}. Handled right: answered right, or abstained rightly."
     lead = f"Asked of the validation questions; chosen: {chosen['name']}."
     return Section("prompts", "Prompts compared", [lead], [Captioned("", table, [note])])
 
 
-def _seeds(starts: Sequence[Path], ends: Sequence[Path], charts: Sequence[CurveChart]) -> Section:
-    lead = (
-        f"{len(ends)} of them, each trained and tested by itself on other questions than it was"
-        " trained or chosen on. 95 % intervals over questions and seeds."
-    )
-    tables = []
+def _over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """By way of asking the test, and by measure: the estimates of start, trained and gain."""
+    figures: dict[str, dict[str, Any]] = {}
     for way in WAYS:
         before, after = pooled_test(starts, way), pooled_test(ends, way)
         if after is None:
             continue
-        rows = []
-        for each in MEASURES:
-            cells = [each.cell(after.mean(each))]
-            if before is not None:
-                gain = after.gain(before, each)
-                cells.insert(0, each.cell(before.mean(each)))
-                cells.append(points(gain) if each.share else number(gain))
-            rows.append(Row(each.title[0].upper() + each.title[1:], cells))
-        headings = ["Trained"] if before is None else ["Start", "Trained", "Gain"]
-        title = f"{way.capitalize()}, {after.questions:,} questions a seed"
-        tables.append(Captioned(title, Table(["", *headings], rows)))
-    return Section("seeds", "Over seeds", [lead], tables, list(charts))
-
-
-def _over_seeds(starts: Sequence[Path], ends: Sequence[Path], way: Any) -> dict[str, Any]:
-    before, after = pooled_test(starts, way), pooled_test(ends, way)
-    if after is None:
-        return {}
-    figures: dict[str, Any] = {each.name: {"trained": after.mean(each)} for each in MEASURES}
-    if before is not None:
-        for each in MEASURES:
-            figures[each.name]["start"] = before.mean(each)
-            figures[each.name]["gain"] = after.gain(before, each)
+        figures[way] = {each.name: {"trained": after.mean(each)} for each in MEASURES}
+        if before is not None:
+            for each in MEASURES:
+                gain = {"start": before.mean(each), "gain": after.gain(before, each)}
+                figures[way][each.name] |= gain
     return figures
+
+
+def _seeds(
+    over_seeds: Mapping[str, Mapping[str, Any]], seeds: int, charts: Sequence[CurveChart]
+) -> Section:
+    lead = (
+        f"{seeds} of them, each trained and tested by itself on other questions than it was"
+        " trained or chosen on. 95 % intervals over questions and seeds."
+    )
+    tables = []
+    for way, figures in over_seeds.items():
+        rows, headings = [], ["Trained"]
+        for each in MEASURES:
+            of = figures[each.name]
+            cells = [each.cell(of["trained"])]
+            if "gain" in of:
+                headings = ["Start", "Trained", "Gain"]
+                cells = [each.cell(of["start"]), *cells, each.change(of["gain"])]
+            rows.append(Row(each.heading, cells))
+        tables.append(Captioned(way.capitalize(), Table(["", *headings], rows)))
+    return Section("seeds", "Over seeds", [lead], tables, list(charts))
 
 
 def _with_baselines(chart: CurveChart, models: Sequence[TestedModel]) -> CurveChart:
@@ -346,14 +330,12 @@ def _last_page(profile: Profile, lines: Sequence[Line], questions: int) -> Secti
             Row(each.figure, [each.published, each.ours, Cell(each.of or NONE)])
             for each in of_group
         ]
-    recipe = profile.recipe
-    made_up = recipe.data.worlds is not None
-    mail = " on the mail of made-up companies" if made_up else ""
-    aside = (
-        " Its figures are of that task alone: compare the direction of change, not the level."
-        if made_up
-        else ""
-    )
+    recipe, mail, aside = profile.recipe, "", ""
+    if recipe.data.worlds is not None:
+        mail = " on the mail of made-up companies"
+        aside = (
+            " Its figures are of that task alone: compare the direction of change, not the level."
+        )
     ours = (
         f"Ours: {recipe.model.base or 'a Qwen2 made from nothing'}, trained by the recipe"
         f" {recipe.name}{mail}, served, and asked {questions:,} held-out questions greedily; judged"
