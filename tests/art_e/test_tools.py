@@ -11,6 +11,7 @@ from art_e.tools import (
     ARGUMENTS,
     MAX_BODY_CHARS,
     MAX_RECIPIENTS,
+    MAX_WORDS,
     CallError,
     Tools,
     View,
@@ -195,6 +196,22 @@ def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None
     assert search(small, keywords=["lease"], max_results=9)["note"] == (
         "max_results is 1 to 2; 2 was used"
     )
+
+
+def test_a_snippet_is_cut_at_a_word_and_a_question_of_too_many_words_is_noted(
+    inbox_file: InboxFile,
+) -> None:
+    inbox = inbox_file.open_inbox(episodes.BOB)
+    whole = search(Tools(inbox), keywords=["lease"])["hits"][0]["snippet"]
+    words = whole.split()
+    most = len(words[0]) + 1 + len(words[1]) - 1
+    for length, shown in ((most, words[0]), (len(words[0]) - 1, words[0][:-1])):
+        [hit] = search(Tools(inbox, View(hits=1, snippet_chars=length)), keywords=["lease"])["hits"]
+        assert hit["snippet"] == f"{shown}..."
+    many = ["lease", *(f"word{number}" for number in range(MAX_WORDS))]
+    assert "note" not in search(Tools(inbox), keywords=many[:-1])
+    noted = search(Tools(inbox), keywords=many)["note"]
+    assert noted == f"only the first {MAX_WORDS} words were searched for"
 
 
 def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(

@@ -23,7 +23,7 @@ from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
 from art_e.question import load_questions
 from data_pipeline.cli import FormatName
 from data_pipeline.ingest import workers
-from data_pipeline.ingest.batch import Job, Rules, process, sender_text
+from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
 from data_pipeline.ingest.parse import from_fields
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from tests.builders import contents, date_header, make_inbox, raw
@@ -59,6 +59,42 @@ def test_the_sums_balance_and_every_reason_is_listed(db: Path) -> None:
         ("mail/<3@t>", "filtered", "many-recipients"),
         ("mail/empty", "quarantined", "empty"),
     ]
+
+
+def test_public_mail_is_bounded_as_the_reference_bounds_it(db: Path) -> None:
+    def people(count: int, name: str) -> str:
+        return ", ".join(f"{name}{number}@test.example" for number in range(count))
+
+    longest, longer = "word " * 999 + "word.", "word " * 999 + "words."
+    assert (len(longest), len(longer)) == (5_000, 5_001)
+    messages = [
+        raw("<30@t>", to=people(20, "p"), cc=people(10, "c")),
+        raw("<31@t>", to=people(20, "p"), cc=people(11, "c"), subject="More"),
+        raw("<5000@t>", body=longest),
+        raw("<5001@t>", body=longer),
+    ]
+    make_inbox(db, messages, default_rules("enron"))
+    with InboxFile(db) as file:
+        stored = {each for (each,) in file.execute("SELECT message_id FROM emails").fetchall()}
+        skipped = dict(file.execute("SELECT source, detail FROM skipped").fetchall())
+    assert stored == {"<30@t>", "<5000@t>"}
+    assert skipped == {
+        "mail/<31@t>": "31 recipients, 30 allowed",
+        "mail/<5001@t>": "5001 characters, 5000 allowed",
+    }
+    # A user's own mail has no bounds.
+    assert make_inbox(db, messages, default_rules("mbox")).counts["stored"] == 4
+
+
+def test_addresses_have_their_names_and_words_are_listed_once(db: Path) -> None:
+    make_inbox(
+        db, [raw("<1@t>", sender="Ann Alm <ann@test.example>"), raw("<2@t>", body="Leases lease")]
+    )
+    with InboxFile(db) as file:
+        names = dict(file.execute("SELECT address, names FROM addresses").fetchall())
+        words_listed = file.execute("SELECT word FROM terms").fetchall()
+    assert names["ann@test.example"] == "ann alder | ann alm"
+    assert len(words_listed) == len(set(words_listed))
 
 
 def test_a_copy_leaves_its_id_and_its_recipients(db: Path) -> None:

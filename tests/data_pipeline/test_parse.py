@@ -153,6 +153,8 @@ def test_an_address_has_one_role_the_strongest_and_lists_keep_their_order() -> N
         (["From: Ann <ann@x.com>", "X-From: Somebody Else"], ("ann@x.com", "Ann")),
         (["From: Lee, Ann <ann@x.com>"], ("ann@x.com", "Lee, Ann")),
         (["From: Lay, Kenneth"], ("", "Lay, Kenneth")),
+        (["From: '' <ann@x.com>"], ("ann@x.com", "")),
+        (["From: 'A' <ann@x.com>"], ("ann@x.com", "A")),
         (["To: bob@x.com"], ("", "")),
     ],
 )

@@ -252,4 +252,6 @@ def test_the_funnel_counts_each_episode_once_and_names_every_step() -> None:
     funnel = figures_of([each for _, each in ENDED])["funnel"]
     assert list(funnel) == list(STEPS)
     assert funnel == {step: sum(step == one for one, _ in ENDED) for step in STEPS}
+    alone = figures_of([ENDED[0][1]])["funnel"]
+    assert alone == {step: int(step == ENDED[0][0]) for step in STEPS}
     assert all(funnel.values())
