@@ -25,13 +25,6 @@ def test_the_terminal_shows_what_the_command_prints_today() -> None:
     assert "3 turns, N s, no cost, offline" in kept
 
 
-def test_the_readme_asks_the_same_question() -> None:
-    readme = (pictures.DOCS.parent / "README.md").read_text("utf-8")
-    joined = re.sub(r"\s*\\\n\s*", " ", readme)
-    assert f'ask "{pictures.QUESTION}" {" ".join(pictures.OPTIONS)}' in joined
-    assert f"art-e ingest {pictures.WORLD} --db world.duckdb" in joined
-
-
 def test_a_browser_draws_it_and_fetches_nothing() -> None:
     file = pictures.DOCS / "terminal.svg"
     assert "@font-face" not in file.read_text("utf-8")
@@ -54,10 +47,3 @@ def test_the_screenshot_of_a_report_shows_its_charts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["report.png", "terminal.svg"])
 def test_pictures_are_small(name: str) -> None:
     assert 1_000 < (pictures.DOCS / name).stat().st_size < 300_000
-
-
-def test_a_missing_report_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        pictures.main(["--report", "nowhere.html"])
-    assert ended.value.code == 2
-    assert "art-e eval report" in capsys.readouterr().err

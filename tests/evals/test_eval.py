@@ -390,23 +390,6 @@ def test_the_cost_is_the_time_at_the_gpus_price(
     assert expected == pytest.approx(figures["cost_per_1000_usd"]["value"], rel=1e-4)
 
 
-def test_people_see_a_measured_cost_on_the_terminal_and_in_the_report(
-    run: Any, art_e: Run, tmp_path: Path
-) -> None:
-    own, other = tmp_path / "own", tmp_path / "other"
-    result = run("--gpu-usd-per-hour", 2, "--out", own, model=OWN, rule=slowly)
-    source = "measured on your GPU at $2.00/h, concurrency 1"
-    [line] = [each for each in result.stdout.splitlines() if source in each]
-    assert re.search(r"per 1,000 questions, .*questions/s, .* under way at a time", line)
-    assert run("--out", other, model=OWN).exit_code == 0
-    compared = art_e("eval", "compare", own, other).stdout
-    assert f"cost of A: {source}" in compared and "cost of B" not in compared
-    assert json_of(art_e("eval", "report", own, "--json"))["report"]
-    page = (own / "report.html").read_text("utf-8")
-    assert f"Cost of {OWN}: {source}. Other costs are by price per token." in page
-    assert "throughput of models on your GPU" in page
-
-
 # ---- `eval compare` and `eval report`.
 
 HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}

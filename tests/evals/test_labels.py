@@ -1,39 +1,45 @@
-"""Labels of a run: kept whatever happens, drawn blindly, compared with the verdicts."""
+"""`eval label`: a person's keys become labels; blind, safe, resumable, the last one counts."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.runs import Run
 from evals.judges.labels import chosen_for_labels, labels_file, read_labels, write_label
 from evals.scored import Scored, load_run
-from tests.evals.runs import episodes, write_run
+from tests.builders import WAIT_S, press_keys
+from tests.command_line import HOSTILE, assert_safe, the_error
+from tests.evals.runs import episode, episodes, question, write_run
+
+KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    made = episodes("strong", {"right": 8, "wrong": 4, "abstained": 4, "failed": 2}, second=True)
-    made += episodes("weak", {"right": 2, "not read": 4, "unjudged": 1, "out of turns": 2})
-    return write_run(tmp_path / "run", made)
+def run(home: Path) -> Run:
+    made = episodes("secret-model", {"right": 4, "wrong": 3, "abstained": 2, "failed": 1})
+    made += episodes("other", {"unjudged": 1, "out of turns": 2})
+    return write_run(home / "runs" / "mine", made)
 
 
-def ids(scored: list[Scored]) -> list[str]:
-    return [each.trajectory.episode_id for each in scored]
+def label(home: Path, keys: str, *args: object) -> Result:
+    runner = CliRunner(env={"ART_E_HOME": str(home)})
+    return runner.invoke(app, ["eval", "label", "mine", *map(str, args)], input=keys)
 
 
-def test_labels_are_read_back_and_the_last_one_counts(run: Run) -> None:
-    assert read_labels(run) == {}
-    for name, correct in (("a", True), ("b", False), ("ü", True), ("a", False)):
-        write_label(run, name, correct=correct)
-    labels = read_labels(run)
-    assert {name: label.correct for name, label in labels.items()} == {
-        "a": False,
-        "b": False,
-        "ü": True,
-    }
-    assert labels["b"].labelled_at.endswith("+00:00")
-    assert len(labels_file(run).read_bytes().splitlines()) == 4
+def drawn(run: Run) -> list[Scored]:
+    return chosen_for_labels(load_run(run), None, 0)
+
+
+def given(run: Run) -> dict[str, bool]:
+    return {name: each.correct for name, each in read_labels(run).items()}
 
 
 @pytest.mark.parametrize(
@@ -47,15 +53,125 @@ def test_a_line_that_is_no_label_is_named(run: Run, line: str) -> None:
         read_labels(run)
 
 
-def test_a_sample_is_of_judged_answers_and_does_not_tell_which(run: Run) -> None:
+def test_a_sample_is_of_judged_answers_in_an_order_that_tells_nothing(run: Run) -> None:
     scored = load_run(run)
-    drawn = chosen_for_labels(scored, None, 0)
-    assert all(each.trajectory.final_answer for each in drawn)
-    outcomes = {each.trajectory.rubric["answered"] for each in drawn}
-    assert outcomes == {True}
-    assert {each.trajectory.model for each in drawn} == {"strong", "weak"}
-    # In neither the order of the file nor one that follows it.
-    assert ids(drawn) != [each for each in ids(scored) if each in ids(drawn)]
-    assert ids(drawn) == ids(chosen_for_labels(scored[::-1], None, 0))
-    assert ids(chosen_for_labels(scored, 5, 0)) == ids(drawn)[:5]
-    assert ids(chosen_for_labels(scored, None, 1)) != ids(drawn)
+    chosen = drawn(run)
+    assert {each.trajectory.rubric["answered"] for each in chosen} == {True}
+    assert chosen != [each for each in scored if each in chosen]
+    assert chosen == chosen_for_labels(scored[::-1], None, 0)
+    assert chosen_for_labels(scored, 5, 0) == chosen[:5]
+    assert chosen_for_labels(scored, None, 1) != chosen
+
+
+def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
+    result = label(home, "rwsR?q")
+    assert result.exit_code == 0, result.output
+    first, second, _, fourth, *_ = (each.trajectory.episode_id for each in drawn(run))
+    assert given(run) == {first: True, second: False, fourth: True}
+    assert "there is no key '?'" in result.stderr
+    assert "3 labels added" in result.stderr
+    assert "art-e eval judge --run mine" in result.stderr
+
+
+def test_it_goes_on_where_it_stopped(run: Run, home: Path) -> None:
+    everyone = [each.trajectory.episode_id for each in drawn(run)]
+    label(home, "rrq")
+    again = label(home, "w" * len(everyone))
+    assert f"3 of {len(everyone)}" in again.stdout
+    assert f"2 of {len(everyone)}" not in again.stdout
+    assert given(run) == {name: place < 2 for place, name in enumerate(everyone)}
+    write_label(run, everyone[0], correct=False)
+    assert given(run) == {name: place == 1 for place, name in enumerate(everyone)}
+    # All are labelled: nothing is asked.
+    done = label(home, "")
+    assert KEYS not in done.stderr
+    assert "0 labels added" in done.stderr
+
+
+def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, home: Path) -> None:
+    printed = label(home, "q").stdout
+    first = drawn(run)[0]
+    assert first.trajectory.verdict is not None
+    assert first.question.question in printed
+    assert f"gold      {first.question.answer or '(the mail does not tell)'}\n" in printed
+    assert str(first.trajectory.final_answer) in printed
+    assert f"| The lease ends. {first.question.answer or ''}".rstrip() in printed
+    assert "Ann Alder <ann@test.example>" in printed
+    assert "cited" in printed
+    for told in ("secret-model", "offline", first.trajectory.verdict["reason"]):
+        assert told not in printed
+    # The mail comes first: what is compared stands together above the keys.
+    assert printed.index("| The lease ends") < printed.index("question  ")
+
+
+def hostile_run(folder: Path) -> Run:
+    asked = question(0, question=f"When? {HOSTILE}", answer=f"On May 1. {HOSTILE}")
+    made = episode(asked, "wrong", final_answer=f"May 2 {HOSTILE}")
+    messages = json.loads(json.dumps(made.messages))
+    for message in messages:
+        if message["role"] == "tool" and '"body"' in message["content"]:
+            mail = json.loads(message["content"])
+            mail |= {"subject": HOSTILE, "from": HOSTILE, "body": f"{HOSTILE}\nline\n" * 100}
+            # As the episode writes it before the last turn.
+            message["content"] = json.dumps(mail) + '\n{"note": "one turn left"}'
+        elif message["role"] == "tool":
+            message["content"] = "no JSON"
+    return write_run(folder, [episode(asked, "wrong", messages=messages, final_answer=HOSTILE)])
+
+
+def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
+    hostile_run(home / "runs" / "mine")
+    result = label(home, "r")
+    assert result.exit_code == 0, result.output
+    assert "[bold]red[/bold]" in result.stdout
+    assert "more lines)" in result.stdout
+    assert len(result.stdout.splitlines()) < 60
+    assert_safe(result.stdout)
+
+
+@pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "ctrl-c"])
+def test_on_a_terminal_a_key_is_enough(run: Run, home: Path, end: bytes) -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "art_e", "eval", "label", "mine"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "ART_E_HOME": str(home), "TERM": "dumb"},
+        start_new_session=True,
+    )
+    # An arrow is no key, so the prompt comes again.
+    keys = [b"w", b"\x1b[A", b"r", end]
+    try:
+        printed = press_keys(ours, keys, KEYS, until="eval judge --run")
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
+        os.close(ours)
+    first, second, *_ = (each.trajectory.episode_id for each in drawn(run))
+    assert given(run) == {first: False, second: True}
+    assert b"2 labels added" in printed
+
+
+def test_without_a_terminal_it_says_so(run: Run, home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "art_e", "eval", "label", "mine"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ART_E_HOME": str(home)},
+        # A session of its own has no terminal to open.
+        start_new_session=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: labels need a terminal")
+    assert not labels_file(run).exists()
+
+
+def test_a_run_without_answers_is_one_line(home: Path, art_e: Any) -> None:
+    write_run(home / "runs" / "mine", episodes("weak", {"abstained": 2, "failed": 1}))
+    assert "no judged answer" in the_error(art_e("eval", "label", "mine"))
+    assert "art-e runs list" in the_error(art_e("eval", "label", "other"))

@@ -1,18 +1,20 @@
-"""A model as the judge, over HTTP: what it is shown, and what becomes of what it says."""
+"""Models asked for JSON of a form, above all a model as the judge, over HTTP."""
 
 import asyncio
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
+from art_e.models.base import Usage
 from art_e.question import Question
-from evals.judges.llm import LlmJudge, prompt_text
+from evals.judges.llm import LlmJudge, StructuredModel, UnparseableError, prompt_text
 from evals.verdict import Verdict
 from tests.builders import QUICK
 from tests.provider import KEY, Provider, Reply, Request, broken, rate_limited, refuses, says
@@ -103,8 +105,8 @@ def test_a_question_without_gold_is_a_user_error(make: Make) -> None:
         "The answer is correct.",
         '{"reason": "same day", "verdict": "correct"',
         '{"reason": "same day", "verdict": "probably"}',
-        '{"verdict": "correct"}',
         "",
+        "x" * 5_000,
         'Sure! {"reason": "same day", "verdict": "correct"}',
     ],
 )
@@ -112,7 +114,7 @@ def test_what_cant_be_read_is_no_verdict(make: Make, reply: str) -> None:
     with Provider([says(reply)]) as provider:
         verdict = judged(make(provider), "May 31")
     assert verdict.correct is None
-    assert verdict.reason.startswith("unparseable: ")
+    assert verdict.reason.startswith("unparseable: ") and len(verdict.reason) < 250
     assert "\n" not in verdict.reason
 
 
@@ -171,11 +173,17 @@ def by_prompt(correct: str, grounded: str) -> Callable[[Request], Reply]:
     ],
 )
 def test_with_mails_it_also_says_whether_they_support_it(
-    make: Make, correct: str, supported: str, reason: str
+    make: Make, tmp_path: Path, correct: str, supported: str, reason: str
 ) -> None:
     with Provider(by_prompt(correct, supported)) as provider:
-        verdict = judged(make(provider), "June 1", [MAIL])
+        first, second = (make(provider, cache=tmp_path) for _ in range(2))
+        verdict = judged(first, "June 1", [MAIL])
         requests = provider.requests
+        # The same content is paid for once.
+        assert judged(second, "June 1", [MAIL]) == verdict
+        assert (first.spent.calls, second.spent.calls) == (2, 0)
+        judged(second, "June 1", [MAIL, MAIL])
+        assert second.spent.calls == 1
     assert verdict.correct is (correct == "correct")
     assert verdict.grounded is (supported == "supported")
     assert verdict.reason == reason
@@ -203,14 +211,89 @@ def test_nobody_asks_whether_an_abstention_is_supported(make: Make) -> None:
     assert (verdict.correct, verdict.grounded) == (False, None)
 
 
-def test_the_same_content_is_paid_for_once(make: Make, tmp_path: Path) -> None:
-    with Provider(by_prompt("correct", "supported")) as provider:
-        first, second = (make(provider, cache=tmp_path) for _ in range(2))
-        verdict = judged(first, "June 1", [MAIL])
-        assert judged(second, "June 1", [MAIL]) == verdict
-        assert (first.spent.calls, second.spent.calls) == (2, 0)
-        # Other mails are another question to the one, and the same to the other.
-        judged(second, "June 1", [MAIL, MAIL])
-        assert second.spent.calls == 1
-        judged(second, "June 2")
-        assert second.spent.calls == 2
+# ---- Other forms.
+
+
+class Colour(BaseModel):
+    """What colour it is."""
+
+    name: Literal["red", "green"]
+
+
+RED = '{"name": "red"}'
+
+
+@pytest.fixture
+def make_model(monkeypatch: pytest.MonkeyPatch) -> Callable[..., StructuredModel]:
+    def model(provider: Provider, name: str = "openai/gpt-4.1", **options: Any) -> StructuredModel:
+        provider.stand_in_for_openai(monkeypatch)
+        return StructuredModel(name, **{"retries": QUICK, **options})
+
+    return model
+
+
+def colour(model: StructuredModel) -> str:
+    return asyncio.run(model.ask("What colour?", {"thing": "apple"}, Colour)).name
+
+
+def test_what_is_sent(make_model: Callable[..., StructuredModel]) -> None:
+    with Provider([says(RED)] * 2) as provider:
+        assert colour(make_model(provider)) == "red"
+        colour(make_model(provider, "openai/o3"))
+        gpt, o3 = (each.body for each in provider.requests)
+    form = gpt.pop("response_format")
+    assert form["type"] == "json_schema"
+    assert form["json_schema"]["strict"] is True
+    assert form["json_schema"]["schema"]["properties"]["name"]["enum"] == ["red", "green"]
+    assert gpt == {
+        "model": "gpt-4.1",
+        "max_tokens": 4_096,
+        "temperature": 0.0,
+        "messages": [
+            {"role": "system", "content": "What colour?"},
+            {"role": "user", "content": '{"thing":"apple"}'},
+        ],
+    }
+    # A model that thinks takes no temperature, and gets room to think in.
+    assert "temperature" not in o3
+    assert o3["max_completion_tokens"] == 16_384
+    assert o3["messages"][0]["role"] == "developer"
+
+
+def test_every_call_is_paid_for_and_only_a_readable_reply_is_kept(
+    make_model: Callable[..., StructuredModel], tmp_path: Path
+) -> None:
+    usage = Usage(1_000_000, 400_000, 10_000, 0)
+    # $2 a million tokens of prompt, $0.50 cached, $8 of completion.
+    cost = 1.2 + 0.2 + 0.08
+    script = [rate_limited("0"), broken(), says("red, I think", usage=usage)]
+    with Provider([*script, says(RED, usage=usage)]) as provider:
+        model = make_model(provider, cache=tmp_path)
+        with pytest.raises(UnparseableError):
+            colour(model)
+        assert model.spent[:2] == (1, usage)
+        assert colour(model) == "red"
+        assert model.spent.cost_usd == pytest.approx(2 * cost)
+        again = make_model(provider, cache=tmp_path)
+        assert colour(again) == "red"
+        assert again.spent == (0, Usage(), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "fix"),
+    [
+        ("nobody/nothing", {}, "unknown model"),
+        ("gemini/gemini-2.5-flash", {}, "export GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("openai/of-our-own", {"max_cost_usd": 1.0}, "--max-cost"),
+        ("cohere_chat/command-r", {}, "another judge"),
+    ],
+)
+def test_a_model_that_can_not_be_asked_is_a_user_error(
+    monkeypatch: pytest.MonkeyPatch, model: str, options: dict[str, Any], fix: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    monkeypatch.setenv("COHERE_API_KEY", "test-0123456789")
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match=fix):
+        StructuredModel(model, **options)

@@ -17,7 +17,7 @@ from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question, Split
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, Rejected, Step
 from data_pipeline.golden.importing import import_questions
 from data_pipeline.ingest.batch import Rules
-from tests.builders import date_header, make_inbox, plain_connection, raw
+from tests.builders import date_header, make_inbox, raw
 from tests.provider import Reply, Request, says
 
 # What UTF-8 can hold: a lone surrogate is cleaned before anything is stored.
@@ -94,41 +94,6 @@ def written(golden: GoldenSet) -> str:
     return json.dumps([rows, dropped, golden.manifest], sort_keys=True)
 
 
-# A row for each mail that a question may mean: its own, or the one that its copy became.
-_GOLD = """
-CREATE TEMP TABLE gold AS
-WITH meant AS (
-    SELECT c.*, e.email_id FROM cited AS c JOIN emails AS e ON e.message_id = c.message_id
-    UNION ALL
-    SELECT c.*, a.email_id FROM cited AS c JOIN aliases AS a ON a.message_id = c.message_id
-)
-SELECT question, split, e.from_address, e.subject, e.body, content_digest
-FROM meant JOIN emails AS e USING (email_id)
-"""
-
-_SHARED = """
-SELECT DISTINCT a.question FROM gold AS a, gold AS b
-WHERE a.content_digest = b.content_digest AND a.split <> b.split
-UNION
-SELECT DISTINCT a.question FROM gold AS a, gold AS b
-WHERE a.from_address = b.from_address AND a.subject = b.subject AND a.body = b.body
-    AND a.split <> b.split
-"""
-
-_IN_TEST = """
-WITH seen AS (
-    SELECT content_digest FROM emails, tested
-    WHERE from_address = address OR list_contains(
-        list_transform(
-            list_concat(list_concat(to_recipients, cc_recipients), bcc_recipients),
-            lambda each: each.address),
-        address)
-)
-SELECT DISTINCT question FROM gold
-WHERE split <> 'test' AND content_digest IN (SELECT content_digest FROM seen)
-"""
-
-
 class Leaks(NamedTuple):
     """Ids of the questions that leak."""
 
@@ -136,22 +101,33 @@ class Leaks(NamedTuple):
     in_test_inbox: set[str]
 
 
-def leaks(db: Path, questions: Sequence[Question], inboxes: Mapping[str, str]) -> Leaks:
+def leaks(file: InboxFile, questions: Sequence[Question], inboxes: Mapping[str, str]) -> Leaks:
     """The questions whose gold is gold in another split, or is in a test inbox and may not."""
-    with plain_connection(db) as file:
-        file.execute(
-            "CREATE TEMP TABLE cited (question VARCHAR, split VARCHAR, message_id VARCHAR)"
-        )
-        cited = [(each.id, each.split, gold) for each in questions for gold in each.message_ids]
-        columns = [list(each) for each in zip(*cited, strict=True)] or [[], [], []]
-        file.execute("INSERT INTO cited SELECT unnest(?), unnest(?), unnest(?)", columns)
-        file.execute("CREATE TEMP TABLE tested (address VARCHAR)")
-        tested = [inbox for inbox, split in inboxes.items() if split == "test"]
-        file.execute("INSERT INTO tested SELECT unnest(?::VARCHAR[])", [tested])
-        file.execute(_GOLD)
-        return Leaks(
-            *({name for (name,) in file.execute(sql).fetchall()} for sql in (_SHARED, _IN_TEST))
-        )
+    mails = file.execute("SELECT message_id, from_address, subject, body FROM emails").fetchall()
+    copies = file.execute(
+        "SELECT aliases.message_id, from_address, subject, body"
+        " FROM aliases JOIN emails USING (email_id)"
+    ).fetchall()
+    content = {message_id: tuple(rest) for message_id, *rest in [*mails, *copies]}
+    tested = [inbox for inbox, split in inboxes.items() if split == "test"]
+    received = file.execute(
+        "SELECT message_id FROM emails WHERE list_has_any(?::VARCHAR[], list_append("
+        "list_transform(to_recipients, lambda each: each.address), from_address))",
+        [tested],
+    ).fetchall()
+    in_test = {content[message_id] for (message_id,) in received}
+    splits: dict[tuple[str, ...], set[str | None]] = {}
+    for each in questions:
+        for gold in each.message_ids:
+            splits.setdefault(content[gold], set()).add(each.split)
+    found = Leaks(set(), set())
+    for each in questions:
+        gold_mails = {content[gold] for gold in each.message_ids}
+        if any(len(splits[mail]) > 1 for mail in gold_mails):
+            found.shared.add(each.id)
+        if each.split != "test" and gold_mails & in_test:
+            found.in_test_inbox.add(each.id)
+    return found
 
 
 # A row of the public data set, whose gold mail is there.

@@ -1,19 +1,27 @@
-"""Reviews of a golden set: the sample, the log, what verdicts do to the rows, the precision."""
+"""Reviews of a golden set: a person's keys, the sample, the log, the precision; killed, resumed."""
 
 import dataclasses
 import datetime as dt
 import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
 
+from art_e.cli.main import app
 from art_e.errors import UserError
 from art_e.question import Question, Split
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.review import (
+    KEYS,
     Decision,
     Review,
     Sample,
@@ -24,55 +32,54 @@ from data_pipeline.golden.review import (
     row_digest,
     write_review,
 )
+from tests.builders import WAIT_S, press_keys
+from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, json_of
 
-ANN, BOB = "ann@test.example", "bob@test.example"
 ALL = Sample()
 # A line of `reviews.jsonl`.
 WHOLE: dict[str, Any] = {
     "id": "q-0", "digest": "", "said": "keep", "note": "", "reviewer": None,
     "sample": {"size": 1, "seed": 0, "split": None},
 }  # fmt: skip
-# What makes it none.
+# Fields that make it invalid.
 FAULTS: tuple[dict[str, Any], ...] = (
     {"sample": {"size": 0, "seed": 0, "split": None}},
-    {"sample": {"size": True, "seed": 0, "split": None}},
     {"sample": {"size": 5, "seed": 0, "split": "moon"}},
     {"id": 7},
     {"said": "burn"},
-    {"said": "edit"},
 )
+RunReview = Callable[..., Result]
 
 
 def row(number: int, **fields: Any) -> Question:
-    inbox = ANN if number % 2 else BOB
-    split: Split = "train" if number % 2 else "test"
+    split: Split = "test" if number % 2 else "train"
     base = Question(
-        f"q-{number}", f"When does lease {number} end?", inbox, dt.date(2020, 1, 5), "May",
-        ("<1@test>",), 0.9, "lookup", "easy", True, split, {"model": "m"},
+        f"q-{number}", f"When does lease {number} end?", ANN, dt.date(2001, 3, 1),
+        "March 31, 2002", (LEASE_ID,), 0.9, "lookup", "easy", True, split, {"model": "m"},
     )  # fmt: skip
     return dataclasses.replace(base, **fields)
 
 
-def golden_set(count: int) -> GoldenSet:
-    golden = GoldenSet(questions=[row(number) for number in range(count)])
-    golden.record("import", came=count, settings={})
+def golden_set(questions: list[Question]) -> GoldenSet:
+    golden = GoldenSet(questions=questions)
+    golden.record("import", came=len(questions), settings={})
     return golden
 
 
-def said(row: Question, word: Decision, note: str = "", /, sample: Sample = ALL) -> Review:
+def verdict(row: Question, decision: Decision, note: str = "") -> Review:
     return Review(
-        id=row.id, digest=row_digest(row), said=word, note=note, reviewer=None, sample=sample
+        id=row.id, digest=row_digest(row), said=decision, note=note, reviewer=None, sample=ALL
     )
 
 
 def test_every_verdict_does_what_it_says() -> None:
-    golden = golden_set(5)
+    golden = golden_set([row(number) for number in range(5)])
     kept, dropped, also, skipped, unseen = golden.questions
     reviews = [
-        said(kept, "keep"),
-        said(dropped, "drop", "nobody asks\nthat \ud800"),
-        said(also, "keep", "well asked"),
-        said(skipped, "skip", "not my trade"),
+        verdict(kept, "keep"),
+        verdict(dropped, "drop", "nobody asks\nthat \ud800"),
+        verdict(also, "keep", "well asked"),
+        verdict(skipped, "skip", "not my trade"),
     ]
     review(golden, reviews, ALL)
     now = {each.id: each for each in golden.questions}
@@ -98,8 +105,8 @@ def test_every_verdict_does_what_it_says() -> None:
 
 
 def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not() -> None:
-    golden = golden_set(4)
-    reviews = [said(each, "drop") for each in golden.questions]
+    golden = golden_set([row(number) for number in range(4)])
+    reviews = [verdict(each, "drop") for each in golden.questions]
     rechecked = with_checks(
         golden.questions[0], [Check("answerable", "verify", True, "says May", "model")]
     )
@@ -140,8 +147,124 @@ def test_a_sample_is_stable(ids: set[int], size: int, seed: int, random: Any) ->
     "line", ["no JSON", "[]", "{}", *(json.dumps({**WHOLE, **part}) for part in FAULTS)]
 )
 def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:
-    write_review(tmp_path, said(row(0), "keep"))
+    write_review(tmp_path, verdict(row(0), "keep"))
     with reviews_file(tmp_path).open("a") as log:
         log.write(f"{line}\n")
     with pytest.raises(UserError, match=r"reviews\.jsonl, line 2 is no review"):
         read_reviews(tmp_path)
+
+
+# ---- The command.
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    golden_set([row(number) for number in range(6)]).save(tmp_path / "set")
+    return tmp_path / "set"
+
+
+@pytest.fixture
+def run_review(folder: Path, db: Path) -> RunReview:
+    def run(keys: str, *args: object) -> Result:
+        arguments = ["golden", "review", folder, "--db", db, *args]
+        return CliRunner().invoke(app, [str(each) for each in arguments], input=keys)
+
+    return run
+
+
+def shown(folder: Path) -> list[str]:
+    """The ids in the order in which they are shown by default."""
+    golden = GoldenSet.load(folder)
+    golden.undo("review")
+    return [each.id for each in drawn(golden.questions, Sample())]
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = GoldenSet.load(folder).manifest["steps"]["review"]
+    return found
+
+
+def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: Path) -> None:
+    order = shown(folder)
+    result = run_review("k?dnnot asked\nks\nsq", "--reviewer", "ann")
+    assert result.exit_code == 0, result.output
+    assert "there is no key '?'" in result.stderr
+    written = read_reviews(folder)
+    assert [(each.id, each.said, each.note) for each in written] == [
+        (order[0], "keep", ""),
+        (order[1], "drop", ""),
+        (order[2], "keep", "not asked"),
+        (order[3], "skip", ""),
+        (order[4], "skip", ""),
+    ]
+    assert {each.reviewer for each in written} == {"ann"}
+    assert "5 reviews added" in result.stderr
+    golden = GoldenSet.load(folder)
+    assert [each.row["id"] for each in golden.rejected] == [order[1]]
+    assert "precision 66.7% (20.8% to 93.9%, wilson): 2 of 3 rows of all splits" in result.stderr
+    assert "review: 6 rows, 5 kept" in result.stdout
+
+
+def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview) -> None:
+    hostile = row(
+        0, question=f"When? {HOSTILE}\nand where?", answer=HOSTILE, message_ids=(HOSTILE_ID,),
+        query_date=None,
+    )  # fmt: skip
+    check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
+    golden_set([with_checks(hostile, [check])]).save(folder)
+    result = run_review("wd")
+    assert result.exit_code == 0, result.output
+    assert "The prize code is 7781." in result.stdout
+    assert "[bold]red[/bold]" in result.stdout
+    assert_safe(result.stdout)
+    assert_safe(result.stderr.replace("\r", ""))
+    assert len(GoldenSet.load(folder).rejected) == 1
+
+
+def test_apply_needs_nobody_and_takes_the_sample_of_the_last_review(
+    folder: Path, run_review: RunReview, art_e: Run, db: Path
+) -> None:
+    run_review("kdq", "--sample", 2, "--seed", 7, "--split", "test")
+    before = (folder / "questions.jsonl").read_bytes()
+    by_hand = record(folder)
+    assert (by_hand["split"], by_hand["sample"], by_hand["seed"]) == ("test", 2, 7)
+    card = (folder / "README.md").read_text("utf-8")
+    assert "2 rows of a random sample of the test split: 1 were right and 1 dropped" in card
+    # As after a step that was run again.
+    golden = GoldenSet.load(folder)
+    golden.undo("review")
+    golden.save(folder)
+    applied = json_of(art_e("golden", "review", folder, "--db", db, "--apply", "--json"))
+    assert (folder / "questions.jsonl").read_bytes() == before
+    assert record(folder) == by_hand
+    assert applied["precision"] == by_hand["precision"]
+    assert applied["step"] == "review"
+    assert (applied["reviewed"], applied["dropped"], applied["split"]) == (2, 1, "test")
+
+
+def test_killed_it_has_lost_no_verdict(folder: Path, db: Path, run_review: RunReview) -> None:
+    untouched = (folder / "questions.jsonl").read_bytes()
+    order = shown(folder)
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "art_e", "golden", "review", str(folder), "--db", str(db)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "dumb"},
+        start_new_session=True,
+    )
+    try:
+        press_keys(ours, [b"d", b"k"], KEYS, until="3 of 6")
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(WAIT_S) == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
+        os.close(theirs)
+        os.close(ours)
+    assert [each.said for each in read_reviews(folder)] == ["drop", "keep"]
+    # Not applied yet; going on does it, with the third row.
+    assert (folder / "questions.jsonl").read_bytes() == untouched
+    assert "3 of 6" in run_review("q").stdout
+    assert [each.row["id"] for each in GoldenSet.load(folder).rejected] == [order[0]]

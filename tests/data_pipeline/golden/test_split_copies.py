@@ -81,12 +81,12 @@ def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, b
     assert written(shuffled) == once
     inboxes = golden.manifest["inboxes"]
     assert all(each.split == inboxes[each.inbox_address] for each in golden.questions)
-    assert leaks(copies.file.path, golden.questions, inboxes) == (set(), set())
+    assert leaks(copies.file, golden.questions, inboxes) == (set(), set())
     # What was dropped had a leak, and test lost nothing.
     dropped = [each.question for each in golden.rejected]
     assert all(each is not None and each.split != "test" for each in dropped)
     whole = [*golden.questions, *(each for each in dropped if each is not None)]
     assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
-    found = leaks(copies.file.path, whole, inboxes)
+    found = leaks(copies.file, whole, inboxes)
     assert {each.row["id"] for each in golden.rejected} <= found.shared | found.in_test_inbox
     assert found.in_test_inbox <= {each.row["id"] for each in golden.rejected}

@@ -206,23 +206,6 @@ def test_a_click_or_enter_on_a_column_sorts_by_it(visit: Visitor, viewer: Path) 
     assert column(page, "Seconds") == sorted(values, key=float, reverse=True)
 
 
-def test_the_keyboard_does_it_all(visit: Visitor, viewer: Path) -> None:
-    page = visit().open(viewer)
-    title = page.locator("#viewer-detail-title")
-    for key in ("j", "j", "ArrowDown", "k", "Enter"):
-        page.keyboard.press(key)
-    expect(title).to_have_text(f"Episode 2 of {len(MIXED)}")
-    for key in ("j", "ArrowRight", "ArrowLeft"):
-        page.keyboard.press(key)
-    expect(title).to_have_text(f"Episode 3 of {len(MIXED)}")
-    page.keyboard.press("Escape")
-    expect(opened(page)).to_have_count(0)
-    expect(rows(page).nth(2).locator("a")).to_be_focused()
-    page.keyboard.press("/")
-    page.keyboard.type("jk/")
-    expect(page.get_by_label("Search")).to_have_value("jk/")
-
-
 def test_the_address_keeps_the_view_and_back_leads_back(visit: Visitor, viewer: Path) -> None:
     page = visit().open(viewer)
     page.get_by_label("Model").select_option("local:a,b+c")

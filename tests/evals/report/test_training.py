@@ -9,15 +9,9 @@ import pytest
 
 from art_e.errors import UserError
 from evals.report.build import build_report
-from evals.report.charts import SERIES, CurveChart
+from evals.report.charts import CurveChart
 from evals.report.entries import measure
-from evals.report.training import (
-    LEAST_SMOOTHED,
-    SMOOTH,
-    read_training,
-    step_charts,
-    validation_charts,
-)
+from evals.report.training import read_training, step_charts, validation_charts
 from tests.evals.runs import episodes, step, trained, training, validation, write_run
 
 
@@ -53,28 +47,6 @@ def test_steps_have_their_curves(tmp_path: Path) -> None:
     assert speed == [None, 500, 500, None, None, 500, 500]
     labels = [each.label for each in drawn["steps-reward"].curves]
     assert labels == ["reward", "correctness", "format"]
-
-
-def test_many_components_are_two_charts_by_size(tmp_path: Path) -> None:
-    parts = {f"part_{number}": 0.1 * number * (-1) ** number for number in range(1, 9)}
-    # A step in which nobody earned a part does not have it.
-    steps = [step(1, components=parts), step(2, components={"part_8": 1.0})]
-    drawn = by_name(step_charts(read_training([trained(tmp_path / "run", steps)])))
-    large, small = drawn["steps-reward"], drawn["steps-reward-2"]
-    assert [each.label for each in large.curves] == [
-        "reward", "part 8", "part 7", "part 6", "part 5", "part 4",
-    ]  # fmt: skip
-    assert len(large.curves) == len(SERIES)
-    assert [each.label for each in small.curves] == ["part 3", "part 2", "part 1"]
-    assert values(small) == pytest.approx([-0.3, 0.0])
-
-
-def test_long_runs_are_smoothed_and_short_ones_are_not(tmp_path: Path) -> None:
-    steps = [step(number) for number in range(1, LEAST_SMOOTHED + 1)]
-    for count, smooth in ((LEAST_SMOOTHED - 1, 1), (LEAST_SMOOTHED, SMOOTH)):
-        drawn = step_charts(read_training([trained(tmp_path / str(count), steps[:count])]))
-        assert {each.smooth for each in drawn} == {smooth}
-        assert all((str(SMOOTH) in each.note) == (smooth > 1) for each in drawn)
 
 
 def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> None:

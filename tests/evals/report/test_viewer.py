@@ -92,7 +92,6 @@ GONE = "<unseen@test.example>"
     ("ended", "gold", "rubric", "facts"),
     [
         ("right", (), {}, [(True, True, True)]),
-        ("abstained", (), {}, [(True, True, False)]),
         ("not read", (), {}, [(True, False, False)]),
         ("not found", (), {}, [(False, False, False)]),
         # Of two gold mails each has its own facts.
