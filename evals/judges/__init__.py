@@ -1,10 +1,8 @@
 """From the name of a judge to the judge.
 
-    offline          no model, `evals.judges.offline`
-    f1               no model, by shared words, `evals.judges.f1`
-    anything else    a litellm name, `evals.judges.llm`
-
-Imports what a name needs, and nothing before.
+offline          no model, `evals.judges.offline`
+f1               no model, by shared words, `evals.judges.f1`
+anything else    a litellm name, `evals.judges.llm`
 """
 
 from collections.abc import Mapping
@@ -48,7 +46,6 @@ def choose_judge(
         )
 
     load_env()
-
     kept = cache or home() / "cache" / "verdicts"
     return LlmJudge(name, max_cost_usd=max_cost_usd, cache=kept)
 
@@ -59,21 +56,11 @@ def option_of(judge: str) -> str:
     return option if option in _WITHOUT_MODEL else judge.partition("@")[0]
 
 
-def spent_by(judge: Judge) -> "Spent | None":
+def spent_by(judge: Judge) -> Spent | None:
     """What a judge's calls have cost so far; None for one that makes none."""
-    model = _model_of(judge)
-    return None if model is None else model.spent
+    return judge.spent if isinstance(judge, LlmJudge) else None
 
 
 def exhausted(judge: Judge) -> bool:
     """Whether the judge did not make a call, for it could have cost more than is left."""
-    model = _model_of(judge)
-    return model is not None and model.exhausted
-
-
-def _model_of(judge: Judge) -> "LlmJudge | None":
-    """The judge, where it is a model."""
-    if isinstance(judge, (OfflineJudge, F1Judge)):
-        return None
-
-    return judge if isinstance(judge, LlmJudge) else None
+    return isinstance(judge, LlmJudge) and judge.exhausted
