@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
+from typing import Any, Literal, Self, TextIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -110,7 +110,6 @@ def as_before(question: Question, step: Step) -> Question:
 
 # ---- Validation of the files.
 
-Count = Annotated[int, Field(ge=0)]
 _FIELDS = frozenset(each.name for each in dataclasses.fields(Question))
 
 
@@ -158,28 +157,14 @@ class _History(_Form):
     mended: list[_Change] = []
 
 
-class _Sums(_Form):
-    came: Count = Field(alias="in")
-    kept: Count
-    dropped: dict[str, Count]
-    mended: dict[str, Count]
-    unsure: dict[str, Count]
-
-
 class _StepTaken(_Form):
-    sums: _Sums
-    unchecked: dict[str, dict[str, Count]] = {}
-
-
-class _Db(_Form):
-    name: str
-    mails: Count
+    sums: dict[str, Any]
 
 
 class _Manifest(_Form):
     form: Literal["art-e/golden/1"] = Field(alias="schema")
     steps: dict[Step, _StepTaken]
-    db: _Db | None = None
+    db: dict[str, Any] | None = None
     seed: int | None = None
     inboxes: dict[str, Split] = {}
 

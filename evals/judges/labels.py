@@ -252,14 +252,6 @@ def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, Label]) -> lis
     return [_case(each, labels) for each in _labelled(scored, labels)]
 
 
-def stored_agreement(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, Any]:
-    """By judge, how far the verdicts that the run holds are those of its labels.
-
-    Each has the form of `agreement`; empty without labels.
-    """
-    return {judge: agreement(rated) for judge, rated in stored_ratings(scored, labels).items()}
-
-
 def stored_ratings(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, list[Rated]]:
     """By judge, the labelled answers of a run with the verdicts that it holds."""
     rated: dict[str, list[Rated]] = {}

@@ -130,7 +130,6 @@ SUMS: dict[str, Any] = {"in": 4, "kept": 3, "dropped": {}, "mended": {}, "unsure
     [
         ({"steps": None}, "steps"),
         ({"steps": {"zz": {"sums": SUMS}}}, "zz"),
-        ({"steps": {"filter": {"sums": {**SUMS, "dropped": {"x": -1}}}}}, "dropped.x"),
         ({"db": "inbox.duckdb"}, "db"),
         ({"inboxes": {"ann@test.example": "other"}}, "inboxes"),
     ],
