@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from notebooks.execute import KEPT, Notebook, differences, main, notebooks, read, texts
+from notebooks.execute import KEPT, Notebook, differences, notebooks, read, texts
 from tests.documented import parse_art_e
 
 NAMES = ("01_inbox", "02_golden_set", "03_baselines", "04_training", "05_results")
@@ -90,21 +90,3 @@ def test_other_text_is_a_difference_and_other_pixels_are_not() -> None:
     assert changed == "cell 1 (one): kept 'b', now 'c'"
     [missing] = differences(kept, _notebook("a\nb\n"))
     assert missing == "cell 1 (one): kept 'image/png', now '(nothing)'"
-
-
-def test_the_error_of_a_cell_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cell = new_code_cell("print('so far')\nraise ValueError('it is broken')", id="bad")
-    kernel = {"display_name": "Python 3", "name": "python3"}
-    notebook = new_notebook(cells=[cell], metadata={"kernelspec": kernel})
-    nbformat.write(notebook, tmp_path / "01_bad.ipynb")
-    monkeypatch.setattr("notebooks.execute.FOLDER", tmp_path)
-    monkeypatch.setattr("notebooks.execute.OUT", tmp_path / "out")
-    for name in ("ART_E_HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
-        monkeypatch.setenv(name, "")
-    assert main([]) == 1
-    error = capsys.readouterr().err
-    assert "01_bad.ipynb" in error
-    assert "ValueError: it is broken" in error
-    assert "\x1b" not in error

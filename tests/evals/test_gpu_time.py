@@ -63,16 +63,6 @@ def test_pauses_are_nobodys_and_the_order_makes_no_difference() -> None:
     assert gpu_seconds(episodes) == pytest.approx(expected)
 
 
-def test_the_others_bear_what_failed() -> None:
-    times = gpu_seconds([ran(0, 1.0), ran(1, 3.0), ran(4, 4.0, outcome="failed")])
-    assert times == pytest.approx([2.0, 6.0, None])
-
-
-@pytest.mark.parametrize("episodes", [[], [ran(0, 5.0, outcome="failed")], [ran(0, 0.0)]])
-def test_without_work_there_is_no_time(episodes: list[Trajectory]) -> None:
-    assert gpu_seconds(episodes) == [None] * len(episodes)
-
-
 def test_only_served_models_have_measured_costs() -> None:
     asked = [ran(0, 2.0, cost=9.0), ran(0, 2.0, model="hosted", cost=0.5), ran(1, 2.0, cost=None)]
     found = at_measured_cost(asked, {"own": SERVING})
@@ -80,20 +70,6 @@ def test_only_served_models_have_measured_costs() -> None:
     assert [each.cost_usd for each in found] == pytest.approx([0.0015, 0.5, 0.0015])
     assert [each.model for each in found] == ["own", "hosted", "own"]
     assert at_measured_cost(asked, {}) == asked
-
-
-@given(TIMES, st.floats(0, 100), st.integers(1, 8))
-def test_the_costs_add_up_to_the_hours_that_were_paid(
-    times: list[tuple[int, int]], price: float, gpus: int
-) -> None:
-    episodes = [ran(start, took) for start, took in times]
-    busy = len({second for start, took in times for second in range(start, start + took)})
-    costs = [each.cost_usd for each in at_measured_cost(episodes, {"own": Serving(price, gpus, 1)})]
-    if busy:
-        assert sum(cost or 0.0 for cost in costs) == pytest.approx(busy / 3600 * price * gpus)
-        assert None not in costs
-    else:
-        assert costs == [None] * len(costs)
 
 
 # ---- Throughput: 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.

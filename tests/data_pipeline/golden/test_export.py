@@ -1,15 +1,17 @@
-"""What is exported loads with `datasets` and with `load_questions`, whole, and nothing else."""
+"""What is exported loads with `datasets` and with `load_questions`, whole; its card is safe."""
 
+import dataclasses
 import datetime as dt
 import json
+import re
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pytest
+from markdown_it import MarkdownIt
 
 from art_e.question import Question, Split, load_questions
-from data_pipeline.golden.export import export
+from data_pipeline.golden.export import card, export
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
 
 SPLITS_OF_ROWS: tuple[Split, ...] = ("train", "test", "train", "test")
@@ -32,35 +34,20 @@ def golden_set(*splits: Split | None) -> GoldenSet:
     return golden
 
 
-def loaded(folder: Path, tmp_path: Path) -> dict[str, list[Any]]:
-    parts = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
-    return {name: list(rows) for name, rows in parts.items()}
-
-
-def test_loads_with_datasets_by_its_splits(tmp_path: Path) -> None:
-    golden = golden_set(*SPLITS_OF_ROWS)
-    assert export(golden, tmp_path / "out") == {"train": 2, "test": 2}
-    found = loaded(tmp_path / "out", tmp_path)
-    assert {name: [row["id"] for row in rows] for name, rows in found.items()} == {
-        "train": ["q-0", "q-2"],
-        "test": ["q-1", "q-3"],
-    }
-    for row in (row for rows in found.values() for row in rows):
-        row["provenance"] = json.loads(row["provenance"])
-        assert Question.from_row(row) in golden.questions
-
-
-def test_loads_as_questions_from_every_form(
+def test_loads_with_datasets_and_as_questions_from_every_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     golden, out = golden_set(*SPLITS_OF_ROWS), tmp_path / "out"
-    export(golden, out)
+    assert export(golden, out) == {"train": 2, "test": 2}
     train, test = golden.questions[::2], golden.questions[1::2]
+    parts = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
+    for name, questions in (("train", train), ("test", test)):
+        rows = [{**row, "provenance": json.loads(row["provenance"])} for row in parts[name]]
+        assert [Question.from_row(row) for row in rows] == questions
     assert load_questions(str(out)) == train + test
     assert load_questions(str(out), "test") == test
     assert load_questions(str(out / "test.parquet")) == test
     # The hub gives what the folder gives.
-    parts = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
     monkeypatch.setattr(datasets, "load_dataset", lambda _: parts)
     assert load_questions("someone/questions", "train") == train
     for file in out.glob("*.jsonl"):
@@ -88,3 +75,28 @@ def test_an_earlier_export_is_replaced_whole(tmp_path: Path) -> None:
     export(golden_set(*SPLITS_OF_ROWS), out)
     assert {each.name: each.read_bytes() for each in out.iterdir()} == first
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+HOSTILE = (
+    "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
+)
+
+
+def test_hostile_words_are_only_words_on_the_card() -> None:
+    def rendered(word: str) -> str:
+        row = question(1, "test")
+        row = dataclasses.replace(row, provenance={"model": word, "prompt": word})
+        golden = GoldenSet([with_checks(row, [Check(word, "filter", True, word, word)])])
+        golden.record("generate", 1, {"model": word})
+        golden.record("filter", 1, {})
+        golden.manifest |= {"db": {"name": word, "mails": 1}, "seed": word}
+        golden.manifest["steps"]["filter"]["sums"]["dropped"] = {word: 1}
+        golden.manifest["steps"]["import"] = {**golden.manifest["steps"]["filter"], "source": word}
+        body = card(golden).split("---\n", 2)[2]
+        return str(MarkdownIt("commonmark").enable("table").render(body))
+
+    hostile, plain = rendered(HOSTILE), rendered("word")
+    assert hostile.count("alert(1)") >= 10
+    assert set(re.findall(r"</?(\w+)", hostile)) == set(re.findall(r"</?(\w+)", plain))
+    assert hostile.count("<h2>") == plain.count("<h2>")
+    assert "{{ 7*7 }}" in hostile

@@ -86,14 +86,8 @@ def test_sums_that_do_not_balance_are_our_fault() -> None:
             golden.record("filter", came=came, settings={})
 
 
-def changed(folder: Path, name: str, place: int, **fields: Any) -> None:
-    """Give the line of that place other values."""
-    lines = (folder / name).read_text("utf-8").splitlines()
-    lines[place] = json.dumps({**json.loads(lines[place]), **fields})
-    (folder / name).write_text("\n".join(lines) + "\n", "utf-8")
-
-
 CHECK = {"step": "filter", "passed": True, "reason": "", "by": "rule"}
+SUMS = {"in": 4, "kept": 3, "dropped": {}, "mended": {}, "unsure": {}}
 MEND = {"step": "filter", "check": "sources", "was": {"answer": "June"}}
 
 
@@ -109,40 +103,23 @@ MEND = {"step": "filter", "check": "sources", "was": {"answer": "June"}}
         ("questions.jsonl", {"provenance": {"mended": [{**MEND, "was": {"x": 1}}]}}, "'x'"),
         ("rejected.jsonl", {"rejected": {"step": "zz", "check": "x", "reason": ""}}, "step"),
         ("batches.jsonl", {"message_ids": "m1"}, "message_ids"),
+        ("manifest.json", {"steps": {"zz": {"sums": SUMS}}}, "zz"),
+        ("manifest.json", {"steps": None}, "steps"),
+        ("manifest.json", {"inboxes": {"ann@test.example": "other"}}, "inboxes"),
     ],
 )
-def test_a_line_that_no_step_writes_is_refused(
+def test_values_that_no_step_writes_are_refused(
     tmp_path: Path, name: str, fields: dict[str, Any], words: str
 ) -> None:
     golden_set(4, dropped=1).save(tmp_path)
-    changed(tmp_path, name, 0, **fields)
+    text = (tmp_path / name).read_text("utf-8")
+    first, rest = (text, "") if name == "manifest.json" else text.split("\n", 1)
+    changed = json.dumps({**json.loads(first), **fields})
+    (tmp_path / name).write_text(f"{changed}\n{rest}", "utf-8")
     with pytest.raises(UserError, match="no whole golden set") as refused:
         GoldenSet.load(tmp_path)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-SUMS: dict[str, Any] = {"in": 4, "kept": 3, "dropped": {}, "mended": {}, "unsure": {}}
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"steps": None}, "steps"),
-        ({"steps": {"zz": {"sums": SUMS}}}, "zz"),
-        ({"db": "inbox.duckdb"}, "db"),
-        ({"inboxes": {"ann@test.example": "other"}}, "inboxes"),
-    ],
-)
-def test_a_manifest_that_no_step_writes_is_refused(
-    tmp_path: Path, fields: dict[str, Any], words: str
-) -> None:
-    golden_set(4, dropped=1).save(tmp_path)
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **fields}), "utf-8")
-    with pytest.raises(UserError, match="no whole golden set") as refused:
-        GoldenSet.load(tmp_path)
-    assert words in str(refused.value)
 
 
 FILES = (

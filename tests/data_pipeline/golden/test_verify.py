@@ -152,20 +152,6 @@ def test_copies_and_quotes_of_the_gold_mail_are_no_rivals(run: Verified) -> None
     assert reason == "<lease-reply@t> only quotes a gold mail"
 
 
-def test_an_answer_of_no_mail_is_not_believed_and_not_ignored(run: Verified) -> None:
-    class Confabulating(CarefulReader):
-        def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
-            if form == "Candidates":
-                return {"answers": [{"answer": "Mr.\nAsh", "mails": ["m99"]}]}
-            return super().reply(form, data)
-
-    found = checked(run(Confabulating(), one("other")), "other")["unambiguous"]
-    assert found.passed is None
-    assert found.reason == "the reader also gives 'Mr. Ash', of no mail that it names"
-    strict = run(Confabulating(), one("other"), strict=True)
-    assert dropped(strict)["other"][0] == "unambiguous"
-
-
 def test_orders_in_mail_stay_data(run: Verified) -> None:
     requests: list[Request] = []
 

@@ -228,19 +228,6 @@ def test_the_address_keeps_the_view_and_back_leads_back(visit: Visitor, viewer: 
     expect(again.get_by_label("Model")).to_have_value("local:a,b+c")
 
 
-def test_links_lead_to_a_question_two_models_or_say_that_nothing_is_there(
-    visit: Visitor, viewer: Path
-) -> None:
-    page = visit().open(viewer, "question=q1")
-    expect(rows(page)).to_have_count(4)
-    page = visit().open(viewer, "question=q1&models=openai%2Fweak,local%3Aa%2Cb%2Bc")
-    names = page.locator(".v-beside article header strong")
-    expect(names).to_have_text(["openai/weak", "local:a,b+c"])
-    page = visit().open(viewer, "episode=%3Cb%3Egone%&sort=constructor&page=999")
-    expect(page.locator("#viewer-count")).to_contain_text("There is no episode %3Cb%3Egone%")
-    expect(rows(page)).to_have_count(len(MIXED))
-
-
 # ---- An episode.
 
 
