@@ -6,14 +6,15 @@ A run's `config.json` holds its recipe whole, so that a model can be asked and m
 form of episode that it was trained in (`named_recipe`).
 """
 
+import contextlib
 import itertools
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -354,82 +355,69 @@ class Recipe(RecipeTable):
 # ---- A TOML file by its name or path, with the changes of `--set`.
 
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-class FileKind(NamedTuple):
-    """A kind of TOML file: its name in errors, and the folder of those that come with us."""
-
-    word: str
-    folder: str
-
-    def names(self) -> list[str]:
-        """The files that come with the package."""
-        files = resources.files("training").joinpath(self.folder).iterdir()
-        return sorted(Path(each.name).stem for each in files if each.name.endswith(".toml"))
-
-
-class TomlContent(NamedTuple):
-    """The content of a file, and its name in errors."""
-
-    table: dict[str, Any]
-    called: str
-
-
-_KIND = FileKind("recipe", "recipes")
+# Where the files lie that come with the project.
+FOLDERS = {"recipe": "recipes", "profile": "reproduction/profiles"}
 
 
 def load_recipe(name: str, changes: Sequence[str] = (), *, base_model: str | None = None) -> Recipe:
     """The recipe of that name or path, with `changes` such as "reward.effort=0.1" and its model
     replaced by `base_model`. Raises `UserError`, naming the field, for an invalid recipe."""
-    content = read_content(_KIND, name, changes)
-    if base_model is not None:
-        model = content.table.get("model", {})
-        model.pop("scratch", None)
-        content.table["model"] = {**model, "base": base_model}
-    return validated(Recipe, content, _KIND)
+
+    def use_base_model(table: dict[str, Any]) -> None:
+        if base_model is not None:
+            model = {**table.get("model", {}), "base": base_model}
+            table["model"] = {field: model[field] for field in model if field != "scratch"}
+
+    return load_toml(Recipe, "recipe", name, changes, use_base_model)
 
 
 def recipe_names() -> list[str]:
     """The recipes that come with the project."""
-    return _KIND.names()
+    return toml_names("recipe")
 
 
-def read_content(kind: FileKind, name: str, changes: Sequence[str] = ()) -> TomlContent:
-    """The file of that name or path with `changes`. Raises `UserError` for a missing or invalid
-    file and for an invalid change."""
-    own = resources.files("training").joinpath(f"{kind.folder}/{name}.toml")
-    path = Path(name)
-    is_own = path.name == name and path.suffix != ".toml" and own.is_file()
-    called = f"{name}.toml" if is_own else str(path)
+def toml_names(kind: str) -> list[str]:
+    """The names of the files of that kind that come with the project."""
+    folder = resources.files("training").joinpath(FOLDERS[kind])
+    return sorted(Path(each.name).stem for each in folder.iterdir() if ".toml" in each.name)
+
+
+def load_toml(
+    model: type[_Model],
+    kind: str,
+    name: str,
+    changes: Sequence[str],
+    amend: Callable[[dict[str, Any]], None],
+) -> _Model:
+    """The file of that name or path with `changes`, and then those of `amend`, as `model`.
+
+    Raises `UserError` for a missing or invalid file, and names the field of an invalid change.
+    """
+    names = toml_names(kind)
+    file = f"{name}.toml" if name in names else name
+    path = resources.files("training").joinpath(FOLDERS[kind], file)
     try:
-        table = tomllib.loads((own if is_own else path).read_text("utf-8"))
+        table = tomllib.loads((path if name in names else Path(name)).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
-        names = ", ".join(kind.names())
         raise UserError(
-            f"no {kind.word} {name!r}; there are {names}, or give a TOML file"
+            f"no {kind} {name!r}; there are {', '.join(names)}, or give a TOML file"
         ) from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{called} is no TOML: {error}; mend it") from None
-    table.setdefault("name", Path(called).stem)
+        raise UserError(f"{file} is no TOML: {error}; mend it") from None
+    table.setdefault("name", Path(file).stem)
     for change in changes:
-        _change(table, change, kind)
-    return TomlContent(table, called)
-
-
-def validated(model: type[_Model], content: TomlContent, kind: FileKind) -> _Model:
-    """The content as `model`. Raises `UserError`, naming the field, if it does not fit."""
+        _change(table, change)
+    amend(table)
     try:
-        return model.model_validate(content.table)
+        return model.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or f"the {kind.word}"
+        where = ".".join(map(str, first["loc"])) or f"the {kind}"
         reason = first["msg"].removeprefix("Value error, ")
-        raise UserError(
-            f"{content.called}: {where}: {reason}; mend the {kind.word} or --set"
-        ) from None
+        raise UserError(f"{file}: {where}: {reason}; mend the {kind} or --set") from None
 
 
-def _change(content: dict[str, Any], change: str, kind: FileKind) -> None:
+def _change(content: dict[str, Any], change: str) -> None:
     """Put one `table.field=value` into the content; the value is TOML, or else plain text."""
     key, has_value, value = change.partition("=")
     *tables, last = key.strip().split(".")
@@ -439,7 +427,7 @@ def _change(content: dict[str, Any], change: str, kind: FileKind) -> None:
     for name in tables:
         place = place.setdefault(name, {})
         if not isinstance(place, dict):
-            raise UserError(f"--set {change!r}: {name} is no table of the {kind.word}")
+            raise UserError(f"--set {change!r}: {name} is no table")
     try:
         place[last] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -461,17 +449,17 @@ def named_recipe(name: str) -> Recipe:
     folder = path.resolve()
     # A checkpoint lies in RUN/checkpoints/checkpoint-N.
     configs = [each / "config.json" for each in (folder, *folder.parents[:2])]
-    rows = [row for file in (folder / RECIPE, *configs) if (row := _recipe_row(file)) is not None]
-    if not rows:
-        if name in recipe_names():
-            return load_recipe(name)
+    row = next(filter(None, map(_recipe_row, (folder / RECIPE, *configs))), None)
+    if row is None and name in recipe_names():
+        return load_recipe(name)
+    if row is None:
         raise UserError(
             f"{name} is no training run's folder and in none: no config.json there has a recipe;"
             f" name the recipe that the model was trained by ({', '.join(recipe_names())} or a"
             " TOML file)"
         )
     try:
-        return Recipe.model_validate(rows[0])
+        return Recipe.model_validate(row)
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"])) or "it"
         raise UserError(
@@ -482,9 +470,7 @@ def named_recipe(name: str) -> Recipe:
 
 def _recipe_row(file: Path) -> dict[str, Any] | None:
     """The recipe in a run's configuration; None if the file has none."""
-    try:
-        config = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    row = config.get("recipe") if isinstance(config, dict) else None
-    return row if isinstance(row, dict) else None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        row = json.loads(file.read_text("utf-8"))["recipe"]
+        return row if isinstance(row, dict) else None
+    return None

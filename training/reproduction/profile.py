@@ -17,10 +17,9 @@ from training.recipe import (
     Recipe,
     RecipeTable,
     load_recipe,
-    read_content,
-    validated,
+    load_toml,
+    toml_names,
 )
-from training.recipe import FileKind as Kind
 
 # The public questions, which `--questions public` names.
 PUBLIC = "corbt/enron_emails_sample_questions"
@@ -29,7 +28,6 @@ OFFLINE = "offline"
 # Sources of questions besides a file or a hub id.
 GENERATED, WORLD = "generated", "world"
 
-_KIND = Kind("profile", "reproduction/profiles")
 _Many = Field(min_length=1)
 
 
@@ -172,19 +170,21 @@ def load_profile(
     are further models, also asked the compared prompts. Raises `UserError`, naming the field, for
     an invalid profile.
     """
-    content = read_content(_KIND, name, changes)
-    if questions is not None:
-        golden = content.table.setdefault("golden", {})
-        golden["questions"] = PUBLIC if questions == "public" else questions
-    for table in ("baselines", "prompts"):
-        fields = content.table.setdefault(table, {})
-        fields["models"] = list(dict.fromkeys([*fields.get("models", ()), *baselines]))
-    return validated(Profile, content, _KIND)
+
+    def amend(table: dict[str, Any]) -> None:
+        if questions is not None:
+            golden = table.setdefault("golden", {})
+            golden["questions"] = PUBLIC if questions == "public" else questions
+        for stage in ("baselines", "prompts"):
+            fields = table.setdefault(stage, {})
+            fields["models"] = list(dict.fromkeys([*fields.get("models", ()), *baselines]))
+
+    return load_toml(Profile, "profile", name, changes, amend)
 
 
 def profile_names() -> list[str]:
     """The profiles that come with the project."""
-    return _KIND.names()
+    return toml_names("profile")
 
 
 def prompt_path(name: str) -> Path | None:
