@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from training.optimizer import LogitScaleAdamW, MuonAdamW, optimizer_of
 
@@ -52,6 +51,11 @@ def test_a_tied_embedding_stays_with_adamw() -> None:
     assert type(optimizer_of(model, ratio=2.0)) is AdamW
 
 
+def check_same(model: nn.Module, state: dict[str, Tensor]) -> None:
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
 def test_a_schedule_moves_both_halves() -> None:
     model = small()
     optimizer = optimizer_of(model, ratio=2.0)
@@ -61,8 +65,7 @@ def test_a_schedule_moves_both_halves() -> None:
     schedule.step()
     still = copy.deepcopy(model.state_dict())
     train(model, optimizer, 3)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, still[name]), name
+    check_same(model, still)
 
 
 def test_state_saved_and_loaded_goes_on_as_if_never_stopped() -> None:
@@ -134,17 +137,4 @@ def test_the_scale_goes_on_from_its_state_as_if_never_stopped() -> None:
     resumed = optimizer_for(again)
     resumed.load_state_dict(first.state_dict())
     scaled(again, resumed, 3)
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name]), name
-
-
-def qwen2() -> Qwen2ForCausalLM:
-    form = Qwen2Config(
-        vocab_size=20,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-    )
-    return Qwen2ForCausalLM(form)
+    check_same(whole, again.state_dict())

@@ -22,7 +22,6 @@ from tests.training.test_judging import IDK, LOST, RIGHT, WRONG, rollouts, score
 from training.judging import Judges, LenientJudge, by_second
 from training.material import load_part
 from training.progress import EPISODES
-from training.rollout import Material
 from training.run import Setting
 from training.start import load_start
 from training.validation import (
@@ -69,57 +68,25 @@ def test_figures_are_by_the_second_judge(begin: Begin) -> None:
     assert (other.turns_when_correct, other.effort_when_correct) == (2.0, 2.0)
 
 
-def test_they_are_the_benchmarks(begin: Begin) -> None:
-    scored = score(LenientJudge(), rollouts(begin, RIGHT, WRONG, IDK, LOST), F1Judge())
-    found = validation_of(scored, 0)
-    figures: Any = model_metrics(
-        [by_second(each) for each in scored], ["f1", "lenient"], timed=False
-    )
+def test_figures_are_the_benchmarks_and_the_invented(begin: Begin) -> None:
+    scored = score(LenientJudge(), rollouts(begin, RIGHT, WRONG, IDK, IDK, LOST), F1Judge())
+    found, estimates = validation_of(scored, 0), figures_of(scored)
+    decided = [by_second(each) for each in scored]
+    figures: Any = model_metrics(decided, ["f1", "lenient"], timed=False)
     for name in ("accuracy", "hallucination", "abstention", "turns", "effort"):
-        assert getattr(found, name) == figures[name]["value"]
-    assert found.format_errors == 0.75
-
-
-def test_hallucination_on_unanswerable_questions(begin: Begin) -> None:
-    scored = score(OfflineJudge(), rollouts(begin, RIGHT, WRONG, IDK, IDK, LOST), F1Judge())
-    assert validation_of(scored, 0).hallucination_unanswerable is None
+        assert getattr(found, name) == figures[name]["value"] == estimates[name]["value"]
+        # One question five times has no interval over questions.
+        assert set(estimates[name]) >= {"value", "low", "high"}
+    assert found.format_errors == estimates["format_errors"]["value"] == 0.6
+    assert (estimates["n"], estimates["effort_when_correct"]["value"]) == (5, 2.0)
+    # There was no unanswerable question to invent an answer to.
+    assert found.hallucination_unanswerable is None
     mixed = [scored[0], *map(unanswerable, scored[1:])]
     assert validation_of(mixed, 0).hallucination_unanswerable == 0.25
 
 
-def test_held_out_questions_are_always_the_same(material: Material) -> None:
-    first = material.held_out(10)
-    assert len(first) == 10
-    assert material.held_out(10) == first
-    assert material.held_out(20)[:10] == first
-    assert first != material.questions[:10]
-    assert len(material.held_out(10**6)) == len(material.questions)
-
-
-@pytest.fixture
-def metrics(warm: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((warm / "metrics.json").read_text("utf-8"))
-    return told
-
-
-def test_figures_are_estimates_by_the_second_judge(begin: Begin) -> None:
-    scored = score(OfflineJudge(), rollouts(begin, RIGHT, RIGHT, WRONG, IDK, LOST), F1Judge())
-    found = figures_of(scored)
-    assert found["n"] == 5
-    assert found["accuracy"]["value"] == 0.4
-    assert found["hallucination"]["value"] == 0.2
-    assert found["format_errors"]["value"] == 0.6
-    assert found["effort_when_correct"]["value"] == 2.0
-    for name in ("accuracy", "hallucination", "abstention"):
-        # One question five times has no interval over questions.
-        assert set(found[name]) >= {"value", "low", "high"}
-    # There was no unanswerable question to invent an answer to.
-    assert found["hallucination_unanswerable"]["value"] is None
-
-
-def test_it_is_the_best_checkpoint_that_is_tested(
-    warm: Path, home: Path, metrics: dict[str, Any], tmp_path: Path
-) -> None:
+def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_path: Path) -> None:
+    metrics = json.loads((warm / "metrics.json").read_text("utf-8"))
     start = load_start(str(warm / metrics["best_checkpoint"]))
     judges = Judges(OfflineJudge(), F1Judge())
     recipe = tiny.recipe()
