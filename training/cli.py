@@ -20,11 +20,9 @@ from art_e.runs import find_run
 from art_e.storage import runs_folder
 from data_pipeline.sharing import ToOption
 from evals.benchmark import fingerprint
-from evals.scored import Scored
-from training.alarms import TrainingAlarm, hacking_alarms
 from training.expert import conversations_of
 from training.export import export as export_model
-from training.export import find_checkpoint, write_card
+from training.export import find_checkpoint
 from training.export import merge as merge_adapter
 from training.judging import judges_of, judges_within
 from training.material import load_material, load_part, planted_in
@@ -110,11 +108,11 @@ def plan(
 ) -> None:
     """Calculate what a recipe takes: memory, tokens, hours, money. Nothing is run."""
     run = None if against is None else find_run(against, runs_folder())
+    if run is not None and run.config.get("kind") not in {"sft", "grpo"}:
+        raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
     if run is not None and recipe is None:
         if changes or base_model is not None:
             raise UserError("--against plans the run's own recipe: name --recipe to change it")
-        if run.config.get("kind") not in {"sft", "grpo"}:
-            raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
         chosen = named_recipe(str(run.folder))
     else:
         chosen = load_recipe(recipe or "nano", changes or (), base_model=base_model)
@@ -126,22 +124,17 @@ def plan(
             chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour, episode=episode
         )
 
-    planned, row = planned_with(None), dict[str, Any]()
+    planned, beside = planned_with(None), dict[str, Any]()
     if run is not None:
-        row = {"run": str(run.folder), "compared": compared(planned, run), "by_its_own": []}
-        episode = measured_episode(run)
-        if episode is not None:
+        beside = {"run": str(run.folder), "compared": compared(planned, run), "by_its_own": []}
+        if (episode := measured_episode(run)) is not None:
             planned = planned_with(episode)
-            row["by_its_own"] = compared(planned, run)
-    row = {**planned.row(), **row}
-    if json_output:
-        print_json(row)
-    else:
-        _print_plan(row)
+            beside["by_its_own"] = compared(planned, run)
+    (print_json if json_output else _print_plan)({**planned.row(), **beside})
 
 
 def _print_plan(row: dict[str, Any]) -> None:
-    gpus, adapter = row["gpus"], row["lora_parameters"]
+    gpus, adapter, episode = row["gpus"], row["lora_parameters"], row["episode"]
     count = f"{gpus['train']} x {row['gpu']}"
     if gpus["serve"]:
         count = f"{gpus['train']} + {gpus['serve']} x {row['gpu']} (training + vLLM's server)"
@@ -151,8 +144,7 @@ def _print_plan(row: dict[str, Any]) -> None:
         f" {learns} trained, {row['kv_bytes_per_token']:,} bytes of keys and values a token"
     )
     for stage in row["stages"]:
-        _print_stage(stage, row)
-    episode = row["episode"]
+        _print_stage(stage, row["memory_bytes"], episode["tokens"])
     _line(
         f"an episode: {episode['turns']:.1f} turns, {episode['tokens']:,.0f} tokens,"
         f" {episode['own_tokens']:,.0f} of them the model's own ({episode['source']})"
@@ -165,11 +157,11 @@ def _print_plan(row: dict[str, Any]) -> None:
             " million tokens"
         )
     judges, most = row["judge_usd"], row["max_cost_usd"]
-    limit = "" if most is None else f", ${most:,.2f} at most"
     _line(
         f"{duration(row['hours'])} on {plural(gpus['train'] + gpus['serve'], 'GPU')} at"
         f" ${row['usd_per_hour']:.2f} an hour: ${row['gpu_usd']:,.2f}; judges"
-        f" {'unknown' if judges is None else f'${judges:,.2f}'}{limit}"
+        f" {'unknown' if judges is None else f'${judges:,.2f}'}"
+        f"{'' if most is None else f', ${most:,.2f} at most'}"
     )
     for line in row["assumed"]:
         _line(line if line.startswith("not counted") else f"assumed: {line}")
@@ -177,82 +169,68 @@ def _print_plan(row: dict[str, Any]) -> None:
         _line(f"note: training pauses at ${most:.2f}: --set judging.max_cost_usd={judges:.0f}")
     for fault in row["faults"]:
         _line(f"it does not fit: {fault}")
-    if row["fits"]:
-        _line("it fits")
-    else:
-        _line(
-            "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
-            " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or a"
-            f" larger --gpu ({', '.join(GPUS)})"
-        )
+    _line(
+        "it fits"
+        if row["fits"]
+        else "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
+        " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or a"
+        f" larger --gpu ({', '.join(GPUS)})"
+    )
     if "run" in row:
         own = row["by_its_own"] or [{"planned": None}] * len(row["compared"])
-        _print_table(
-            f"beside {one_line(row['run'])}",
-            ("", "planned", "by its episodes", "reported"),
-            [
-                (
-                    first["what"],
-                    *map(_figure, (first["planned"], second["planned"], first["reported"])),
-                )
-                for first, second in zip(row["compared"], own, strict=True)
-            ],
-        )
+        rows = [
+            (each["what"], each["planned"], other["planned"], each["reported"])
+            for each, other in zip(row["compared"], own, strict=True)
+        ]
+        headings = ("", "planned", "by its episodes", "reported")
+        shown = [(what, *map(_figure, figures)) for what, *figures in rows]
+        _print_table(f"beside {one_line(row['run'])}", headings, shown)
 
 
-def _print_stage(stage: dict[str, Any], row: dict[str, Any]) -> None:
-    name, memory, room = stage["stage"], row["memory_bytes"], stage["room"]
+def _print_stage(stage: dict[str, Any], memory: int, mean: float) -> None:
+    name, room, steps, seconds = (
+        stage[each] for each in ("stage", "room", "steps", "seconds_per_step")
+    )
     for phase in stage["memory"]:
         left = phase["left"]
-        lines = [(each["what"], _gb(each["size"]), each["how"]) for each in phase["lines"]]
-        lines.append(("total", _gb(phase["bytes"]), f"of {_gb(memory)} GB (10^9 bytes)"))
-        what = "left" if left >= 0 else "too much"
-        lines.append((what, _gb(abs(left)), f"{abs(left) / memory:.0%} of the GPU"))
-        _print_table(f"{name}: {phase['phase']}, each GPU", ("", "GB", "how it is counted"), lines)
-    mean = row["episode"]["tokens"]
+        parts = [(each["what"], each["size"], each["how"]) for each in phase["lines"]]
+        parts.append(("total", phase["bytes"], f"of {memory / 1e9:,.2f} GB (10^9 bytes)"))
+        share = f"{abs(left) / memory:.0%} of the GPU"
+        parts.append(("left" if left >= 0 else "too much", abs(left), share))
+        rows = [(what, f"{size / 1e9:,.2f}", how) for what, size, how in parts]
+        _print_table(f"{name}: {phase['phase']}, each GPU", ("", "GB", "how it is counted"), rows)
     _line(
         f"{name}: keys and values of {room['kv_tokens']:,} tokens have room:"
         f" {plural(room['whole_episodes'], 'episode')} of full length, about"
         f" {room['kv_tokens'] / mean:,.0f} of {mean:,.0f} tokens;"
         f" {room['under_way']:,} are under way at a time"
     )
-    steps, seconds = stage["steps"], stage["seconds_per_step"]
     tokens = [
         (what.replace("_", " "), f"{each:,.0f}", f"{each * steps / 1e6:,.1f} million")
         for what, each in stage["tokens_per_step"].items()
         if each
     ]
     _print_table(f"{name}: tokens", ("", "a step", f"in {steps:,} steps"), tokens)
-    times = [
-        (what, f"{each:,.2f}", duration(each * steps / _HOUR))
-        for what, each in seconds.items()
-        if each
-    ]
     examined = f"{plural(stage['examinations'] - 1, 'validation')}, and the test"
-    times.append((examined, "", duration(stage["examining_seconds"] / _HOUR)))
-    times.append(("total", f"{sum(seconds.values()):,.2f}", duration(stage["hours"])))
+    times = [
+        *((what, f"{s:,.2f}", duration(s * steps / 3600)) for what, s in seconds.items() if s),
+        (examined, "", duration(stage["examining_seconds"] / 3600)),
+        ("total", f"{sum(seconds.values()):,.2f}", duration(stage["hours"])),
+    ]
     _print_table(f"{name}: time", ("", "s a step", "all steps"), times)
-
-
-_HOUR, _MINUTE = 3600, 60
 
 
 def duration(hours: float) -> str:
     """Hours, minutes or seconds, whichever reads best."""
-    seconds = hours * _HOUR
-    if seconds >= _HOUR:
+    if hours >= 1:
         return f"{hours:,.1f} h"
-    return f"{seconds / _MINUTE:,.1f} min" if seconds >= _MINUTE else f"{seconds:,.1f} s"
+    return f"{60 * hours:,.1f} min" if 60 * hours >= 1 else f"{3600 * hours:,.1f} s"
 
 
 def _figure(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:,.2f}"
 
 
 def _print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -270,16 +248,6 @@ def _line(line: str) -> None:
 
 
 # ---- `art-e train sft` and `grpo`.
-
-
-class _View(Watch):
-    """The live view; it also looks for reward hacking, and writes the model card."""
-
-    def hacks(self, scored: Sequence[Scored]) -> list[TrainingAlarm]:
-        return hacking_alarms(scored)
-
-    def finish(self, folder: Path, setting: Setting, metrics: dict[str, Any]) -> None:
-        write_card(folder, setting, metrics)
 
 
 @app.command(
@@ -371,7 +339,7 @@ def _train(
     json_output: bool,
 ) -> None:
     """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    view = _View(steps, f"{setting.kind} {setting.recipe.name}") if processes.leads else RunView()
+    view = Watch(steps, f"{setting.kind} {setting.recipe.name}") if processes.leads else RunView()
     with (
         view,
         opened(setting, out, runs_folder(), resume=resume, view=view, processes=processes) as (
@@ -414,20 +382,14 @@ def run_grpo(
     checkpoint: Path | None = None,
     *,
     max_cost_usd: float | None = None,
-    report_to: str = "none",
-    pause: Pause = never,
+    **options: Any,
 ) -> dict[str, Any]:
     """Carry GRPO out with its questions and judges; its metrics. `max_cost_usd` limits the judges'
     fees over the whole run (None: as the recipe says)."""
-    recipe, count = training.setting.recipe, training.processes.count
-    judges = judges_within(
-        recipe.judging, max_cost_usd, spent=training.cost_before, processes=count
-    )
-    load = partial(load_part, recipe.data)
-    train = import_module("training.grpo").train_grpo
-    metrics: dict[str, Any] = train(
-        training, checkpoint, load, judges, report_to=report_to, pause=pause
-    )
+    recipe, count, spent = training.setting.recipe, training.processes.count, training.cost_before
+    judges = judges_within(recipe.judging, max_cost_usd, spent=spent, processes=count)
+    train, load = import_module("training.grpo").train_grpo, partial(load_part, recipe.data)
+    metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
     return metrics
 
 

@@ -134,8 +134,7 @@ def conversations_of(
     `runs` is the folder of runs. Raises `UserError` if there is nothing to imitate.
     """
     table = recipe.sft
-    if table is None:
-        raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
+    assert table is not None
     if table.trajectories:
         kept = stored_conversations(table.trajectories, runs, least_reward=table.least_reward)
         if not kept:

@@ -7,7 +7,8 @@ and terminal escapes are removed from it.
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Console
@@ -15,9 +16,11 @@ from rich.live import Live
 from rich.text import Text
 
 from art_e.text import printable
-from training.alarms import TrainingAlarm
+from evals.scored import Scored
+from training.alarms import TrainingAlarm, hacking_alarms
+from training.export import write_card
 from training.progress import Step, Validation
-from training.run import RunView
+from training.run import RunView, Setting
 
 # Seconds between lines, and between drawings of the line at the bottom.
 LINE_EVERY_S, DRAW_EVERY_S = 10.0, 1.0
@@ -77,6 +80,14 @@ class Watch(RunView):
         self._alarms += 1
         step = self._steps[-1].step if self._steps else 0
         self._print(f"ALARM at step {step}, {alarm.kind}: {alarm.message}", "bold red")
+
+    def hacks(self, scored: Sequence[Scored]) -> list[TrainingAlarm]:
+        """The signs of reward hacking in all episodes so far."""
+        return hacking_alarms(scored)
+
+    def finish(self, folder: Path, setting: Setting, metrics: dict[str, Any]) -> None:
+        """Write the model card."""
+        write_card(folder, setting, metrics)
 
     def _print_step(self) -> None:
         self._printed, last = time.monotonic(), self._steps[-1]

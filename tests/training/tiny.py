@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from training.cli import _View
 from training.recipe import Recipe, load_recipe
 from training.run import Setting, TrainingRun, opened
+from training.watch import Watch
 
 # As `--set` takes them.
 CHANGES = (
@@ -63,7 +63,7 @@ def at(home: Path) -> Iterator[None]:
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
     """A run's folder, opened."""
-    view = _View(1, "tiny")
+    view = Watch(1, "tiny")
     with opened(setting, out, out.parent, resume=resume, view=view) as (training, _):
         yield training
 
