@@ -15,7 +15,7 @@ from art_e.inbox.file import InboxFile
 from data_pipeline.golden.generate import Options, make_plan
 from data_pipeline.golden.inboxes import Counts
 from evals.judges.offline import read_claims
-from tests.processes import Forked
+from tests.processes import Killing
 from tests.provider import KEY, Provider, Reply, Request, says
 
 # ---- The models, which answer from their request alone.
@@ -339,9 +339,9 @@ class Chain:
         sums: dict[str, Any] = json.loads(result.stdout)["sums"]
         return sums
 
-    def start(self, forked: Forked, provider: Provider, step: str, *more: object) -> int:
-        """Run a step as a process of its own; its id."""
-        return forked.start(self._arguments(step, more), self._environment(provider))
+    def killed(self, killing: Killing, provider: Provider, step: str, *more: object) -> None:
+        """Run a step as a process until it is killed."""
+        killing.run(self._arguments(step, more), self._environment(provider))
 
     def _environment(self, provider: Provider) -> dict[str, str]:
         return {

@@ -1,75 +1,53 @@
-"""`art-e` as processes: quick copies, `art-e serve`, and a stand-in for the command of vLLM."""
+"""`art-e` as processes: killed ones, `art-e serve`, and a stand-in for the command of vLLM."""
 
 import itertools
-import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
 
-# Forks `art-e` from a process that has imported everything.
-_PARENT = """
-import json, os, sys
-import data_pipeline.golden.generate, data_pipeline.golden.verify, evals.judges.llm
-from art_e.cli.main import run
-from art_e.models.providers import load_litellm
-
-load_litellm()
-for line in sys.stdin:
-    arguments, environment = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        try:
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(2, 1)
-            os.environ.update(environment)
-            sys.argv = ["art-e", *arguments]
-            run()
-        finally:
-            os._exit(70)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
+from tests.provider import Reply, Request, cut
 
 
-class Forked:
-    """Starts one `art-e` at a time; what they print goes to stderr."""
+class Killing:
+    """A provider's rule that kills `art-e` when request number `kill_at` comes, from 0.
 
-    def __enter__(self) -> Self:
-        self._parent = subprocess.Popen(
-            [sys.executable, "-c", _PARENT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+    Other requests get what `rule` replies. `run` starts the process that is killed.
+    """
+
+    def __init__(self, rule: Callable[[Request], Reply], kill_at: int) -> None:
+        self._rule, self._kill_at = rule, kill_at
+        self._requests = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._started = threading.Event()
+
+    def __call__(self, request: Request) -> Reply:
+        self._requests += 1
+        if self._requests - 1 != self._kill_at:
+            return self._rule(request)
+        assert self._started.wait(30)
+        assert self._process is not None
+        self._process.kill()
+        return cut(-1)
+
+    def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Run `art-e` with these arguments until it is killed."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "art_e", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
-            # Kept out of its environment, so that each gets its own.
-            env={name: each for name, each in os.environ.items() if "OPENAI" not in name},
+            env={**os.environ, **environment},
         )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._parent.kill()
-        self._parent.communicate()
-
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Start `art-e` with these arguments; its process id."""
-        assert self._parent.stdin is not None
-        self._parent.stdin.write(json.dumps([list(arguments), dict(environment)]) + "\n")
-        self._parent.stdin.flush()
-        return self._number()
-
-    def wait(self) -> int:
-        """Wait for its end: its exit code, or the signal that killed it below 0."""
-        return self._number()
-
-    def _number(self) -> int:
-        assert self._parent.stdout is not None
-        return int(self._parent.stdout.readline())
+        self._started.set()
+        _, stderr = self._process.communicate(timeout=120)
+        assert self._process.returncode == -signal.SIGKILL, stderr
 
 
 # What the server prints when it is ready.

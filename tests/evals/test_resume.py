@@ -1,12 +1,9 @@
 """A benchmark killed with SIGKILL, and resumed: nothing is lost, paid or counted twice."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,8 @@ from tests.builders import answer
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.evals.runs import episodes, question, write_run
-from tests.provider import Provider, Reply, Request, cut, says
+from tests.processes import Killing
+from tests.provider import Provider, Reply, Request, says
 
 ASKED = [each for each in questions(WorldConfig(size=1000)) if each.answerable][:6]
 MODELS = ("openai/o3", "openai/gpt-4.1")
@@ -37,15 +35,9 @@ REQUESTS = TURNS * len(EVERYTHING)
 
 
 class Answering:
-    """The provider's rule: three turns a question, and every third answer is wrong.
+    """The provider's rule: three turns a question, and every third answer is wrong."""
 
-    When the request of number `kill_at` comes, from 0, the process `victim` is killed.
-    """
-
-    def __init__(self, kill_at: int | None = None) -> None:
-        self.kill_at = kill_at
-        self.victim: int | None = None
-        self.started = threading.Event()
+    def __init__(self) -> None:
         self.finished: Counter[Key] = Counter()
         self.asked: list[Key] = []
 
@@ -56,11 +48,6 @@ class Answering:
         turn = sum(each["role"] == "assistant" for each in request.messages)
         key = Key(f"openai/{request.body['model']}", question.id, 0)
         self.asked.append(key)
-        if len(self.asked) - 1 == self.kill_at:
-            self.started.wait(30)
-            assert self.victim is not None
-            os.kill(self.victim, signal.SIGKILL)
-            return cut(-1)
         if turn == 0:
             return says(None, search("the"), usage=USAGE)
         if turn == 1:
@@ -87,19 +74,9 @@ class Benchmark:
             "eval", "run", *models, "--questions", str(golden), "--db", str(db), "--json",
         ]  # fmt: skip
 
-    def killed(self, rule: Answering, *more: str) -> list[Key]:
-        """Run it as a process, which the rule kills; the episodes that are on disk then."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "art_e", *self._arguments, "--out", str(self.out), *more],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **self._environment},
-        )
-        rule.victim = process.pid
-        rule.started.set()
-        _, stderr = process.communicate(timeout=120)
-        assert process.returncode == -signal.SIGKILL, stderr
+    def killed(self, killing: Killing, *more: str) -> list[Key]:
+        """Run it as a process until it is killed; the episodes that are on disk then."""
+        killing.run([*self._arguments, "--out", str(self.out), *more], self._environment)
         assert not (self.out / "COMPLETE").exists()
         return self.episodes()
 
@@ -145,13 +122,13 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
     world_db: Path, tmp_path: Path, unkilled: dict[str, Any], kill_at: int, at_once: int
 ) -> None:
-    rule = Answering(kill_at)
+    rule = Answering()
+    killing = Killing(rule, kill_at)
     options = ("--concurrency", str(at_once))
-    with Provider(rule) as provider:
+    with Provider(killing) as provider:
         benchmark = Benchmark(provider, world_db, tmp_path)
-        survived = benchmark.killed(rule, *options)
+        survived = benchmark.killed(killing, *options)
         asked_before = len(rule.asked)
-        assert asked_before >= kill_at + 1
         resumed = benchmark.done("--resume", *options)
     assert lasting(resumed) == unkilled
     # A question whose line was on disk is not asked again, and is counted once.
@@ -198,10 +175,10 @@ def test_what_was_spent_before_the_kill_counts(world_db: Path, tmp_path: Path) -
     # All questions of a model would cost just as much, but a call is not made if its longest
     # answer could pass the limit.
     limit, most = len(ASKED) * TURNS * COST, 0.16
-    rule = Answering(kill_at=3 * TURNS + 1)
-    with Provider(rule) as provider:
+    killing = Killing(Answering(), 3 * TURNS + 1)
+    with Provider(killing) as provider:
         benchmark = Benchmark(provider, world_db, tmp_path)
-        assert len(benchmark.killed(rule, "--max-cost", str(limit))) == 3
+        assert len(benchmark.killed(killing, "--max-cost", str(limit))) == 3
         resumed = benchmark.done("--resume", "--max-cost", str(limit))
     for figures in resumed["models"].values():
         # With a limit that began anew, the first model could have asked everything.
