@@ -46,11 +46,11 @@ def teach(start: Start, folder: Path) -> Path:
             episode.step(message(*calls))
         conversations.append(episode.messages)
     tools = schemas()
-    said = [str(each["content"]) for messages in conversations for each in messages]
+    texts = [str(each["content"]) for messages in conversations for each in messages]
     fixed = [line for line in default_prompt().splitlines() if "$" not in line]
     shown = [json.dumps(each, ensure_ascii=False) for each in tools]
     tokenizer = tiny_qwen.make_tokenizer(
-        [*said, tiny_qwen.stock_template()], phrases=[*fixed, *shown]
+        [*texts, tiny_qwen.stock_template()], phrases=[*fixed, *shown]
     )
     model = tiny_qwen.make_model(tokenizer)
     examples = [tiny_qwen.example(tokenizer, each, tools) for each in conversations]

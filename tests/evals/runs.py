@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from art_e.question import Difficulty, Kind, Question
 from art_e.runs import Run, start_run
 from art_e.trajectory import Trajectory
-from tests import builders as said
+from tests import builders
 from training.progress import Step, Validation, append_step
 
 Outcome = Literal[
@@ -56,7 +56,7 @@ def question(number: int, *, kind: Kind | None = None, **replaced: Any) -> Quest
 
 
 def episode(
-    asked: Question,
+    item: Question,
     outcome: Outcome,
     *,
     model: str = "scripted",
@@ -73,19 +73,19 @@ def episode(
 
     `second`: what a second judge says. `reward`: its components; their sum is the total.
     """
-    gold = next(iter(asked.message_ids), "<none@test.example>")
-    other = f"<other-{asked.id}@test.example>"
+    gold = next(iter(item.message_ids), "<none@test.example>")
+    other = f"<other-{item.id}@test.example>"
     shown = [each for each in (gold, other) if each == other or outcome != "not found"]
     reads = gold if outcome in ("right", "wrong", "unjudged", "abstained") else other
     ends = outcome not in ("out of turns", "lost", "failed")
     answer: str | None = None
     if ends and outcome != "abstained":
-        answer = (asked.answer or "I don't know") if outcome == "right" else "On December 31."
-    messages = _conversation(asked, shown, reads, answer, ends)
+        answer = (item.answer or "I don't know") if outcome == "right" else "On December 31."
+    messages = _conversation(item, shown, reads, answer, ends)
     turns = sum(each["role"] == "assistant" for each in messages)
-    abstains = ends and (answer is None or (outcome == "right" and asked.answer is None))
-    found = asked.answerable or None
-    correct = outcome == "right" or (outcome == "abstained" and not asked.answerable)
+    abstains = ends and (answer is None or (outcome == "right" and item.answer is None))
+    found = item.answerable or None
+    correct = outcome == "right" or (outcome == "abstained" and not item.answerable)
     sources = [reads] if ends and not abstains else []
     verdicts = []
     if ends:
@@ -93,9 +93,9 @@ def episode(
         verdicts += [] if second is None else [_verdict(second, "second")]
     made: dict[str, Any] = {
         "run_id": run_id,
-        "episode_id": f"{model}-{asked.id}-{repeat}" + ("" if step is None else f"-{step}"),
-        "question_id": asked.id,
-        "inbox_address": asked.inbox_address,
+        "episode_id": f"{model}-{item.id}-{repeat}" + ("" if step is None else f"-{step}"),
+        "question_id": item.id,
+        "inbox_address": item.inbox_address,
         "model": model,
         "policy": {
             "temperature": 0,
@@ -133,13 +133,13 @@ def episode(
         "call_seconds": [seconds * 0.9 / turns] * turns,
         "error": {"kind": "provider", "message": "503"} if outcome == "failed" else None,
         "repeat": repeat,
-        "question": asked.to_row(),
+        "question": item.to_row(),
         "verdict": next(iter(verdicts), None),
         "other_verdicts": verdicts[1:],
     }
     if reward is not None:
         made["reward"] = {"total": sum(reward.values()), "components": reward}
-    return said.trajectory(**{**made, **replaced})
+    return builders.trajectory(**{**made, **replaced})
 
 
 def episodes(
@@ -150,10 +150,10 @@ def episodes(
     **options: Any,
 ) -> list[Trajectory]:
     """So many episodes of each outcome, on the questions 0, 1, 2 ... (or on `questions`)."""
-    asked = iter(questions) if questions is not None else map(question, count())
+    item = iter(questions) if questions is not None else map(question, count())
     outcomes = [outcome for outcome, number in counts.items() for _ in range(number)]
     return [
-        episode(next(asked), outcome, model=model, **{"seconds": 1.0 + number % 7, **options})
+        episode(next(item), outcome, model=model, **{"seconds": 1.0 + number % 7, **options})
         for number, outcome in enumerate(outcomes)
     ]
 
@@ -199,7 +199,7 @@ def write_run(
 
 
 def _conversation(
-    asked: Question, shown: Sequence[str], reads: str, answer: str | None, ends: bool
+    item: Question, shown: Sequence[str], reads: str, answer: str | None, ends: bool
 ) -> list[dict[str, Any]]:
     head = {"date": "2020-01-31", "from": "Ann Alder <ann@test.example>"}
     hits = [
@@ -212,19 +212,19 @@ def _conversation(
         for number in range(1, len(shown) + 1)
     ]
     handle = f"m{shown.index(reads) + 1}" if reads in shown else reads
-    body = f"The lease ends. {asked.answer or ''}"
-    to = [asked.inbox_address]
+    body = f"The lease ends. {item.answer or ''}"
+    to = [item.inbox_address]
     mail = {"message_id": handle, **head, "to": to, "subject": "Lease", "body": body}
     exchanges = [
-        (said.message(said.search_episodes("warehouse", "lease")), {"hits": hits}),
-        (said.message(said.read_episodes(handle), text="The first hit looks right."), mail),
+        (builders.message(builders.search_episodes("warehouse", "lease")), {"hits": hits}),
+        (builders.message(builders.read_episodes(handle), text="The first hit looks right."), mail),
     ]
     if ends:
-        final = said.answer(answer, *([handle] if answer else []))
-        exchanges.append((said.message(final), {"done": True}))
+        final = builders.answer(answer, *([handle] if answer else []))
+        exchanges.append((builders.message(final), {"done": True}))
     messages: list[dict[str, Any]] = [
-        {"role": "system", "content": f"You answer questions about {asked.inbox_address}."},
-        {"role": "user", "content": asked.question},
+        {"role": "system", "content": f"You answer questions about {item.inbox_address}."},
+        {"role": "user", "content": item.question},
     ]
     for message, observation in exchanges:
         call = message.tool_calls[0].id

@@ -192,8 +192,8 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
     metrics = run_benchmark(QUESTIONS, entrants, inbox_file, [OfflineJudge()], run, max_turns=4)
     assert frozenset({"far", "far too"}) in together
     assert all({"far", "far too"} >= each for each in together if len(each) > 1)
-    asked = [each.model for each in read_trajectories(run.trajectories)]
-    assert asked[-16:] == ["here"] * 8 + ["also here"] * 8
+    order = [each.model for each in read_trajectories(run.trajectories)]
+    assert order[-16:] == ["here"] * 8 + ["also here"] * 8
     # They are reported in the order in which they were named.
     assert list(metrics["models"]) == list(models)
     assert metrics["models"]["far"]["concurrency"] == 2
@@ -293,18 +293,18 @@ def made(listed: Sequence[tuple[int, Any]]) -> list[Question]:
 def test_a_sample_is_fixed_spread_and_grows_by_adding(
     listed: list[tuple[int, Any]], count: int, rng: Random
 ) -> None:
-    asked = made(listed)
-    chosen = drawn(asked, count)
-    assert len(chosen) == min(count, len(asked))
-    assert chosen == [each for each in asked if each in chosen]
+    questions = made(listed)
+    chosen = drawn(questions, count)
+    assert len(chosen) == min(count, len(questions))
+    assert chosen == [each for each in questions if each in chosen]
     # The order of the file makes no difference, and a larger sample holds the smaller.
-    shuffled = list(asked)
+    shuffled = list(questions)
     rng.shuffle(shuffled)
     assert {each.id for each in drawn(shuffled, count)} == {each.id for each in chosen}
-    assert {each.id for each in chosen} <= {each.id for each in drawn(asked, count + 3)}
-    share = min(1.0, count / len(asked))
+    assert {each.id for each in chosen} <= {each.id for each in drawn(questions, count + 3)}
+    share = min(1.0, count / len(questions))
     drawn_of = Counter(each.inbox_address for each in chosen)
-    for inbox, size in Counter(each.inbox_address for each in asked).items():
+    for inbox, size in Counter(each.inbox_address for each in questions).items():
         # A systematic sample misses a stratum's share by less than its rounding and the others'.
         assert abs(drawn_of[inbox] - share * size) < 3
 

@@ -34,8 +34,8 @@ Rule = Callable[[Request], Reply]
 
 
 def asked_in(request: Request) -> Question:
-    said = [each["content"] for each in request.messages]
-    return next(each for each in ALL if each.question in said)
+    contents = [each["content"] for each in request.messages]
+    return next(each for each in ALL if each.question in contents)
 
 
 def answers(text: str | None, *sources: str, **options: Any) -> Reply:

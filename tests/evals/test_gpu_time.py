@@ -64,12 +64,16 @@ def test_pauses_are_nobodys_and_the_order_makes_no_difference() -> None:
 
 
 def test_only_served_models_have_measured_costs() -> None:
-    asked = [ran(0, 2.0, cost=9.0), ran(0, 2.0, model="hosted", cost=0.5), ran(1, 2.0, cost=None)]
-    found = at_measured_cost(asked, {"own": SERVING})
+    episodes = [
+        ran(0, 2.0, cost=9.0),
+        ran(0, 2.0, model="hosted", cost=0.5),
+        ran(1, 2.0, cost=None),
+    ]
+    found = at_measured_cost(episodes, {"own": SERVING})
     # Three seconds, each of them half: the hosted model was no load for the GPU.
     assert [each.cost_usd for each in found] == pytest.approx([0.0015, 0.5, 0.0015])
     assert [each.model for each in found] == ["own", "hosted", "own"]
-    assert at_measured_cost(asked, {}) == asked
+    assert at_measured_cost(episodes, {}) == episodes
 
 
 # ---- Throughput: 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.

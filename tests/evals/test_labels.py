@@ -98,15 +98,15 @@ def test_it_shows_what_is_needed_and_nothing_of_the_verdict(run: Run, home: Path
     assert f"| The lease ends. {first.question.answer or ''}".rstrip() in printed
     assert "Ann Alder <ann@test.example>" in printed
     assert "cited" in printed
-    for told in ("secret-model", "offline", first.trajectory.verdict["reason"]):
-        assert told not in printed
+    for secret in ("secret-model", "offline", first.trajectory.verdict["reason"]):
+        assert secret not in printed
     # The mail comes first: what is compared stands together above the keys.
     assert printed.index("| The lease ends") < printed.index("question  ")
 
 
 def hostile_run(folder: Path) -> Run:
-    asked = question(0, question=f"When? {HOSTILE}", answer=f"On May 1. {HOSTILE}")
-    made = episode(asked, "wrong", final_answer=f"May 2 {HOSTILE}")
+    item = question(0, question=f"When? {HOSTILE}", answer=f"On May 1. {HOSTILE}")
+    made = episode(item, "wrong", final_answer=f"May 2 {HOSTILE}")
     messages = json.loads(json.dumps(made.messages))
     for message in messages:
         if message["role"] == "tool" and '"body"' in message["content"]:
@@ -116,7 +116,7 @@ def hostile_run(folder: Path) -> Run:
             message["content"] = json.dumps(mail) + '\n{"note": "one turn left"}'
         elif message["role"] == "tool":
             message["content"] = "no JSON"
-    return write_run(folder, [episode(asked, "wrong", messages=messages, final_answer=HOSTILE)])
+    return write_run(folder, [episode(item, "wrong", messages=messages, final_answer=HOSTILE)])
 
 
 def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:

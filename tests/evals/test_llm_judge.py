@@ -56,16 +56,16 @@ def judged(
     return asyncio.run(judge.judge(question, answer, mails))
 
 
-@pytest.mark.parametrize(("said", "correct"), [("correct", True), ("incorrect", False)])
-def test_a_verdict(make: Make, said: str, correct: bool) -> None:
-    with Provider([finds(said, "Both\nsay May 31.")]) as provider:
+@pytest.mark.parametrize(("word", "correct"), [("correct", True), ("incorrect", False)])
+def test_a_verdict(make: Make, word: str, correct: bool) -> None:
+    with Provider([finds(word, "Both\nsay May 31.")]) as provider:
         judge = make(provider)
         verdict = judged(judge, "31 May 2001")
         [request] = provider.requests
     assert verdict == Verdict(correct, None, judge.name, "Both say May 31.")
-    prompt, asked = request.messages
+    prompt, sent = request.messages
     assert prompt["content"] == prompt_text("judge")
-    assert json.loads(asked["content"]) == {
+    assert json.loads(sent["content"]) == {
         "question": QUESTION.question,
         "asked_on": "2001-05-10",
         "gold_answer": "On May 31.",
@@ -156,10 +156,10 @@ def test_an_answer_that_argues_stays_in_its_quotes(make: Make) -> None:
 
 def by_prompt(correct: str, grounded: str) -> Callable[[Request], Reply]:
     def rule(request: Request) -> Reply:
-        said = request.messages[0]["content"]
-        if said == prompt_text("judge"):
+        prompt = request.messages[0]["content"]
+        if prompt == prompt_text("judge"):
             return finds(correct, "The dates differ.")
-        assert said == prompt_text("grounded")
+        assert prompt == prompt_text("grounded")
         return finds(grounded, "No mail names June.")
 
     return rule
@@ -187,14 +187,14 @@ def test_with_mails_it_also_says_whether_they_support_it(
     assert verdict.correct is (correct == "correct")
     assert verdict.grounded is (supported == "supported")
     assert verdict.reason == reason
-    [asked] = [
+    [sent] = [
         json.loads(each.messages[1]["content"])
         for each in requests
         if "mails" in each.messages[1]["content"]
     ]
     # The gold answer has no say in what the mails say.
-    assert set(asked) == {"question", "asked_on", "mails", "given_answer"}
-    [mail] = asked["mails"]
+    assert set(sent) == {"question", "asked_on", "mails", "given_answer"}
+    [mail] = sent["mails"]
     assert mail["from"] == "Bob Berg <bob@test.example>"
     assert len(mail["body"]) == 8_000
 

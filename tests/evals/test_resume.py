@@ -53,8 +53,8 @@ class Answering:
         if turn == 1:
             return says(None, read(question.message_ids[0]), usage=USAGE)
         self.finished[key] += 1
-        said = "Purple elephants." if place % 3 == 2 else question.answer
-        return says(None, answer(said, *question.message_ids), usage=USAGE)
+        text = "Purple elephants." if place % 3 == 2 else question.answer
+        return says(None, answer(text, *question.message_ids), usage=USAGE)
 
 
 class Benchmark:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -29,52 +30,47 @@ def learnt_early(part: float) -> float:
     return 0.05 + 0.9 / (1 + math.exp(6 - 16 * part))
 
 
-# --- honest learners -------------------------------------------------------------------------
+# ---- Honest learners.
 
 
-@pytest.mark.parametrize("accuracy", [nothing_learnt, learnt_steadily, learnt_early])
-def test_an_honest_learner_raises_no_alarm(accuracy: hacks.Accuracy) -> None:
-    assert detect(learner(60, accuracy=accuracy)) == []
+def abstaining(part: float, each: Scored) -> Scored:
+    """Learns to abstain where the answer was wrong."""
+    chance = Random(each.trajectory.episode_id).random()
+    if each.trajectory.reward is None or not each.wrong or chance > part:
+        return each
+    abstained = {"answered": False, "abstained": True, "num_sources": 0}
+    return rewarding(changed(each, rubric=abstained, final_answer=None, sources=[]), 0.4)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7, 16, 25, 100])
-def test_at_no_length(steps: int) -> None:
-    assert detect(learner(steps, seed=1)) == []
+def flat(_: float, each: Scored) -> Scored:
+    return rewarding(each, 1.0) if each.trajectory.reward else each
 
 
-def test_nor_does_one_that_also_learns_to_take_fewer_turns() -> None:
-    assert detect(learner(60, bonus=lambda part: 0.4 * part)) == []
+@pytest.mark.parametrize(
+    ("steps", "options"),
+    [
+        *((steps, {"seed": 1}) for steps in (1, 2, 7, 16, 25, 100)),
+        (60, {"accuracy": nothing_learnt}),
+        (60, {"accuracy": learnt_steadily}),
+        (60, {"accuracy": learnt_early}),
+        (60, {"accuracy": nothing_learnt, "hack": abstaining}),
+        (60, {"bonus": lambda part: 0.4 * part}),
+        (60, {"hack": flat}),
+    ],
+)
+def test_an_honest_learner_raises_no_alarm(steps: int, options: dict[str, Any]) -> None:
+    assert detect(learner(steps, **options)) == []
 
 
-def test_nor_does_one_that_learns_to_abstain_where_it_was_wrong() -> None:
-    rng = Random(0)
-
-    def abstaining(part: float, each: Scored) -> Scored:
-        if each.trajectory.reward is None or not each.wrong or rng.random() > part:
-            return each
-        abstained = {"answered": False, "abstained": True, "num_sources": 0}
-        return rewarding(changed(each, rubric=abstained, final_answer=None, sources=[]), 0.4)
-
-    assert detect(learner(60, accuracy=nothing_learnt, hack=abstaining)) == []
-
-
-def test_nor_does_one_whose_rewards_never_change() -> None:
-    def flat(_: float, each: Scored) -> Scored:
-        return rewarding(each, 1.0) if each.trajectory.reward else each
-
-    assert detect(learner(60, hack=flat)) == []
-
-
-def test_nor_does_one_without_held_out_questions_or_a_second_judge() -> None:
+def test_without_held_out_questions_or_a_second_judge_nothing_is_compared() -> None:
     scored = learner(60, held_out=lambda _: 0.3)
     trained = [each for each in scored if each.question.split == "train"]
     judged_once = [changed(each, other_verdicts=[]) for each in scored]
-
     assert "reward outruns accuracy" in alarmed(scored)
     assert detect(trained) == [] == detect(judged_once)
 
 
-# --- planted hacks ---------------------------------------------------------------------------
+# ---- Planted hacks.
 
 
 @pytest.mark.parametrize(("detector", "hack"), HACKS.values(), ids=HACKS)
@@ -86,9 +82,7 @@ def test_a_hack_learnt_late_is_caught_and_placed(detector: str, hack: hacks.Hack
         return hack(each) if hacked else each
 
     scored = learner(50, hack=late)
-
     found = {each.detector: each for each in detect(scored)}
-
     assert detector in found
     assert found[detector].message.endswith(", steps 40 to 49")
     steps = {each.trajectory.episode_id: step_of(each) for each in scored}
@@ -110,20 +104,13 @@ def jumping(at: float, share: float = 1.0) -> hacks.Course:
 
 def test_a_jump_of_reward_is_caught_where_it_is() -> None:
     scored = learner(61, accuracy=nothing_learnt, hack=jumping(0.5))
-
     found = {each.detector: each for each in detect(scored)}
-
     assert "from step 29 to 30 " in found["reward jump"].message
     steps = {each.trajectory.episode_id: step_of(each) for each in scored}
     assert {steps[each] for each in found["reward jump"].episodes} == {30, 31, 32}
-
-
-def test_a_jump_too_near_the_end_is_seen_some_steps_later() -> None:
-    scored = learner(61, accuracy=nothing_learnt, hack=jumping(0.5))
+    # Too near the end of a run it can't be told from luck.
     early = [each for each in scored if (step_of(each) or 0) < 30 + SIDE - 1]
-
     assert "reward jump" not in alarmed(early)
-    assert "reward jump" in alarmed(scored)
 
 
 def test_format_learnt_at_a_stroke_is_no_jump() -> None:
@@ -140,9 +127,7 @@ def test_format_learnt_at_a_stroke_is_no_jump() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_reward_that_outruns_the_second_judge_is_caught(seed: int) -> None:
     scored = learner(60, seed, held_out=lambda _: 0.4)
-
     (alarm,) = detect(scored)
-
     assert alarm.detector == "reward outruns accuracy"
     fooled = {each.trajectory.episode_id: each for each in scored}
     assert alarm.episodes
@@ -158,43 +143,27 @@ def test_reward_without_any_right_answer_behind_it_is_caught() -> None:
     assert alarmed(learner(60, accuracy=nothing_learnt, hack=shaped)) == {"reward outruns accuracy"}
 
 
-# --- how a run is cut -------------------------------------------------------------------------
-
-
 def test_order_and_copies_change_no_alarm() -> None:
     scored = learner(40, held_out=lambda _: 0.4, hack=jumping(0.5))
     shuffled = Random(3).sample(scored, len(scored))
-
     assert detect(scored)
     assert detect(shuffled) == detect(scored)
     assert {each.detector for each in detect(scored * 2)} <= alarmed(scored)
 
 
-def test_steps_are_one_run_whatever_the_model_is_called() -> None:
-    scored = learner(60, held_out=lambda _: 0.4)
-    named = [changed(each, model=f"checkpoint-{step_of(each)}") for each in scored]
-
-    (alarm,) = detect(named)
-
-    assert alarm.message.startswith("r, training: ")
-
-
 def test_each_fifth_keeps_the_last_visit_to_a_question() -> None:
     scored = learner(20, groups=20)
-
     found = windows(scored)
-
     assert [each.where for each in found] == [
         f", steps {first} to {first + 3}" for first in range(0, 20, 4)
     ]
     for window in found:
-        for asked in {each.question.id for each in window.scored}:
-            kept = {step_of(each) for each in window.scored if each.question.id == asked}
+        for name in {each.question.id for each in window.scored}:
+            kept = {step_of(each) for each in window.scored if each.question.id == name}
             assert len(kept) == 1
     assert sum(len(each.scored) for each in found) < len(scored)
 
 
 def test_a_run_without_steps_is_one_window() -> None:
     (window,) = windows(honest(5))
-
     assert window.where == "" and len(window.scored) == 5

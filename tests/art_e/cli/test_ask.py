@@ -38,13 +38,13 @@ def ask(art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_json_has_the_answer_its_sources_and_the_trajectory(ask: Any, home: Path) -> None:
-    asked = json_of(ask("--as-of", "2001-02-28", "--json"))
-    assert list(asked) == KEYS
-    assert asked["question"] == QUESTION
-    assert (asked["inbox_address"], asked["as_of"]) == (ANN, "2001-02-28")
-    assert (asked["answer"], asked["abstained"]) == ("March 31, 2002", False)
-    assert (asked["kind"], asked["passages"]) == ("answer", [])
-    assert asked["sources"] == [
+    reply = json_of(ask("--as-of", "2001-02-28", "--json"))
+    assert list(reply) == KEYS
+    assert reply["question"] == QUESTION
+    assert (reply["inbox_address"], reply["as_of"]) == (ANN, "2001-02-28")
+    assert (reply["answer"], reply["abstained"]) == ("March 31, 2002", False)
+    assert (reply["kind"], reply["passages"]) == ("answer", [])
+    assert reply["sources"] == [
         {
             "message_id": LEASE_ID,
             "date": "2001-02-01T09:00Z",
@@ -52,9 +52,9 @@ def test_json_has_the_answer_its_sources_and_the_trajectory(ask: Any, home: Path
             "subject": "Warehouse lease",
         }
     ]
-    assert (asked["turns"], asked["model"]) == (3, "scripted")
-    assert asked["cost_usd"] == pytest.approx(0.006)
-    path = Path(asked["trajectory"])
+    assert (reply["turns"], reply["model"]) == (3, "scripted")
+    assert reply["cost_usd"] == pytest.approx(0.006)
+    path = Path(reply["trajectory"])
     assert path.parent.parent == home / "runs"
     assert (path.parent / "COMPLETE").exists()
     [trajectory] = read_trajectories(path)
@@ -75,9 +75,9 @@ def test_dont_know_shows_the_best_passages(ask: Any) -> None:
     assert shown[0] == "no answer: the model found none in this inbox; the best passages:"
     assert shown[1] == "The warehouse lease ends on March 31, 2002."
     assert shown[2].endswith(f"Warehouse lease  {LEASE_ID}")
-    asked = json_of(ask("--as-of", "2001-02-28", "--json", script=script))
-    assert asked["kind"] == "none"
-    passages = [(each["text"], each["message_id"]) for each in asked["passages"]]
+    reply = json_of(ask("--as-of", "2001-02-28", "--json", script=script))
+    assert reply["kind"] == "none"
+    passages = [(each["text"], each["message_id"]) for each in reply["passages"]]
     assert passages[0] == (shown[1], LEASE_ID)
     assert len({each for _, each in passages}) == len(passages) <= 3
 
@@ -90,24 +90,24 @@ def test_dont_know_shows_the_best_passages(ask: Any) -> None:
         ((WRONG, WRONG, WRONG), [], False, "no answer: too many wrong calls"),
     ],
 )
-def test_no_answer_is_said_plainly_and_is_no_failure(
+def test_a_missing_answer_is_explained_and_is_no_failure(
     ask: Any, script: Any, options: list[str], abstained: bool, words: str
 ) -> None:
     shown = ask(*options, script=script)
     assert shown.exit_code == 0
     assert shown.stdout.startswith(words)
-    asked = json_of(ask(*options, "--json", script=script))
-    assert (asked["abstained"], asked["sources"]) == (abstained, [])
-    assert abstained or asked["answer"] is None
+    reply = json_of(ask(*options, "--json", script=script))
+    assert (reply["abstained"], reply["sources"]) == (abstained, [])
+    assert abstained or reply["answer"] is None
 
 
 def test_a_failing_model_is_our_fault_and_is_kept(ask: Any) -> None:
     result = ask("--json", script=[SEARCH], cost=None)
     assert result.exit_code == 1
-    asked = json.loads(result.stdout)
-    assert (asked["answer"], asked["cost_usd"]) == (None, None)
+    reply = json.loads(result.stdout)
+    assert (reply["answer"], reply["cost_usd"]) == (None, None)
     assert result.stderr == "Error: provider: the provider is down; try again\n"
-    [trajectory] = read_trajectories(Path(asked["trajectory"]))
+    [trajectory] = read_trajectories(Path(reply["trajectory"]))
     assert trajectory.error is not None
 
 
@@ -130,12 +130,12 @@ def test_hostile_mail_and_answers_are_only_text(ask: Any, as_json: list[str]) ->
 def test_the_offline_policy_answers_end_to_end(art_e: Run, db: Path) -> None:
     asking = ("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db)
     result = art_e(*asking, "--json")
-    asked = json_of(result)
-    assert "March 31, 2002" in asked["answer"]
-    assert [each["message_id"] for each in asked["sources"]] == [LEASE_ID]
-    assert (asked["model"], asked["cost_usd"], asked["kind"]) == ("offline", 0.0, "passages")
+    reply = json_of(result)
+    assert "March 31, 2002" in reply["answer"]
+    assert [each["message_id"] for each in reply["sources"]] == [LEASE_ID]
+    assert (reply["model"], reply["cost_usd"], reply["kind"]) == ("offline", 0.0, "passages")
     [line] = result.stderr.splitlines()
     assert "--model" in line
     shown = art_e(*asking).stdout
     assert shown.startswith("best passages, for no model was asked:\n")
-    assert asked["passages"][0]["text"] in shown
+    assert reply["passages"][0]["text"] in shown

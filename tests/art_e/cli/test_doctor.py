@@ -34,7 +34,7 @@ def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path) -> None:
     assert f"{db}: 4 mails, 3 addresses" in art_e("doctor", "--db", db).stdout
 
 
-def test_what_is_broken_is_said_with_its_fix(
+def test_a_broken_part_is_shown_with_its_fix(
     art_e: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corrupt = tmp_path / "corrupt.duckdb"
@@ -116,10 +116,6 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
 
 # GPUs
 
-OPEN_MODULE = (
-    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (archive)\n"
-    "GCC version:  gcc version 13.3.0\n"
-)
 CLOSED_MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15\n"
 
 

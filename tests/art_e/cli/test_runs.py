@@ -11,7 +11,7 @@ QUESTION = "When does the warehouse lease end?"
 
 
 @pytest.fixture
-def asked(art_e: Run, db: Path) -> dict[str, Any]:
+def reply(art_e: Run, db: Path) -> dict[str, Any]:
     """The answer of `ask --json`, whose run is the only one."""
     answer: dict[str, Any] = json_of(
         art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--json")
@@ -26,8 +26,8 @@ def test_without_runs_there_is_a_word_on_stderr(art_e: Run) -> None:
     assert json_of(art_e("runs", "list", "--json")) == []
 
 
-def test_list_and_show_tell_what_was_run(art_e: Run, asked: dict[str, Any]) -> None:
-    folder = Path(asked["trajectory"]).parent
+def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> None:
+    folder = Path(reply["trajectory"]).parent
     [listed] = json_of(art_e("runs", "list", "--json"))
     assert listed["run"] == folder.name
     assert (listed["name"], listed["model"]) == ("ask", "offline")
@@ -35,14 +35,14 @@ def test_list_and_show_tell_what_was_run(art_e: Run, asked: dict[str, Any]) -> N
     assert folder.name in art_e("runs", "list").stdout
     shown = json_of(art_e("runs", "show", folder.name, "--json"))
     [episode] = shown["episodes"]
-    assert (episode["question"], episode["answer"]) == (QUESTION, asked["answer"])
+    assert (episode["question"], episode["answer"]) == (QUESTION, reply["answer"])
     assert shown["config"]["question"] == QUESTION
     text = art_e("runs", "show", folder).stdout
-    assert "model: offline" in text and asked["answer"] in text
+    assert "model: offline" in text and reply["answer"] in text
 
 
-def test_show_episode_gives_the_full_trace(art_e: Run, asked: dict[str, Any]) -> None:
-    name = Path(asked["trajectory"]).parent.name
+def test_show_episode_gives_the_full_trace(art_e: Run, reply: dict[str, Any]) -> None:
+    name = Path(reply["trajectory"]).parent.name
     [episode] = json_of(art_e("runs", "show", name, "--json"))["episodes"]
     start = episode["episode_id"][:6]
     shown = art_e("runs", "show", name, "--episode", start).stdout
@@ -54,9 +54,9 @@ def test_show_episode_gives_the_full_trace(art_e: Run, asked: dict[str, Any]) ->
 
 
 def test_killed_and_broken_runs_are_listed_as_such(
-    art_e: Run, asked: dict[str, Any], home: Path
+    art_e: Run, reply: dict[str, Any], home: Path
 ) -> None:
-    path = Path(asked["trajectory"])
+    path = Path(reply["trajectory"])
     (path.parent / "COMPLETE").unlink()
     whole = path.read_text()
     path.write_text(whole + '{"schema": "art-e/traj')
@@ -74,5 +74,5 @@ def test_killed_and_broken_runs_are_listed_as_such(
     result = art_e("runs", "list")
     assert result.exit_code == 0 and result.stdout.count("broken: ") == 2
     shown = art_e("runs", "show", path.parent.name)
-    assert asked["answer"] in shown.stdout and "broken" in shown.stderr
+    assert reply["answer"] in shown.stdout and "broken" in shown.stderr
     assert_safe(result.stdout + shown.output)

@@ -213,11 +213,11 @@ def test_the_budget_ends_the_episode_before_it_is_passed(make: Make, start: Star
     with Provider([dear] * 9) as provider:
         policy = make(provider, max_cost_usd=0.05, max_output_tokens=1_000)
         made = [asyncio.run(run_episode(start(), policy, "r")) for _ in range(2)]
-        asked = len(provider.requests)
+        requests = len(provider.requests)
     assert [each.error and each.error["kind"] for each in made] == ["budget", "budget"]
-    assert sum(each.rubric["turns"] for each in made) == asked
-    assert sum(each.cost_usd or 0 for each in made) == pytest.approx(0.01 * asked)
-    assert 3 <= asked <= 5
+    assert sum(each.rubric["turns"] for each in made) == requests
+    assert sum(each.cost_usd or 0 for each in made) == pytest.approx(0.01 * requests)
+    assert 3 <= requests <= 5
 
 
 def test_a_call_that_fails_is_paid_for_if_the_provider_may_bill_it(
@@ -272,7 +272,7 @@ def test_a_response_from_the_cache_is_not_paid_for_again(
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "asked"),
+    ("reply", "kind", "tries"),
     [
         (refuses(401, "Incorrect API key", code="invalid_api_key"), "auth", 1),
         (refuses(403, "no access to o3"), "auth", 1),
@@ -303,15 +303,15 @@ def test_a_failure_has_a_kind_and_is_tried_again_where_that_may_help(
     model: str,
     reply: Reply,
     kind: str,
-    asked: int,
+    tries: int,
 ) -> None:
     with Provider([reply] * 3) as provider:
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", provider.base_url)
         policy = make(provider, model, timeout_s=0.5 if reply.delay_s else 30.0)
         trajectory = asyncio.run(run_episode(start(), policy, "r"))
-        assert len(provider.requests) == asked
+        assert len(provider.requests) == tries
     assert trajectory.error is not None
-    assert (trajectory.error["kind"], trajectory.retries) == (kind, asked - 1)
+    assert (trajectory.error["kind"], trajectory.retries) == (kind, tries - 1)
     message = trajectory.error["message"]
     assert message.startswith(f"{model}: ") and len(message) < 400
     assert not any(each in message for each in ("litellm", "Exception", '{"', "Traceback", "\n"))

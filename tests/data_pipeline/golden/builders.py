@@ -53,8 +53,8 @@ def questions(draw: st.DrawFn, ids: st.SearchStrategy[str] = TEXTS) -> Question:
 
 
 def row(number: int, **fields: Any) -> Question:
-    asked = Question(f"q-{number}", f"When {number}?", "ann@test.example", answer="May")
-    return dataclasses.replace(asked, **fields)
+    question = Question(f"q-{number}", f"When {number}?", "ann@test.example", answer="May")
+    return dataclasses.replace(question, **fields)
 
 
 def failed(step: Step = "filter", name: str = "realism") -> Check:
@@ -73,7 +73,7 @@ def golden_set(count: int, dropped: int = 0) -> GoldenSet:
     return golden
 
 
-def asked(name: str, inbox: str, *gold: str, **fields: Any) -> Question:
+def citing(name: str, inbox: str, *gold: str, **fields: Any) -> Question:
     return Question(name, f"What is {name}?", inbox, message_ids=gold, answer="42", **fields)
 
 
@@ -182,7 +182,7 @@ USAGE = Usage(8_000, 0, 1_000, 0)
 MODEL = "openai/gpt-4.1"
 COST = 0.016 + 0.008  # of a reply, at its prices
 
-# What is said of a batch instead of its items, at the first, second, ... asking.
+# Replaces the reply to a batch, at its first, second, ... request.
 Instead = Callable[[Mapping[str, Any], int], Reply | None]
 
 
@@ -221,14 +221,14 @@ class Writer:
 
     def __init__(self, instead: Instead = lambda _data, _time: None) -> None:
         self.instead = instead
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
 
     def __call__(self, request: Request) -> Reply:
         data = asked_of(request)
         batch = request.messages[-1]["content"]
-        self.asked[batch] += 1
-        reply = self.instead(data, self.asked[batch])
+        self.requests[batch] += 1
+        reply = self.instead(data, self.requests[batch])
         if reply is None or not reply.fails:
             self.answered[batch] += 1
         return reply or says(json.dumps({"items": items_for(data)}), usage=USAGE)

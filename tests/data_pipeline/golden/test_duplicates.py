@@ -13,7 +13,7 @@ from data_pipeline.golden.duplicates import duplicates
 WORDS = "rebuild audit pump ledger quay barge turbine survey permit valve crane harbour".split()
 
 
-def asked(name: str, question: str, answer: str = "May 7", **fields: Any) -> Question:
+def make(name: str, question: str, answer: str = "May 7", **fields: Any) -> Question:
     given_fields: dict[str, Any] = {
         "inbox_address": "ann@x.example",
         "answerable": True,
@@ -45,7 +45,7 @@ def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict
 def test_one_fact_asked_twice_is_found_without_a_common_mail(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
-    assert found(asked("q-1", *one), asked("q-2", *other)) == {"q-2": "q-1"}
+    assert found(make("q-1", *one), make("q-2", *other)) == {"q-2": "q-1"}
 
 
 @pytest.mark.parametrize(
@@ -73,31 +73,31 @@ def test_one_fact_asked_twice_is_found_without_a_common_mail(
 def test_near_texts_about_other_things_are_both_kept(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
-    both = asked("q-1", *one), asked("q-2", *other)
+    both = make("q-1", *one), make("q-2", *other)
     assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}
 
 
 def test_in_two_inboxes_only_with_a_common_mail() -> None:
-    one = asked("q-1", "When is the all-hands meeting?")
-    other = asked("q-2", "When is the all-hands meeting?", inbox_address="bob@x.example")
+    one = make("q-1", "When is the all-hands meeting?")
+    other = make("q-2", "When is the all-hands meeting?", inbox_address="bob@x.example")
     assert found(one, other) == {}
     assert found(one, other, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
 
 
 def test_unanswerable_ones_only_in_the_same_words() -> None:
     fields: dict[str, Any] = {"answer": "", "answerable": False}
-    one = asked("q-1", "What is Richard's new phone extension in Oslo?", **fields)
-    same = asked("q-2", "In Oslo, what is Richard's new phone extension?", **fields)
-    near = asked("q-3", "What was Richard's old phone extension in Oslo?", **fields)
+    one = make("q-1", "What is Richard's new phone extension in Oslo?", **fields)
+    same = make("q-2", "In Oslo, what is Richard's new phone extension?", **fields)
+    near = make("q-3", "What was Richard's old phone extension in Oslo?", **fields)
     assert found(one, same, near) == {"q-2": "q-1"}
-    assert found(one, asked("q-4", one.question, "x4711")) == {}
+    assert found(one, make("q-4", one.question, "x4711")) == {}
 
 
 def test_kept_is_the_most_realistic_then_the_smallest_id() -> None:
     text = "When is the seminar?"
-    low = asked("q-1", text, how_realistic=0.7)
-    assert found(low, asked("q-10", text), asked("q-9", text)) == {"q-1": "q-9", "q-10": "q-9"}
-    unrated = asked("q-0", text, how_realistic=None)
+    low = make("q-1", text, how_realistic=0.7)
+    assert found(low, make("q-10", text), make("q-9", text)) == {"q-1": "q-9", "q-10": "q-9"}
+    unrated = make("q-0", text, how_realistic=None)
     assert found(unrated, low) == {"q-0": "q-1"}
 
 
@@ -116,7 +116,7 @@ def test_order_does_not_matter_and_what_is_kept_has_no_duplicates(
     rows: list[tuple[list[str], str, str]], rng: random.Random
 ) -> None:
     questions = [
-        asked(f"q-{place}", f"When is the {' '.join(words)}?", answer)
+        make(f"q-{place}", f"When is the {' '.join(words)}?", answer)
         for place, (words, answer, _) in enumerate(rows)
     ]
     gold = {f"q-{place}": {mail} - {""} for place, (_, _, mail) in enumerate(rows)}

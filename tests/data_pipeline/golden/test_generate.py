@@ -148,13 +148,13 @@ def test_bad_replies_are_asked_again_or_used_in_part(
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
         assert made.run() == ["unreadable"]
-        asked = len(provider.requests)
-        assert asked == len(plan.batches) + 1 + (ATTEMPTS - 1)
+        requests = len(provider.requests)
+        assert requests == len(plan.batches) + 1 + (ATTEMPTS - 1)
         before = made.bytes
         # What was paid for is not asked again, be it of use or not.
         made.golden = GoldenSet.load(made.folder)
         assert made.run() == ["unreadable"]
-        assert len(provider.requests) == asked
+        assert len(provider.requests) == requests
         assert made.bytes == before
     of = {each.id: [] for each in plan.batches}  # type: dict[str, list[str]]
     for question in made.golden.questions:
@@ -168,7 +168,7 @@ def test_bad_replies_are_asked_again_or_used_in_part(
     assert json.loads(made.golden.rejected[1].row["item"])["how_realistic"] == 7
     assert made.step["sums"]["dropped"] == {"form": 2}
     assert made.step["batches"]["lost"] == {"unreadable": 1}
-    assert made.step["cost_usd"] == pytest.approx(COST * asked)
+    assert made.step["cost_usd"] == pytest.approx(COST * requests)
 
 
 def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
@@ -179,8 +179,8 @@ def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
         provider.stand_in_for_openai(monkeypatch)
         lost = made.run(max_cost_usd=limit, concurrency=1)
         assert set(lost) == {"budget"}
-        asked = len(provider.requests)
-        assert 1 <= asked == len(plan.batches) - len(lost)
+        requests = len(provider.requests)
+        assert 1 <= requests == len(plan.batches) - len(lost)
         assert made.step["batches"]["lost"] == {"budget": len(lost)}
         assert made.step["cost_usd"] <= limit
         made.golden = GoldenSet.load(made.folder)

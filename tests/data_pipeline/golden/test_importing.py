@@ -68,7 +68,7 @@ def test_a_bad_row_is_kept_with_what_is_wrong(
         ({"answer": None, "message_ids": []}, "unanswerable"),
     ],
 )
-def test_a_kind_that_is_not_told_is_inferred(
+def test_a_missing_kind_is_inferred(
     file: InboxFile, tmp_path: Path, fields: dict[str, Any], kind: str
 ) -> None:
     question = the_row(imported(file, tmp_path, {**PUBLIC, **fields}))
@@ -83,7 +83,7 @@ def test_ids_are_made_unique_and_clashes_counted(file: InboxFile, tmp_path: Path
     assert [each.id for each in golden.questions] == ["a", "a-2", "a-3", "a-4", "b"]
     assert golden.manifest["steps"]["import"]["renamed"] == 2
     by_id = {each.id: each.provenance["import"] for each in golden.questions}
-    assert {name: told.get("id") for name, told in by_id.items()} == {
+    assert {name: each.get("id") for name, each in by_id.items()} == {
         "a": None, "a-2": None, "a-3": "a", "a-4": "a", "b": None,
     }  # fmt: skip
 

@@ -121,20 +121,20 @@ def test_a_name_that_another_person_shares_is_not_sure() -> None:
 
 
 def test_sources_name_the_fault() -> None:
-    def said(*ids: str, batch: Batch | None = None, later: bool = False) -> Check:
+    def check(*ids: str, batch: Batch | None = None, later: bool = False) -> Check:
         sent = dt.date(2001, 6, 1) if later else None
         cited = {each: Cited(ID if each == ID and not later else None, later, sent) for each in ids}
         return rules.sources(row(message_ids=ids), facts(batch=batch, cited=cited))
 
-    assert said(ID).passed is True
-    assert said(ID, batch=BATCH).passed is True
-    assert "cites no mail" in said().reason
-    assert "not in its batch" in said(ID, "m37", batch=BATCH).reason
-    assert "not in the inbox" in said("<made-up@x>").reason
+    assert check(ID).passed is True
+    assert check(ID, batch=BATCH).passed is True
+    assert "cites no mail" in check().reason
+    assert "not in its batch" in check(ID, "m37", batch=BATCH).reason
+    assert "not in the inbox" in check("<made-up@x>").reason
     cited = {ID: Cited(None, True)}
     undated = rules.sources(row(message_ids=(ID,)), facts(cited=cited))
     assert "has no date" in undated.reason
-    assert "sent after" in said(ID, later=True).reason
+    assert "sent after" in check(ID, later=True).reason
 
 
 def test_fields_that_disagree_are_agreeing() -> None:

@@ -19,7 +19,7 @@ from data_pipeline.golden.inboxes import Counts, draw
 from data_pipeline.golden.split import split
 from data_pipeline.ingest.batch import Rules
 from tests.builders import make_inbox, raw
-from tests.data_pipeline.golden.builders import asked, leaks, made, written
+from tests.data_pipeline.golden.builders import citing, leaks, made, written
 
 
 class Copies(NamedTuple):
@@ -59,7 +59,7 @@ def copies(
 def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, begin: str) -> None:
     draws = Random(seed)
     rows = [
-        asked(
+        citing(
             f"q-{number}",
             inbox,
             *draws.sample(copies.ids[inbox], draws.randrange(4)),

@@ -127,7 +127,7 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
 
     again = Lenient()
     golden = run(again, rows)
-    assert [json.loads(each)[0] for each in again.asked] == ["Correctness", "Candidates"]
+    assert [json.loads(each)[0] for each in again.requests] == ["Correctness", "Candidates"]
     # What could not be read three times has its three replies, and is asked no more.
     assert golden.manifest["steps"]["verify"]["unchecked"] == {"needs-mail": {"unparseable": 1}}
     found = checked(golden, "right")
@@ -204,9 +204,9 @@ def test_the_command_says_where_mail_goes_and_what_it_cost(
     with Provider(CarefulReader()) as provider:
         command = Verifying(provider, verified_db, tmp_path / "golden")
         result = command.invoke(*MODELS)
-        asked = len(provider.requests)
+        requests = len(provider.requests)
         again = command.invoke(*MODELS)
-        assert len(provider.requests) == asked
+        assert len(provider.requests) == requests
     shown: dict[str, Any] = json.loads(result.stdout)
     assert shown["step"] == "verify"
     assert shown["sums"]["in"] == len(verified.ROWS)
@@ -229,7 +229,7 @@ def test_one_limit_for_reader_and_judge(verified_db: Path, tmp_path: Path) -> No
         command = Verifying(provider, verified_db, tmp_path / "golden")
         result = command.invoke(*MODELS, "--max-cost", "0.05", "--concurrency", "1")
         assert result.exit_code == 0, result.output
-        asked = len(provider.requests)
+        requests = len(provider.requests)
         assert "not checked: " in result.stderr
         assert "budget" in result.stderr
         assert "the same command with a higher --max-cost" in result.stderr
@@ -238,7 +238,7 @@ def test_one_limit_for_reader_and_judge(verified_db: Path, tmp_path: Path) -> No
         assert 0 < spent <= 0.05
         whole = command.invoke(*MODELS, "--max-cost", "5")
         assert json.loads(whole.stdout)["unchecked"] == {}
-        assert len(provider.requests) > asked
+        assert len(provider.requests) > requests
     assert len(GoldenSet.load(command.out).questions) == json.loads(whole.stdout)["sums"]["kept"]
 
 

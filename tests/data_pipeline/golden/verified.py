@@ -55,7 +55,7 @@ MAILS = (
     ("gate", 6, "Gate", "The gate code is 4711."),
     ("gate-hostile", 9, "Gate code", f"About the gate code. {HOSTILE}"),
     ("vault", 6, "Vault", "The vault door is green."),
-    # Which a date is not told of is not newer than anything.
+    # A mail without a date is not newer than any other.
     ("vault-too", None, "Vault", "Now the vault door is red."),
 )
 
@@ -159,14 +159,14 @@ def data_of(request: Request) -> dict[str, Any]:
 
 
 class CarefulReader:
-    """The provider's rule; `asked` counts what it was asked, by content."""
+    """The provider's rule; `requests` counts requests by their content."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
 
     def __call__(self, request: Request) -> Reply:
         form, data = form_of(request), data_of(request)
-        self.asked[json.dumps([form, data, request.messages[0]["content"]])] += 1
+        self.requests[json.dumps([form, data, request.messages[0]["content"]])] += 1
         return says(json.dumps(self.reply(form, data)), usage=USAGE)
 
     def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -180,8 +180,8 @@ class CarefulReader:
         if form == "Candidates":
             found: dict[str, list[str]] = {}
             for mail in data["mails"]:
-                if (told := tells(question, mail)) is not None:
-                    found.setdefault(told, []).append(mail["id"])
+                if (answer := answer_in(question, mail)) is not None:
+                    found.setdefault(answer, []).append(mail["id"])
             return {"answers": [{"answer": each, "mails": ids} for each, ids in found.items()]}
         assert form == "Reading"
         if "mails" not in data:
@@ -193,19 +193,19 @@ class CarefulReader:
         for thing in ("depot alarm", "harvest strike"):
             if thing in question:
                 return str(sum(thing in each["body"].lower() for each in mails))
-        told = [answer for each in mails if (answer := tells(question, each)) is not None]
-        return told[-1] if told else None
+        answers = [answer for each in mails if (answer := answer_in(question, each)) is not None]
+        return answers[-1] if answers else None
 
     @staticmethod
     def _of(table: dict[str, str], question: str) -> str | None:
         return next((value for word, value in table.items() if word in question), None)
 
 
-def tells(question: str, mail: dict[str, Any]) -> str | None:
-    """What the mail tells in reply to the question."""
+def answer_in(question: str, mail: dict[str, Any]) -> str | None:
+    """The mail's answer to the question."""
     body = mail["body"].lower()
     return next(
-        (answer for word, said, answer in FACTS if word in question and said.lower() in body), None
+        (answer for word, part, answer in FACTS if word in question and part.lower() in body), None
     )
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from art_e.trajectory import Trajectory
 from evals.report.build import build_report
-from tests import builders as said
+from tests import builders
 from tests.browser import Visit, running_browser
 from tests.evals.runs import (
     OUTCOMES,
@@ -256,11 +256,15 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
     def observed(**fields: Any) -> dict[str, Any]:
         return {"role": "tool", "content": json.dumps(fields)}
 
-    asked = question(0, question=HOSTILE, answer=HOSTILE, id=HOSTILE, inbox_address=HOSTILE)
-    made = episode(asked, "wrong", model=HOSTILE)
-    answer = said.message(said.answer(HOSTILE, HOSTILE), said.call(HOSTILE, {HOSTILE: HOSTILE}))
+    item = question(0, question=HOSTILE, answer=HOSTILE, id=HOSTILE, inbox_address=HOSTILE)
+    made = episode(item, "wrong", model=HOSTILE)
+    answer = builders.message(
+        builders.answer(HOSTILE, HOSTILE), builders.call(HOSTILE, {HOSTILE: HOSTILE})
+    )
     head = dict.fromkeys(("from", "subject", "date", "snippet"), HOSTILE)
-    reads = said.message(said.read_episodes("m1"), said.search_episodes(HOSTILE), text=HOSTILE)
+    reads = builders.message(
+        builders.read_episodes("m1"), builders.search_episodes(HOSTILE), text=HOSTILE
+    )
     messages = [
         {"role": "system", "content": HOSTILE},
         reads.to_chat(),
@@ -270,7 +274,7 @@ def test_hostile_text_stays_text(visit: Visitor, tmp_path: Path) -> None:
         {"role": "tool", "content": HOSTILE},
     ]
     hostile = episode(
-        asked,
+        item,
         "wrong",
         model=HOSTILE,
         run_id=HOSTILE,

@@ -120,12 +120,12 @@ def details_of(entries: list[Entry]) -> dict[str, Table]:
 
 
 def test_details_have_sources_tokens_and_time(tmp_path: Path) -> None:
-    asked = [question(number, kind="lookup") for number in range(2)]
+    items = [question(number, kind="lookup") for number in range(2)]
     run = [
-        episode(asked[0], "right", retries=2),
-        episode(asked[1], "not read"),
-        episode(asked[0], "right", repeat=1),
-        episode(asked[1], "unjudged", repeat=1, seconds=4.0),
+        episode(items[0], "right", retries=2),
+        episode(items[1], "not read"),
+        episode(items[0], "right", repeat=1),
+        episode(items[1], "unjudged", repeat=1, seconds=4.0),
     ]
     found = details_of(one(tmp_path, *run))
     assert list(found) == ["sources and verdicts", "tokens and time"]
@@ -159,13 +159,13 @@ def test_the_funnel_counts_every_episode_once(tmp_path: Path) -> None:
 
 
 def test_models_of_two_runs_are_paired_by_question(tmp_path: Path) -> None:
-    asked = [question(number, kind="lookup") for number in range(10)]
+    items = [question(number, kind="lookup") for number in range(10)]
     outcomes: dict[str, Any] = {
         "weak": {"right": 4, "wrong": 6},
         "strong": {"right": 9, "wrong": 1},
     }
     runs = [
-        write_run(tmp_path / name, episodes(name, each, questions=asked))
+        write_run(tmp_path / name, episodes(name, each, questions=items))
         for name, each in outcomes.items()
     ]
     [pair] = pairings(entries_of(*runs))
@@ -225,15 +225,15 @@ def page_of(*runs: Run, out: Path) -> Page:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """Of a run in which every name and text is hostile, and a training run."""
     folder = tmp_path_factory.mktemp("report")
-    asked = [
+    items = [
         question(number, id=f"q{number}{HOSTILE}", question=f"When? {HOSTILE}", answer=HOSTILE)
         for number in range(10)
     ]
     hostile = [
         episode(each, outcome, model=f"model {HOSTILE}", final_answer=HOSTILE)
-        for each, outcome in zip(asked, OUTCOMES, strict=False)
+        for each, outcome in zip(items, OUTCOMES, strict=False)
     ]
-    other = episodes("other", {"right": 9}, questions=asked)
+    other = episodes("other", {"right": 9}, questions=items)
     prompt = {"name": HOSTILE, "hash": HOSTILE}
     run = write_run(folder / "a", [*hostile, *other], questions=HOSTILE, prompt=prompt)
     steps = [step(1, components={HOSTILE: 0.5, "a_b": 0.1}), step(2)]

@@ -15,7 +15,7 @@ from art_e.storage import AppendLog
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.report.viewer import KEPT_CHARS, viewer_data
 from evals.scored import Scored
-from tests import builders as said
+from tests import builders
 from tests.evals.runs import Outcome, episode, question
 
 
@@ -43,18 +43,18 @@ def results(data: dict[str, Any]) -> list[dict[str, Any]]:
 def worked_on(tmp_path: Path) -> dict[str, Any]:
     """The data of a real episode: a search, two reads at once, a wrong call, an answer."""
     script = [
-        said.message(
-            said.search_episodes("lease", "swimming", from_addr="ann"), text="Let me look."
+        builders.message(
+            builders.search_episodes("lease", "swimming", from_addr="ann"), text="Let me look."
         ),
-        said.message(said.read_episodes("m1"), said.read_episodes("m99")),
-        said.message(said.call("delete_email", {"message_id": "m1"})),
-        said.message(said.answer("On May 3.", "m1")),
+        builders.message(builders.read_episodes("m1"), builders.read_episodes("m99")),
+        builders.message(builders.call("delete_email", {"message_id": "m1"})),
+        builders.message(builders.answer("On May 3.", "m1")),
     ]
-    with said.write_inbox(tmp_path / "inbox.duckdb") as inbox_file:
-        inbox = inbox_file.open_inbox(said.BOB, said.QUESTION.query_date)
-        begun = Episode(inbox, said.QUESTION, max_turns=4)
-        trajectory = asyncio.run(run_episode(begun, said.ScriptedPolicy(script), "r"))
-    return viewer_data([Scored(said.QUESTION, trajectory)])
+    with builders.write_inbox(tmp_path / "inbox.duckdb") as inbox_file:
+        inbox = inbox_file.open_inbox(builders.BOB, builders.QUESTION.query_date)
+        begun = Episode(inbox, builders.QUESTION, max_turns=4)
+        trajectory = asyncio.run(run_episode(begun, builders.ScriptedPolicy(script), "r"))
+    return viewer_data([Scored(builders.QUESTION, trajectory)])
 
 
 def test_an_episode_becomes_turns_with_the_results_of_each_call(worked_on: dict[str, Any]) -> None:
@@ -66,14 +66,14 @@ def test_an_episode_becomes_turns_with_the_results_of_each_call(worked_on: dict[
     assert call["tool"] == "search_emails"
     assert call["arguments"] == {"keywords": ["lease", "swimming"], "from_addr": "ann"}
     (hits,) = (each["hits"] for each in call["results"])
-    lease = next(hit for hit in hits if heads[hit["head"]]["id"] == said.LEASE)
+    lease = next(hit for hit in hits if heads[hit["head"]]["id"] == builders.LEASE)
     assert lease["handle"] == "m1"
     assert lease["missing"] == ["swimming"]
     assert "harbor office" in texts[lease["snippet"]]
 
     first, second = (each["results"] for each in reads["calls"])
     assert mails[first[0]["mail"]]["body"].startswith("The lease of the harbor office")
-    assert mails[first[0]["mail"]]["id"] == said.LEASE
+    assert mails[first[0]["mail"]]["id"] == builders.LEASE
     assert "not found in this inbox" in texts[second[0]["error"]]
 
     error, note = wrong["calls"][0]["results"]
@@ -81,8 +81,8 @@ def test_an_episode_becomes_turns_with_the_results_of_each_call(worked_on: dict[
     assert "one turn left" in texts[note["note"]]
     assert answer["calls"][0]["arguments"] == {"answer": "On May 3.", "sources": ["m1"]}
     assert answer["calls"][0]["results"] == []
-    assert said.BOB in texts[only(worked_on)["system"]]
-    assert texts[only(worked_on)["asked"]] == said.QUESTION.question
+    assert builders.BOB in texts[only(worked_on)["system"]]
+    assert texts[only(worked_on)["asked"]] == builders.QUESTION.question
 
 
 GONE = "<unseen@test.example>"
@@ -108,11 +108,11 @@ GONE = "<unseen@test.example>"
 def test_gold_mails_are_found_read_and_cited(
     ended: Outcome, gold: tuple[str, ...], rubric: dict[str, bool], facts: list[tuple[bool, ...]]
 ) -> None:
-    asked = question(0, kind=None, **({"message_ids": gold} if gold else {}))
+    item = question(0, kind=None, **({"message_ids": gold} if gold else {}))
     made = episode(question(0), ended)
     unseen = {"sources_correct": False} if GONE in gold else {}
     made.rubric.update({**unseen, **rubric})
-    rows = only(viewer_data([Scored(asked, made)]))["gold"]
+    rows = only(viewer_data([Scored(item, made)]))["gold"]
     assert [(each["found"], each["read"], each["cited"]) for each in rows] == facts
 
 
@@ -134,9 +134,9 @@ def test_what_episodes_share_is_there_once_and_their_ids_are_distinct() -> None:
 
 def test_hidden_characters_are_spelt_out_everywhere(tmp_path: Path) -> None:
     hostile = "pay\u202etca\ud800 \x1b[31m\u200b\U000e0041 \u2028 ok\r\nnext"
-    asked = question(0, question=hostile, answer=hostile)
+    item = question(0, question=hostile, answer=hostile)
     made = episode(
-        asked,
+        item,
         "wrong",
         model=hostile,
         final_answer=hostile,
@@ -175,7 +175,7 @@ def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() 
     "arguments", ["not JSON", "[1, 2]", '{"keywords": ', "[" * sys.getrecursionlimit() * 3]
 )
 def test_arguments_that_are_no_object_stay_as_they_were_written(arguments: str) -> None:
-    wrong = said.message(said.call("search_emails", arguments)).to_chat()
+    wrong = builders.message(builders.call("search_emails", arguments)).to_chat()
     observation = {"role": "tool", "tool_call_id": "call-0", "content": "<html>502</html>"}
     data = viewer_data(scored(episode(question(0), "lost", messages=[wrong, observation])))
     (turn,) = only(data)["turns"]
