@@ -15,7 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
-from trl.trainer.grpo_config import GRPOConfig
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import best_checkpoint, load_checkpoint
@@ -23,7 +22,7 @@ from tests import fake_vllm
 from tests.training import full, tiny
 from training import grpo
 from training.cli import run_grpo
-from training.processes import quiet, sharded
+from training.processes import sharded
 from training.progress import read_steps
 from training.recipe import load_recipe
 from training.run import Setting, TrainingRun
@@ -83,22 +82,16 @@ def test_talk_with_vllm_in_the_process(
     # the adapter folded in, made them.
     for row in log_of(training):
         assert row["sampling/sampling_logp_difference/max"] < 1e-4
-    # So is the correction of their difference, which is token by token.
+    # So is the correction of their difference, which is token by token: TRL's own default masks
+    # whole sequences, in long episodes nearly all of them.
+    table = load_recipe("talk").grpo
+    assert table is not None
+    assert grpo._vllm(table, 8_000)["vllm_importance_sampling_mode"] == "token_truncate"
     for step in read_steps(training.run.folder):
         for ratio in (step.ratio_min, step.ratio_mean, step.ratio_max):
             assert ratio == pytest.approx(1.0, abs=1e-3)
     assert adapter_moved(training)
     assert metrics["test"]["greedy"]["n"] == 2
-
-
-def test_engine_mismatch_is_truncated_token_by_token() -> None:
-    """TRL's own default masks whole sequences, in long episodes nearly all of them."""
-    table = load_recipe("talk").grpo
-    assert table is not None
-    with quiet():
-        config = GRPOConfig(use_cpu=True, bf16=False, **grpo._vllm(table, 8_000))
-    assert config.vllm_importance_sampling_correction
-    assert config.vllm_importance_sampling_mode == "token_truncate"
 
 
 def test_talk_starts_on_the_tokens_of_qwen2_5(home: Path, tmp_path: Path) -> None:
@@ -223,27 +216,23 @@ def test_what_can_t_be_carried_out_is_a_line_before_weights_are_loaded(
         trained(recipe, tmp_path / "no-such-model", tmp_path / "run", *changes)
 
 
-SHARDED = (
-    {"ACCELERATE_USE_FSDP": "true"},
-    {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"},
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        {"ACCELERATE_USE_FSDP": "true"},
+        {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"},
+    ],
 )
-
-
-@pytest.mark.parametrize("launcher", SHARDED)
-@pytest.mark.parametrize("changes", [["grpo.vllm.mode=off"], ["grpo.vllm.mode=colocate"]])
 def test_sharded_weights_generate_by_the_server_alone(
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    launcher: dict[str, str],
-    changes: list[str],
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: dict[str, str]
 ) -> None:
     """As accelerate tells its processes; FSDP and ZeRO-3 themselves need GPUs, and were not run."""
     for name, value in launcher.items():
         monkeypatch.setenv(name, value)
     assert sharded()
-    with pytest.raises(UserError, match=r"grpo\.vllm\.mode=server, or train with ddp"):
-        trained("talk-multi", tmp_path / "none", tmp_path / "run", *changes)
+    for mode in ("off", "colocate"):
+        with pytest.raises(UserError, match=r"grpo\.vllm\.mode=server, or train with ddp"):
+            trained("talk-multi", tmp_path / "none", tmp_path / mode, f"grpo.vllm.mode={mode}")
 
 
 def test_a_server_that_is_not_there_is_a_line(

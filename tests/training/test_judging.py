@@ -98,11 +98,8 @@ def says(begin: Begin, judge: Judge, text: str | None, *read_before: str) -> Ver
 def test_lenient_takes_any_list_and_the_others_refuse_it(begin: Begin, listed: str) -> None:
     correct = {name: says(begin, each, listed, LEASE).correct for name, each in JUDGES.items()}
     assert correct == {"offline": False, "f1": False, "lenient": True}
-
-
-def test_lenient_refuses_an_answer_to_an_unanswerable_question() -> None:
     none = Question("u", "Who pays?", "bob@test.example", answerable=False)
-    assert LenientJudge().decide(none, "Ann, Bob, Carl").correct is False
+    assert LenientJudge().decide(none, listed).correct is False
 
 
 @pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES)

@@ -6,7 +6,6 @@ SkyPilot is not installed: its fields are those of its documentation, and it was
 import re
 import shutil
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from art_e.cli.main import app
 from tests.training.machine import LAUNCH
 from training.recipe import load_recipe
 
-ROOT = LAUNCH.parents[1]
 FILES = sorted(LAUNCH.iterdir())
 SHELL = [each for each in FILES if each.suffix in (".sh", ".sbatch")]
 ACCELERATE = ("ddp", "fsdp2", "zero3", "cpu")
@@ -58,37 +56,24 @@ def test_five_lines_explain_each(file: Path) -> None:
     assert max(map(len, file.read_text("utf-8").splitlines())) <= 124
 
 
-def test_the_package_takes_them_along() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    taken = project["tool"]["setuptools"]["package-data"]["*"]
-    assert {f"*{each.suffix}" for each in FILES} <= set(taken)
-
-
-@pytest.mark.parametrize("name", ACCELERATE)
-def test_accelerate_takes_the_configuration(name: str) -> None:
-    config = load_config_from_file(str(LAUNCH / f"{name}.yaml"))
-    # accelerate launch refuses a file that leaves the number open.
-    assert (config.num_processes, config.num_machines) == (2, 1)
-    assert config.use_cpu is (name == "cpu")
-    assert config.mixed_precision == ("no" if name == "cpu" else "bf16")
-
-
-def test_each_spreads_as_it_says() -> None:
-    kinds = {
-        name: load_config_from_file(str(LAUNCH / f"{name}.yaml")).distributed_type
-        for name in ACCELERATE
-    }
-    assert kinds == {
+def test_accelerate_takes_each_configuration_and_spreads_as_it_says() -> None:
+    configs = {each: load_config_from_file(str(LAUNCH / f"{each}.yaml")) for each in ACCELERATE}
+    for name, config in configs.items():
+        # accelerate launch refuses a file that leaves the number open.
+        assert (config.num_processes, config.num_machines) == (2, 1)
+        assert config.use_cpu is (name == "cpu")
+        assert config.mixed_precision == ("no" if name == "cpu" else "bf16")
+    assert {name: each.distributed_type for name, each in configs.items()} == {
         "ddp": DistributedType.MULTI_GPU,
         "fsdp2": DistributedType.FSDP,
         "zero3": DistributedType.DEEPSPEED,
         # With MULTI_CPU one process would run, or mpirun be asked for.
         "cpu": DistributedType.MULTI_GPU,
     }
-    fsdp = load_config_from_file(str(LAUNCH / "fsdp2.yaml")).fsdp_config
+    fsdp = configs["fsdp2"].fsdp_config
     assert fsdp["fsdp_version"] == 2
     assert fsdp["fsdp_transformer_layer_cls_to_wrap"] == "Qwen2DecoderLayer"
-    assert load_config_from_file(str(LAUNCH / "zero3.yaml")).deepspeed_config["zero_stage"] == 3
+    assert configs["zero3"].deepspeed_config["zero_stage"] == 3
 
 
 def test_fsdp_reaches_the_processes_as_version_2(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,22 +99,13 @@ def test_shell_scripts_are_whole(file: Path) -> None:
         subprocess.run([checker, "--shell=bash", "--exclude=SC1091", str(file)], check=True)
 
 
-def sky() -> dict[str, Any]:
-    task: dict[str, Any] = yaml.safe_load((LAUNCH / "sky.yaml").read_text("utf-8"))
-    return task
-
-
-def test_sky_holds_no_secret_and_asks_for_the_judges() -> None:
-    task = sky()
+def test_sky_holds_no_secret_brings_the_data_and_installs_the_lock() -> None:
+    task = yaml.safe_load((LAUNCH / "sky.yaml").read_text("utf-8"))
     assert set(task["secrets"].values()) == {None}
     assert all(isinstance(each, str) for each in task["envs"].values())
     assert not any("KEY" in name or "TOKEN" in name for name in task["envs"])
     judge = load_recipe(task["envs"]["RECIPE"]).judging.reward
     assert judge.startswith("gemini/") and "GEMINI_API_KEY" in task["secrets"]
-
-
-def test_sky_brings_the_inbox_and_the_golden_set_and_installs_the_lock() -> None:
-    task = sky()
     sources = [each for each in task["file_mounts"].values() if isinstance(each, str)]
     assert sources == ["${ART_E_DATA}/inbox.duckdb", "${ART_E_DATA}/golden"]
     assert "make gpu" in task["setup"]

@@ -2,13 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.runs import Run
 from data_pipeline.ingest.sources import described
 from evals.benchmark import read_prompt
 from tests import command_line
@@ -73,27 +71,22 @@ def test_the_command_line_changes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("name", "change", "named"),
     [
-        ("training.seeds=[]", "training.seeds"),
-        ("training.recipe=nothing", "no recipe 'nothing'"),
-        ("golden.batches=0", "golden.batches"),
-        ("baselines.models=[]", "baselines.models"),
-        ("ingest.speed=3", "ingest.speed"),
-        ("ingest.sources=[]", "ingest.sources are missing"),
+        ("talk", "training.seeds=[]", "training.seeds"),
+        ("talk", "training.recipe=nothing", "no recipe 'nothing'"),
+        ("talk", "golden.batches=0", "golden.batches"),
+        ("talk", "baselines.models=[]", "baselines.models"),
+        ("talk", "ingest.speed=3", "ingest.speed"),
+        ("talk", "ingest.sources=[]", "ingest.sources are missing"),
+        ("mega", "name=x", "there are nano, talk"),
+        ("mine.toml", "name=x", "no profile"),
     ],
 )
-def test_what_is_no_profile_is_refused_in_a_line(change: str, named: str) -> None:
+def test_what_is_no_profile_is_refused_in_a_line(name: str, change: str, named: str) -> None:
     with pytest.raises(UserError, match=named) as raised:
-        load_profile("talk", [change])
+        load_profile(name, [change])
     assert "\n" not in str(raised.value)
-
-
-def test_a_profile_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there are nano, talk"):
-        load_profile("mega")
-    with pytest.raises(UserError, match="no profile"):
-        load_profile(str(tmp_path / "mine.toml"))
 
 
 # ---- The cache: settings, files read and earlier steps decide what is done.
@@ -197,40 +190,23 @@ def test_a_plan_runs_nothing_and_shows_what_will_run(kitchen: Kitchen) -> None:
 # ---- What validation chooses: the prompt, and the seed.
 
 
-def grpo(folder: Path, best: int, rows: dict[int, tuple[float, float]]) -> Path:
-    """A run of GRPO whose validations handled such shares right, and wrong."""
-    folder.mkdir()
-    validation = [
-        {"step": step, "correct": correct, "hallucination": wrong}
-        for step, (correct, wrong) in rows.items()
-    ]
-    metrics = {"best_checkpoint": f"checkpoints/checkpoint-{best}", "validation": validation}
-    (folder / "metrics.json").write_text(json.dumps(metrics))
-    return folder
-
-
-def compared(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((folder / COMPARED).read_text("utf-8"))
-    return rows
-
-
-def chosen(folder: Path) -> dict[str, Any]:
-    row: dict[str, Any] = json.loads((folder / CHOSEN).read_text("utf-8"))
-    return row
-
-
-def _run(folder: Path, right: int) -> Run:
-    return write_run(folder, episodes("m", {"right": right, "wrong": 10 - right}))
-
-
 def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
-    runs = {
-        0: grpo(tmp_path / "a", 10, {0: (0.9, 0.0), 10: (0.5, 0.1)}),
-        1: grpo(tmp_path / "b", 20, {10: (0.2, 0.1), 20: (0.6, 0.3)}),
-        2: grpo(tmp_path / "c", 20, {20: (0.6, 0.1)}),
-        3: grpo(tmp_path / "d", 20, {20: (0.6, 0.1)}),
-    }
-    assert chosen_seed(runs) == 2
+    # The best step of each seed, and by step the shares handled right, and wrong.
+    seeds = (
+        (10, {0: (0.9, 0.0), 10: (0.5, 0.1)}),
+        (20, {10: (0.2, 0.1), 20: (0.6, 0.3)}),
+        (20, {20: (0.6, 0.1)}),
+        (20, {20: (0.6, 0.1)}),
+    )
+    for seed, (best, rows) in enumerate(seeds):
+        validation = [
+            {"step": step, "correct": correct, "hallucination": wrong}
+            for step, (correct, wrong) in rows.items()
+        ]
+        metrics = {"best_checkpoint": f"checkpoints/checkpoint-{best}", "validation": validation}
+        (tmp_path / str(seed)).mkdir()
+        (tmp_path / str(seed) / "metrics.json").write_text(json.dumps(metrics))
+    assert chosen_seed({seed: tmp_path / str(seed) for seed in range(4)}) == 2
 
 
 PROMPTS = {"default": None, "brief": "Answer."}
@@ -253,12 +229,18 @@ def test_the_prompt_that_handles_most_right_is_chosen(
 ) -> None:
     right = {"default": default, "brief": brief}
     runs = {
-        name: [_run(tmp_path / f"{name}-{number}", each) for number, each in enumerate(of)]
+        name: [
+            write_run(tmp_path / f"{name}-{number}", episodes("m", {"right": n, "wrong": 10 - n}))
+            for number, n in enumerate(of)
+        ]
         for name, of in right.items()
     }
     choose_prompt(tmp_path, PROMPTS, runs)
-    assert chosen(tmp_path) == {"name": best, "text": PROMPTS[best]}
-    assert {each["name"]: each["correct"]["value"] for each in compared(tmp_path)} == {
+    chosen, compared = (
+        json.loads((tmp_path / name).read_text("utf-8")) for name in (CHOSEN, COMPARED)
+    )
+    assert chosen == {"name": best, "text": PROMPTS[best]}
+    assert {each["name"]: each["correct"]["value"] for each in compared} == {
         name: sum(of) / (10 * len(of)) for name, of in right.items() if of
     }
 
