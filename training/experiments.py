@@ -4,8 +4,8 @@
 
 `ablations` leaves parts of the reward out. `hack` replays a reward hack: the judge accepts any list
 of candidates, with and without the gate that an answer must rest on a mail that was read. Each
-makes the training runs that are missing in DIR, then writes a page of Markdown and a picture; after
-a kill the same command resumes.
+makes the training runs that are missing in DIR, then writes a picture and its figures; after a kill
+the same command resumes.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from art_e.errors import UserError
 from art_e.publish import escaped
 from art_e.question import KINDS
+from art_e.runs import Run
 from art_e.text import printable
 from art_e.trajectory import read_trajectories
 from evals.report.charts import Bar, BarChart, CurveChart, Mark, Scale, write_picture
@@ -46,7 +47,7 @@ START = "the start"
 SEED = 0
 # The share of the expert's episodes that answer with a list, so that the policy finds the hole.
 LISTS = 0.05
-# Steps that a row of the hack's table, and a point of its curves, averages.
+# Steps that a point of the hack's curves averages.
 SPAN = 5
 
 
@@ -71,12 +72,6 @@ class Setup(NamedTuple):
         folder, changed = self.out / name, (*self.changes, *changes)
         carry_out([train_command("grpo", folder, self.recipe, SEED, changed, start)])
         return folder
-
-    def write(self, name: str, parts: Sequence[str]) -> str:
-        """Write the parts as the page `name`; its text."""
-        text = "\n".join(f"{each.rstrip()}\n" for each in parts)
-        (self.out / name).write_text(text, encoding="utf-8")
-        return text
 
 
 # ---- The reward with a part left out.
@@ -119,7 +114,9 @@ def run_ablations(setup: Setup) -> str:
             charts = [_bars(each, asked) for each in ABLATED]
             write_picture(setup.out / "ablations.png", charts)
             parts.append("![the figures as bars](ablations.png)")
-    return setup.write("ablations.md", parts)
+    page = "\n".join(f"{each.rstrip()}\n" for each in parts)
+    (setup.out / "ablations.md").write_text(page, encoding="utf-8")
+    return page
 
 
 def _shown(measure: Measure, run: PooledRuns) -> str:
@@ -141,17 +138,8 @@ def _bars(measure: Measure, asked: Mapping[str, PooledRuns]) -> BarChart:
 # ---- The reward hack.
 
 
-class Replay(NamedTuple):
-    """A run of the hack: by step its reward and share of lists, its validations and alarms."""
-
-    reward: dict[int, float]
-    lists: dict[int, float]
-    validations: list[dict[str, Any]]
-    alarms: list[dict[str, Any]]
-
-
 def run_hack(setup: Setup) -> str:
-    """Train with the hole open and closed; write `hack.md` and `hack.png`; the page."""
+    """Train with the hole open and closed; write `hack.json` and `hack.png`; the alarms."""
     sft = load_recipe(setup.recipe, setup.changes).sft
     listing = [f"sft.noise.lists={LISTS}"]
     if sft is not None and sft.early_noise is not None:
@@ -165,73 +153,45 @@ def run_hack(setup: Setup) -> str:
         changes = ('judging.reward="lenient"', f"reward.grounded_gate={gate}", *listing)
         replays[name] = replay_of(setup.grpo(folder, start, *changes))
     write_picture(setup.out / "hack.png", hack_charts(replays))
-    parts = [f"# {setup.recipe}: a hole in the reward's judge"]
-    columns = ["steps", "reward", "answers that are lists", "accuracy, held out", "alarms"]
-    for name, replay in replays.items():
-        raised = [[str(each["step"]), each["kind"], each["message"]] for each in replay.alarms]
-        alarms = _table(["step", "alarm", "what it says"], raised) if raised else "No alarms."
-        parts += [f"## {name}", _table(columns, story(replay)), alarms]
-    return setup.write("hack.md", [*parts, "![both runs](hack.png)"])
+    Run(setup.out).write_json("hack.json", replays)
+    lines = [
+        f"{name}, step {each['step']}, {each['kind']}: {each['message']}"
+        for name, replay in replays.items()
+        for each in replay["alarms"]
+    ]
+    return "".join(f"{printable(each)}\n" for each in lines)
 
 
-def replay_of(folder: Path) -> Replay:
-    """The replay in the run's folder. Raises `UserError` if it can't be read."""
+def replay_of(folder: Path) -> dict[str, Any]:
+    """By step a run's reward, share of lists and accuracy by the other judge, and its alarms.
+
+    Raises `UserError` if the run can't be read.
+    """
     metrics = metrics_of(folder)
     listed: defaultdict[int, list[bool]] = defaultdict(list)
     for each in read_trajectories(folder / "trajectories.jsonl"):
         # Episodes of a validation have no group.
         if "group" in each.policy:
             listed[each.policy["step"]].append(candidates_in(each.final_answer) >= LIST)
-    rewards = {each.step: each.reward for each in read_steps(folder)}
-    return Replay(
-        {step: reward for step, reward in rewards.items() if reward is not None},
-        {step: fmean(shares) for step, shares in sorted(listed.items())},
-        metrics["validation"],
-        metrics["alarms"],
-    )
+    return {
+        "reward": {each.step: each.reward for each in read_steps(folder)},
+        "lists": {step: fmean(lists) for step, lists in sorted(listed.items())},
+        "accuracy": {each["step"]: each["accuracy"] for each in metrics["validation"]},
+        "alarms": metrics["alarms"],
+    }
 
 
-def story(replay: Replay) -> list[list[str]]:
-    """A row for each `SPAN` steps: means, the last validation up to there, alarms."""
-    last = max([*replay.reward, *replay.lists], default=0)
-    rows = []
-    for first in (0, *range(1, last + 1, SPAN)):
-        steps = range(first, min(first + SPAN, last + 1) if first else 1)
-        rewards, lists = (
-            [value for step, value in values.items() if first and step in steps]
-            for values in (replay.reward, replay.lists)
-        )
-        held_out = [row["accuracy"] for row in replay.validations if row["step"] in steps]
-        alarms = [row for row in replay.alarms if row["step"] in steps]
-        rows.append(
-            [
-                f"{first} to {steps[-1]}" if first else "start",
-                f"{fmean(rewards):.2f}" if rewards else "",
-                f"{fmean(lists):.1%}" if lists else "",
-                f"{held_out[-1]:.1%}" if held_out and held_out[-1] is not None else "",
-                ", ".join(f"{row['kind']} ({row['step']})" for row in alarms),
-            ]
-        )
-    return rows
-
-
-def hack_charts(replays: Mapping[str, Replay]) -> list[CurveChart]:
+def hack_charts(replays: Mapping[str, Mapping[str, Any]]) -> list[CurveChart]:
     """Reward and lists by step, and accuracy by validation."""
     mean = f"Bold: the mean of the {SPAN} steps around."
-    charts = []
     drawn: tuple[tuple[str, str, str, Scale, int], ...] = (
         ("reward", "Reward in training", mean, "number", SPAN),
         ("lists", "Answers that are lists", mean, "share", SPAN),
         ("accuracy", "Accuracy by the other judge, held out", "", "share", 1),
     )
+    charts = []
     for name, title, note, scale, smooth in drawn:
-        values = {
-            label: {row["step"]: row[name] for row in each.validations}
-            if name == "accuracy"
-            else getattr(each, name)
-            for label, each in replays.items()
-        }
-        lines = tuple(curve(label, each) for label, each in values.items())
+        lines = tuple(curve(label, replay[name]) for label, replay in replays.items())
         charts.append(CurveChart(name, title, note, scale, lines, smooth=smooth))
     return charts
 

@@ -8,7 +8,6 @@ from its newest checkpoint: what came after is deleted and made again, with the 
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import shutil
 import time
@@ -296,7 +295,7 @@ def _begun(
         state: dict[str, Any] = {}
         if checkpoint is not None:
             state = json.loads((checkpoint / STATE).read_text("utf-8"))
-        _forget(run, -1 if checkpoint is None else _step_of(checkpoint))
+        _forget(run, -1 if checkpoint is None else int(checkpoint.name.removeprefix(_PREFIX)))
         try:
             yield run, checkpoint, state
         except UserError:
@@ -314,34 +313,28 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
     if run.complete:
         raise UserError(f"{out} is complete; name a new folder with --out")
-    had, wanted = (_without_server(each) for each in (run.config, setting.to_row()))
-    for key in ("kind", "recipe", "seed", "init"):
-        if had.get(key) != wanted[key]:
-            shown = itertools.islice(_differences(had.get(key), wanted[key], ""), 3)
-            raise UserError(
-                f"{out} was begun with another {key} ({', '.join(shown)}); resume it as it was"
-                " begun"
-            )
+    had, wanted = (_flat(json.loads(json.dumps(each))) for each in (run.config, setting.to_row()))
+    changed = [
+        key
+        for key in sorted({*had, *wanted})
+        if had.get(key) != wanted.get(key)
+        and key.partition(".")[0] in ("kind", "recipe", "seed", "init")
+        # Jobs of a cluster that begin again may have vLLM's server on another machine.
+        and key != "recipe.grpo.vllm.server"
+    ]
+    if changed:
+        values = (f"{key.removeprefix('recipe.')}={had.get(key)}" for key in changed[:3])
+        shown = ", ".join(cut_line(each, 80) for each in values)
+        raise UserError(f"{out} was begun with {shown}; resume it as it was begun")
     return run
 
 
-def _differences(had: Any, wanted: Any, name: str) -> Iterator[str]:
-    """The earlier values that differ, as `--set` takes them."""
-    if isinstance(had, dict) and isinstance(wanted, dict):
-        for key in sorted({*had, *wanted}):
-            place = f"{name}.{key}" if name else key
-            yield from _differences(had.get(key), wanted.get(key), place)
-    elif had != wanted:
-        yield cut_line(f"{name}={had}" if name else str(had), 80)
-
-
-def _without_server(row: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without the address of vLLM's server, which may change on resume."""
-    content: dict[str, Any] = json.loads(json.dumps(row))
-    grpo = content.get("recipe", {}).get("grpo")
-    if grpo and grpo.get("vllm"):
-        del grpo["vllm"]["server"]
-    return content
+def _flat(row: Any, name: str = "") -> dict[str, Any]:
+    """The values of a configuration, by their names as `--set` takes them."""
+    if not isinstance(row, dict):
+        return {name: row}
+    inner = (_flat(value, f"{name}.{key}" if name else key) for key, value in row.items())
+    return {key: value for values in inner for key, value in values.items()}
 
 
 def _forget(run: Run, last: int) -> None:
@@ -367,20 +360,19 @@ def checkpoint_of(run_folder: Path, step: int) -> Path:
 
 def newest_checkpoint(run_folder: Path) -> Path | None:
     """The newest checkpoint of a run that is whole."""
-    whole = [each for each in _checkpoints(run_folder) if (each / STATE).is_file()]
-    return max(whole, key=_step_of, default=None)
+    found = _checkpoints(run_folder).items()
+    whole = {step: folder for step, folder in found if (folder / STATE).is_file()}
+    return whole[max(whole)] if whole else None
 
 
-def _checkpoints(run_folder: Path) -> list[Path]:
+def _checkpoints(run_folder: Path) -> dict[int, Path]:
+    """The folders of checkpoints, by their steps."""
     found = (run_folder / CHECKPOINTS).glob(f"{_PREFIX}*")
-    return [each for each in found if each.name.removeprefix(_PREFIX).isdigit()]
-
-
-def _step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix(_PREFIX))
+    steps = {each.name.removeprefix(_PREFIX): each for each in found}
+    return {int(step): folder for step, folder in steps.items() if step.isdigit()}
 
 
 def _delete_checkpoints(run_folder: Path, of: Callable[[int], bool]) -> None:
-    for each in _checkpoints(run_folder):
-        if of(_step_of(each)):
-            shutil.rmtree(each)
+    for step, folder in _checkpoints(run_folder).items():
+        if of(step):
+            shutil.rmtree(folder)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -24,7 +25,7 @@ from evals.scored import Scored
 from tests import builders as episodes
 from training import commands, experiments
 from training.commands import Command, carry_out, train_command
-from training.experiments import hack_charts, main, replay_of, story, variants
+from training.experiments import hack_charts, main, replay_of, variants
 from training.pooled import ACCURACY, EFFORT_RIGHT, INVENTED, Pool, PooledRuns, episodes_of_test
 from training.progress import Step, append_step
 from training.recipe import load_recipe
@@ -223,8 +224,8 @@ def test_ablations_are_one_table_and_one_picture(tmp_path: Path, ended: list[lis
         assert drawn.height > 500
 
 
-def test_the_hack_is_told_step_by_step(tmp_path: Path) -> None:
-    alarm = {"step": 12, "kind": "reward jump", "message": "<b>jumped</b> | look"}
+def test_the_hack_step_by_step(tmp_path: Path) -> None:
+    alarm = {"step": 12, "kind": "reward jump", "message": "look"}
     folder = made(tmp_path / "open", 8, alarms=[alarm])
     lines = []
     for step in range(1, 21):
@@ -237,23 +238,20 @@ def test_the_hack_is_told_step_by_step(tmp_path: Path) -> None:
     lines.append(episode(question(1), held_out, right=True, final_answer="a, b, c").to_line())
     (folder / "trajectories.jsonl").write_text("".join(f"{each}\n" for each in lines))
     replay = replay_of(folder)
-    assert replay.lists == {step: 0.0 if step <= 10 else 0.75 for step in range(1, 21)}
-    rows = story(replay)
-    assert rows == [
-        ["start", "", "", "25.0%", ""],
-        ["1 to 5", "-0.50", "0.0%", "", ""],
-        ["6 to 10", "-0.50", "0.0%", "35.0%", ""],
-        ["11 to 15", "1.50", "75.0%", "", "reward jump (12)"],
-        ["16 to 20", "1.50", "75.0%", "45.0%", ""],
-    ]
+    assert replay == {
+        "reward": {step: -0.5 if step <= 10 else 1.5 for step in range(1, 21)},
+        "lists": {step: 0.0 if step <= 10 else 0.75 for step in range(1, 21)},
+        "accuracy": {0: 0.25, 10: 0.35, 20: 0.45},
+        "alarms": [alarm],
+    }
     drawn = hack_charts({"hole open": replay})
     assert [each.name for each in drawn] == ["reward", "lists", "accuracy"]
 
 
 def test_the_hack_is_replayed_with_and_without_the_gate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alarm = {"step": 12, "kind": "reward jump", "message": "<b>jumped</b> | look"}
+    alarm = {"step": 12, "kind": "reward jump", "message": "jumped\x1b[2J"}
     trained: list[list[str]] = []
 
     def carry_out(wanted: Sequence[Command]) -> None:
@@ -277,10 +275,13 @@ def test_the_hack_is_replayed_with_and_without_the_gate(
     assert sft.judging.reward == "offline"
     assert [each.judging.reward for each in (opened, closed)] == ["lenient", "lenient"]
     assert [each.reward.grounded_gate for each in (opened, closed)] == [False, True]
-    page = (tmp_path / "hack.md").read_text()
-    # What an alarm quotes is text, and no markup or column of its own.
-    assert "<b>" not in page
-    assert "No alarms." in page
+    # What an alarm quotes commands no terminal.
+    assert re.fullmatch(
+        r"hole open, step 12, reward jump: jumped[^\x1b]*\n", capsys.readouterr().out
+    )
+    assert json.loads((tmp_path / "hack.json").read_text())["hole open"]["alarms"] == [alarm]
+    with Image.open(tmp_path / "hack.png") as drawn:
+        assert drawn.height > 500
 
 
 def test_an_error_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,10 +158,9 @@ class Reproduction:
         [folder] = (each for each in self.out.glob(f"{name}-*") if (each / "unit.json").is_file())
         return folder
 
-    def figures(self) -> dict[str, Any]:
-        """What `figures.json` holds."""
-        row: dict[str, Any] = json.loads((self.out / "figures.json").read_text("utf-8"))
-        return row
+
+def json_file(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -206,9 +205,10 @@ def test_the_plan_tells_every_stage_and_that_it_fits(
 def test_it_ends_with_a_report_of_all_that_was_measured(killed: Reproduction) -> None:
     page = (killed.out / "report.html").read_text("utf-8")
     assert page.index('id="viewer"') < page.index('id="published"')
-    for said in ("Published against ours", "Errors of o3 that training mends", "Prompts compared"):
-        assert said in page
-    rows = {each["figure"]: each for each in killed.figures()["published_against_ours"]}
+    for title in ("Published against ours", "Errors of o3 that training mends", "Prompts compared"):
+        assert title in page
+    figures = json_file(killed.out / "figures.json")["published_against_ours"]
+    rows = {each["figure"]: each for each in figures}
     o3 = rows["Accuracy on answerable questions: o3"]
     assert o3["published"].startswith("90.0%")
     assert o3["of"] == GOOD
@@ -221,25 +221,32 @@ def test_it_ends_with_a_report_of_all_that_was_measured(killed: Reproduction) ->
     assert (killed.out / "plots" / "seeds-accuracy.png").is_file()
 
 
-def test_questions_are_the_writers_and_were_verified(killed: Reproduction) -> None:
+def test_each_step_takes_what_the_ones_before_made(killed: Reproduction) -> None:
+    # Questions are the writer's, and the reader verified them.
     golden = killed.unit("golden") / "golden"
-    questions = load_questions(str(golden))
-    assert {each.split for each in questions} == {"train", "validation", "test"}
-    steps = json.loads((golden / "manifest.json").read_text("utf-8"))["steps"]
+    assert {each.split for each in load_questions(str(golden))} == {"train", "validation", "test"}
+    steps = json_file(golden / "manifest.json")["steps"]
     assert list(steps) == sorted(["generate", "filter", "verify", "split"])
     assert steps["verify"]["model"] == READER
     assert (golden / "rejected.jsonl").read_text("utf-8").count("\n") > 0
-
-
-def test_the_prompt_that_validation_prefers_is_gone_on_with(killed: Reproduction) -> None:
-    chosen = json.loads((killed.unit("prompts") / "chosen.json").read_text("utf-8"))
-    assert chosen == {"name": "default", "text": None}
-    compared = json.loads((killed.unit("prompts") / "compared.json").read_text("utf-8"))
-    default, worse = compared
+    # Later steps use the prompt that validation prefers.
+    prompts = killed.unit("prompts")
+    assert json_file(prompts / "chosen.json") == {"name": "default", "text": None}
+    default, worse = json_file(prompts / "compared.json")
     assert default["correct"]["value"] > worse["correct"]["value"]
     for name in ("baseline-o3", "grpo-0"):
-        row = json.loads((killed.unit(name) / "run" / "config.json").read_text("utf-8"))
-        assert WORSE not in json.dumps(row)
+        assert WORSE not in json.dumps(json_file(killed.unit(name) / "run" / "config.json"))
+    # The checkpoint and its start were served, and asked the test like the baselines.
+    asked = set()
+    for name in ("start", "trained", "baseline-offline"):
+        run = killed.unit(name) / "run"
+        asked.add(json_file(run / "config.json")["questions_hash"])
+        rows = list(read_trajectories(run / "trajectories.jsonl"))
+        assert {(each.question or {})["split"] for each in rows} == {"test"}
+        if name != "baseline-offline":
+            assert {each.model for each in rows} == {f"hosted_vllm/talk-{name}"}
+            assert all(each.error is None or "limit" in each.error["message"] for each in rows)
+    assert len(asked) == 1
 
 
 def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
@@ -255,20 +262,7 @@ def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
         if "response_format" in each.request.body and form_of(each.request) == "GeneratedItems"
     ]
     assert len(written) == len(set(written)) == 2 * 3
-    assert json.loads((killed.unit("grpo-0") / "run" / "metrics.json").read_text())["validation"]
-
-
-def test_the_checkpoint_was_served_and_asked_the_test(killed: Reproduction) -> None:
-    asked = {}
-    for name in ("start", "trained", "baseline-offline"):
-        config = json.loads((killed.unit(name) / "run" / "config.json").read_text("utf-8"))
-        asked[name] = config["questions_hash"]
-        rows = list(read_trajectories(killed.unit(name) / "run" / "trajectories.jsonl"))
-        assert {(each.question or {})["split"] for each in rows} == {"test"}
-        if name != "baseline-offline":
-            assert {each.model for each in rows} == {f"hosted_vllm/talk-{name}"}
-            assert all(each.error is None or "limit" in each.error["message"] for each in rows)
-    assert len(set(asked.values())) == 1
+    assert json_file(killed.unit("grpo-0") / "run" / "metrics.json")["validation"]
 
 
 def test_a_rerun_does_nothing_and_a_change_does_what_it_touches(killed: Reproduction) -> None:

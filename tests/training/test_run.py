@@ -115,10 +115,10 @@ def test_torn_files_do_not_count(tmp_path: Path, steps: int) -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"seed": 4}, r"another seed \(3\)"),
-        ({"recipe": tiny.recipe("grpo.rate=1e-5")}, r"another recipe \(grpo\.rate=0\.0008\)"),
-        ({"kind": "sft"}, "another kind"),
-        ({"init": "other"}, r"another init \(start\)"),
+        ({"seed": 4}, "begun with seed=3"),
+        ({"recipe": tiny.recipe("grpo.rate=1e-5")}, r"begun with grpo\.rate=0\.0008"),
+        ({"kind": "sft"}, "begun with kind=grpo"),
+        ({"init": "other"}, "begun with init=start"),
     ],
 )
 def test_another_run_is_not_resumed(tmp_path: Path, other: dict[str, Any], words: str) -> None:
@@ -141,7 +141,7 @@ def test_a_run_may_resume_with_another_vllm_server(tmp_path: Path) -> None:
         make_step(training, 1)
     with tiny.begun(there, out, resume=True) as training:
         assert training.setting == there
-    with pytest.raises(UserError, match="another recipe"):
+    with pytest.raises(UserError, match=r"begun with grpo\.vllm\.memory"):
         tiny.begun(other, out, resume=True).__enter__()
 
 
