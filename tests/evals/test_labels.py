@@ -15,7 +15,6 @@ from art_e.errors import UserError
 from art_e.runs import Run
 from evals.judges.labels import chosen_for_labels, labels_file, read_labels, write_label
 from evals.scored import Scored, load_run
-from tests.builders import WAIT_S, press_keys
 from tests.command_line import HOSTILE, assert_safe, the_error
 from tests.evals.runs import episode, episodes, question, write_run
 
@@ -127,32 +126,6 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
     assert "more lines)" in result.stdout
     assert len(result.stdout.splitlines()) < 60
     assert_safe(result.stdout)
-
-
-@pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "ctrl-c"])
-def test_on_a_terminal_a_key_is_enough(run: Run, home: Path, end: bytes) -> None:
-    ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "art_e", "eval", "label", "mine"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, "ART_E_HOME": str(home), "TERM": "dumb"},
-        start_new_session=True,
-    )
-    # An arrow is no key, so the prompt comes again.
-    keys = [b"w", b"\x1b[A", b"r", end]
-    try:
-        printed = press_keys(ours, keys, KEYS, until="eval judge --run")
-        assert process.wait(WAIT_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(theirs)
-        os.close(ours)
-    first, second, *_ = (each.trajectory.episode_id for each in drawn(run))
-    assert given(run) == {first: False, second: True}
-    assert b"2 labels added" in printed
 
 
 def test_without_a_terminal_it_says_so(run: Run, home: Path) -> None:

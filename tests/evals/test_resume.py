@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -206,22 +204,11 @@ def test_only_an_unfinished_run_of_the_same_options_is_found(tmp_path: Path) -> 
 
 def test_a_run_that_is_under_way_is_left_alone(tmp_path: Path) -> None:
     run = start_run("eval", {"limit": 5}, tmp_path)
-    holding = (
-        "import sys; from pathlib import Path; from art_e.runs import Run, held\n"
-        "with held(Run(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
-    )
-    arguments = [sys.executable, "-c", holding, str(run.folder)]
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(arguments, **pipes) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with held(run):
         assert find_killed({"limit": 5}, tmp_path, None) is None
         with pytest.raises(UserError, match="under way in another process"), held(run):
             pass
-        other.kill()
-        other.wait()
-        # Killed, it holds nothing.
-        assert find_killed({"limit": 5}, tmp_path, None) == run
+    assert find_killed({"limit": 5}, tmp_path, None) == run
 
 
 def test_a_line_that_is_there_twice_is_one_episode(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,24 +118,6 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
 CLOSED_MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15\n"
 
 
-@pytest.fixture
-def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets the number of H100s that torch sees, and the driver's module."""
-    torch = pytest.importorskip("torch")
-
-    def put_in(count: int, module: str) -> None:
-        file = tmp_path / "version"
-        file.write_text(module, encoding="utf-8")
-        monkeypatch.setattr(doctor, "DRIVER", file)
-        card = SimpleNamespace(name="NVIDIA H100 80GB HBM3", total_memory=85_029_158_912)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
-        monkeypatch.setattr(torch.version, "cuda", "13.0" if count else None)
-
-    return put_in
-
-
 def test_without_a_gpu_torch_is_not_asked(art_e: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "driver_version", lambda: None)
     monkeypatch.setitem(sys.modules, "torch", None)  # an import would fail
@@ -147,8 +128,14 @@ def test_without_a_gpu_torch_is_not_asked(art_e: Run, monkeypatch: pytest.Monkey
     assert "training/launch/sky.yaml" in check["fix"]
 
 
-def test_a_driver_without_a_device_says_what_to_install(gpus: Any) -> None:
-    gpus(0, CLOSED_MODULE)
+def test_a_driver_without_a_device_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    (tmp_path / "version").write_text(CLOSED_MODULE, encoding="utf-8")
+    monkeypatch.setattr(doctor, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", None)
     check = gpu_check()
     assert check.state == "missing"
     assert "NVIDIA driver 535.104.05, but no CUDA device" in check.detail

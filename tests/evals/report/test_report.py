@@ -83,9 +83,7 @@ def test_models_have_labels_that_tell_them_apart(tmp_path: Path) -> None:
     prompts = [run(name, "m", prompt={"name": name, "hash": "0"}) for name in ("short", "long")]
     assert labels(*prompts) == ["m, prompt short", "m, prompt long"]
     again = run("again", "m", prompt={"name": "long", "hash": "0"})
-    elsewhere = run("other/again", "m", prompt={"name": "long", "hash": "0"})
     assert labels(prompts[1], again) == ["m in long", "m in again"]
-    assert labels(again, elsewhere) == [f"m in {again.folder}", f"m in {elsewhere.folder}"]
 
 
 def test_a_model_in_training_stands_for_its_last_step_whatever_it_is_called(tmp_path: Path) -> None:
