@@ -2,17 +2,17 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from art_e.cli.main import app
-from art_e.question import Question
 from data_pipeline.golden.asking import spent_on
 from data_pipeline.golden.golden_set import GoldenSet
-from tests.data_pipeline.golden import verified
+from tests.builders import files_of
+from tests.command_line import Run, json_of, the_error
 from tests.data_pipeline.golden.verified import (
     HOSTILE,
     JUDGE,
@@ -28,7 +28,7 @@ from tests.data_pipeline.golden.verified import (
     kept,
     one,
 )
-from tests.provider import Provider, Reply, Request, refuses, says
+from tests.provider import KEY, Provider, Reply, Request, refuses, says
 
 
 def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
@@ -170,76 +170,59 @@ def test_orders_in_mail_stay_data(run: Verified) -> None:
         assert "\n" not in request.messages[1]["content"]
 
 
-FILES = ("questions.jsonl", "questions.parquet", "rejected.jsonl", "manifest.json", "README.md")
-
-
-class Verifying:
-    """The command on the rows of `verified`, in the folder `out`."""
-
-    def __init__(
-        self, provider: Provider, db: Path, out: Path, rows: tuple[Question, ...] = verified.ROWS
-    ) -> None:
-        self.out = out
-        verified.write_set(out, rows)
-        self._environment = {
-            "ART_E_HOME": str(out.parent / "home"),
-            "OPENAI_API_KEY": "sk-test-0123456789abcdef",
-            "OPENAI_BASE_URL": provider.base_url,
-        }
-        self._arguments = ["golden", "verify", "--db", str(db), "--out", str(out), "--json"]
-
-    def invoke(self, *more: str) -> Result:
-        return CliRunner(env=self._environment).invoke(app, [*self._arguments, *more])
-
-    def files(self) -> dict[str, bytes]:
-        return {name: (self.out / name).read_bytes() for name in FILES}
+@pytest.fixture
+def command(art_e: Run, verified_db: Path, tmp_path: Path) -> Callable[..., Result]:
+    """Runs the command on a set of `ROWS`."""
+    GoldenSet(list(ROWS)).save(tmp_path / "golden")
+    where = ("--db", verified_db, "--out", tmp_path / "golden")
+    return lambda *options: art_e("golden", "verify", *where, "--json", *options)
 
 
 MODELS = ("--model", READER, "--judge", JUDGE)
 
 
 def test_the_command_says_where_mail_goes_and_what_it_cost(
-    verified_db: Path, tmp_path: Path
+    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Provider(CarefulReader()) as provider:
-        command = Verifying(provider, verified_db, tmp_path / "golden")
-        result = command.invoke(*MODELS)
+        provider.stand_in_for_openai(monkeypatch)
+        result = command(*MODELS)
         requests = len(provider.requests)
-        again = command.invoke(*MODELS)
+        again = command(*MODELS)
         assert len(provider.requests) == requests
-    shown: dict[str, Any] = json.loads(result.stdout)
-    assert shown["step"] == "verify"
-    assert shown["sums"]["in"] == len(verified.ROWS)
+    shown = json_of(result)
+    assert (shown["step"], shown["sums"]["in"]) == ("verify", len(ROWS))
     assert (shown["model"], shown["strict"]) == (READER, False)
     host = provider.base_url.split("/")[2]
     assert f"mail text stays on this machine ({host}, {READER})" in result.stderr
     assert f"questions and answers go to {host} (judge {JUDGE})" in result.stderr
     assert "estimate: at most about $0." in result.stderr
     # Reader and judge were paid in full, however often it is run.
-    both = spent_on(command.out, "read", READER), spent_on(command.out, "judge", JUDGE)
+    both = [spent_on(tmp_path / "golden", *each) for each in (("read", READER), ("judge", JUDGE))]
     assert all(each.cost_usd for each in both)
     paid = sum(each.cost_usd or 0 for each in both)
     assert f"cost so far: ${paid:.4f}\n" in result.stderr
     assert f"cost so far: ${paid:.4f}\n" in again.stderr
-    assert "sk-test" not in result.output
+    assert KEY not in result.output
 
 
-def test_one_limit_for_reader_and_judge(verified_db: Path, tmp_path: Path) -> None:
+def test_one_limit_for_reader_and_judge(
+    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Provider(CarefulReader()) as provider:
-        command = Verifying(provider, verified_db, tmp_path / "golden")
-        result = command.invoke(*MODELS, "--max-cost", "0.05", "--concurrency", "1")
+        provider.stand_in_for_openai(monkeypatch)
+        result = command(*MODELS, "--max-cost", 0.05, "--concurrency", 1)
         assert result.exit_code == 0, result.output
         requests = len(provider.requests)
-        assert "not checked: " in result.stderr
-        assert "budget" in result.stderr
+        assert "not checked: " in result.stderr and "budget" in result.stderr
         assert "the same command with a higher --max-cost" in result.stderr
         assert "the same command again" not in result.stderr
         spent = float(result.stderr.partition("cost so far: $")[2].split()[0])
         assert 0 < spent <= 0.05
-        whole = command.invoke(*MODELS, "--max-cost", "5")
-        assert json.loads(whole.stdout)["unchecked"] == {}
+        whole = json_of(command(*MODELS, "--max-cost", 5))
+        assert whole["unchecked"] == {}
         assert len(provider.requests) > requests
-    assert len(GoldenSet.load(command.out).questions) == json.loads(whole.stdout)["sums"]["kept"]
+    assert len(GoldenSet.load(tmp_path / "golden").questions) == whole["sums"]["kept"]
 
 
 @pytest.mark.parametrize(
@@ -252,13 +235,8 @@ def test_one_limit_for_reader_and_judge(verified_db: Path, tmp_path: Path) -> No
     ],
 )
 def test_refusals_name_the_fix(
-    verified_db: Path, tmp_path: Path, options: list[str], fix: str
+    command: Callable[..., Result], tmp_path: Path, options: list[str], fix: str
 ) -> None:
-    with Provider([]) as provider:
-        command = Verifying(provider, verified_db, tmp_path / "golden")
-        before = command.files()
-        result = command.invoke(*options)
-        assert result.exit_code == 2
-        assert fix in result.stderr
-        assert len(result.stderr.strip().splitlines()) == 1
-        assert command.files() == before
+    before = files_of(tmp_path / "golden") | {".lock": b""}
+    assert fix in the_error(command(*options))
+    assert files_of(tmp_path / "golden") | {".lock": b""} == before

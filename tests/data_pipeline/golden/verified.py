@@ -3,7 +3,6 @@
 The rule knows no row: it looks for what the mails that it is sent say.
 """
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -140,12 +139,6 @@ def write_inbox(path: Path) -> None:
         for name, day, subject, body in MAILS
     ]
     make_inbox(path, mails)
-
-
-def write_set(folder: Path, rows: tuple[Question, ...] = ROWS) -> GoldenSet:
-    golden = GoldenSet([dataclasses.replace(each) for each in rows])
-    golden.save(folder)
-    return golden
 
 
 def form_of(request: Request) -> str:
