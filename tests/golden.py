@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from art_e.abstention import is_abstention
 from art_e.cli.main import app
@@ -327,14 +327,10 @@ class Chain:
         batches = zip(plan.batches, plan.data, strict=True)
         return {batch.id: generated(data) for batch, data in batches}
 
-    def invoke(self, provider: Provider, step: str, *more: object) -> Result:
-        """Run a step in this process."""
-        runner = CliRunner(env=self._environment(provider))
-        return runner.invoke(app, self._arguments(step, more))
-
     def done(self, provider: Provider, step: str, *more: object) -> dict[str, Any]:
         """Run a step in this process, which must succeed; its sums."""
-        result = self.invoke(provider, step, "--json", *more)
+        runner = CliRunner(env=self._environment(provider))
+        result = runner.invoke(app, self._arguments(step, ["--json", *more]))
         assert result.exit_code == 0, result.output
         sums: dict[str, Any] = json.loads(result.stdout)["sums"]
         return sums

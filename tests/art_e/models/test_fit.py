@@ -1,4 +1,4 @@
-"""The offline policy's reading: the value that a question asks for, sentences, the best mail."""
+"""The offline policy's reading: the value that a question asks for, and sentences."""
 
 import pytest
 from hypothesis import given
@@ -7,19 +7,9 @@ from hypothesis import strategies as st
 from art_e.models.fit import (
     MAX_CHARS,
     MAX_SENTENCE_CHARS,
-    WEIGHTS,
-    ReadMail,
     asked_value,
-    candidates,
     split_sentences,
 )  # fmt: skip
-
-QUESTION = "When does the Granary roof get its slates?"
-
-
-def mail(body: str, handle: str = "m1", date: str = "2031-01-06", **more: str | int) -> ReadMail:
-    fields = {"subject": "News", "rank": 0, **more}
-    return ReadMail(handle, date, str(fields["subject"]), "Ada <ada@t>", body, int(fields["rank"]))
 
 
 @pytest.mark.parametrize(
@@ -41,28 +31,6 @@ def mail(body: str, handle: str = "m1", date: str = "2031-01-06", **more: str | 
 )
 def test_the_value_that_a_question_asks_for(question: str, expected: str | None) -> None:
     assert asked_value(question) == expected
-
-
-BODY = "The roof gets its slates on May 3."
-
-
-@pytest.mark.parametrize(
-    ("worse", "better"),
-    [
-        (mail(BODY, date="2031-02-06"), mail(BODY, "m2", "2031-04-06")),
-        (mail(BODY, rank=5), mail(BODY, "m2", rank=2)),
-        (mail(BODY, subject="The Brewery"), mail(BODY, "m2", subject="The Granary")),
-    ],
-    ids=["newer", "better hit", "names the subject"],
-)
-def test_which_mail_is_preferred_among_equals(worse: ReadMail, better: ReadMail) -> None:
-    for order in ([worse, better], [better, worse]):
-        found = candidates(QUESTION, order)
-        assert max(found, key=lambda each: each.score).handle == "m2"
-        for each in found:
-            assert each.score == pytest.approx(
-                sum(WEIGHTS[name] * size for name, size in each.features.items())
-            )
 
 
 LINES = st.lists(
