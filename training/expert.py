@@ -5,23 +5,21 @@ mistakes of the recipe's `Noise`, or from stored runs, of which the best episode
 is kept (rejection sampling).
 """
 
-import asyncio
 import itertools
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import PolicyStep, Usage
 from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.ingest.workers import spread
@@ -227,72 +225,52 @@ class _Performance(NamedTuple):
 def _perform(part: _Performance) -> list[list[ChatMessage] | None]:
     """The expert's conversation about each question; None if it did not find the gold mails."""
     material = Material(InboxFile(part.file), [each.question for each in part.planted])
-
-    async def play(planted: Planted) -> list[ChatMessage] | None:
-        episode = material.episode(planted.question, part.form)
-        rng = Random(f"{part.seed}/{planted.question.id}")
-        expert = Expert(episode, planted, rng, part.noise, leading_space=part.leading_space)
-        messages = (await run_episode(episode, expert, "expert")).messages
+    done: list[list[ChatMessage] | None] = []
+    for each in part.planted:
+        episode = material.episode(each.question, part.form)
+        rng = Random(f"{part.seed}/{each.question.id}")
+        Expert(episode, each, rng, part.noise, part.leading_space).play()
         # If the gold never came up the expert knows that it must give up, and a model can't.
-        return None if episode.rubric.found_gold is False else messages
-
-    async def play_all() -> list[list[ChatMessage] | None]:
-        return [await play(each) for each in part.planted]
-
-    return asyncio.run(play_all())
+        done.append(None if episode.rubric.found_gold is False else episode.messages)
+    return done
 
 
 # ---- The expert.
 
 
+@dataclass(eq=False)
 class Expert:
-    """A policy that plays `episode`, whose question and gold mails are those of `planted`.
+    """Plays `episode` about the question and gold mails of `planted`, with mistakes by `rng`.
 
     With `leading_space` a text in its calls begins with a space if it does in the question or
     mail that it is copied from: a small model's tokenizer has other tokens for a word after a
     space, and it copies tokens.
     """
 
-    model = "expert"
+    episode: Episode
+    planted: Planted
+    rng: Random
+    noise: Noise
+    leading_space: bool = False
 
-    def __init__(
-        self,
-        episode: Episode,
-        planted: Planted,
-        rng: Random,
-        noise: Noise,
-        *,
-        leading_space: bool = False,
-    ) -> None:
-        self._episode = episode
-        self._planted = planted
-        self._question = planted.question.question
-        self._rng = rng
-        self._noise = noise
-        self._leading_space = leading_space
-        self._messages = self._play()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The policy as trajectories record it."""
-        return {"noise": self._noise.model_dump(), "leading_space": self._leading_space}
-
-    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
-        """The next message; it reads the conversation from the episode."""
-        return PolicyStep(next(self._messages), Usage(), 0.0)
+    def play(self) -> None:
+        """Play the episode to its end."""
+        turns = self._play()
+        while not self.episode.done:
+            self.episode.step(next(turns))
 
     def _play(self) -> Iterator[AssistantMessage]:
         if self._errs("malformed"):
             yield AssistantMessage("The answer is in the mail.")
-        names, telling = _telling(self._question)
+        names, telling = _telling(self.planted.question.question)
         if self._errs("lazy_searches"):
-            yield self._search([self._rng.choice(telling)])
+            yield self._search([self.rng.choice(telling)])
         yield self._search(telling)
         # No random number is drawn for 0, so that other recipes keep theirs.
-        if self._noise.lists and self._errs("lists"):
-            yield self._final(_candidates(self._question), [])
+        if self.noise.lists and self._errs("lists"):
+            yield self._final(_candidates(self.planted.question.question), [])
             return
-        if not self._planted.question.answerable:
+        if not self.planted.question.answerable:
             yield from self._find_nothing()
             return
         if not self._gold_in_sight() and names and names != telling:
@@ -316,7 +294,7 @@ class Expert:
     def _find_nothing(self) -> Iterator[AssistantMessage]:
         hits = self._hits()
         if hits and self._errs("guesses"):
-            handle = self._rng.choice(hits)
+            handle = self.rng.choice(hits)
             yield self._read(handle)
             yield self._final(self._some_words(), [handle])
         else:
@@ -324,17 +302,17 @@ class Expert:
 
     def _answer(self) -> str:
         """The answer in the words of its mail, if one mail holds it."""
-        if len(self._planted.evidence) == 1:
-            return self._planted.evidence[0][1]
-        return str(self._planted.question.answer)
+        if len(self.planted.evidence) == 1:
+            return self.planted.evidence[0][1]
+        return str(self.planted.question.answer)
 
     def _gold(self) -> list[str]:
         """The handles of the gold mails that came up; their ids without handles."""
-        by_id = {mail: handle for handle, mail in self._episode.tools.handles.items()}
-        return [by_id[each] for each in self._planted.question.message_ids if each in by_id]
+        by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}
+        return [by_id[each] for each in self.planted.question.message_ids if each in by_id]
 
     def _gold_in_sight(self) -> bool:
-        return len(self._gold()) == len(self._planted.question.message_ids)
+        return len(self._gold()) == len(self.planted.question.message_ids)
 
     def _above(self, gold: Sequence[str]) -> list[str]:
         """The last search's hits down to the last of `gold`, and then the gold not among them."""
@@ -357,21 +335,21 @@ class Expert:
         decoder = json.JSONDecoder()
         return [
             decoder.raw_decode(each["content"])[0]
-            for each in self._episode.messages
+            for each in self.episode.messages
             if each["role"] == "tool"
         ]
 
     def _some_words(self) -> str:
         """Two neighbouring words of the last mail read."""
         text = self._bodies()[0].split() or [NOTHING]
-        start = self._rng.randrange(len(text))
+        start = self.rng.randrange(len(text))
         return " ".join(text[start : start + 2]).strip(".,:;")
 
     def _errs(self, kind: str) -> bool:
-        return bool(self._rng.random() < getattr(self._noise, kind))
+        return bool(self.rng.random() < getattr(self.noise, kind))
 
     def _search(self, telling: Sequence[str]) -> AssistantMessage:
-        keywords = self._spaced(" ".join(telling), telling[0], self._question)
+        keywords = self._spaced(" ".join(telling), telling[0], self.planted.question.question)
         return self._call("search_emails", {"keywords": [keywords]})
 
     def _read(self, handle: str) -> AssistantMessage:
@@ -384,12 +362,12 @@ class Expert:
     def _spaced(self, text: str, begun: str, *places: str) -> str:
         """`text` as it is copied from the first of `places` that has `begun`, its beginning."""
         found = next((each for each in places if begun in each), None)
-        if not self._leading_space or text == NOTHING or found is None:
+        if not self.leading_space or text == NOTHING or found is None:
             return text
         return f" {text}" if found[: found.index(begun)].endswith(" ") else text
 
     def _call(self, name: str, arguments: dict[str, Any]) -> AssistantMessage:
-        turn = self._episode.rubric.turns
+        turn = self.episode.rubric.turns
         return AssistantMessage(None, (ToolCall(f"call_{turn}_0", name, compact_json(arguments)),))
 
 

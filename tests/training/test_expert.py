@@ -1,6 +1,5 @@
 """The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
-import asyncio
 import dataclasses
 import json
 import random
@@ -12,7 +11,7 @@ from typing import get_args
 import pytest
 from transformers import Qwen2Tokenizer
 
-from art_e.agent import run_episode
+from art_e.agent import episode_record
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -60,8 +59,8 @@ def play(
     for number, each in enumerate(planted):
         question = each.question
         episode = Episode(file.open_inbox(question.inbox_address, question.query_date), question)
-        player = Expert(episode, each, Random(f"0/{number}"), noise, **options)
-        trajectories.append(asyncio.run(run_episode(episode, player, "run")))
+        Expert(episode, each, Random(f"0/{number}"), noise, **options).play()
+        trajectories.append(episode_record(episode, "run", "expert", {}))
     return trajectories
 
 
