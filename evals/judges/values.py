@@ -481,8 +481,8 @@ def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: boo
 
 
 _SCALES = {
-    "k": 3, "thousand": 3, "m": 6, "mm": 6, "mn": 6, "million": 6, "mio": 6, "b": 9, "bn": 9,
-    "billion": 9,
+    "hundred": 2, "k": 3, "thousand": 3, "m": 6, "mm": 6, "mn": 6, "million": 6, "mio": 6, "b": 9,
+    "bn": 9, "billion": 9,
 }  # fmt: skip
 _DURATIONS = {
     "minute": ("minute", 1), "min": ("minute", 1), "hour": ("minute", 60), "hr": ("minute", 60),

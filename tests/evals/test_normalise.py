@@ -39,6 +39,7 @@ def same(one: str, other: str) -> bool:
         ["20%", "20 percent", "twenty percent", "20 pct"],
         ["twenty-five people", "25"],
         ["two hundred and five", "205"],
+        ["two hundred", "2 hundred", "200"],
         ["a dozen", "12"],
         ["two weeks", "14 days", "2-week"],
         ["18 months", "18-month"],
