@@ -14,13 +14,10 @@ from art_e.privacy import load_env
 from art_e.storage import home
 from evals.judges.f1 import F1Judge
 from evals.judges.llm import LlmJudge, Spent
-from evals.judges.offline import OfflineJudge
+from evals.judges.offline import OfflineJudge, RuleJudge
 from evals.verdict import Judge
 
-_WITHOUT_MODEL: Mapping[str, type[OfflineJudge] | type[F1Judge]] = {
-    "offline": OfflineJudge,
-    "f1": F1Judge,
-}
+_WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F1Judge}
 
 
 def needs_model(name: str) -> bool:

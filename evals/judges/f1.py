@@ -37,10 +37,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
-from evals.judges.offline import ruled, with_grounding
+from evals.judges.offline import RuleJudge
 from evals.verdict import Verdict
 
 THRESHOLD = 0.8
@@ -56,32 +55,21 @@ _DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
 _WORD = re.compile(r"\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+")
 
 
-class F1Judge:
-    """The judge by shared words; deterministic. Its rules stand at the top of this module."""
+class F1Judge(RuleJudge):
+    """The judge by shared words. Its rules stand at the top of this module."""
 
     name = "f1/1"
 
-    async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
-    ) -> Verdict:
-        """`decide`, and whether the answer stands in `mails`."""
-        return with_grounding(self.decide(question, answer), question, answer, mails)
-
-    def decide(self, question: Question, answer: str | None) -> Verdict:
-        """The verdict on `answer`. Raises UserError for a question without a gold answer."""
-        settled = ruled(question, answer, self.name)
-        if settled is not None:
-            return settled
-        assert question.answer is not None and answer is not None
-        said, gold = _words(answer), _words(question.answer)
-        if not _WEEKDAYS.intersection(gold):
-            said = [word for word in said if word not in _WEEKDAYS]
-        fault = _figure_fault(said, gold)
+    def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
+        given, wanted = _words(answer), _words(gold)
+        if not _WEEKDAYS.intersection(wanted):
+            given = [word for word in given if word not in _WEEKDAYS]
+        fault = _figure_fault(given, wanted)
         if fault is not None:
             return Verdict(False, None, self.name, fault)
-        given = set(_words(question.question))
-        beyond = [word for word in gold if word not in given]
-        shared = max(f1(said, gold), f1(said, beyond))
+        asked = set(_words(question.question))
+        beyond = [word for word in wanted if word not in asked]
+        shared = max(f1(given, wanted), f1(given, beyond))
         return Verdict(shared >= THRESHOLD, None, self.name, f"F1 {shared:.2f}")
 
 

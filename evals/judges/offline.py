@@ -29,6 +29,7 @@ The rules of `OfflineJudge`, in order:
 import datetime as dt
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -181,7 +182,7 @@ def read_claims(text: str) -> Claims:
     ]
     for value in values:
         if value.kind == "email":
-            words = tuple(re.findall(r"[a-z]+", str(value.key).split("@", maxsplit=1)[0]))
+            words = _owner_words(value)
             if len(words) > 1:
                 names.append(Name(words, value.start, value.end, "@", False))
     return Claims(
@@ -190,6 +191,11 @@ def read_claims(text: str) -> Claims:
         tuple(value for value in values if is_denied(value)),
         tuple(name for name in names if not is_denied(name)),
     )
+
+
+def _owner_words(email: Value) -> tuple[str, ...]:
+    """The words before the "@", which often are the owner's name."""
+    return tuple(re.findall(r"[a-z]+", str(email.key).partition("@")[0]))
 
 
 def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[Value]:
@@ -295,10 +301,10 @@ def _unwrapped(answer: str) -> str:
     return _WRAPPING.sub("", clean(answer))
 
 
-class OfflineJudge:
-    """The judge without a model; deterministic. Its rules stand at the top of this module."""
+class RuleJudge(ABC):
+    """A judge without a model; deterministic. It shares rule 1 and grounding with the others."""
 
-    name = "offline/3"
+    name: str
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
@@ -312,7 +318,20 @@ class OfflineJudge:
         if settled is not None:
             return settled
         assert question.answer is not None and answer is not None
-        faults = _faults(question, read_claims(question.answer), _unwrapped(answer))
+        return self._compared(question, question.answer, answer)
+
+    @abstractmethod
+    def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
+        """The verdict on an answer that rule 1 does not settle."""
+
+
+class OfflineJudge(RuleJudge):
+    """The judge whose rules stand at the top of this module."""
+
+    name = "offline/3"
+
+    def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
+        faults = _faults(question, read_claims(gold), _unwrapped(answer))
         fault = next(filter(None, faults), None)
         reason = fault or "states what the gold answer states"
         return Verdict(fault is None, None, self.name, reason)
@@ -403,7 +422,7 @@ def _contact_fault(values: list[Value], names: list[Name], answer: Claims) -> st
     """For "who": the gold's address or its name will do, and the address's owner by name."""
     given = list(answer.names)
     for value in values:
-        owner = tuple(re.findall(r"[a-z]+", str(value.key).split("@", maxsplit=1)[0]))
+        owner = _owner_words(value)
         if any(other.key == value.key for other in answer.values):
             return None
         if len(owner) > 1 and states_name(owner, answer.text, given):
