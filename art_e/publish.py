@@ -1,11 +1,10 @@
-"""What others may see: cards in Markdown, and names and settings without local paths."""
+"""What others may see: cards in Markdown, and names without local paths."""
 
 import html
 import re
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
@@ -57,7 +56,7 @@ def template(package: str, name: str) -> Template:
     return environment.from_string(text)
 
 
-# Names and settings as others may see them: hub ids as they are, the last part of paths.
+# Names as others may see them: hub ids as they are, the last part of paths.
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # A model or data set in the hub's cache, as `huggingface_hub` names its folders.
@@ -104,15 +103,3 @@ def public_model(name: str) -> str:
 def public_text(text: str) -> str:
     """A program's message without the paths in it."""
     return _PATH_WITHIN.sub(lambda found: public_name(found[0]), text)
-
-
-def public_settings(value: Any) -> Any:
-    """JSON without paths of this machine, in its strings and in names of models."""
-    if isinstance(value, str):
-        shown = public_model(value)
-        return public_text(value) if shown == value else shown
-    if isinstance(value, list):
-        return [public_settings(each) for each in value]
-    if isinstance(value, dict):
-        return {name: public_settings(each) for name, each in value.items()}
-    return value

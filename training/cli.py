@@ -1,4 +1,4 @@
-"""`art-e train`: what a recipe takes, a warm start, reinforcement learning, merge and export."""
+"""`art-e train`: what a recipe takes, a warm start, reinforcement learning, merge."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,11 +18,8 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
 from art_e.runs import find_run
 from art_e.storage import runs_folder
-from data_pipeline.sharing import ToOption
 from evals.benchmark import fingerprint
 from training.expert import conversations_of
-from training.export import export as export_model
-from training.export import find_checkpoint
 from training.export import merge as merge_adapter
 from training.judging import judges_of, judges_within
 from training.material import load_material, load_part, planted_in
@@ -428,45 +425,7 @@ def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
         note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
 
 
-# ---- What becomes of a checkpoint.
-
-
-@app.command(epilog=example("art-e train export trained --to shared"))
-def export(
-    checkpoint: Annotated[
-        str, Argument(metavar="RUN|DIR", help="Training run, by name or folder; checkpoint.")
-    ],
-    to: ToOption,
-    run: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="Run that made the checkpoint, where it lies elsewhere."),
-    ] = None,
-    base_id: Annotated[
-        str | None, Option(metavar="HUB-ID", help="Model that the adapter stands on.")
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Write a run's best checkpoint, or the one named, as others load it.
-
-    Weights (an adapter's alone, where it is one), tokenizer, model card and recipe. Nothing of
-    the trainer's state, no episode, and no path of this machine.
-    """
-    folder = Path(checkpoint)
-    if not folder.is_dir():
-        folder = find_run(checkpoint, runs_folder()).folder
-    exported = find_checkpoint(folder, run, base_id)
-    export_model(exported, to)
-    on = "" if exported.adapter_to is None else f"{exported.adapter_to}+"
-    note(f"{exported.checkpoint.name} written to {to}")
-    note(f"  art-e ask --model local:{on}{to} --recipe {to} QUESTION")
-    if json_output:
-        row = {
-            "to": str(to),
-            "checkpoint": str(exported.checkpoint),
-            "adapter_to": exported.adapter_to,
-            "files": sorted(each.name for each in to.iterdir()),
-        }
-        print_json(row)
+# ---- A checkpoint with an adapter.
 
 
 @app.command(epilog=example("art-e train merge trained --out whole"))

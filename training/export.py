@@ -1,47 +1,29 @@
-"""What leaves a training run: its model card, a merged model, and a checkpoint for others.
+"""What a training run leaves for others: its model card, without paths of this machine, and an
+adapter merged into a whole model."""
 
-Only files on a list may leave: no optimizer, no trainer state, no episodes. Settings lose the
-paths of this machine, and a path that is left in a file is an error.
-"""
-
-import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import ModelCardData
-from safetensors import safe_open
 
 from art_e.errors import UserError
 from art_e.models.checkpoint import (
     ADAPTER_CONFIG,
-    CHECKPOINTS,
     CONFIG,
-    METRICS,
     TOKENIZER,
     base_of,
     checkpoint_folder,
-    json_object,
     load_checkpoint,
     load_tokenizer,
     meant_checkpoint,
     require_train_extra,
 )
-from art_e.publish import Own, is_hub_id, public_model, public_name, public_settings, template
+from art_e.publish import Own, is_hub_id, public_model, public_name, template
 from art_e.storage import write_whole
-from data_pipeline.sharing import replacing
-from training.recipe import (
-    RECIPE,
-    EpisodeForm,
-    Recipe,
-    Vllm,
-    load_recipe,
-    named_recipe,
-    recipe_names,
-)
+from training.recipe import EpisodeForm, ModelTable, load_recipe, recipe_names
 from training.run import Setting
 
 CARD = "README.md"
@@ -74,15 +56,6 @@ _BEST = re.compile(r"checkpoints/checkpoint-(\d+)", re.ASCII)
 _BASELINE = ("n", "accuracy", "unanswerable_accuracy", "hallucination", "abstention", "turns")
 
 
-class Copy(NamedTuple):
-    """A shared checkpoint: its name in the run, whether it is the `best`, and the hub id of the
-    model that its adapter needs; None for a whole model."""
-
-    checkpoint: str
-    best: bool
-    adapter_to: str | None
-
-
 class CardTable(NamedTuple):
     """Columns by their titles, and rows of a label with a cell for each column."""
 
@@ -100,20 +73,18 @@ def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> No
     write_whole(folder / CARD, card(setting, metrics))
 
 
-def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None) -> str:
-    """The text of the card of a run, or of a checkpoint that is shared. `metrics` is the run's
-    `metrics.json`; the setting's `baseline` is that of an `art-e eval run`."""
+def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
+    """The text of a run's card. `metrics` is the run's `metrics.json`; the setting's `baseline` is
+    that of an `art-e eval run`."""
     recipe, baseline = setting.recipe, setting.baseline
     best = _BEST.fullmatch(str(metrics.get("best_checkpoint")))
     own = load_recipe(recipe.name) if recipe.name in recipe_names() else None
-    adapter_to = None if copy is None else copy.adapter_to
-    base = adapter_to or recipe.model.base
-    is_adapter = adapter_to is not None or (copy is None and recipe.model.lora is not None)
+    base = recipe.model.base
     usual = EpisodeForm()
     seconds, usd = metrics.get("seconds"), metrics.get("cost_usd")
     models = {public_model(name): of for name, of in (baseline or {"models": {}})["models"].items()}
     text = template("training", "card.md.j2").render(
-        front_matter=Own(_front_matter(setting.kind, base, is_adapter=is_adapter)),
+        front_matter=Own(_front_matter(setting.kind, recipe.model)),
         kind=setting.kind,
         recipe=recipe,
         seed=str(setting.seed),
@@ -123,9 +94,6 @@ def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None)
         own_recipe=own is not None,
         changed=own is not None and own != recipe,
         has_best=best is not None,
-        copy=copy,
-        adapter_to=adapter_to and Own(adapter_to),
-        recipe_file=Own("config.json" if copy is None else "recipe.json"),
         checkpoint=Own(f"RUN/{best[0] if best else 'checkpoints/CHECKPOINT'}"),
         validation=_validation(metrics.get("validation") or [], int(best[1]) if best else None),
         test=_table(metrics.get("test") or {}, list(_LABELS)),
@@ -144,12 +112,13 @@ def card(setting: Setting, metrics: Mapping[str, Any], copy: Copy | None = None)
     return f"{text.rstrip()}\n"
 
 
-def _front_matter(kind: str, base: str | None, *, is_adapter: bool) -> str:
+def _front_matter(kind: str, model: ModelTable) -> str:
     """What the hub reads. No license: that of the base is not known here."""
+    base = model.base
     data = ModelCardData(
         base_model=base if base is not None and is_hub_id(base) else None,
         language="en",
-        library_name="peft" if is_adapter else "transformers",
+        library_name="transformers" if model.lora is None else "peft",
         pipeline_tag="text-generation",
         tags=["art-e", "email", "agent", "retrieval", kind],
     )
@@ -246,162 +215,3 @@ def _base_of(checkpoint: Path) -> str | None:
             " training run's folder, or a checkpoint in it"
         )
     return base
-
-
-# ---- A checkpoint for others: weights, tokenizer, card and recipe.
-
-SCHEMA = "art-e/model/1"
-# What may leave, as patterns.
-FILES = (
-    ADAPTER_CONFIG, "adapter_model.safetensors", CONFIG, "generation_config.json",
-    "model.safetensors", "model.safetensors.index.json", "model-?????-of-?????.safetensors",
-    *TOKENIZER_FILES, RECIPE, CARD,
-)  # fmt: skip
-# Settings of a model; those that say where it was loaded from are removed.
-_SETTINGS = (ADAPTER_CONFIG, CONFIG, "generation_config.json", "tokenizer_config.json")
-_ORIGIN = ("_name_or_path", "name_or_path")
-# Too long to search, and made of words or numbers only.
-_VOCABULARY = frozenset({"tokenizer.json", "vocab.json", "merges.txt"})
-# A shorter path, such as "/", stands in innocent text.
-_LEAST_PATH_CHARS = 5
-
-
-class ExportedCheckpoint(NamedTuple):
-    """A checkpoint to export, and the run that made it; `adapter_to` as in `Copy`."""
-
-    checkpoint: Path
-    run: Path
-    adapter_to: str | None
-
-
-def find_checkpoint(
-    named: Path, run: Path | None = None, base_id: str | None = None
-) -> ExportedCheckpoint:
-    """The checkpoint at `named`, or the best one of a run there, and its run.
-
-    Raises `UserError` without `run` for a checkpoint outside its run's folder, and without
-    `base_id` (a hub id) for an adapter to a model in a folder.
-    """
-    checkpoint = meant_checkpoint(named)
-    base = _hub_base(named, _base_of(checkpoint), base_id)
-    return ExportedCheckpoint(checkpoint, _run_of(checkpoint, run), base)
-
-
-def export(chosen: ExportedCheckpoint, to: Path) -> None:
-    """Write the checkpoint to the folder `to`, in place of an earlier export.
-
-    Raises `UserError` if a file names a path of this machine, or `to` can't be replaced."""
-    config, metrics_file = json_object(chosen.run / CONFIG), chosen.run / METRICS
-    recipe = public_recipe(named_recipe(str(chosen.run)))
-    metrics = json_object(metrics_file) if metrics_file.is_file() else {}
-    best = metrics.get("best_checkpoint") == f"{CHECKPOINTS}/{chosen.checkpoint.name}"
-    copy = Copy(chosen.checkpoint.name, best, chosen.adapter_to)
-    setting = Setting(config["kind"], recipe, config["seed"], baseline=config.get("baseline"))
-    facts = {
-        "schema": SCHEMA,
-        "made_by": f"art-e {metadata.version('art-e')}",
-        "kind": setting.kind,
-        "seed": setting.seed,
-        "checkpoint": copy.checkpoint,
-        "adapter_to": copy.adapter_to,
-        "recipe": recipe.to_row(),
-    }
-    with replacing(to, RECIPE, SCHEMA, _may_leave) as folder:
-        for file in _files(chosen.checkpoint):
-            if file.name in _SETTINGS:
-                _write_json(folder / file.name, _settings(file, chosen.adapter_to))
-            else:
-                shutil.copyfile(file, folder / file.name)
-        _write_json(folder / RECIPE, facts)
-        (folder / CARD).write_text(card(setting, metrics, copy), "utf-8")
-        _check_texts(folder, chosen)
-
-
-def public_recipe(recipe: Recipe) -> Recipe:
-    """The recipe without the paths and addresses of this machine; the system prompt, which is
-    part of what was trained, stays as it is."""
-    row = recipe.to_row()
-    public: dict[str, Any] = public_settings(row)
-    public["episode"]["prompt"] = row["episode"]["prompt"]
-    for table, field in (("model", "base"), ("data", "questions"), ("data", "db")):
-        if row[table].get(field) is not None:
-            public[table][field] = public_name(row[table][field])
-    if row["sft"]:
-        public["sft"]["trajectories"] = [public_name(each) for each in row["sft"]["trajectories"]]
-    if row["grpo"] and row["grpo"].get("vllm"):
-        public["grpo"]["vllm"]["server"] = Vllm.model_fields["server"].default
-    return Recipe.model_validate(public)
-
-
-def _run_of(checkpoint: Path, run: Path | None) -> Path:
-    """The folder `run`, or that of the run in which the checkpoint lies."""
-    folder = checkpoint.resolve().parent.parent if run is None else run
-    config = folder / CONFIG
-    if config.is_file() and isinstance(json_object(config).get("recipe"), dict):
-        return folder
-    raise UserError(
-        f"{folder} is no training run's folder: name the run that made {checkpoint.name} with"
-        " --run DIR, for the card and the recipe"
-    )
-
-
-def _hub_base(named: Path, base: str | None, base_id: str | None) -> str | None:
-    """The hub id of the model that an adapter needs; None without an adapter."""
-    if base is None:
-        if base_id is not None:
-            raise UserError(f"{named} is whole and stands on no other model; leave out --base-id")
-        return None
-    hub_id = public_name(base) if base_id is None else base_id
-    if is_hub_id(hub_id):
-        return hub_id
-    if base_id is not None:
-        raise UserError(f"--base-id {base_id} is no id of the hub; write it as OWNER/NAME")
-    raise UserError(
-        f"{named} is an adapter to {base}, a folder of this machine: name that model's id on the"
-        f" hub with --base-id OWNER/NAME, or fold it in first: art-e train merge {named} --out DIR"
-    )
-
-
-def _files(checkpoint: Path) -> list[Path]:
-    """The checkpoint's files that leave. Raises `UserError` if it has no weights."""
-    found = [each for each in sorted(checkpoint.iterdir()) if _may_leave(each.name)]
-    if not any(each.suffix == ".safetensors" for each in found):
-        raise UserError(
-            f"{checkpoint} has no weights; save it as safetensors, or name another checkpoint"
-        )
-    return [each for each in found if each.name not in (RECIPE, CARD)]
-
-
-def _may_leave(name: str) -> bool:
-    return any(Path(name).match(each) for each in FILES)
-
-
-def _settings(file: Path, adapter_to: str | None) -> dict[str, Any]:
-    kept = {name: value for name, value in json_object(file).items() if name not in _ORIGIN}
-    if file.name == ADAPTER_CONFIG:
-        kept = public_settings({**kept, "base_model_name_or_path": adapter_to})
-    return kept
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n", "utf-8")
-
-
-def _check_texts(folder: Path, chosen: ExportedCheckpoint) -> None:
-    """Raise `UserError` if a file that leaves names a path of this machine."""
-    here = {Path.home(), chosen.run.resolve(), chosen.run.resolve().parent, Path.cwd()}
-    paths = [str(each) for each in here if len(str(each)) >= _LEAST_PATH_CHARS]
-    for file in sorted(folder.iterdir()):
-        if file.name in _VOCABULARY:
-            continue
-        if file.suffix == ".safetensors":
-            with safe_open(file, framework="numpy") as weights:
-                text = str(weights.metadata())
-        else:
-            text = file.read_text("utf-8", "replace")
-        path = next((each for each in paths if f"{each}/" in text or f'{each}"' in text), None)
-        if path is not None:
-            raise UserError(
-                f"{file.name} of {chosen.checkpoint} names a path of this machine, {path};"
-                " take it out of the file, and export again"
-            )

@@ -436,13 +436,13 @@ def _change(content: dict[str, Any], change: str) -> None:
 
 # ---- The recipe that a model was trained by.
 
-# Beside an exported model, whose config.json is the model's (`training.export`).
+# In a checkpoint, whose config.json is the model's.
 RECIPE = "recipe.json"
 
 
 def named_recipe(name: str) -> Recipe:
-    """The recipe of the folder of a training run, of a checkpoint in one or of an exported model;
-    of that name; or of a TOML file. Raises `UserError` for anything else."""
+    """The recipe of the folder of a training run or of a checkpoint; of that name; or of a TOML
+    file. Raises `UserError` for anything else."""
     path = Path(name).expanduser()
     if not path.is_dir():
         return load_recipe(name)

@@ -25,7 +25,7 @@ from evals.scored import Scored, load_run
 from training.alarms import TrainingAlarm, Watchdog, alarms_of
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
-from training.recipe import Recipe
+from training.recipe import RECIPE, Recipe
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
 STATE = "run.json"
@@ -212,7 +212,10 @@ class TrainingRun:
             return
         dogs = {name: dog.away for name, dog in self._dogs.items()}
         state = {**self._facts(), "dogs": dogs, **state}
-        Run(checkpoint_of(self.run.folder, step)).write_json(STATE, state)
+        checkpoint = Run(checkpoint_of(self.run.folder, step))
+        # So that a copy of the checkpoint can be asked in the form that it was trained in.
+        checkpoint.write_json(RECIPE, {"recipe": self.setting.recipe.to_row()})
+        checkpoint.write_json(STATE, state)
         best = self.best
         kept = {step} if best is None else {step, best.step}
         _delete_checkpoints(self.run.folder, lambda each: each not in kept)

@@ -1,6 +1,7 @@
-"""`art-e reproduce`: profiles, the cache of steps, what validation chooses, limits, the plan."""
+"""`art-e reproduce`: profiles, steps that are done once, the best seed, limits, the plan."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,27 +9,15 @@ import pytest
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.sources import described
-from evals.benchmark import read_prompt
 from tests import command_line
 from tests.command_line import json_of, the_error
-from tests.evals.runs import episodes, write_run
 from tests.golden import Chain, Player
 from tests.provider import Provider
 from training.commands import Command
-from training.reproduction import forecast
-from training.reproduction.chain import (
-    RECORD,
-    STAGES,
-    Cache,
-    Unit,
-    Work,
-    check_golden,
-    check_run,
-    choose_prompt,
-    reproduce,
-)
-from training.reproduction.profile import PUBLIC, load_profile, profile_names, prompt_path
-from training.reproduction.report import CHOSEN, COMPARED, chosen_seed
+from training.reproduction import cli
+from training.reproduction.chain import STAGES, Step, check_golden, check_run, reproduce, steps
+from training.reproduction.profile import PUBLIC, load_profile, profile_names
+from training.reproduction.report import chosen_seed
 
 # ---- Profiles.
 
@@ -36,14 +25,10 @@ from training.reproduction.report import CHOSEN, COMPARED, chosen_seed
 @pytest.mark.parametrize("name", profile_names())
 def test_the_projects_profiles_have_every_stage(name: str, tmp_path: Path) -> None:
     profile = load_profile(name)
-    cache = Cache(tmp_path / "out", "report", lambda _: None, dry=True)
-    stages = [each.stage for each in reproduce(profile, cache)]
+    stages = [each.stage for each in reproduce(profile, tmp_path / "out", "report")]
     assert stages == sorted(stages, key=STAGES.index)
     assert set(stages) == set(STAGES) - (set() if profile.recipe.sft else {"sft"})
     assert not (tmp_path / "out").exists()
-    for prompt in profile.prompts.compared:
-        path = prompt_path(prompt)
-        assert path is None or "$inbox_address" in read_prompt(path).text
 
 
 def test_nano_holds_out_the_companies_of_its_recipe() -> None:
@@ -67,7 +52,6 @@ def test_the_command_line_changes_it() -> None:
     assert profile.golden.questions == PUBLIC
     assert profile.baselines.models[-1] == "openai/o1"
     assert profile.baselines.models.count("o3") == 1
-    assert profile.asks_prompted == ("o4-mini", "openai/o1", "o3")
 
 
 @pytest.mark.parametrize(
@@ -89,105 +73,65 @@ def test_what_is_no_profile_is_refused_in_a_line(name: str, change: str, named: 
     assert "\n" not in str(raised.value)
 
 
-# ---- The cache: settings, files read and earlier steps decide what is done.
+# ---- A step is done once: settings, files read and earlier steps decide where.
 
 
-class Kitchen:
-    """Two steps, of which the second copies what the first wrote, and how often each was done."""
+def folders(out: Path, *changes: str) -> dict[str, str]:
+    """The folders of the nano profile's steps."""
+    return {each.name: each.folder.name for each in steps(load_profile("nano", changes), out)}
 
-    def __init__(self, folder: Path) -> None:
-        self.out, self.source = folder / "out", folder / "source.txt"
-        self.out.mkdir()
-        self.source.write_text("mail")
 
-    def cook(self, text: str = "one", cost: float = 1.0) -> list[str]:
-        """The steps that were done now."""
-        self.done: list[str] = []
-        self.steps(Cache(self.out, "report", lambda _: None), text, cost)
-        return self.done
+@pytest.mark.parametrize(
+    ("change", "touched"),
+    [
+        ("golden.max_cost_usd=3", set()),
+        ("training.seeds=[0]", {"report", "start", "trained"}),
+        ("evaluation.usd_per_hour=2", {"report", "start", "trained"}),
+        ('baselines.models=["offline","openai/o3"]', {"report", "baseline-o3"}),
+        ('training.changes=["grpo.steps=3"]', {"report", "start", "trained", "grpo-0", "grpo-1"}),
+    ],
+)
+def test_a_change_touches_the_steps_that_depend_on_it(
+    tmp_path: Path, change: str, touched: set[str]
+) -> None:
+    before, after = folders(tmp_path), folders(tmp_path, change)
+    assert {name for name, each in after.items() if before.get(name) != each} == touched
 
-    def plan(self, text: str = "one") -> list[Unit]:
-        cache = Cache(self.out, "report", lambda _: None, dry=True)
-        self.steps(cache, text, 1.0)
-        return cache.units
 
-    def steps(self, cache: Cache, text: str, cost: float) -> None:
-        def write(folder: Path) -> list[Work]:
-            def make() -> None:
-                self.done.append("first")
-                (folder / "made.txt").write_text(text.upper())
-
-            return [Command(("--version",)), make]
-
-        def copy(folder: Path) -> list[Work]:
-            def make() -> None:
-                self.done.append("second")
-                (folder / "copy.txt").write_text((first.folder / "made.txt").read_text())
-
-            return [make]
-
-        settings = {"text": text, "table": {"max_cost_usd": cost}}
-        first = cache.step("ingest", "first", settings, ["made.txt"], write, reads=[self.source])
-        cache.step("golden", "second", {}, ["copy.txt"], copy, [first])
+def test_a_file_that_is_read_is_an_input(tmp_path: Path) -> None:
+    source = tmp_path / "mail.mbox"
+    source.write_text("mail")
+    change = f"ingest.sources={json.dumps([str(source)])}"
+    before = folders(tmp_path, change)
+    assert folders(tmp_path, change) == before
+    source.write_text("other mail")
+    after = folders(tmp_path, change)
+    assert not set(before.values()) & set(after.values())
 
 
 @pytest.fixture
-def kitchen(tmp_path: Path) -> Kitchen:
-    return Kitchen(tmp_path)
+def step(tmp_path: Path) -> Callable[..., Step]:
+    def made(*work: Command | Callable[[], object]) -> Step:
+        return Step("ingest", "ingest", tmp_path / "ingest-0", work, None)
+
+    return made
 
 
-def test_a_step_is_done_once_and_again_when_something_changed(kitchen: Kitchen) -> None:
-    assert kitchen.cook() == ["first", "second"]
-    assert kitchen.cook() == []
-    # A limit of cost is no setting.
-    assert kitchen.cook(cost=9.0) == []
-    assert kitchen.cook("two") == ["first", "second"]
-    # The first result was kept, and another setting with the same product ends there.
-    assert kitchen.cook() == []
-    assert kitchen.cook("ONE") == ["first"]
-    assert len(list(kitchen.out.glob("second-*"))) == 2
-    kitchen.source.write_text("other mail")
-    assert kitchen.cook() == ["first"]
-    kitchen.source.unlink()
-    with pytest.raises(UserError, match=r"source\.txt"):
-        kitchen.cook()
+def test_a_step_that_failed_resumes_in_its_folder(step: Callable[..., Step]) -> None:
+    def fails() -> None:
+        raise UserError("the disk is full")
+
+    told: list[str] = []
+    assert step().state == "to do"
+    with pytest.raises(UserError, match="disk is full"):
+        step(Command(("--version",)), fails).do(told.append)
+    assert step().state == "begun"
+    step().do(told.append)
+    assert step().state == "done"
+    assert told == ["ingest: ingest", "$ art-e --version", "ingest: ingest, resuming"]
 
 
-def test_a_changed_or_missing_product_is_noticed(kitchen: Kitchen) -> None:
-    kitchen.cook()
-    [made] = kitchen.out.glob("first-*/made.txt")
-    made.write_text("by hand")
-    assert kitchen.cook() == ["second"]
-    assert {each.read_text() for each in kitchen.out.glob("second-*/copy.txt")} == {
-        "ONE",
-        "by hand",
-    }
-    made.unlink()
-    assert kitchen.cook() == ["first"]
-
-
-def test_a_step_that_was_begun_goes_on_in_its_folder(kitchen: Kitchen) -> None:
-    kitchen.cook()
-    [record] = kitchen.out.glob(f"second-*/{RECORD}")
-    record.unlink()
-    assert [each.state for each in kitchen.plan()] == ["done", "begun"]
-    assert kitchen.cook() == ["second"]
-    assert len(list(kitchen.out.glob("second-*"))) == 1
-
-
-def test_a_plan_runs_nothing_and_shows_what_will_run(kitchen: Kitchen) -> None:
-    first, second = kitchen.plan()
-    assert list(kitchen.out.iterdir()) == []
-    assert (first.state, second.state) == ("to do", "to do")
-    assert first.commands == ("art-e --version",)
-    # The second folder's name depends on what the first will make.
-    assert second.folder.name == "second-KEY"
-    kitchen.cook()
-    assert [each.state for each in kitchen.plan()] == ["done", "done"]
-    assert [each.state for each in kitchen.plan("two")] == ["to do", "to do or done"]
-
-
-# ---- What validation chooses: the prompt, and the seed.
+# ---- The seed that validation prefers.
 
 
 def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
@@ -207,42 +151,6 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
         (tmp_path / str(seed)).mkdir()
         (tmp_path / str(seed) / "metrics.json").write_text(json.dumps(metrics))
     assert chosen_seed({seed: tmp_path / str(seed) for seed in range(4)}) == 2
-
-
-PROMPTS = {"default": None, "brief": "Answer."}
-
-
-@pytest.mark.parametrize(
-    ("default", "brief", "best"),
-    [
-        # Right answers of ten by each model.
-        ([], [], "default"),
-        ([9], [6], "default"),
-        ([6], [9], "brief"),
-        ([5], [5], "default"),
-        # Episodes of all models count.
-        ([9, 1], [6, 5], "brief"),
-    ],
-)
-def test_the_prompt_that_handles_most_right_is_chosen(
-    tmp_path: Path, default: list[int], brief: list[int], best: str
-) -> None:
-    right = {"default": default, "brief": brief}
-    runs = {
-        name: [
-            write_run(tmp_path / f"{name}-{number}", episodes("m", {"right": n, "wrong": 10 - n}))
-            for number, n in enumerate(of)
-        ]
-        for name, of in right.items()
-    }
-    choose_prompt(tmp_path, PROMPTS, runs)
-    chosen, compared = (
-        json.loads((tmp_path / name).read_text("utf-8")) for name in (CHOSEN, COMPARED)
-    )
-    assert chosen == {"name": best, "text": PROMPTS[best]}
-    assert {each["name"]: each["correct"]["value"] for each in compared} == {
-        name: sum(of) / (10 * len(of)) for name, of in right.items() if of
-    }
 
 
 # ---- Limits of cost.
@@ -273,26 +181,17 @@ def test_a_golden_set_that_was_cut_short(world_db: Path, tmp_path: Path) -> None
 
 
 def test_a_run_that_was_cut_short(tmp_path: Path) -> None:
-    figures = {"n": 9, "not_asked": 0}
+    figures: dict[str, object] = {"n": 9, "not_asked": 0}
     path = tmp_path / "metrics.json"
     path.write_text(json.dumps({"models": {"openai/o3": figures}}))
-    check_run(tmp_path, "baselines.max_cost_usd")
-    path.write_text(
-        json.dumps(
-            {"models": {"openai/o3": {**figures, "not_asked": 4, "stopped": {"message": "spent"}}}}
-        )
-    )
+    check_run(tmp_path)
+    figures |= {"not_asked": 4, "stopped": {"message": "spent"}}
+    path.write_text(json.dumps({"models": {"openai/o3": figures}}))
     with pytest.raises(UserError, match=r"4 of 13 .*openai/o3.*baselines\.max_cost_usd \(spent\)"):
-        check_run(tmp_path, "baselines.max_cost_usd")
+        check_run(tmp_path)
 
 
 # ---- The command.
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Without the runs of other tests, from which estimates would take their tokens."""
-    return tmp_path / "home"
 
 
 @pytest.fixture(autouse=True)
@@ -305,7 +204,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     ("options", "named"),
     [
         (["--profile", "mega"], "there are nano, talk"),
-        (["--profile", "nano", "--until", "cooking"], "ingest, golden, prompts"),
+        (["--profile", "nano", "--until", "cooking"], "ingest, golden, baselines"),
         (["--profile", "nano", "--set", "training.seeds=[]"], "training.seeds"),
         (["--profile", "nano", "--dry-run", "--set", "training.gpu=abacus"], "no GPU 'abacus'"),
         (["--profile", "nano", "--set", "ingest.sources=['~nobody-here/x']"], "nobody"),
@@ -323,7 +222,7 @@ def test_what_can_not_be_is_one_line(
 def test_it_refuses_to_begin_without_what_it_needs(
     art_e: command_line.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forecast, "_has_gpu", lambda: False)
+    monkeypatch.setattr(cli, "_has_gpu", lambda: False)
     out = tmp_path / "out"
     error = the_error(art_e("reproduce", "--profile", "talk", "--out", out))
     for missing in ("OPENAI_API_KEY", "GEMINI_API_KEY", "NVIDIA GPU", "--until STAGE"):
@@ -332,31 +231,21 @@ def test_it_refuses_to_begin_without_what_it_needs(
 
 
 def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    plan = json_of(art_e("reproduce", "--profile", "talk", "--dry-run", "--json", "--out", out))
-    units = {each["unit"]: each for each in plan["units"]}
+    words = ("reproduce", "--profile", "talk", "--dry-run", "--out", tmp_path / "out")
+    plan = json_of(art_e(*words, "--json"))
+    steps = {each["step"]: each for each in plan["steps"]}
     planned = json_of(art_e("train", "plan", "--recipe", "talk", "--json"))
-    grpo = units["grpo-0"]
-    assert grpo["seconds"] == pytest.approx(3600 * planned["hours"])
-    assert grpo["usd"] == pytest.approx(planned["gpu_usd"] + planned["judge_usd"])
-    assert units["baseline-o3"]["usd"] > units["baseline-o4-mini"]["usd"] > 1
-    assert any("NVIDIA" in each for each in plan["missing"])
-    assert plan["left"]["usd"] == pytest.approx(sum(each["usd"] for each in plan["units"]))
-    public = json_of(
-        art_e("reproduce", "--profile", "talk", "--questions", "public", "--dry-run", "--json",
-              "--out", out)
-    )  # fmt: skip
-    golden = next(each for each in public["units"] if each["unit"] == "golden")
-    assert "corbt/enron_emails_sample_questions" in golden["commands"][0]
-
-
-def test_a_plan_of_an_unknown_price_has_no_sum(art_e: command_line.Run, tmp_path: Path) -> None:
-    plan = json_of(
-        art_e("reproduce", "--profile", "nano", "--baseline", "hosted_vllm/mine", "--dry-run",
-              "--json", "--out", tmp_path / "out")
-    )  # fmt: skip
-    units = {each["unit"]: each for each in plan["units"]}
-    assert units["baseline-mine"]["usd"] is None
-    assert plan["left"]["usd"] is None
-    assert any("HOSTED_VLLM_API_BASE" in each for each in plan["missing"])
-    assert json.dumps(plan)
+    assert plan["training"]["hours"] == pytest.approx(planned["hours"])
+    assert plan["training"]["usd"] == pytest.approx(planned["gpu_usd"] + planned["judge_usd"])
+    profile = load_profile("talk")
+    assert profile.golden.max_cost_usd is not None
+    assert steps["golden"]["max_cost_usd"] == 2 * profile.golden.max_cost_usd
+    assert steps["baseline-o3"]["max_cost_usd"] == profile.baselines.max_cost_usd
+    assert any("OPENAI_API_KEY" in each for each in plan["missing"])
+    page = art_e(*words).stdout
+    for each in plan["steps"]:
+        assert all(command in page for command in each["commands"])
+    public = json_of(art_e(*words, "--questions", "public", "--json"))
+    golden = next(each for each in public["steps"] if each["step"] == "golden")
+    assert PUBLIC in golden["commands"][0]
+    assert not (tmp_path / "out").exists()

@@ -1,5 +1,5 @@
-"""Every stage of the profile `talk`, small: mail, questions by a model, prompts, baselines, GRPO
-with an adapter, the checkpoint served, the report. Killed twice on the way.
+"""Every stage of the profile `talk`, small: mail, questions by a model, baselines, GRPO with an
+adapter, the checkpoint served, the report. Killed twice on the way.
 
 The code is that of the real thing. Hosted models are a local server that speaks OpenAI's protocol,
 and a tiny Qwen2 takes the place of the one of 14 billion weights. The mail is Enron's if
@@ -25,11 +25,11 @@ from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
 from tests.golden import Player, form_of, reading
 from tests.provider import KEY, Provider, Reply, Request, says
+from training.reproduction.chain import RECORD
 
 # The models by what they are like; all of them are the provider's.
-GOOD, HASTY, WRITER, READER, JUDGE = (
+GOOD, WRITER, READER, JUDGE = (
     "openai/o3",
-    "openai/gpt-4.1",
     "openai/gpt-4.1-mini",
     "openai/gpt-4o",
     "openai/gpt-4o-mini",
@@ -37,10 +37,9 @@ GOOD, HASTY, WRITER, READER, JUDGE = (
 
 
 class Players:
-    """The provider's rule. Where the system prompt has `worse` in it, prompted models give up."""
+    """The provider's rule."""
 
-    def __init__(self, worse: str) -> None:
-        self._worse = worse
+    def __init__(self) -> None:
         self._golden = Player()
 
     def __call__(self, request: Request) -> Reply:
@@ -51,11 +50,7 @@ class Players:
         return self._golden(request)
 
     def _next_call(self, request: Request) -> ToolCall:
-        system, question, *observations = request.messages
-        if self._worse in system["content"]:
-            return _answer("I don't know")
-        if request.body["model"] == HASTY.partition("/")[2]:
-            return _answer("soon enough")
+        _, question, *observations = request.messages
         cues = re.findall('"(.*?)"', question["content"])
         if not observations:
             words = [word for cue in cues for word in cue.split()]
@@ -78,7 +73,6 @@ def _call(name: str, **arguments: object) -> ToolCall:
     return ToolCall("call", name, json.dumps(arguments))
 
 
-WORSE = "first the telling words, then the mail"
 ARCHIVE = Path(os.environ.get("ART_E_REAL_DATA", "none")) / "enron-maildir.tar.xz"
 # What is smaller than in the profile, and who stands in for whom.
 CHANGES: dict[str, dict[str, Any]] = {
@@ -87,8 +81,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "writer": WRITER, "reader": READER, "judge": JUDGE,
         "batches": 2, "train": 1, "validation": 1, "test": 1, "min_mails": 20,
     },
-    "prompts": {"models": [GOOD]},
-    "baselines": {"models": ["o3", HASTY, "offline"]},
+    "baselines": {"models": ["o3", "offline"]},
     "evaluation": {"server": [], "concurrency": 1},
 }  # fmt: skip
 RECIPE = (
@@ -105,11 +98,8 @@ class Reproduction:
     def __init__(self, folder: Path, base: Path, provider: Provider) -> None:
         self.out = folder / "out"
         self.provider = provider
-        worse = folder / "worse.txt"
-        worse.write_text(f"The mail of $inbox_address: {WORSE}. Today is $today.")
         tables = {
             **CHANGES,
-            "prompts": {**CHANGES["prompts"], "compared": ["default", str(worse)]},
             "training": {"changes": list(RECIPE), "base_model": str(base), "gpu": "h100-80gb"},
         }
         changes = [f"judges={json.dumps([JUDGE, 'offline'])}"] + [
@@ -153,9 +143,9 @@ class Reproduction:
         process.send_signal(signal.SIGKILL)
         process.communicate()
 
-    def unit(self, name: str) -> Path:
-        """The one folder of a unit."""
-        [folder] = (each for each in self.out.glob(f"{name}-*") if (each / "unit.json").is_file())
+    def step(self, name: str) -> Path:
+        """The one folder of a step."""
+        [folder] = (each for each in self.out.glob(f"{name}-*") if (each / RECORD).is_file())
         return folder
 
 
@@ -165,7 +155,7 @@ def json_file(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
-    with Provider(Players(WORSE), key=KEY) as provider:
+    with Provider(Players(), key=KEY) as provider:
         yield provider
 
 
@@ -181,31 +171,10 @@ def killed(
     return made
 
 
-def test_the_plan_tells_every_stage_and_that_it_fits(
-    tmp_path: Path, base: Path, provider: Provider
-) -> None:
-    asked = len(provider.requests)
-    made = Reproduction(tmp_path, base, provider)
-    plan = json.loads(made.run("--dry-run", "--json")[0])
-    assert not made.out.exists()
-    assert [each["unit"] for each in plan["units"]] == [
-        "ingest", "golden", "prompt-default-o3", "prompt-worse.txt-o3", "prompts", "baseline-o3",
-        "baseline-gpt-4.1", "baseline-offline", "grpo-0", "start", "trained", "report",
-    ]  # fmt: skip
-    assert {each["state"] for each in plan["units"]} == {"to do"}
-    assert plan["missing"] == plan["faults"] == []
-    assert all(each["seconds"] > 0 for each in plan["units"])
-    assert plan["left"]["usd"] == pytest.approx(sum(each["usd"] for each in plan["units"]))
-    shown = made.run("--dry-run")[0]
-    for each in plan["units"]:
-        assert all(command in shown for command in each["commands"])
-    assert len(provider.requests) == asked
-
-
 def test_it_ends_with_a_report_of_all_that_was_measured(killed: Reproduction) -> None:
     page = (killed.out / "report.html").read_text("utf-8")
     assert page.index('id="viewer"') < page.index('id="published"')
-    for title in ("Published against ours", "Errors of o3 that training mends", "Prompts compared"):
+    for title in ("Published against ours", "Errors of o3 that training mends"):
         assert title in page
     figures = json_file(killed.out / "figures.json")["published_against_ours"]
     rows = {each["figure"]: each for each in figures}
@@ -223,23 +192,16 @@ def test_it_ends_with_a_report_of_all_that_was_measured(killed: Reproduction) ->
 
 def test_each_step_takes_what_the_ones_before_made(killed: Reproduction) -> None:
     # Questions are the writer's, and the reader verified them.
-    golden = killed.unit("golden") / "golden"
+    golden = killed.step("golden") / "golden"
     assert {each.split for each in load_questions(str(golden))} == {"train", "validation", "test"}
     steps = json_file(golden / "manifest.json")["steps"]
     assert list(steps) == sorted(["generate", "filter", "verify", "split"])
     assert steps["verify"]["model"] == READER
     assert (golden / "rejected.jsonl").read_text("utf-8").count("\n") > 0
-    # Later steps use the prompt that validation prefers.
-    prompts = killed.unit("prompts")
-    assert json_file(prompts / "chosen.json") == {"name": "default", "text": None}
-    default, worse = json_file(prompts / "compared.json")
-    assert default["correct"]["value"] > worse["correct"]["value"]
-    for name in ("baseline-o3", "grpo-0"):
-        assert WORSE not in json.dumps(json_file(killed.unit(name) / "run" / "config.json"))
     # The checkpoint and its start were served, and asked the test like the baselines.
     asked = set()
     for name in ("start", "trained", "baseline-offline"):
-        run = killed.unit(name) / "run"
+        run = killed.step(name) / "run"
         asked.add(json_file(run / "config.json")["questions_hash"])
         rows = list(read_trajectories(run / "trajectories.jsonl"))
         assert {(each.question or {})["split"] for each in rows} == {"test"}
@@ -250,9 +212,9 @@ def test_each_step_takes_what_the_ones_before_made(killed: Reproduction) -> None
 
 
 def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
-    lines = killed.unit("baseline-o3") / "run" / "trajectories.jsonl"
+    lines = killed.step("baseline-o3") / "run" / "trajectories.jsonl"
     done = Counter(each.question_id for each in read_trajectories(lines))
-    kept = load_questions(str(killed.unit("golden") / "golden"), "test")
+    kept = load_questions(str(killed.step("golden") / "golden"), "test")
     assert set(done) <= {each.id for each in kept}
     assert len(done) == min(4, len(kept))
     assert set(done.values()) == {1}
@@ -262,36 +224,15 @@ def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
         if "response_format" in each.request.body and form_of(each.request) == "GeneratedItems"
     ]
     assert len(written) == len(set(written)) == 2 * 3
-    assert json_file(killed.unit("grpo-0") / "run" / "metrics.json")["validation"]
+    assert json_file(killed.step("grpo-0") / "run" / "metrics.json")["validation"]
 
 
 def test_a_rerun_does_nothing_and_a_change_does_what_it_touches(killed: Reproduction) -> None:
     asked = len(killed.provider.requests)
-    noted = killed.run()[1]
-    assert noted.count("done before") == 12
+    assert killed.run()[1].count("done before") == 8
+    more = ["--set", "evaluation.usd_per_hour=2", "--baseline", "openai/o4-mini"]
+    plan = json.loads(killed.run(*more, "--dry-run", "--json")[0])
+    left = [each["step"] for each in plan["steps"] if each["state"] != "done"]
+    assert left == ["baseline-o4-mini", "start", "trained", "report"]
+    assert plan["missing"] == plan["training"]["faults"] == []
     assert len(killed.provider.requests) == asked
-    folders = {each.name for each in killed.out.iterdir()}
-    plan = json.loads(killed.run("--set", "evaluation.usd_per_hour=2", "--dry-run", "--json")[0])
-    left = [each["unit"] for each in plan["units"] if each["state"] != "done"]
-    assert left == ["start", "trained", "report"]
-    # How much may be spent is no input; who is asked is one of that stage alone.
-    more = ["--set", 'baselines.models=["o3","offline"]', "--set", "golden.max_cost_usd=9"]
-    plan = json.loads(killed.run(*more, "--dry-run", "--json")[0])
-    assert [each["unit"] for each in plan["units"] if each["state"] != "done"] == ["report"]
-    killed.run(*more)
-    new = {each.name for each in killed.out.iterdir()} - folders
-    assert {name.rpartition("-")[0] for name in new} == {"report"}
-
-
-def test_another_model_is_asked_alone(killed: Reproduction) -> None:
-    asked = len(killed.provider.requests)
-    more = ["--baseline", "openai/o4-mini", "--until", "grpo"]
-    plan = json.loads(killed.run(*more, "--dry-run", "--json")[0])
-    states = {each["unit"]: each["state"] for each in plan["units"]}
-    assert states["prompt-default-o4-mini"] == "to do"
-    # Which prompt will be gone on with is not known before the new model has been asked.
-    assert states["baseline-o3"] == states["grpo-0"] == "to do or done"
-    assert states["baseline-o4-mini"] == "to do"
-    assert killed.run(*more)[1].count("done before") == 8
-    new = killed.provider.requests[asked:]
-    assert {each.body["model"] for each in new if each.body.get("tools")} == {"o4-mini"}

@@ -1,9 +1,9 @@
-"""The chain of the talk as one script: mail, questions, prompts, baselines, training, test, report.
+"""The chain of the talk as one script: mail, questions, baselines, training, test, report.
 
-Every step runs the `art-e` commands that a user would, in a folder of its own: a process frees the
-GPU for the next one. The folder's name has a hash of all that decides what is in it: settings,
-files read, and the products of earlier steps. So a step is done once, another setting makes
-another folder, and the same command resumes after a kill.
+`steps` is that script. Every step runs the `art-e` commands that a user would, in a folder of its
+own: a process frees the GPU for the next one. The folder's name ends in a hash of all that decides
+what is in it: settings, files read, and the folders of earlier steps. So a step is done once,
+another setting makes another folder, and the same command resumes after a kill.
 """
 
 import hashlib
@@ -13,10 +13,8 @@ import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -25,27 +23,22 @@ from art_e.errors import UserError
 from art_e.parent import ends_with_parent
 from art_e.runs import Run
 from art_e.storage import expanded
-from evals.benchmark import model_name, read_prompt
-from evals.metrics import sample_of
-from evals.scored import load_run
+from evals.benchmark import model_name
 from training.commands import ART_E, Command, carry_out, train_command
 from training.pooled import metrics_of
 from training.recipe import RECIPE
-from training.reproduction.profile import GENERATED, WORLD, Profile, prompt_path
-from training.reproduction.report import CHOSEN, COMPARED, REPORT, chosen_seed, write_report
+from training.reproduction.profile import GENERATED, WORLD, Profile
+from training.reproduction.report import chosen_seed, write_report
 
-Stage = Literal["ingest", "golden", "prompts", "baselines", "sft", "grpo", "evaluation", "report"]
+Stage = Literal["ingest", "golden", "baselines", "sft", "grpo", "evaluation", "report"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-RECORD = "unit.json"
+# Written last into the folder of a step that is done.
+RECORD = "step.json"
 INBOX, QUESTIONS, GOLDEN = "inbox.duckdb", "inbox.questions.jsonl", "golden"
 # A limit decides whether a step gets done, not what it makes.
 _LIMIT = "max_cost_usd"
 # The line that `art-e serve` prints once its server answers.
 _ANSWERS = re.compile(r"HOSTED_VLLM_API_BASE=(\S+) --model ")
-
-State = Literal["done", "begun", "to do", "to do or done"]
-
-# ---- Steps that are done once.
 
 
 class Served(NamedTuple):
@@ -59,168 +52,72 @@ class Served(NamedTuple):
 Work = Command | Served | Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A step of the chain as it stands. `digests` hashes its products, None until it is done."""
+class Step(NamedTuple):
+    """A step of the chain: what it does, in which folder, and the most that it may cost."""
 
     stage: Stage
     name: str
-    settings: Mapping[str, Any]
     folder: Path
-    state: State
-    digests: Mapping[str, str] | None
-    commands: tuple[str, ...] = ()
+    work: tuple[Work, ...]
+    max_cost_usd: float | None
+
+    @property
+    def state(self) -> Literal["done", "begun", "to do"]:
+        """How far the step is."""
+        if (self.folder / RECORD).exists():
+            return "done"
+        return "begun" if self.folder.is_dir() else "to do"
+
+    @property
+    def commands(self) -> list[str]:
+        """Its commands as a user would type them."""
+        lines: list[str] = []
+        for each in self.work:
+            if isinstance(each, Served):
+                lines.append(shlex.join(["art-e", *each.words, *each.options]))
+                lines.append(str(each.command))
+            elif isinstance(each, Command):
+                lines.append(str(each))
+        return lines
+
+    def do(self, tell: Callable[[str], None]) -> None:
+        """Do what is missing; `tell` is given each command. Raises `UserError` if one fails."""
+        tell(f"{self.stage}: {self.name}{', resuming' if self.state == 'begun' else ''}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        begun = time.monotonic()
+        for each in self.work:
+            if isinstance(each, Command):
+                tell(f"done before: {each}" if each.done else f"$ {each}")
+                carry_out([each])
+            elif isinstance(each, Served):
+                _serve(each, tell)
+            else:
+                each()
+        Run(self.folder).write_json(RECORD, {"seconds": time.monotonic() - begun})
 
 
-class _Last(Exception):  # noqa: N818 - no error: the stage of --until is done
-    pass
-
-
-@dataclass
-class Cache:
-    """Does the steps of a chain in the folder `out`, up to the stage `last`.
-
-    With `dry` nothing runs, and each step only notes its commands. `tell` is given each command.
-    """
-
-    out: Path
-    last: Stage
-    tell: Callable[[str], None]
-    dry: bool = False
-    units: list[Unit] = field(default_factory=list)
-
-    def step(
-        self,
-        stage: Stage,
-        name: str,
-        settings: Mapping[str, Any],
-        products: Sequence[str],
-        work: Callable[[Path], Iterable[Work]],
-        needs: Sequence[Unit] = (),
-        reads: Sequence[Path] = (),
-    ) -> Unit:
-        """The step, done now unless it was done before; `work` gives what fills its folder.
-
-        `settings`, the content of the files `reads` and the products of `needs` decide what is
-        made. Raises `UserError` for a file that can't be read.
-        """
-        if STAGES.index(stage) > STAGES.index(self.last):
-            raise _Last
-        key = _key(name, settings, needs, reads)
-        folder = self.out / f"{name}-{key or 'KEY'}"
-        digests = _digests(folder, products)
-        state: State = "to do" if digests is None else "done"
-        if key is None and any(self.out.glob(f"{name}-*/{RECORD}")):
-            state = "to do or done"
-        elif digests is None and folder.is_dir():
-            state = "begun"
-        if not self.dry and digests is not None:
-            self.tell(f"{stage}: {name}: done before, in {folder}")
-        elif not self.dry:
-            self.tell(f"{stage}: {name}{', resuming' if state == 'begun' else ''}")
-            folder.mkdir(exist_ok=True)
-            begun = time.monotonic()
-            for each in work(folder):
-                self._do(each)
-            Run(folder).write_json(RECORD, {"seconds": time.monotonic() - begun})
-            digests = _digests(folder, products)
-        commands = [line for each in work(folder) for line in _shown(each)] if self.dry else []
-        unit = Unit(stage, name, settings, folder, state, digests, tuple(commands))
-        self.units.append(unit)
-        return unit
-
-    def _do(self, work: Work) -> None:
-        if isinstance(work, Command):
-            self._run(work)
-        elif isinstance(work, Served):
-            self._serve(work)
-        else:
-            work()
-
-    def _run(self, command: Command, environment: Mapping[str, str] | None = None) -> None:
-        self.tell(f"done before: {command}" if command.done else f"$ {command}")
-        carry_out([command], environment)
-
-    def _serve(self, served: Served) -> None:
-        """Serve a checkpoint while the command asks it."""
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            port = str(listening.getsockname()[1])
-        words = [*served.words, "--port", port, *served.options]
-        self.tell(f"$ {shlex.join(['art-e', *words])}")
-        with subprocess.Popen(
-            [*ART_E, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=ends_with_parent(),  # noqa: PLW1509 - no thread is beside this one
-        ) as process:
-            assert process.stdout is not None
-            try:
-                found = next(filter(None, map(_ANSWERS.search, process.stdout)), None)
-                if found is None:
-                    raise UserError(f"art-e {served.words[0]} did not start; its output is above")
-                self._run(served.command, {"HOSTED_VLLM_API_BASE": found[1]})
-            finally:
-                process.terminate()
-
-
-def _shown(work: Work) -> list[str]:
-    """The commands as a plan shows them."""
-    if isinstance(work, Served):
-        return [shlex.join(["art-e", *work.words, *work.options]), str(work.command)]
-    return [str(work)] if isinstance(work, Command) else []
-
-
-def _key(
-    name: str, settings: Mapping[str, Any], needs: Sequence[Unit], reads: Sequence[Path]
-) -> str | None:
-    """A hash of all that decides what a step makes; None while a need is not made."""
-    if any(each.digests is None for each in needs):
-        return None
-    decides = {
-        "unit": name,
-        "settings": _without_limits(settings),
-        "reads": [_digest(each) for each in reads],
-        "needs": [dict(each.digests or {}) for each in needs],
-        "version": __version__,
-    }
-    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:10]
-
-
-def _without_limits(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_limits(each) for name, each in value.items() if name != _LIMIT}
-    return [_without_limits(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _digests(folder: Path, products: Sequence[str]) -> dict[str, str] | None:
-    """The products' hashes; None if the step is not done."""
-    if not all((folder / each).exists() for each in (RECORD, *products)):
-        return None
-    return {name: _digest(folder / name) for name in products}
-
-
-def _digest(path: Path) -> str:
-    """A hash of a file, or of all files of a folder with their names."""
-    try:
-        if not path.is_dir():
-            stat = path.stat()
-            return _file_digest(path, stat.st_size, stat.st_mtime_ns)
-        files = sorted(each for each in path.rglob("*") if each.is_file())
-        parts = [f"{each.relative_to(path).as_posix()} {_digest(each)}" for each in files]
-        return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
-    except OSError as error:
-        raise UserError(f"can't read {path}: {error.strerror}; name another") from None
-
-
-@cache
-def _file_digest(path: Path, size: int, changed: int) -> str:
-    """Cached by size and time of change: an inbox file is an input of every step."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# ---- The chain.
+def _serve(served: Served, tell: Callable[[str], None]) -> None:
+    """Serve a checkpoint while the command asks it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+    words = [*served.words, "--port", port, *served.options]
+    tell(f"$ {shlex.join(['art-e', *words])}")
+    with subprocess.Popen(
+        [*ART_E, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=ends_with_parent(),  # noqa: PLW1509 - no thread is beside this one
+    ) as process:
+        assert process.stdout is not None
+        try:
+            found = next(filter(None, map(_ANSWERS.search, process.stdout)), None)
+            if found is None:
+                raise UserError(f"art-e {served.words[0]} did not start; its output is above")
+            tell(f"$ {served.command}")
+            carry_out([served.command], {"HOSTED_VLLM_API_BASE": found[1]})
+        finally:
+            process.terminate()
 
 
 def chosen_stage(name: str | None) -> Stage:
@@ -231,70 +128,113 @@ def chosen_stage(name: str | None) -> Stage:
     raise UserError(f"no stage {name!r}; there are {', '.join(STAGES)}")
 
 
-def reproduce(profile: Profile, cache: Cache) -> list[Unit]:
-    """Do the chain up to the cache's last stage; its steps. Raises `UserError` if one fails."""
-    with suppress(_Last):
-        _Chain(profile, cache).run()
-    return cache.units
+def reproduce(
+    profile: Profile, out: Path, last: Stage, tell: Callable[[str], None] | None = None
+) -> list[Step]:
+    """Do the steps of a profile up to the stage `last`; without `tell` only list them.
+
+    Raises `UserError` if one fails.
+    """
+    done: list[Step] = []
+    for step in steps(profile, out):
+        if STAGES.index(step.stage) > STAGES.index(last):
+            break
+        done.append(step)
+        if tell is not None and step.state == "done":
+            tell(f"{step.stage}: {step.name}: done before, in {step.folder}")
+        elif tell is not None:
+            step.do(tell)
+    return done
 
 
-@dataclass
-class _Chain:
+def steps(profile: Profile, out: Path) -> Iterator[Step]:
+    """The chain, step by step.
+
+    Each step is to be done before the next is asked for, for what is served depends on what
+    training made; in a plan the first seed stands for the best.
+    """
+    chain, recipe = _Chain(profile, out), profile.recipe
+    yield (ingested := chain.ingest())
+    yield (golden := chain.golden(ingested))
+    mail = [ingested, golden]
+    data = {"questions": str(golden.folder / GOLDEN), "db": str(ingested.folder / INBOX)}
+    made = [*mail]
+    for model in profile.baselines.models:
+        made.append(chain.baseline(model, data, mail))
+        yield made[-1]
+    baseline = made[len(mail)]
+    starts: dict[int, Step] = {}
+    if recipe.sft is not None:
+        for seed in profile.training.seeds:
+            yield (step := chain.train("sft", seed, data, mail))
+            starts[seed] = step
+    trained: dict[int, Step] = {}
+    for seed in profile.training.seeds:
+        yield (step := chain.train("grpo", seed, data, mail, starts.get(seed), baseline))
+        trained[seed] = step
+    runs = {seed: each.folder / "run" for seed, each in trained.items()}
+    known = all(each.state == "done" for each in trained.values())
+    best = chosen_seed(runs) if known else profile.training.seeds[0]
+    start = starts[best].folder / "run" if starts else str(recipe.model.base)
+    needs = [*mail, *starts.values(), *trained.values()]
+    yield (before := chain.evaluate("start", best, start, runs[best], needs))
+    yield (after := chain.evaluate("trained", best, runs[best], runs[best], needs))
+    made += [*starts.values(), *trained.values(), before, after]
+    folders = {each.name: each.folder for each in made}
+    yield chain.step(
+        "report",
+        "report",
+        {"profile": profile.model_dump(mode="json")},
+        lambda folder: [partial(write_report, profile, folder, folders)],
+        made,
+    )
+
+
+class _Chain(NamedTuple):
+    """Makes the steps of a profile in the folder `out`."""
+
     profile: Profile
-    cache: Cache
+    out: Path
 
-    def run(self) -> None:
-        profile, seeds = self.profile, self.profile.training.seeds
-        ingested = self._ingest()
-        self.golden_set = {"questions": "", "db": str(ingested.folder / INBOX)}
-        golden = self._golden(ingested)
-        self.golden_set["questions"] = str(golden.folder / GOLDEN)
-        mail = [ingested, golden]
-        prompts, prompt = self._prompts(mail)
-        asked = [*mail, prompts]
-        baselines = [
-            self._ask("baselines", f"baseline-{_slug(model)}", model, prompt, asked)
-            for model in profile.baselines.models
-        ]
-        starts: dict[int, Unit] = {}
-        if profile.recipe.sft is not None:
-            starts = {seed: self._train("sft", seed, prompt, asked) for seed in seeds}
-        trained = {
-            seed: self._train("grpo", seed, prompt, asked, starts.get(seed), baselines[0])
-            for seed in seeds
+    def step(
+        self,
+        stage: Stage,
+        name: str,
+        settings: Mapping[str, Any],
+        work: Callable[[Path], Sequence[Work]],
+        needs: Sequence[Step] = (),
+        reads: Sequence[Path] = (),
+        max_cost_usd: float | None = None,
+    ) -> Step:
+        """A step whose folder follows from `settings`, the files `reads` and the steps `needs`.
+
+        `work` gives what fills the folder. Raises `UserError` for a file that can't be read.
+        """
+        decides = {
+            "settings": _without_limits(settings),
+            "reads": [_digest(each) for each in reads],
+            "needs": [each.folder.name for each in needs],
+            "version": __version__,
         }
-        runs = {seed: each.folder / "run" for seed, each in trained.items()}
-        best = seeds[0] if self.cache.dry else chosen_seed(runs)
-        start = starts[best].folder / "run" if starts else str(profile.recipe.model.base)
-        self._evaluate("start", start, runs[best], [*mail, *starts.values(), *trained.values()])
-        self._evaluate("trained", runs[best], runs[best], [*mail, *trained.values()])
-        made = list(self.cache.units)
-        folders = {each.name: each.folder for each in made}
-        settings = {"profile": profile.to_row()}
-        self.cache.step(
-            "report",
-            "report",
-            settings,
-            [REPORT],
-            lambda folder: [partial(write_report, profile, folder, folders)],
-            made,
-        )
+        digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+        folder = self.out / f"{name}-{digest[:10]}"
+        return Step(stage, name, folder, tuple(work(folder)), max_cost_usd)
 
-    def _ingest(self) -> Unit:
+    def ingest(self) -> Step:
+        """The mail, in an inbox file."""
         ingest, sources = self.profile.ingest, self.profile.sources
         options = ["--format", ingest.format]
         options += [] if ingest.limit is None else ["--limit", str(ingest.limit)]
-        of_world = self.profile.golden.questions == WORLD
-        return self.cache.step(
+        return self.step(
             "ingest",
             "ingest",
             {"sources": sources, "format": ingest.format, "limit": ingest.limit},
-            [INBOX, QUESTIONS] if of_world else [INBOX],
             lambda folder: [_art_e("ingest", *sources, *options, "--db", folder / INBOX)],
             reads=[path for each in sources if (path := expanded(each)).exists()],
         )
 
-    def _golden(self, ingested: Unit) -> Unit:
+    def golden(self, ingested: Step) -> Step:
+        """The questions: written or imported, filtered, verified and split."""
         golden = self.profile.golden
         of_world = golden.questions == WORLD
         counts = {"train": golden.train, "validation": golden.validation, "test": golden.test}
@@ -302,7 +242,7 @@ class _Chain:
         limit = _limit(golden.max_cost_usd)
 
         def work(folder: Path) -> list[Work]:
-            where = ["--db", self.golden_set["db"], "--out", folder / GOLDEN]
+            where = ["--db", ingested.folder / INBOX, "--out", folder / GOLDEN]
             if golden.questions == GENERATED:
                 how = ["--batches", str(golden.batches), "--min-mails", str(golden.min_mails)]
                 how += [*splits, *limit]
@@ -322,70 +262,29 @@ class _Chain:
             ]
 
         path = expanded(golden.questions)
-        settings, reads = golden.model_dump(mode="json"), [path] if path.exists() else []
-        questions = [f"{GOLDEN}/questions.jsonl"]
-        return self.cache.step("golden", "golden", settings, questions, work, [ingested], reads)
+        reads = [path] if path.exists() else []
+        # One limit for writing, and one for verifying.
+        most = None if golden.max_cost_usd is None else 2 * golden.max_cost_usd
+        settings = golden.model_dump(mode="json")
+        return self.step("golden", "golden", settings, work, [ingested], reads, most)
 
-    def _prompts(self, mail: Sequence[Unit]) -> tuple[Unit, str | None]:
-        """Ask each prompt of each model on validation; the step that chooses, and its choice.
-
-        The prompt is None for the agent's own, and in a plan.
-        """
-        profile = self.profile
-        paths = {each: prompt_path(each) for each in profile.prompts.compared}
-        own = profile.recipe.episode.prompt
-        prompts = {
-            name: own if path is None else read_prompt(path).text for name, path in paths.items()
-        }
-        asked = {
-            name: [
-                self._ask("prompts", f"prompt-{_slug(name)}-{_slug(model)}", model, text, mail)
-                for model in profile.asks_prompted
-            ]
-            for name, text in prompts.items()
-        }
-        runs = {name: [Run(each.folder / "run") for each in of] for name, of in asked.items()}
-        unit = self.cache.step(
-            "prompts",
-            "prompts",
-            {"compared": prompts, "models": profile.asks_prompted},
-            [CHOSEN],
-            lambda folder: [partial(choose_prompt, folder, prompts, runs)],
-            [each for of in asked.values() for each in of],
-        )
-        if unit.digests is None:
-            return unit, None
-        return unit, json.loads((unit.folder / CHOSEN).read_text("utf-8"))["text"]
-
-    def _ask(
-        self,
-        stage: Literal["prompts", "baselines"],
-        name: str,
-        model: str,
-        prompt: str | None,
-        needs: Sequence[Unit],
-    ) -> Unit:
-        """Ask a prompted model the questions of validation ("prompts") or test ("baselines")."""
+    def baseline(self, model: str, data: Mapping[str, str], needs: Sequence[Step]) -> Step:
+        """A prompted model, asked the questions of the test in the recipe's form."""
         profile, recipe = self.profile, self.profile.recipe
-        tested = stage == "baselines"
-        options = [] if tested else ["--split", "validation"]
-        options += _judges(profile)
-        options += _limit((profile.baselines if tested else profile.prompts).max_cost_usd)
+        most = profile.baselines.max_cost_usd
 
         def write_recipe(folder: Path) -> None:
-            episode = recipe.episode.model_copy(update={"prompt": prompt})
-            data = recipe.data.model_copy(update=self.golden_set)
-            changed = recipe.model_copy(update={"episode": episode, "data": data})
+            asked = recipe.model_copy(update={"data": recipe.data.model_copy(update=data)})
             folder.mkdir(exist_ok=True)
-            Run(folder).write_json(RECIPE, {"recipe": changed.to_row()})
+            Run(folder).write_json(RECIPE, {"recipe": asked.to_row()})
 
         def work(folder: Path) -> list[Work]:
             run, own = folder / "run", folder / "recipe"
-            how = ["-m", model, "--recipe", own, *options, "--out", run]
+            how = ["-m", model, "--recipe", own, *_judges(profile), *_limit(most), "--out", run]
             return [
                 partial(write_recipe, own),
                 _art_e("eval", "run", *how, run=run),
-                partial(check_run, run, f"{stage}.{_LIMIT}"),
+                partial(check_run, run),
             ]
 
         row = recipe.to_row()
@@ -393,51 +292,54 @@ class _Chain:
             "judges": profile.judges,
             "recipe": {each: row[each] for each in ("data", "episode", "judging")},
             "model": model_name(model),
-            **({} if tested else {"prompt": prompt}),
         }
-        return self.cache.step(stage, name, settings, ["run"], work, needs)
+        name = f"baseline-{re.sub(r'[^a-z0-9.]+', '-', Path(model).name.lower()).strip('-')}"
+        return self.step("baselines", name, settings, work, needs, max_cost_usd=most)
 
-    def _train(
+    def train(
         self,
         kind: Literal["sft", "grpo"],
         seed: int,
-        prompt: str | None,
-        needs: Sequence[Unit],
-        start: Unit | None = None,
-        baseline: Unit | None = None,
-    ) -> Unit:
-        training, recipe = self.profile.training, self.profile.recipe
-        changes = [f"data.{name}={json.dumps(value)}" for name, value in self.golden_set.items()]
-        # A model made from nothing has learnt no words but those of its mail: it keeps its prompt.
-        if prompt is not None and recipe.model.base is not None:
-            changes.append(f"episode.prompt={json.dumps(prompt)}")
+        data: Mapping[str, str],
+        needs: Sequence[Step],
+        start: Step | None = None,
+        baseline: Step | None = None,
+    ) -> Step:
+        """A training run of the recipe. The page of the run shows the baseline beside it."""
+        training, row = self.profile.training, self.profile.recipe.to_row()
+        changes = [f"data.{name}={json.dumps(value)}" for name, value in data.items()]
         more = [] if training.base_model is None else ["--base-model", training.base_model]
         more += [] if baseline is None else ["--baseline", str(baseline.folder / "run")]
         init = None if start is None else start.folder / "run"
-        changed = (*training.changes, *changes)
-        row = recipe.to_row()
         # The other stage's table does not change this one.
         del row["grpo" if kind == "sft" else "sft"]
-        return self.cache.step(
+        return self.step(
             kind,
             f"{kind}-{seed}",
             {"recipe": row, "seed": seed},
-            ["run/metrics.json", "run/trajectories.jsonl", "run/checkpoints"],
             lambda folder: [
-                train_command(kind, folder / "run", training.recipe, seed, changed, init, *more)
+                train_command(
+                    kind,
+                    folder / "run",
+                    training.recipe,
+                    seed,
+                    (*training.changes, *changes),
+                    init,
+                    *more,
+                )
             ],
-            # A baseline is drawn into the run's page and decides nothing.
             [*needs, *([] if start is None else [start])],
         )
 
-    def _evaluate(
+    def evaluate(
         self,
         which: Literal["start", "trained"],
+        seed: int,
         checkpoint: Path | str,
         recipe: Path,
-        needs: Sequence[Unit],
-    ) -> None:
-        """Serve a checkpoint and ask it the questions of the test."""
+        needs: Sequence[Step],
+    ) -> Step:
+        """A checkpoint of a seed, served and asked the questions of the test."""
         profile, evaluation = self.profile, self.profile.evaluation
         name = f"{profile.name}-{which}"
         how = ["-m", f"hosted_vllm/{name}", "--recipe", str(recipe)]
@@ -451,8 +353,28 @@ class _Chain:
             asks = _art_e("eval", "run", *how, "--out", run, run=run)
             return [Served(("serve", str(checkpoint), "--name", name), server, asks)]
 
-        settings = {"judges": profile.judges, **evaluation.model_dump(mode="json")}
-        self.cache.step("evaluation", which, settings, ["run"], work, needs)
+        asked = evaluation.model_dump(mode="json")
+        settings = {"judges": profile.judges, "seed": seed, **asked}
+        return self.step("evaluation", which, settings, work, needs)
+
+
+def _without_limits(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_limits(each) for name, each in value.items() if name != _LIMIT}
+    return [_without_limits(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _digest(path: Path) -> str:
+    """A hash of a file, or of all files of a folder with their names."""
+    try:
+        if not path.is_dir():
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        files = sorted(each for each in path.rglob("*") if each.is_file())
+        parts = [f"{each.relative_to(path).as_posix()} {_digest(each)}" for each in files]
+        return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+    except OSError as error:
+        raise UserError(f"can't read {path}: {error.strerror}; name another") from None
 
 
 def _art_e(*words: object, run: Path | None = None) -> Command:
@@ -465,36 +387,6 @@ def _judges(profile: Profile) -> list[str]:
 
 def _limit(usd: float | None) -> list[str]:
     return [] if usd is None else ["--max-cost", f"{usd:g}"]
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", Path(name).name.lower()).strip("-")
-
-
-def choose_prompt(
-    folder: Path, prompts: Mapping[str, str | None], runs: Mapping[str, Sequence[Run]]
-) -> None:
-    """Choose the prompt with the largest share of episodes handled right, the first of equals.
-
-    Handled right: a right answer or a right abstention; episodes of all models count alike. `runs`
-    has a prompt's run of each model. Without any the first prompt stays. Writes `chosen.json` and
-    `compared.json` into `folder`.
-    """
-    scored = {name: [one for run in of for one in load_run(run)] for name, of in runs.items() if of}
-    share = {name: sum(one.correct for one in each) / len(each) for name, each in scored.items()}
-    best = max(share, key=share.__getitem__) if share else next(iter(prompts))
-    rows = [
-        {
-            "name": name,
-            "models": sorted({one.trajectory.model for one in each}),
-            "correct": sample_of(each).share([one.correct for one in each]),
-            "hallucination": sample_of(each).share([one.wrong for one in each]),
-            "turns": sample_of(each).mean([float(one.trajectory.rubric["turns"]) for one in each]),
-        }
-        for name, each in scored.items()
-    ]
-    Run(folder).write_json(COMPARED, rows)
-    Run(folder).write_json(CHOSEN, {"name": best, "text": prompts[best]})
 
 
 def check_golden(golden: Path) -> None:
@@ -511,13 +403,13 @@ def check_golden(golden: Path) -> None:
         )
 
 
-def check_run(run: Path, limit: str) -> None:
-    """Raise `UserError` if the profile's `limit` left questions unasked: half of the questions
-    would give another figure."""
+def check_run(run: Path) -> None:
+    """Raise `UserError` if the limit of cost left questions unasked: half of the questions would
+    give another figure."""
     for model, figures in metrics_of(run)["models"].items():
         if missing := figures["not_asked"]:
             raise UserError(
                 f"{missing} of {figures['n'] + missing} questions were not asked of {model} within"
-                f" {limit} ({figures['stopped']['message']}):"
+                f" baselines.max_cost_usd ({figures['stopped']['message']}):"
                 f" delete {run}, and run the same command with a higher limit, by --set"
             )

@@ -5,7 +5,6 @@ art-e reproduce --profile nano --set training.seeds=[0]
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -33,12 +32,11 @@ _Many = Field(min_length=1)
 
 class Ingest(RecipeTable):
     """The mail: `sources` as `art-e ingest` takes them; without any, the companies that the
-    recipe holds out. `mails` is about how many there are, for the plan."""
+    recipe holds out."""
 
     sources: tuple[str, ...] = ()
     format: str = "auto"
     limit: Count | None = None
-    mails: Count
 
 
 class Golden(RecipeTable):
@@ -58,15 +56,6 @@ class Golden(RecipeTable):
     validation: Annotated[int, Field(ge=0)] = 2
     test: Annotated[int, Field(ge=0)] = 8
     min_mails: Count = 500
-    max_cost_usd: NotNegative | None = None
-
-
-class Prompts(RecipeTable):
-    """The system prompts that are compared on validation, by the `models` that read one: names
-    of `training/reproduction/prompts`, paths, or "default", the agent's own."""
-
-    models: tuple[str, ...] = ()
-    compared: Annotated[tuple[str, ...], _Many] = ("default",)
     max_cost_usd: NotNegative | None = None
 
 
@@ -97,14 +86,6 @@ class Evaluation(RecipeTable):
     server: tuple[str, ...] = ()
 
 
-class MeasuredStages(RecipeTable):
-    """The minutes that each unit of a stage took; `source` says where and when. Without it time
-    is calculated."""
-
-    source: str
-    minutes: dict[str, NotNegative]
-
-
 class Profile(RecipeTable):
     """A reproduction in all its settings. `judges` score all answers; the first decides."""
 
@@ -112,11 +93,9 @@ class Profile(RecipeTable):
     judges: Annotated[tuple[str, ...], _Many]
     ingest: Ingest
     golden: Golden
-    prompts: Prompts
     baselines: Baselines
     training: Training
     evaluation: Evaluation
-    measured: MeasuredStages | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -147,15 +126,6 @@ class Profile(RecipeTable):
             for seed in range(*span)
         )
 
-    @property
-    def asks_prompted(self) -> tuple[str, ...]:
-        """The models that the prompts are compared by."""
-        return tuple(each for each in self.prompts.models if each != OFFLINE)
-
-    def to_row(self) -> dict[str, Any]:
-        """The profile as JSON."""
-        return self.model_dump(mode="json")
-
 
 def load_profile(
     name: str,
@@ -167,17 +137,15 @@ def load_profile(
     """The profile of that name or path, with `changes` such as "training.seeds=[0]" made to it.
 
     `questions` takes the place of the golden set's ("public": the public ones), and `baselines`
-    are further models, also asked the compared prompts. Raises `UserError`, naming the field, for
-    an invalid profile.
+    are further models. Raises `UserError`, naming the field, for an invalid profile.
     """
 
     def amend(table: dict[str, Any]) -> None:
         if questions is not None:
             golden = table.setdefault("golden", {})
             golden["questions"] = PUBLIC if questions == "public" else questions
-        for stage in ("baselines", "prompts"):
-            fields = table.setdefault(stage, {})
-            fields["models"] = list(dict.fromkeys([*fields.get("models", ()), *baselines]))
+        fields = table.setdefault("baselines", {})
+        fields["models"] = list(dict.fromkeys([*fields.get("models", ()), *baselines]))
 
     return load_toml(Profile, "profile", name, changes, amend)
 
@@ -185,11 +153,3 @@ def load_profile(
 def profile_names() -> list[str]:
     """The profiles that come with the project."""
     return toml_names("profile")
-
-
-def prompt_path(name: str) -> Path | None:
-    """The file of a prompt; None for "default"."""
-    if name == "default":
-        return None
-    own = Path(__file__).parent / "prompts" / f"{name}.txt"
-    return own if own.is_file() else Path(name)

@@ -5,7 +5,6 @@ stand beside the talk's Qwen2.5-14B, trained and untrained, whatever they are he
 """
 
 import itertools
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,8 +42,6 @@ from training.pooled import MEASURES, WAYS, curves, metrics_of, minutes, pooled_
 from training.reproduction.profile import Profile
 
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
-# The prompt that was chosen, and the figures of all of them.
-CHOSEN, COMPARED = "chosen.json", "compared.json"
 
 
 class TestedModel(NamedTuple):
@@ -97,7 +94,6 @@ def write_report(profile: Profile, folder: Path, made: Mapping[str, Path]) -> No
     charts = [_with_baselines(each, models) for each in curves(ends, labels)]
     over_seeds = _over_seeds(starts, ends)
     sections = [
-        _prompts(made["prompts"]),
         _seeds(over_seeds, len(ends), charts),
         _last_page(profile, lines, len(trained.scored)),
     ]
@@ -252,27 +248,6 @@ def _training_took(profile: Profile, runs: Sequence[Path]) -> str:
 
 
 # ---- The page's sections.
-
-
-def _prompts(folder: Path) -> Section:
-    chosen, rows = (json.loads((folder / each).read_text("utf-8")) for each in (CHOSEN, COMPARED))
-    if not rows:
-        lead = (
-            f"No model of this profile reads a prompt, so none were compared; {chosen['name']} is"
-            " used. --baseline MODEL adds a model that does."
-        )
-        return Section("prompts", "Prompts compared", [lead])
-    cells = {
-        each["name"]: [percent(each["correct"]), percent(each["hallucination"]),
-                       number(each["turns"])]
-        for each in rows
-    }  # fmt: skip
-    headings = ["Prompt", "Handled right", "Hallucination", "Turns"]
-    table = Table(headings, [Row(name, each) for name, each in cells.items()])
-    models = ", ".join(rows[0]["models"])
-    note = f"Models: {models}. Handled right: answered right, or abstained rightly."
-    lead = f"Asked of the validation questions; chosen: {chosen['name']}."
-    return Section("prompts", "Prompts compared", [lead], [Captioned("", table, [note])])
 
 
 def _over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
