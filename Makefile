@@ -16,7 +16,6 @@ demo: $(VENV)/core.installed
 
 test: lint
 	$(BIN)/pytest -n auto
-	$(BIN)/pytest -m learning
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

@@ -185,7 +185,7 @@ def judge(mutant: Mutant, tests: tuple[str, ...], limit: float, tree: Path) -> b
 
 def run(tests: tuple[str, ...], tree: Path, limit: float | None = None) -> int:
     """The exit code of pytest in the tree."""
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not learning"]
+    options = ["-q", "-x", "-p", "no:cacheprovider"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, *tests],
         cwd=tree,

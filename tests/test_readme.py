@@ -46,7 +46,7 @@ SHELL = ("sh", "console")
 # What else stands in code blocks: output, settings, queries, code.
 OTHERS = ("text", "json", "toml", "sql", "diff", "python", "mermaid", "yaml")
 # Not our programs; most are not installed where the tests run.
-NOT_PARSED = {"pip", "ollama", "claude", "sky", "aws", "ruff", "mypy"}
+NOT_PARSED = {"cp", "hf", "pip", "ollama", "claude", "sky", "aws", "ruff", "mypy"}
 
 BLOCKS = [each for page in PAGES for each in blocks(page)]
 COMMANDS = [
