@@ -522,13 +522,12 @@ def _print_compared(a: _Side, b: _Side, found: Mapping[str, Any]) -> None:
         *(f"cost of {each}: {of.cost_source}" for each, of in sides.items() if of.cost_source),
         f"left out, because the other was not asked: {left_out[0]} of A and {left_out[1]} of B",
         f"right in A alone {found['only_a']}, in B alone {found['only_b']},"
-        f" exact McNemar p = {found['p']:.3g}"
+        f" p of equal accuracy {found['p']:.3g}"
         f" ({'significant' if found['p'] < 0.05 else 'may be chance'})",
-        f"of A's errors B mends {shown(found['mended'])},"
+        f"net reduction of errors {shown(found['net_reduction'])}: of A's errors B mends"
+        f" {shown(found['mended'])},"
         f" of B's errors A has right {shown(found['broken'])}",
     ]
-    if (needed := found["needed"]) is not None:
-        lines.append(f"questions that would show such a difference 4 times of 5: {needed:,}")
     print_lines(lines)
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
@@ -544,6 +543,44 @@ def _print_answers(before: str, question: str, answers: Mapping[str, str | None]
         lines.append((f"\n  {name:6}", "dim"))
         lines.append("(none)" if answer is None else one_line(answer))
     console().print(text(*lines), soft_wrap=True)
+
+
+# ---- `art-e eval power`: how many questions does a comparison need?
+
+_INBOXES, _QUESTIONS = (4, 8, 15, 30, 60), (5, 10, 20, 50)
+# The power that is usually asked for.
+_ENOUGH = 0.8
+
+
+@app.command(epilog=example("art-e eval power --gap 0.06", "art-e eval power --gap 0.1 --icc 0.1"))
+def power(
+    gap: Annotated[float, Option(help="Difference in accuracy to find.")],
+    discordant: Annotated[
+        float | None,
+        Option(help="Share of questions that only one has right [default: twice the gap]."),
+    ] = None,
+    icc: Annotated[float, Option(help="How alike inboxes make their questions' gaps.")] = 0.05,
+    json_output: JsonOption = False,
+) -> None:
+    """Simulate how often a comparison of two models finds a difference of that size."""
+    planned = paired.Planned(gap, 2 * abs(gap) if discordant is None else discordant, icc)
+    try:
+        found = {
+            inboxes: {each: paired.power(planned, inboxes, each) for each in _QUESTIONS}
+            for inboxes in _INBOXES
+        }
+    except ValueError as error:
+        raise UserError(f"{error}; change --gap, --discordant or --icc") from None
+    if json_output:
+        print_json({**planned._asdict(), "power": found})
+        return
+    rows = [
+        [str(inboxes), *(f"{each:.0%}{' *' if each >= _ENOUGH else ''}" for each in row.values())]
+        for inboxes, row in found.items()
+    ]
+    headings = ("Inboxes", *(f"{each} questions each" for each in _QUESTIONS))
+    caption = f"share of comparisons that find {gap:+.1%} at 5 %; *: {_ENOUGH:.0%} or more"
+    _print_table("", headings, caption, rows)
 
 
 # ---- `art-e eval judge`: how far can a judge be believed?

@@ -24,14 +24,16 @@ from art_e.trajectory import read_trajectories
 from evals.report.charts import Curve, CurveChart, Mark, Scale
 from evals.report.tables import Cell, number, percent, points
 from evals.scored import Scored
-from evals.statistics import CONFIDENCE, MIN_INBOXES, RESAMPLES, UNKNOWN, Estimate, Floats, Sample
+from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Floats, Sample
 from training.judging import by_second
 from training.progress import EPISODES
 from training.reward import malformed_calls
 
 Way = Literal["sampled", "greedy"]
 WAYS: tuple[Way, ...] = ("sampled", "greedy")
-_SEED = 20_010_515
+_SEED, _RESAMPLES = 20_010_515, 2_000
+# With fewer inboxes questions are drawn.
+_MIN_INBOXES = 10
 _BOUNDS = (100 * (1 - CONFIDENCE) / 2, 100 * (1 + CONFIDENCE) / 2)
 
 
@@ -103,7 +105,7 @@ class Pool:
 
     def __init__(self, inboxes: Sequence[str], questions: Sequence[str], runs: int) -> None:
         self._inboxes, self._questions = inboxes, questions
-        by_inbox = len(set(inboxes)) >= MIN_INBOXES
+        by_inbox = len(set(inboxes)) >= _MIN_INBOXES
         _, place = np.unique(inboxes if by_inbox else questions, return_inverse=True)
         random = np.random.default_rng(_SEED)
         self._of_questions = _drawn(random, int(place.max()) + 1)[:, place]
@@ -150,7 +152,7 @@ class Pool:
 
 def _drawn(random: np.random.Generator, units: int) -> Floats:
     """How often each unit is drawn, resample by resample."""
-    return random.multinomial(units, np.full(units, 1 / units), size=RESAMPLES).astype(np.float64)
+    return random.multinomial(units, np.full(units, 1 / units), size=_RESAMPLES).astype(np.float64)
 
 
 class PooledRuns:

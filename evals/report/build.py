@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from art_e.runs import Run
 from art_e.storage import write_whole
 from evals.benchmark import command
 from evals.hacking import detect
-from evals.paired import compare
+from evals.paired import compare, holm
 from evals.report import tables
 from evals.report.charts import Chart, CurveChart, svg, write_png
 from evals.report.entries import Entry, Measured, measure, run_names
@@ -69,31 +70,27 @@ class Pairing(NamedTuple):
 
 def pairings(entries: Sequence[Entry]) -> list[Pairing]:
     """Every two models that were asked the same questions, the later against the earlier."""
-    made = []
+    found = []
     for place, b in enumerate(entries):
         for a in entries[:place]:
-            try:
-                made.append(_pairing(a, b))
-            except UserError:
-                continue  # they have no question in common, or several rollouts of one
-    return made
+            with suppress(UserError):  # no question in common, or several rollouts of one
+                found.append((a, b, compare(a.scored, b.scored, timed=a.timed and b.timed)))
+    corrected = holm([compared["p"] for _, _, compared in found])
+    return [_pairing(*each, p) for each, p in zip(found, corrected, strict=True)]
 
 
-def _pairing(a: Entry, b: Entry) -> Pairing:
-    compared = compare(a.scored, b.scored, timed=a.timed and b.timed)
-    mended, broken = (percent(compared[name]).line for name in ("mended", "broken"))
+def _pairing(a: Entry, b: Entry, compared: Mapping[str, Any], corrected: float) -> Pairing:
+    net, mended, broken = (
+        percent(compared[name]).line for name in ("net_reduction", "mended", "broken")
+    )
     left_out = sum(compared["left_out"].values())
     summary = [
-        f"McNemar's exact p = {compared['p']:.3g}: {compared['only_a']} questions right only in"
-        f" {a.label}, {compared['only_b']} only in {b.label}.",
-        f"{b.label} mends {mended} of {a.label}'s errors; {a.label} has right {broken} of"
-        f" {b.label}'s.",
+        f"Equal accuracy: p = {compared['p']:.3g}, corrected for all pairs of the page (Holm)"
+        f" {corrected:.3g}. {compared['only_a']} questions right only in {a.label},"
+        f" {compared['only_b']} only in {b.label}.",
+        f"{b.label} has {net} fewer errors than {a.label}, net: it mends {mended} of them, and"
+        f" {a.label} has right {broken} of {b.label}'s.",
     ]
-    if compared["needed"] is not None:
-        summary.append(
-            f"To tell accuracies so far apart (80 % power, 5 % level) takes about"
-            f" {compared['needed']:,} questions; {compared['n']:,} episodes were paired."
-        )
     if left_out:
         summary.append(f"{left_out:,} episodes that only one of them has are left out.")
     headings = ["Figure", a.label, b.label, "Difference"]

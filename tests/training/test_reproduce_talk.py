@@ -174,7 +174,7 @@ def killed(
 def test_it_ends_with_a_report_of_all_that_was_measured(killed: Reproduction) -> None:
     page = (killed.out / "report.html").read_text("utf-8")
     assert page.index('id="viewer"') < page.index('id="published"')
-    for title in ("Published against ours", "Errors of o3 that training mends"):
+    for title in ("Published against ours", "Net reduction of o3&#39;s errors"):
         assert title in page
     figures = json_file(killed.out / "figures.json")["published_against_ours"]
     rows = {each["figure"]: each for each in figures}

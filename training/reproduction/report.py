@@ -19,7 +19,7 @@ from evals.report.build import Section, build_report
 from evals.report.charts import Baseline, CurveChart, write_picture
 from evals.report.tables import (
     COLUMNS,
-    MENDED,
+    NET_REDUCTION,
     NONE,
     O3,
     PUBLISHED,
@@ -141,7 +141,7 @@ def talk_figures(
     from_o3, from_start = (compare(each.scored, trained.scored) for each in (o3, start))
     against_o3, against_start = (f"{trained.name} against {each.name}" for each in (o3, start))
     gain = points(from_start["figures"]["accuracy"]["difference"])
-    fixed, fixed_start = (percent(each["mended"]) for each in (from_o3, from_start))
+    fixed, fixed_start = (percent(each["net_reduction"]) for each in (from_o3, from_start))
     fewer = number(from_o3["figures"]["turns"]["difference"])
     # Where both are right: a model that gives up at once has few turns.
     both = number(_turns_where_both_right(start, trained))
@@ -164,8 +164,8 @@ def talk_figures(
             for judge, of in list(model.figures["by_judge"].items())[1:]
         ),
         (right, "Gained by training", gained, gain, against_start),
-        (right, "Errors of o3 that training mends", f"{MENDED:.0%}", fixed, against_o3),
-        (right, "Errors of the start that it mends", NONE, fixed_start, against_start),
+        (right, "Net reduction of o3's errors", f"{NET_REDUCTION:.0%}", fixed, against_o3),
+        (right, "Net reduction of the start's errors", NONE, fixed_start, against_start),
         *(
             ("Latency per question", of.model, f"{of.seconds} s", _cell(model, "latency_p50_s"),
              _name(model))
