@@ -8,10 +8,10 @@ The rule, in order:
    commas, colons and dashes, and at "but", "however", "although", "though" and
    an "and" or "so" that opens a new clause.
 3. Each clause must be an abstention ("i do not know when ...", "not specified",
-   "the emails do not say ...", "no answer found"), an apology or filler ("sorry",
-   "i searched the inbox") or, after an abstention, its topic ("about the move"); at
-   least one must be an abstention. One clause with any other content makes the text an
-   answer.
+   "the emails do not say ...", "no answer found"), a filler ("sorry", "i searched the
+   inbox"), a word on what mail there is ("the thread mentions a trip") or, after an
+   abstention, its topic ("about the move"); at least one must be an abstention. One
+   clause with any other content makes the text an answer.
 
 So a report about somebody else's ignorance ("Kim said she does not know") is an
 answer, and so is a name that contains such a word ("Unknown Pleasures LLC").
@@ -24,8 +24,8 @@ _MAX_WORDS = 80  # longer text is no abstention; this also bounds the work below
 
 _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
 _CLAUSE_END = re.compile(
-    r"[.!?;:,…\n\r–—]+|\s--?\s|--|\b(?:but|however|although|though)\b"
-    r"|\b(?:and|so) (?=(?:i|we|it|there|found|could|cannot|cant|did|do|dont|am)\b)"
+    r"[.!?;:,…\n\r–—()]+|\s--?\s|--|\b(?:but|however|although|though|yet)\b"
+    r"|\b(?:and|so|as) (?=(?:i|we|it|there|the|no|none|found|could|cannot|cant|did|do|dont|am)\b)"
 )
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 _EXPANSIONS = {
@@ -33,7 +33,7 @@ _EXPANSIONS = {
     "arent": "are not", "wasnt": "was not", "werent": "were not", "cant": "cannot",
     "couldnt": "could not", "havent": "have not", "hasnt": "has not", "im": "i am",
     "ive": "i have", "dunno": "do not know", "its": "it is", "theres": "there is",
-    "idk": "do not know", "wouldnt": "would not",
+    "idk": "do not know", "wouldnt": "would not", "wont": "will not",
 }  # fmt: skip
 
 # The grammar of an abstaining clause, over folded words. A tail of free words
@@ -54,19 +54,38 @@ _OBJECT = (
 _WH = r"(?:when|who|whom|whose|what|where|which|why|how|whether|if)"
 _ABOUT = (
     rf"(?:(?:{_WH}|about|on|regarding|for|of|to|concerning|with|mentioning|stating|answering|"
-    rf"related|from|based|in|within){_TAIL})"
+    rf"related|from|based|in|within|that|here|nor|any){_TAIL})"
 )
 _END = rf"(?: (?:sorry|yet|either|at all|really))?(?: {_IN_MAIL}| {_ABOUT})?"
 _UNSAID = (
-    r"(?:unknown|unclear|undetermined|unspecified|unstated|uncertain|"
-    r"not (?:explicitly |clearly |actually |yet )?"
-    r"(?:specified|mentioned|stated|indicated|known|disclosed|found|clear|said))"
+    r"(?:unknown|unclear|undetermined|unspecified|unstated|uncertain|unavailable|"
+    r"(?:not|never) (?:explicitly |clearly |actually |yet |anywhere )?"
+    r"(?:specified|mentioned|stated|indicated|known|disclosed|found|clear|said|provided|given|"
+    r"listed|named|revealed))"
 )
 _ABSENT = r"not (?:given|provided|available|present|included|there|contained)"
 _SAYING = (
     r"(?:say|mention|specify|state|indicate|contain|provide|include|give|answer|reveal|show|tell|"
-    r"have|disclose|discuss|address)"
+    r"have|disclose|discuss|address|refer|cover|list)"
 )
+# A mail in the singular or plural, and what it never says.
+_NOUN = (
+    r"(?:emails?|mails?|messages?|inbox|mailbox|threads?|correspondence|invitation|attachments?|"
+    r"reply|replies|document|one)"
+)
+_NEVER = (
+    r"(?:(?:do|does|did|is|are|was|were) not(?: (?:explicitly|actually|seem to|appear to))?|never)"
+)
+_SAYS = (
+    r"(?:(?:say|mention|specify|state|indicate|contain|provide|give|answer|reveal|show|tell|disclose|"
+    r"discuss|cover|list|refer|include)(?:s|ed)?|specifies|gave|said|told|have (?:the|an?|any))"
+)
+_LACKS = (
+    r"(?:lacks?|(?:contains?|gives?|has|have|provides?) no|says? nothing|(?:is|are) silent|"
+    r"seems? to be missing|is not (?:here|there|in|included|present))"
+)
+_NOBODY = r"(?:none|neither|nobody|no one|nothing)"
+_OF_THEM, _READ = rf"of (?:them|which|these|{_MAIL})", r"(?: (?:i|we) (?:read|found|saw))?"
 _NOT_KNOW = (
     r"(?:do (?:(?:really|actually|currently|simply|just|honestly) )?not (?:(?:really|actually) )?"
     r"(?:know|have)|have no (?:idea|clue)|would not know|"
@@ -74,7 +93,7 @@ _NOT_KNOW = (
     r"(?:sure|certain|aware))|cannot (?:tell|say|know|be (?:sure|certain)))"
 )
 _NOT_FIND = (
-    r"(?:(?:(?:could|can|did|do|was|am|were|have) not|cannot|am unable|was unable|were unable|"
+    r"(?:(?:(?:could|can|did|do|was|am|were|have) not|cannot|(?:am |was |were )?unable|"
     r"failed)(?: been)?(?: able)?(?: to)?(?: be able to)? (?:find|found|locate|located|determine|"
     r"determined|answer|identify|see|verify|confirm|figure out|establish|tell|say))"
 )
@@ -105,12 +124,31 @@ _ABSTENTIONS = tuple(
         rf"(?:it|that|this|the(?: \w+){{1,8}}?) (?:is|are|was|were|remains|has been) {_UNSAID}"
         rf"(?: to me)?(?: {_IN_MAIL}| {_WH}{_TAIL})?",
         rf"(?:it|that|this|the(?: \w+){{1,8}}?) (?:is|are|was|were) {_ABSENT} {_IN_MAIL}",
-        r"(?:it|that|this|the(?: \w+){1,8}?) (?:cannot|could not|can not) be "
+        r"(?:(?:it|that|this|the(?: \w+){1,8}?) )?(?:cannot|could not|can not) be "
         rf"(?:determined|found|answered|confirmed|known|established){_END}",
         rf"(?:{_OBJECT} (?:is|was|are) )(?:{_UNSAID}|{_ABSENT}){_END}",
         rf"{_MAIL}(?: (?:i|we) (?:found|read|could find|have|saw|searched))? "
         rf"(?:do|does|did) not (?:explicitly |actually |seem to )?{_SAYING}{_TAIL}",
         rf"(?:none of|no|nothing in) {_MAIL} (?:{_SAYING}s?|specifies){_TAIL}",
+        rf"(?:\w+ ){{0,5}}{_NOUN}(?: \w+){{0,6}}? (?:{_NEVER} {_SAYS}|{_LACKS}){_TAIL}",
+        rf"(?:it|they|{_NOBODY})(?: (?:{_OF_THEM}|in {_MAIL}))?{_READ} (?:{_NEVER} )?{_SAYS}"
+        rf"(?: the question| {_OBJECT})?{_END}",
+        rf"{_NOBODY} {_OF_THEM}{_READ} {_SAYS}{_TAIL}",
+        rf"(?:there is |i found )?nothing(?: here)?{_END}",
+        rf"there (?:does|do) not (?:seem|appear) to be {_OBJECT}{_TAIL}",
+        rf"(?:(?:i|we) )?{_NOT_FIND} the{_TAIL}",
+        r"no (?:\w+ ){1,4}(?:is|are|was|were) (?:given|mentioned|stated|specified|provided|found|"
+        rf"indicated|disclosed|present|named){_TAIL}",
+        r"(?:it is )?(?:not possible|impossible) to (?:determine|say|tell|answer|know|identify)"
+        rf"{_TAIL}",
+        rf"(?:i|we) do not (?:think|believe) (?:any of )?{_MAIL} {_SAYING}{_TAIL}",
+        r"(?:(?:i would|id) rather not|i (?:will not|do not want to|would not)) guess",
+        r"i (?:must|have to|need to)? ?(?:abstain|decline)(?: from answering)?",
+        rf"i (?:lack|would need) (?:the |more |further )?information{_TAIL}",
+        rf"(?:{_OBJECT}|{_WH}(?: \w+){{1,8}}?) (?:is|are|was|were|does|do) "
+        rf"(?:{_UNSAID}|{_ABSENT}|not in|not appear(?: to be)? in){_TAIL}",
+        r"(?:none |data |information |results? )?not (?:found|available)|none found|"
+        r"could not be determined",
     )
 )
 _FILLER = re.compile(
@@ -120,14 +158,27 @@ _FILLER = re.compile(
     r"(?:i|we) (?:have )?(?:looked|searched|checked|tried|read)(?: \w+){0,8}|"
     r"after (?:searching|looking|checking|reading|reviewing)(?: \w+){0,8}|"
     rf"{_IN_MAIL}|(?:no )?thanks?(?: you)?|(?:the )?(?:final )?answer|"
-    r"please (?:check|try|let me know|provide)(?: \w+){0,12}"
+    r"please (?:check|try|let me know|provide)(?: \w+){0,12}|"
+    r"(?:you (?:may|might|could|can)|if you|try|such as|i can|i cannot (?:open|read))"
+    r"(?: \w+){0,15}|"
+    rf"(?:despite|having|as of|based on)(?: \w+){{0,12}}|"
+    # What mail there is.
+    rf"(?:i|we) (?:have )?(?:found|see|saw|reviewed|read)(?: \w+){{0,3}} {_NOUN}{_TAIL}|"
+    rf"(?:there (?:is|are) )?(?:\w+ ){{0,5}}{_NOUN}(?: \w+){{0,4}} "
+    rf"(?:is|are|about|from|only|mentions?|discuss(?:es)?|covers?|has|have|was|were){_TAIL}|"
+    rf"(?:\w+ ){{1,3}}(?:wrote|asked|emailed)(?: \w+){{0,3}} (?:about|for|whether|if|on){_TAIL}|"
+    rf"(?:\w+ ){{1,5}}(?:is|are|was|were) (?:discussed|mentioned|asked|raised){_TAIL}"
 )
 _OPENING = re.compile(
     r"(?:i am (?:(?:very|so) )?(?:sorry|afraid)(?: that| to say)?|"
     rf"(?:based on|from|given|according to|after (?:searching|reading|checking|reviewing)) {_MAIL}"
     r"(?: (?:i|we) (?:(?:could|can|have) )?(?:find|found|read|see|seen|saw))?) (?=\w)"
 )
-_CONTINUED = re.compile(_ABOUT)
+_CONTINUED = re.compile(rf"{_ABOUT}|\d{{1,4}}")
+# After a word on what mail there is.
+_OF_THAT_MAIL = re.compile(
+    rf"(?:it|they|he|she) {_NEVER} {_SAYS}{_TAIL}|(?:no|not)(?: \w+){{1,4}}|nothing{_ABOUT}"
+)
 
 
 def _clauses(answer: str) -> list[str]:
@@ -158,10 +209,11 @@ def is_abstention(answer: str | None) -> bool:
         return not re.search(r"\w", answer)
     if sum(clause.count(" ") + 1 for clause in clauses) > _MAX_WORDS:
         return False
-    declined = False
+    declined = of_mail = False
     for clause in clauses:
-        if _abstains(clause):
+        if _abstains(clause) or (of_mail and _OF_THAT_MAIL.fullmatch(clause)):
             declined = True
         elif not (_FILLER.fullmatch(clause) or (declined and _CONTINUED.fullmatch(clause))):
             return False
+        of_mail = of_mail or re.search(rf"\b{_NOUN}\b", clause) is not None
     return declined

@@ -66,7 +66,7 @@ def ended_at(scored: Scored) -> str:
         # A mail can be read without a search, by an id that another mail names.
         "not_found": not (rubric["found_gold"] or rubric["read_gold"]),
         "found_not_read": not rubric["read_gold"],
-        "abstained_though_read": rubric["abstained"],
+        "abstained_though_read": scored.abstained,
         "read_but_wrong": True,
     }
     return next(step for step in holds if holds[step])
@@ -94,7 +94,7 @@ MEANS: Mapping[str, tuple[str, str | None]] = {
 }
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
 _FACTS = (
-    "abstained", "found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls"
+    "found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls"
 )  # fmt: skip
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
@@ -119,6 +119,7 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "correct": [each.correct_by(judge) for each in scored],
         "right": [bool(each.question.answerable) and each.correct_by(judge) for each in scored],
         "wrong": [each.wrong_by(judge) for each in scored],
+        "abstained": [each.abstained for each in scored],
         "unjudged": [each.unjudged for each in scored],
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
         "retries": [each.retries for each in ran],

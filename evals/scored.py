@@ -58,6 +58,11 @@ class Scored:
         return self.wrong_by(0)
 
     @property
+    def abstained(self) -> bool:
+        """Whether it declined to answer, by the deciding judge if that says so."""
+        return self.ended and not self.answered_by(0)
+
+    @property
     def unjudged(self) -> bool:
         """Whether the deciding judge gave no verdict on an answer or abstention."""
         return self.ended and self.verdict_of(0) is None
@@ -72,9 +77,16 @@ class Scored:
         """Whether the judge of that number found it right."""
         return self.verdict_of(judge) is True
 
+    def answered_by(self, judge: int) -> bool:
+        """Whether it gave an answer: an explained "I don't know" is none, if the judge of that
+        number says so."""
+        verdicts = self.verdicts
+        attempted = verdicts[judge].get("attempted") if judge < len(verdicts) else None
+        return bool(self.trajectory.rubric["answered"] if attempted is None else attempted)
+
     def wrong_by(self, judge: int) -> bool:
         """Whether it gave an answer that the judge of that number found wrong."""
-        return bool(self.trajectory.rubric["answered"]) and self.verdict_of(judge) is False
+        return self.answered_by(judge) and self.verdict_of(judge) is False
 
     def verdict_of(self, judge: int) -> bool | None:
         """Whether the judge of that number found it right; None without a verdict."""

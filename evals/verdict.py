@@ -14,13 +14,15 @@ class Verdict:
 
     `correct` is None if the judge failed or its reply can't be read: unjudged, never guessed.
     `grounded` says whether the mails that were read support the answer; None if that was not
-    judged: an abstention, no mail, or nothing in the answer to look up.
+    judged: an abstention, no mail, or nothing in the answer to look up. `attempted` says whether
+    it tries to answer at all; None where the judge takes the episode's word for it.
     """
 
     correct: bool | None
     grounded: bool | None
     judge: str
     reason: str
+    attempted: bool | None = None
 
 
 class Judge(Protocol):

@@ -76,13 +76,15 @@ ACCURACY = Measure(
 INVENTED = Measure(
     "hallucination-unanswerable",
     "hallucination on unanswerable questions",
-    lambda each: None if each.question.answerable else _fact("answered")(each),
+    lambda each: None if each.question.answerable else float(each.answered_by(0)),
     share=True,
 )
 HALLUCINATION = Measure(
     "hallucination", "hallucination, all questions", lambda each: float(each.wrong), share=True
 )
-ABSTENTION = Measure("abstention", "abstention, all questions", _fact("abstained"), share=True)
+ABSTENTION = Measure(
+    "abstention", "abstention, all questions", lambda each: float(each.abstained), share=True
+)
 FORMAT_ERRORS = Measure(
     "format-errors",
     "format errors an episode",

@@ -130,7 +130,7 @@ def reward_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) -
         return Reward(right, {"correctness": right})
     malformed = min(malformed_calls(dataclasses.asdict(rubric)), CHARGED_CALLS) / CHARGED_CALLS
     components = {_NAMES[outcome]: weights.worth(outcome), "format": -weights.format * malformed}
-    shares = _shares(rubric)
+    shares = _shares(rubric, outcome)
     for name in _EARNED[outcome]:
         components[name] = getattr(weights, name) * shares[name]
     return Reward(sum(components.values()), components)
@@ -142,12 +142,15 @@ def outcome_of(rubric: Rubric, verdict: Verdict | None, weights: RewardWeights) 
         return "lost"
     if rubric.ran_out_of_turns:
         return "out"
-    if rubric.abstained:
-        return "correct" if rubric.answerable is False else "abstained"
-    if not rubric.answered:
+    if not (rubric.answered or rubric.abstained):
         raise ValueError("the episode has not ended: it has neither answered nor been cut off")
+    abstained = rubric.abstained
+    if verdict is not None and verdict.attempted is not None:
+        abstained = not verdict.attempted
     if rubric.answerable is False:
-        return "wrong"
+        return "correct" if abstained else "wrong"
+    if abstained:
+        return "abstained"
     if verdict is None or verdict.correct is None:
         return None
     unsupported = weights.grounded_gate and verdict.grounded is False
@@ -159,11 +162,11 @@ def malformed_calls(facts: Mapping[str, Any]) -> int:
     return sum(int(facts[name]) for name in _MALFORMED)
 
 
-def _shares(rubric: Rubric) -> dict[str, float]:
+def _shares(rubric: Rubric, outcome: Outcome) -> dict[str, float]:
     """Of each component the share that the episode earns."""
     effort = max(0.0, 1 - rubric.effort / rubric.max_turns)
     if rubric.answerable is False:
-        progress = 1.0 if rubric.abstained else 0.0
+        progress = 1.0 if outcome == "correct" else 0.0
         concision = 1.0 if rubric.num_sources == 0 else 0.0
         shares = {"sources": 1.0, "concision": concision, "found": progress, "read": progress}
         return {"effort": effort, **shares}

@@ -83,7 +83,7 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
     figures: Mapping[str, Any] = model_metrics(decided, ["validation", "reward"], timed=False)
     right = [each for each in decided if each.question.answerable and each.correct]
     unanswerable = [each for each in decided if not each.question.answerable]
-    invented = [bool(each.trajectory.rubric["answered"]) for each in unanswerable]
+    invented = [each.answered_by(0) for each in unanswerable]
     efforts = [each.trajectory.rubric["effort"] for each in right]
     malformed = [malformed_calls(each.trajectory.rubric) for each in scored]
     return {

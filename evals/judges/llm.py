@@ -2,16 +2,14 @@
 
 Two questions, each asked on its own, by `prompts/judge.txt` and `prompts/grounded.txt`.
 Question, gold answer, given answer and mails are handed over as quoted JSON, so that
-no text can end its quotes, and the prompts declare them data. What rule 1 of
-`evals.judges.offline` settles (abstentions, unanswerable questions, the gold answer word for
-word) costs no call. Whatever fails or can't be read is no verdict: None, with the
-reason.
+no text can end its quotes, and the prompts declare them data. The answer is correct, incorrect or
+not attempted, and no pattern decides before the model: there are more ways to say "I don't know"
+than a pattern knows. Only null and the gold answer word for word cost no call. Whatever fails or
+can't be read is no verdict: None, with the reason.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -19,7 +17,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from art_e.abstention import is_abstention
 from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage, observation_json
@@ -30,7 +27,7 @@ from art_e.models.responses import Response, Responses, request_key
 from art_e.question import Question
 from art_e.text import encodable
 from art_e.tools import MAX_BODY_CHARS
-from evals.judges.offline import ruled
+from evals.judges.offline import is_unanswerable
 from evals.judges.values import MAX_CHARS
 from evals.verdict import Verdict
 
@@ -196,7 +193,7 @@ class Correctness(BaseModel):
 
     # First, so that it is thought of first.
     reason: str
-    verdict: Literal["correct", "incorrect"]
+    verdict: Literal["correct", "incorrect", "not_attempted"]
 
 
 class Support(BaseModel):
@@ -207,7 +204,9 @@ class Support(BaseModel):
 
 
 class _Finding(NamedTuple):
-    yes: bool | None
+    """A reply's verdict and reason; the verdict is None if there was none."""
+
+    verdict: str | None
     reason: str
 
 
@@ -253,34 +252,28 @@ class LlmJudge:
 
         Raises UserError for a question without a gold answer.
         """
-        settled = ruled(question, answer, self.name)
-        correct, grounded = await asyncio.gather(
-            self._correct(question, answer) if settled is None else _settled(settled),
-            self._grounded(question, answer, mails),
-        )
-        verdict = Verdict(correct.yes, grounded.yes, self.name, correct.reason)
-        if grounded.reason:
-            verdict = replace(verdict, reason=f"{verdict.reason}; {grounded.reason}")
-        return verdict
-
-    async def _correct(self, question: Question, answer: str | None) -> _Finding:
-        data = {**_asked(question), "gold_answer": question.answer, "given_answer": _cut(answer)}
-        return await self._ask("judge", data, Correctness)
-
-    async def _grounded(
-        self, question: Question, answer: str | None, mails: Sequence[Email]
-    ) -> _Finding:
-        """Whether the mails support an answer; nothing is asked about an abstention."""
-        if answer is None or not mails or is_abstention(answer):
-            return _Finding(None, "")
-        data = {
-            **_asked(question),
-            "mails": [_shown(each) for each in mails],
-            "given_answer": _cut(answer),
-        }
-        yes, reason = await self._ask("grounded", data, Support)
+        unanswerable = is_unanswerable(question)
+        if answer is None:
+            reason = f"abstained on an {'un' * unanswerable}answerable question"
+            return Verdict(unanswerable, None, self.name, reason, attempted=False)
+        gold = None if unanswerable else question.answer
+        data = {**_asked(question), "gold_answer": gold, "given_answer": _cut(answer)}
+        if gold is not None and answer.strip().casefold() == gold.strip().casefold():
+            given, reason = _Finding("correct", "is the gold answer")
+        else:
+            given, reason = await self._ask("judge", data, Correctness)
+        if given is None:
+            return Verdict(None, None, self.name, reason)
+        attempted = given != "not_attempted"
+        correct = not attempted if unanswerable else given == "correct"
+        if not attempted or not mails:
+            return Verdict(correct, None, self.name, reason, attempted)
+        data = {**_asked(question), "mails": [_shown(each) for each in mails]}
+        support, why = await self._ask("grounded", {**data, "given_answer": _cut(answer)}, Support)
+        grounded = None if support is None else support == "supported"
         # Of a supported answer there is nothing to say.
-        return _Finding(yes, "" if yes else f"support: {reason}")
+        reason = reason if grounded else f"{reason}; support: {why}"
+        return Verdict(correct, grounded, self.name, reason, attempted)
 
     async def _ask(
         self, prompt: Prompt, data: dict[str, Any], form: type[Correctness | Support]
@@ -292,7 +285,7 @@ class LlmJudge:
         except PolicyError as error:
             return _Finding(None, f"failed: {error.kind}: {error}")
         reason = " ".join(encodable(reply.reason).split())[:MAX_REASON_CHARS]
-        return _Finding(reply.verdict in ("correct", "supported"), reason)
+        return _Finding(reply.verdict, reason)
 
 
 @cache
@@ -308,10 +301,6 @@ def prompts_hash() -> str:
     """Names the prompts in verdicts that were given by them."""
     both = prompt_text("judge") + prompt_text("grounded")
     return hashlib.sha256(both.encode()).hexdigest()[:8]
-
-
-async def _settled(verdict: Verdict) -> _Finding:
-    return _Finding(verdict.correct, verdict.reason)
 
 
 def _asked(question: Question) -> dict[str, Any]:

@@ -276,20 +276,28 @@ _VAGUE = re.compile(
 )
 
 
+def is_unanswerable(question: Question) -> bool:
+    """Whether no mail answers the question. Raises UserError without a gold answer."""
+    if question.answerable is False:
+        return True
+    if question.answer is None:
+        raise UserError(
+            f"question {question.id} has no answer to judge against: "
+            "give it `answer`, or set `answerable` to false"
+        )
+    return is_abstention(question.answer)
+
+
 def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
     """The verdict of `judge` by rule 1, which all judges share; None where it does not settle it.
 
     Raises UserError for a question without a gold answer.
     """
     gold, abstained = question.answer, is_abstention(answer)
-    if question.answerable is False or (gold is not None and is_abstention(gold)):
+    if is_unanswerable(question):
         reason = "abstained on" if abstained else "answered"
         return Verdict(abstained, None, judge, f"{reason} an unanswerable question")
-    if gold is None:
-        raise UserError(
-            f"question {question.id} has no answer to judge against: "
-            "give it `answer`, or set `answerable` to false"
-        )
+    assert gold is not None
     if answer is None or abstained:
         return Verdict(False, None, judge, "abstained on an answerable question")
     if _unwrapped(answer).casefold() == clean(gold).casefold():

@@ -1,6 +1,8 @@
 """What counts as declining to answer, and what only looks like it."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -68,6 +70,23 @@ def test_declines(answer: str | None) -> None:
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_is_an_answer(answer: str) -> None:
     assert not is_abstention(answer)
+
+
+def collected(half: str, *, abstains: bool) -> list[str]:
+    """The phrasings of `abstentions.jsonl`, which were written down before the rule."""
+    lines = (Path(__file__).parent / "abstentions.jsonl").read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [each["text"] for each in rows if (each["half"], each["abstains"]) == (half, abstains)]
+
+
+@pytest.mark.parametrize(("half", "found"), [("tuning", 0.95), ("reporting", 0.80)])
+def test_most_ways_to_decline_are_found_and_hardly_an_answer_is_lost(
+    half: str, found: float
+) -> None:
+    declined, answers = (collected(half, abstains=each) for each in (True, False))
+    assert len(declined) == 98
+    assert sum(map(is_abstention, declined)) / len(declined) >= found
+    assert sum(map(is_abstention, answers)) <= 0.02 * len(answers)
 
 
 @given(

@@ -62,7 +62,7 @@ def test_a_verdict(make: Make, word: str, correct: bool) -> None:
         judge = make(provider)
         verdict = judged(judge, "31 May 2001")
         [request] = provider.requests
-    assert verdict == Verdict(correct, None, judge.name, "Both say May 31.")
+    assert verdict == Verdict(correct, None, judge.name, "Both say May 31.", attempted=True)
     prompt, sent = request.messages
     assert prompt["content"] == prompt_text("judge")
     assert json.loads(sent["content"]) == {
@@ -74,22 +74,39 @@ def test_a_verdict(make: Make, word: str, correct: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "answer", "correct"),
+    ("question", "answer", "word", "correct", "attempted"),
     [
-        (QUESTION, None, False),
-        (QUESTION, "I don't know.", False),
-        (QUESTION, "on may 31.", True),
-        (UNANSWERABLE, "The emails do not say.", True),
-        (UNANSWERABLE, "Ann pays.", False),
+        # No pattern decides: the model is asked about these too.
+        (QUESTION, "I don't know.", "not_attempted", False, False),
+        (QUESTION, "Two mails are about the lease, and its end is in neither.", "not_attempted",
+         False, False),
+        (QUESTION, "I don't know, May 30?", "incorrect", False, True),
+        (UNANSWERABLE, "The thread leaves that open.", "not_attempted", True, False),
+        (UNANSWERABLE, "Ann pays.", "incorrect", False, True),
+        # There is nothing to be right about.
+        (UNANSWERABLE, "Ann pays.", "correct", False, True),
     ],
-)
-def test_what_the_rule_settles_costs_no_call(
-    make: Make, question: Question, answer: str | None, correct: bool
+)  # fmt: skip
+def test_three_verdicts(
+    make: Make, question: Question, answer: str, word: str, correct: bool, attempted: bool
+) -> None:
+    with Provider([finds(word)]) as provider:
+        verdict = judged(make(provider), answer, question=question)
+        [request] = provider.requests
+    assert (verdict.correct, verdict.attempted) == (correct, attempted)
+    gold = None if question is UNANSWERABLE else QUESTION.answer
+    assert json.loads(request.messages[1]["content"])["gold_answer"] == gold
+
+
+@pytest.mark.parametrize(("question", "correct"), [(QUESTION, False), (UNANSWERABLE, True)])
+def test_null_and_the_gold_answer_word_for_word_cost_no_call(
+    make: Make, question: Question, correct: bool
 ) -> None:
     with Provider([]) as provider:
         judge = make(provider)
-        verdict = judged(judge, answer, question=question)
-        assert (verdict.correct, verdict.judge) == (correct, judge.name)
+        assert judged(judge, "on may 31. ").correct is True
+        verdict = judged(judge, None, question=question)
+        assert (verdict.correct, verdict.attempted) == (correct, False)
         assert provider.requests == []
     assert judge.spent.calls == 0
 
@@ -200,13 +217,13 @@ def test_with_mails_it_also_says_whether_they_support_it(
 
 
 def test_an_answer_to_an_unanswerable_question_is_still_checked_for_support(make: Make) -> None:
-    with Provider([finds("unsupported", "No mail says who pays.")]) as provider:
+    with Provider(by_prompt("incorrect", "unsupported")) as provider:
         verdict = judged(make(provider), "Ann pays.", [MAIL], UNANSWERABLE)
     assert (verdict.correct, verdict.grounded) == (False, False)
 
 
 def test_nobody_asks_whether_an_abstention_is_supported(make: Make) -> None:
-    with Provider([]) as provider:
+    with Provider([finds("not_attempted")]) as provider:
         verdict = judged(make(provider), "I don't know", [MAIL])
     assert (verdict.correct, verdict.grounded) == (False, None)
 

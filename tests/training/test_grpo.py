@@ -163,7 +163,7 @@ def test_a_judge_whose_key_is_refused_pauses_the_run_with_its_words(
         provider.stand_in_for_openai(monkeypatch)
         changes = ("grpo.steps=3", "data.kinds=['lookup']", "judging.reward='openai/gpt-4.1'")
         _, training = scripted([SOMETHING, IDK], *changes)
-    assert str(training.paused).startswith("2 of 4 episodes could not be judged (failed: auth:")
+    assert str(training.paused).startswith("4 of 4 episodes could not be judged (failed: auth:")
     assert "401: Incorrect API key provided." in str(training.paused)
     assert len(training.steps) == 1
     # "I don't know" needs no judge, and gained nothing by that.

@@ -214,7 +214,7 @@ def _name(model: TestedModel | None) -> str:
 def _invented(model: TestedModel) -> Cell:
     """The share of unanswerable questions that it answered."""
     scored = [each for each in model.scored if not each.question.answerable]
-    answered = [bool(each.trajectory.rubric["answered"]) for each in scored]
+    answered = [each.answered_by(0) for each in scored]
     return percent(sample_of(scored).share(answered))
 
 
