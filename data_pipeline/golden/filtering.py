@@ -6,7 +6,7 @@ the reason for its rejection.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,68 +16,52 @@ from art_e.inbox.mail import Email
 from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.duplicates import duplicates
-from data_pipeline.golden.golden_set import (
-    Batch,
-    Check,
-    GoldenSet,
-    Rejected,
-    Step,
-    mended,
-    with_checks,
-)
+from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails, inbox_of, mails_of
-from data_pipeline.golden.owner import Owner, owner_of
-from data_pipeline.golden.split import gold_mails
-from evals.judges.names import asks_yes_no, content_stems
+from evals.judges.names import asks_yes_no, content_stems, find_names
 from evals.judges.offline import Claims, asked, is_choice, read_claims
 from evals.judges.values import clean, same_value
 
-STEP: Step = "filter"
 MIN_REALISM = 0.7
 _SHOWN_CHARS = 80
-
-
-class Checked(NamedTuple):
-    """A mended row, and its checks in the order of `RULES`."""
-
-    question: Question
-    checks: tuple[Check, ...]
-
-    @property
-    def fault(self) -> Check | None:
-        """The check that drops the row."""
-        return next((each for each in self.checks if each.passed is False), None)
 
 
 def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
     """Drop the rows that fail a rule, with the reason.
 
-    `min_realism` is the smallest `how_realistic` that passes. Undoes this and later steps first.
+    `min_realism` is the smallest `how_realistic` that passes. Only rows that pass all other rules
+    are compared with each other ("duplicate"). Undoes this and later steps first.
     """
-    golden.undo(STEP)
-    rows = checked(file, golden, min_realism=min_realism)
-    golden.questions = []
-    for row in rows:
-        question = with_checks(row.question, row.checks)
-        if row.fault is None:
-            golden.questions.append(question)
-        else:
-            golden.rejected.append(Rejected.of(question, row.fault))
-    golden.sort()
-    golden.record(STEP, len(rows), {"min_realism": min_realism})
+    golden.undo("filter")
+    rows = by_rules(file, golden, min_realism)
+    sound = [question for question, fault in rows if fault is None]
+    cited = CitedMails(file, sound)
+    contents = {each.id: {gold.content for gold in cited.gold_of(each)} for each in sound}
+    twins = duplicates(sound, contents)
+
+    def compared(question: Question, fault: Check | None) -> tuple[Question, Check | None]:
+        if fault is not None:
+            return question, fault
+        twin = twins.get(question.id)
+        if twin is not None:
+            return question, _check("duplicate", False, twin.reason)
+        check = _check("duplicate", True, "no other asks the same")
+        return with_checks(question, [check]), None
+
+    made = [compared(*row) for row in rows]
+    golden.finish("filter", made, {"min_realism": min_realism})
 
 
-def checked(file: InboxFile, golden: GoldenSet, *, min_realism: float) -> list[Checked]:
-    """The checks of each row of the set, in its order; the set does not change.
-
-    Only rows that pass all other rules are compared with each other ("duplicate").
-    """
-    batches = {each.id: each for each in golden.batches}
+def by_rules(
+    file: InboxFile, golden: GoldenSet, min_realism: float
+) -> list[tuple[Question, Check | None]]:
+    """The mended rows with their checks, each with the first check of `RULES` that it fails."""
     cited_mails = CitedMails(file, golden.questions)
+    batches = {each.id: each for each in golden.batches}
     addresses = {each.inbox_address for each in golden.questions}
     owners = {each: owner_of(file, each) for each in addresses}
 
-    def by_rules(question: Question) -> Checked:
+    def ruled(question: Question) -> tuple[Question, Check | None]:
         batch = batches.get(str(question.provenance.get("batch")))
         cited = cited_mails.of(question)
         row = agreeing(question, batch, cited)
@@ -90,25 +74,11 @@ def checked(file: InboxFile, golden: GoldenSet, *, min_realism: float) -> list[C
             {**cited, **stored},
             lambda: mails_of(inbox_of(file, row), row.message_ids),
         )
-        return Checked(row, tuple(rule(row, facts) for rule in RULES))
+        checks = [rule(row, facts) for rule in RULES]
+        fault = next((each for each in checks if each.passed is False), None)
+        return with_checks(row, checks), fault
 
-    rows = [by_rules(question) for question in golden.questions]
-    sound = [row.question for row in rows if row.fault is None]
-    mails = gold_mails(file, sound, ())
-    contents = {each.id: {gold.content for gold in mails.of(each)} for each in sound}
-    twins = duplicates(sound, contents)
-
-    def compared(row: Checked) -> Checked:
-        if row.fault is not None:
-            return row
-        twin = twins.get(row.question.id)
-        if twin is None:
-            check = _check("duplicate", True, "no other asks the same")
-        else:
-            check = _check("duplicate", False, twin.reason)
-        return row._replace(checks=(*row.checks, check))
-
-    return [compared(row) for row in rows]
+    return [ruled(question) for question in golden.questions]
 
 
 # ---- Fields that disagree.
@@ -250,7 +220,7 @@ def answer_fault(question: Question) -> Check | None:
 
 
 def _check(name: str, passed: bool | None, reason: str) -> Check:
-    return Check(name, STEP, passed, reason, "rule")
+    return Check(name, "filter", passed, reason, "rule")
 
 
 def _shown(text: str) -> str:
@@ -267,12 +237,8 @@ def _source_faults(question: Question, facts: Facts) -> Iterator[str]:
         cited = facts.cited[each]
         if facts.batch is not None and each not in facts.batch.message_ids:
             yield f"cites {_shown(each)}, which is not in its batch"
-        elif cited.later and cited.sent is None:
-            yield f"cites {_shown(each)}, which has no date, so that it is in no inbox as of a day"
-        elif cited.later:
-            yield f"cites {_shown(each)}, sent after {question.query_date}, when it is asked"
         elif cited.stored is None:
-            yield f"cites {_shown(each)}, which is not in the inbox"
+            yield f"cites {_shown(each)}, which {cited.fault}"
 
 
 _IN_BRACKETS = re.compile(r"<[^<>\s]{1,200}@[^<>\s]{1,200}>")
@@ -345,3 +311,117 @@ _TALK_OF_MAIL = re.compile(
     r"\w*\b)",
     re.IGNORECASE,
 )
+
+
+# ---- The owner of an inbox, and whether a question names the owner like somebody else. Vince would
+# not ask "What did Vince ask for?" about his own mail. A name that may be another person's ("Vince"
+# if a gold mail also names Vince Strickler) is not held against a question.
+
+_IGNORED = frozenset("jr sr ii iii iv phd md esq mr mrs ms miss dr prof professor sir".split())
+_WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
+
+
+class FullName(NamedTuple):
+    """First and last name, lower case."""
+
+    first: str
+    last: str
+
+
+class Mention(NamedTuple):
+    """The owner's name as it stands in a text; `sure` if it can be nobody else's."""
+
+    text: str
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner of an inbox: the address and the names that mail gives it."""
+
+    address: str
+    names: tuple[FullName, ...]
+
+    def mention(self, text: str, mails: Callable[[], Iterable[Email]]) -> Mention | None:
+        """Where `text` names the owner, a sure mention first; None if it does not.
+
+        `mails` reads the gold mails, in which others may have the owner's first name. It is called
+        only if that matters.
+        """
+        text = clean(text)
+        forms = [rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])"]
+        for name in self.names:
+            first, last = map(re.escape, name)
+            forms += [
+                rf"\b{first} (?:\w\.? )?{last}\b",
+                rf"\b{last}, {first}\b",
+                rf"\b(?:mr|mrs|ms|miss|dr|prof|professor|sir)\.? {last}\b",
+            ]
+        if found := re.search("|".join(forms), text, re.IGNORECASE):
+            return Mention(found[0], True)
+        words = [match for match in _WORD.finditer(text) if len(match[0]) > 1]
+        alone = [
+            (place, word)
+            for place, word in enumerate(words)
+            if any(_plain(word) in name for name in self.names)
+            # "Will" or "May" at the start of a question is no name.
+            and (place or content_stems(_plain(word)))
+        ]
+        for place, word in alone:
+            # Not the first word, which always has a capital.
+            neighbours = words[place + 1 : place + 2] + words[max(1, place - 1) : place]
+            of_another = any(each[0][0].isupper() for each in neighbours)
+            is_first = any(_plain(word) == name.first for name in self.names)
+            shown = word[0].removesuffix("'s")
+            if is_first and word[0][0].isupper() and not of_another:
+                return Mention(shown, not self._shared(_plain(word), mails()))
+            if not of_another:
+                return Mention(shown, False)
+        return None
+
+    def _shared(self, first: str, mails: Iterable[Email]) -> bool:
+        """Whether the mails name somebody else of that first name."""
+        lasts = {name.last for name in self.names}
+        for mail in mails:
+            boxes = (mail.sender, *mail.to, *mail.cc, *mail.bcc)
+            named = [name for box in boxes for name in _names(box.address, [box.name or "@"])]
+            named += [
+                FullName(name.words[0], name.words[-1])
+                for name in find_names(clean(mail.body))
+                if len(name.words) > 1
+            ]
+            if any(each.first == first and each.last not in lasts for each in named):
+                return True
+        return False
+
+
+def _plain(word: re.Match[str]) -> str:
+    return word[0].lower().removesuffix("'s")
+
+
+def owner_of(file: InboxFile, address: str) -> Owner | None:
+    """The owner of the inbox; None if the file has no such inbox."""
+    wanted = address.strip().lower()
+    row = file.execute("SELECT names FROM addresses WHERE address = ?", [wanted]).fetchone()
+    return None if row is None else Owner(wanted, _names(wanted, row[0].split(" | ")))
+
+
+def _names(address: str, given: Iterable[str]) -> tuple[FullName, ...]:
+    local = address.partition("@")[0]
+    names = [name for each in given if (name := _full_name(each)) is not None]
+    # Mail may also give the names of those who write for the owner.
+    fitting = [name for name in names if name.first in local or name.last in local]
+    if (own := _full_name(re.sub(r"[._-]+", " ", local))) is not None:
+        # Such as vince.kaminski for "vincent kaminski"; not all.employees.
+        fitting += [own] * (not names or any(own.last == name.last for name in names))
+    return tuple(sorted(set(fitting or names)))
+
+
+def _full_name(text: str) -> FullName | None:
+    """First and last name of "vince j kaminski" or "kaminski, vince j."; None otherwise."""
+    if "@" in text or any(char.isdigit() for char in text):
+        return None
+    last, comma, first = text.lower().partition(",")
+    found = _WORD.findall(f"{first} {last}" if comma else text.lower())
+    words = [word for word in found if len(word) > 1 and word not in _IGNORED]
+    return FullName(words[0], words[-1]) if len(words) > 1 else None

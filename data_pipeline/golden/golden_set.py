@@ -23,11 +23,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, TextIO, TypeVar
+from typing import Any, Literal, Self, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from art_e import question as rows
 from art_e.errors import UserError
@@ -48,7 +49,7 @@ _FIRST: tuple[Step, ...] = ("generate", "import")
 # ---- What steps found: checks and changed fields, kept in the provenance of a row.
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass(frozen=True, slots=True)
 class Check:
     """One check of a row. `passed` None means unsure, which drops nothing by itself.
 
@@ -57,7 +58,7 @@ class Check:
 
     name: str
     step: Step
-    passed: bool | None
+    passed: StrictBool | None
     reason: str
     by: str
 
@@ -110,58 +111,27 @@ def as_before(question: Question, step: Step) -> Question:
 
 # ---- Validation of the files.
 
-_FIELDS = frozenset(each.name for each in dataclasses.fields(Question))
+# "marks" are of older sets.
+_FIELDS = frozenset({each.name for each in dataclasses.fields(Question)} | {"marks"})
 
 
-class _Form(BaseModel):
+@checked_dataclass(frozen=True, slots=True)
+class _Change:
+    """What `mended` notes in the provenance."""
+
+    step: Step
+    check: str
+    was: dict[str, Any]
+
+
+class _StepTaken(BaseModel):
     # Steps add settings of their own.
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-
-_Read = TypeVar("_Read", bound=_Form)
-
-
-class _Rejection(_Form):
-    step: Step
-    check: str
-    reason: str
-
-
-class _RejectedRow(_Form):
-    rejected: _Rejection
-
-
-class _BatchRow(_Form):
-    id: str
-    inbox: str
-    split: Split
-    message_ids: list[str]
-
-
-class _CheckRow(_Form):
-    model_config = ConfigDict(extra="forbid")
-    step: Step
-    passed: bool | None
-    reason: str
-    by: str
-
-
-class _Change(_Form):
-    step: Step
-    check: str
-    was: dict[str, JsonValue]
-
-
-class _History(_Form):
-    checks: dict[str, _CheckRow] = {}
-    mended: list[_Change] = []
-
-
-class _StepTaken(_Form):
     sums: dict[str, Any]
 
 
-class _Manifest(_Form):
+class _Manifest(BaseModel):
+    model_config = ConfigDict(strict=True)
+
     form: Literal["art-e/golden/1"] = Field(alias="schema")
     steps: dict[Step, _StepTaken]
     db: dict[str, Any] | None = None
@@ -169,13 +139,11 @@ class _Manifest(_Form):
     inboxes: dict[str, Split] = {}
 
 
-def _checked(form: type[_Read], value: Any) -> _Read:
-    try:
-        return form.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "line"
-        raise ValueError(f"{where}: {first['msg']}") from None
+def first_fault(error: ValidationError) -> str:
+    """The field of the first fault and what is wrong with it, in one line."""
+    fault = error.errors()[0]
+    where = ".".join(map(str, fault["loc"])) or "line"
+    return f"{where}: {fault['msg'].removeprefix('Value error, ')}"
 
 
 def check_bounds(question: str, answer: str | None, how_realistic: float | None) -> None:
@@ -195,17 +163,15 @@ def _check_realism(how_realistic: float | None) -> None:
 
 
 def read_question(row: Any) -> Question:
-    """The question of a line of questions.jsonl. Raises `ValueError`."""
+    """The question of a line of questions.jsonl. Raises `ValueError` or `TypeError`."""
     question = rows.read_question(row)
-    unknown = [name for name in row if name not in _FIELDS]
-    if unknown:
-        raise ValueError(f"a question has no field {unknown[0]!r}")
-    _check_realism(question.how_realistic)
-    for change in _checked(_History, question.provenance).mended:
-        # The old values must fit too, because the step may be undone.
-        was = {**row, "provenance": {}, **change.was}
-        was.pop("marks", None)
-        read_question(was)
+    checks_of(question)
+    changes = [_Change(**each) for each in question.provenance.get("mended", [])]
+    # The old values must fit too, because the step may be undone.
+    for values in (row, *(each.was for each in changes)):
+        if unknown := [name for name in values if name not in _FIELDS]:
+            raise ValueError(f"a question has no field {unknown[0]!r}")
+        _check_realism(rows.read_question({**row, **values}).how_realistic)
     return question
 
 
@@ -225,7 +191,7 @@ PARQUET_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass(frozen=True, slots=True)
 class Batch:
     """Mails of one inbox that the generator sees together, in date order."""
 
@@ -239,7 +205,7 @@ class Batch:
         return {f"m{number}": each for number, each in enumerate(self.message_ids, start=1)}
 
 
-@dataclass(frozen=True, slots=True)
+@checked_dataclass(frozen=True, slots=True)
 class Rejected:
     """A row that a step dropped. `row` is a question's row, or what could not become one."""
 
@@ -303,6 +269,17 @@ class GoldenSet:
         self.questions.sort(key=lambda each: natural(each.id))
         self.rejected.sort(key=lambda each: (STEPS.index(each.step), natural(_name(each.row))))
 
+    def finish(
+        self, step: Step, made: Iterable[tuple[Question, Check | None]], settings: Mapping[str, Any]
+    ) -> None:
+        """End a step with its rows, each with the check that drops it or None."""
+        made = list(made)
+        came = len(self.questions) + sum(each.step == step for each in self.rejected)
+        self.questions = [question for question, fault in made if fault is None]
+        self.rejected += [Rejected.of(question, fault) for question, fault in made if fault]
+        self.sort()
+        self.record(step, came, settings)
+
     def record(self, step: Step, came: int, settings: Mapping[str, Any]) -> None:
         """Write the settings and counts of a step into the manifest; `came` rows came in.
 
@@ -334,10 +311,10 @@ class GoldenSet:
                 golden = cls(
                     [read_question(json.loads(line)) for line in questions],
                     [_rejected(json.loads(line)) for line in rejected],
-                    [_batch(json.loads(line)) for line in batches],
+                    [Batch(**json.loads(line)) for line in batches],
                     json.load(manifest),
                 )
-            _checked(_Manifest, golden.manifest)
+            _Manifest.model_validate(golden.manifest)
             golden._check_ids()
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(
@@ -346,9 +323,10 @@ class GoldenSet:
             ) from None
         except OSError as error:
             raise UserError(f"can't read {folder}: {error.strerror}; name another set") from None
-        except (ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"{folder} is no whole golden set ({reason}); make it anew") from None
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            reason = first_fault(error) if isinstance(error, ValidationError) else str(error)
+            line = " ".join(reason.split())
+            raise UserError(f"{folder} is no whole golden set ({line}); make it anew") from None
         return golden
 
     def _check_ids(self) -> None:
@@ -386,32 +364,20 @@ class GoldenSet:
         settle(folder)
 
 
-def natural(text: str) -> list[tuple[int, str]]:
+def natural(text: str) -> tuple[str, str]:
     """A sort key that puts q-2 before q-10."""
-    # Numbers compare by length, then as text: Python refuses to parse very long ones.
-    parts = enumerate(re.split(r"([0-9]+)", text))
-    numbers = [
-        (len(part.lstrip("0")), part.lstrip("0")) if place % 2 else (-1, part)
-        for place, part in parts
-    ]
-    return [*numbers, (-2, text)]
+    return re.sub("[0-9]+", lambda number: number[0].zfill(20), text), text
 
 
 def _name(row: Mapping[str, Any]) -> str:
     return str(row.get("id", ""))
 
 
-def _rejected(row: Any) -> Rejected:
-    why = _checked(_RejectedRow, row).rejected
-    rest = {name: value for name, value in row.items() if name != "rejected"}
-    if why.step not in _FIRST:
-        read_question(rest)
-    return Rejected(rest, why.step, why.check, why.reason)
-
-
-def _batch(row: Any) -> Batch:
-    read = _checked(_BatchRow, row)
-    return Batch(read.id, read.inbox, read.split, tuple(read.message_ids))
+def _rejected(row: dict[str, Any]) -> Rejected:
+    rejected = Rejected(**row.pop("rejected"), row=row)
+    if rejected.step not in _FIRST:
+        read_question(row)
+    return rejected
 
 
 # ---- The folder.

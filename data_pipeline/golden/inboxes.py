@@ -8,8 +8,8 @@ so that nobody is in two splits.
 import datetime as dt
 import random
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from art_e.errors import UserError
@@ -36,55 +36,66 @@ ORDER BY address, cited.message_id, own DESC, preference, email_id
 
 
 class Cited(NamedTuple):
-    """The mail of a cited id: `stored` is the id under which the inbox has it, or None.
-
-    `later`: it was sent after the question's date, on the day `sent` (UTC), or has no date.
-    `elsewhere`: only other inboxes of the file have it.
-    """
+    """The mail of a cited id: the id under which the question's inbox has it, or why it has not."""
 
     stored: str | None
-    later: bool
-    sent: dt.date | None = None
-    elsewhere: bool = False
+    fault: str = ""
 
 
-class FoundMail(NamedTuple):
+class Gold(NamedTuple):
+    """A gold mail: the id that the row cites, and the digest of its content."""
+
+    cited: str
+    content: str
+
+
+class _FoundMail(NamedTuple):
     """A mail of a cited id. `own`: it is in the question's inbox."""
 
     stored: str
     sent_at: dt.datetime | None
-    content: str  # its content's digest
+    content: str
     own: bool
 
 
 class CitedMails:
-    """The mails that `questions` cite; `found` has them by `cited_key`, own mails first."""
+    """The mails that `questions` cite."""
 
     def __init__(self, file: InboxFile, questions: Iterable[Question]) -> None:
-        wanted = sorted(
-            {cited_key(each, cited) for each in questions for cited in each.message_ids}
-        )
+        wanted = sorted({_key(each, cited) for each in questions for cited in each.message_ids})
         rows = file.execute(_FOUND, [[each[0] for each in wanted], [each[1] for each in wanted]])
-        found: defaultdict[tuple[str, str], list[FoundMail]] = defaultdict(list)
+        self._found: defaultdict[tuple[str, str], list[_FoundMail]] = defaultdict(list)
         for address, cited, *mail in rows.fetchall():
-            found[address, cited].append(FoundMail(*mail))
-        self.found: Mapping[tuple[str, str], Sequence[FoundMail]] = dict(found)
+            self._found[address, cited].append(_FoundMail(*mail))
 
     def of(self, question: Question) -> dict[str, Cited]:
         """The mail of each of the question's message ids."""
         return {each: self._as_of(question, each) for each in question.message_ids}
 
+    def gold_of(self, question: Question) -> list[Gold]:
+        """The gold mails of the question; the id stands for the content of an unknown mail."""
+        gold = []
+        for cited in question.message_ids:
+            found = self._found[_key(question, cited)]
+            # An id names one mail of the own inbox; if that lacks it, all mails of that id.
+            meant = found[:1] if found and found[0].own else found
+            contents = dict.fromkeys(each.content for each in meant) or [cited]
+            gold += [Gold(cited, content) for content in contents]
+        return gold
+
     def _as_of(self, question: Question, message_id: str) -> Cited:
-        found, day = self.found.get(cited_key(question, message_id), ()), question.query_date
+        found, day = self._found[_key(question, message_id)], question.query_date
         own = [each for each in found if each.own]
-        for stored, sent_at, _, _ in own:
+        for stored, sent_at, *_ in own:
             # Mail without a date is in no inbox as of a day.
             if day is None or (sent_at is not None and sent_at.date() <= day):
-                return Cited(stored, False)
+                return Cited(stored)
         if not own:
-            return Cited(None, False, elsewhere=bool(found))
-        sent_at = own[0].sent_at
-        return Cited(None, True, None if sent_at is None else sent_at.date())
+            place = "in the file, but not in this inbox" if found else "not in the inbox file"
+            return Cited(None, f"is {place}")
+        if own[0].sent_at is None:
+            return Cited(None, "has no date, so that it is in no inbox as of a day")
+        return Cited(None, f"was sent on {own[0].sent_at:%Y-%m-%d}, after the query date {day}")
 
 
 def address_of(question: Question) -> str:
@@ -92,7 +103,7 @@ def address_of(question: Question) -> str:
     return question.inbox_address.strip().lower()
 
 
-def cited_key(question: Question, message_id: str) -> tuple[str, str]:
+def _key(question: Question, message_id: str) -> tuple[str, str]:
     """The question's inbox and an id that it cites, as inbox files write them."""
     wanted = message_id.strip()
     return address_of(question), wanted if wanted.startswith("<") else f"<{wanted}>"
@@ -158,27 +169,17 @@ class Counts(NamedTuple):
     test: int = TEST
 
 
-USUAL = Counts()
-
-
-class Chosen(NamedTuple):
-    """The split of each inbox, the largest first, and notes on the choice."""
-
-    splits: dict[str, Split]
-    notes: list[str]
-
-
 def choose_inboxes(
     file: InboxFile, wanted: Counts, seed: int, min_mails: int = MIN_MAILS
-) -> Chosen:
-    """The largest inboxes of persons, with at least `min_mails` mails each.
+) -> dict[str, Split]:
+    """The splits of the largest inboxes of persons, with at least `min_mails` mails each.
 
     In a file with owners only theirs are whole inboxes. Raises `UserError` if there is none.
     """
     owners = file.owners()
     rows = file.execute(
         """
-        SELECT address, any_value(emails)
+        SELECT address, any_value(names)
         FROM (SELECT * FROM addresses WHERE emails >= ?) JOIN parties USING (address_id)
         WHERE len(?) = 0 OR list_contains(?, address)
         GROUP BY address
@@ -190,35 +191,20 @@ def choose_inboxes(
         """,
         [min_mails, owners, owners, owners, MIN_SENT],
     ).fetchall()
-    whose = "an owner" if owners else "a person"
     if not rows:
         raise UserError(
-            f"no inbox of {whose} holds {min_mails:,} mails; lower --min-mails, or name some"
-            " with --inbox (art-e inboxes lists them)"
+            f"no inbox of {'an owner' if owners else 'a person'} holds {min_mails:,} mails; lower"
+            " --min-mails, or name some with --inbox (art-e inboxes lists them)"
         )
-    persons, passed_over = _persons(file, [address for address, _ in rows], sum(wanted))
-    splits = draw(persons, seed, wanted)
-    notes = []
-    if len(persons) < sum(wanted):
-        notes.append(
-            f"{len(persons)} of the {sum(wanted)} inboxes wanted, as no other of {whose} holds"
-            f" {min_mails:,} mails (--min-mails): {_parted(splits)}"
-        )
-    if passed_over:
-        other, larger = passed_over[0]
-        notes.append(
-            f"passed over, as mail gives them the name of a larger inbox: {len(passed_over)},"
-            f" such as {other} (that of {larger})"
-        )
-    return Chosen(splits, notes)
+    return draw(_persons(rows, sum(wanted)), seed, wanted)
 
 
-def named_inboxes(file: InboxFile, addresses: Sequence[str], wanted: Counts, seed: int) -> Chosen:
-    """These inboxes in the wanted proportions. Raises `UserError` for an unknown one."""
+def named_inboxes(
+    file: InboxFile, addresses: Sequence[str], wanted: Counts, seed: int
+) -> dict[str, Split]:
+    """The splits of these inboxes in the wanted proportions; `UserError` for an unknown one."""
     named = list(dict.fromkeys(file.open_inbox(each).address for each in addresses))
-    splits = draw(named, seed, wanted)
-    other = len(named) != sum(wanted)
-    return Chosen(splits, [f"{len(named)} inboxes: {_parted(splits)}"] if other else [])
+    return draw(named, seed, wanted)
 
 
 def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
@@ -241,39 +227,21 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     return {inbox: drawn[inbox] for inbox in inboxes}
 
 
-def _persons(
-    file: InboxFile, addresses: Sequence[str], most: int
-) -> tuple[list[str], list[tuple[str, str]]]:
-    """The first address of up to `most` people, and (other address, first address) of the rest.
+def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
+    """The first address of up to `most` people; `rows` are addresses with their names.
 
     Addresses belong to one person if mail gives them the same name: "Kaminski, Vince J" is "Vince
     Kaminski". A single word ("legal", "jeff") names nobody.
     """
-    rows = file.execute(
-        "SELECT address, names FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))",
-        [addresses],
-    ).fetchall()
-    names_of = {
-        address: {frozenset(w for w in words(name) if len(w) > 1) for name in names.split(" | ")}
-        for address, names in rows
-    }
-    whose: dict[frozenset[str], str] = {}
-    passed_over = []
-    for address in addresses:
-        names = sorted((each for each in names_of[address] if len(each) > 1), key=sorted)
-        first = next((whose[name] for name in names if name in whose), None)
-        if first is None:
-            whose |= dict.fromkeys(names or [frozenset([address])], address)
-        else:
-            passed_over.append((address, first))
-        if len(set(whose.values())) == most:
-            break
-    return list(dict.fromkeys(whose.values())), passed_over
-
-
-def _parted(splits: Mapping[str, Split]) -> str:
-    counts = Counter(splits.values())
-    return ", ".join(f"{counts[name]} {name}" for name in SPLITS)
+    persons: list[str] = []
+    taken: set[frozenset[str]] = set()
+    for address, given in rows:
+        names = {frozenset(w for w in words(name) if len(w) > 1) for name in given.split(" | ")}
+        names = {each for each in names if len(each) > 1}
+        if len(persons) < most and names.isdisjoint(taken):
+            persons.append(address)
+            taken |= names
+    return persons
 
 
 def inbox_of(file: InboxFile, question: Question) -> Inbox:

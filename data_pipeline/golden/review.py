@@ -7,10 +7,10 @@ Rows and mails are untrusted text.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal, NamedTuple
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from art_e.cli.output import console, note, one_line, text
 from art_e.errors import UserError
@@ -20,7 +20,7 @@ from art_e.message import compact_json
 from art_e.question import Question, Split
 from art_e.storage import append_line, whole_lines
 from art_e.text import digest, encodable
-from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, checks_of, with_checks
+from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, first_fault, with_checks
 from evals import statistics
 from evals.labelling import BODY_LINES, ShownMail, pressed_key, shown_mail
 
@@ -34,36 +34,27 @@ _SEEN = (
     "question", "answer", "message_ids", "query_date", "inbox_address", "kind", "answerable",
 )  # fmt: skip
 
-# ---- Reviews and their file.
 
-
-class _Line(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Sample(_Line):
+class Sample(NamedTuple):
     """The first `size` rows in the order that `seed` gives, of one split or of all."""
 
-    size: Annotated[int, Field(ge=1)] = 100
+    size: int = 100
     seed: int = 0
     split: Split | None = None
 
 
-class Review(_Line):
+class Review(BaseModel):
     """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict.
 
-    `reviewer` is None if nobody was named.
+    Lines of earlier versions also name the reviewer and the sample.
     """
 
-    # Earlier versions noted an edit's changes.
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(strict=True, frozen=True)
 
     id: str
     digest: str
     said: Decision
     note: str
-    reviewer: str | None
-    sample: Sample
 
 
 def reviews_file(folder: Path) -> Path:
@@ -84,10 +75,8 @@ def read_reviews(folder: Path) -> list[Review]:
         try:
             reviews.append(Review.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
             raise UserError(
-                f"{path}, line {number} is no review ({where}: {first['msg']}); mend or remove it"
+                f"{path}, line {number} is no review ({first_fault(error)}); mend or remove it"
             ) from None
     return reviews
 
@@ -114,54 +103,39 @@ def drawn(questions: Iterable[Question], sample: Sample) -> list[Question]:
     return of_split[: sample.size]
 
 
-# ---- Applying reviews.
-
-
 def review(golden: GoldenSet, reviews: Sequence[Review], sample: Sample) -> None:
     """Apply `reviews` to the set, and measure its precision on those of `sample`.
 
     A skipped row stays with an unsure check.
     """
     golden.undo("review")
-    came = golden.questions
-    given = current(reviews, came)
-    golden.questions = []
-    for before in came:
-        question = _applied(before, given.get(before.id))
-        if isinstance(question, Rejected):
-            golden.rejected.append(question)
-        else:
-            golden.questions.append(question)
-    seen = [each for each in drawn(came, sample) if each.id in given]
-    decisions = [given[each.id].said for each in seen]
+    given = current(reviews, golden.questions)
+    seen = [each for each in drawn(golden.questions, sample) if each.id in given]
     judged = [each for each in seen if given[each.id].said != "skip"]
+    kept = [given[each.id].said == "keep" for each in judged]
     measured = statistics.Sample(
         [each.inbox_address for each in judged], [each.id for each in judged]
     )
     settings = {
-        "precision": measured.share([given[each.id].said == "keep" for each in judged]),
+        "precision": measured.share(kept),
         "reviewed": len(judged),
-        "kept": decisions.count("keep"),
-        "dropped": decisions.count("drop"),
-        "skipped": decisions.count("skip"),
+        "kept": sum(kept),
         "stale": len({each.id for each in reviews} - given.keys()),
         "sample": sample.size,
         "seed": sample.seed,
         "split": sample.split,
     }
-    golden.record("review", len(came), settings)
+    made = [_applied(each, given.get(each.id)) for each in golden.questions]
+    golden.finish("review", made, settings)
 
 
-def _applied(question: Question, given: Review | None) -> Question | Rejected:
-    """The row after its review."""
+def _applied(question: Question, given: Review | None) -> tuple[Question, Check | None]:
     if given is None:
-        return question
+        return question, None
     remark = " ".join(encodable(given.note).split())
     reason = _WORDS[given.said] + (f": {remark}" if remark else "")
     check = Check("person", "review", _PASSED[given.said], reason, "person")
-    if given.said == "drop":
-        return Rejected.of(question, check)
-    return with_checks(question, [check])
+    return (question, check) if given.said == "drop" else (with_checks(question, [check]), None)
 
 
 # ---- Asking a person.
@@ -170,10 +144,8 @@ def _applied(question: Question, given: Review | None) -> Question | Rejected:
 class Reviewer:
     """Shows rows to a person, and writes the verdicts down."""
 
-    def __init__(
-        self, folder: Path, file: InboxFile, sample: Sample, name: str | None, *, to_stderr: bool
-    ) -> None:
-        self._folder, self._file, self._sample, self._name = folder, file, sample, name
+    def __init__(self, folder: Path, file: InboxFile, *, to_stderr: bool) -> None:
+        self._folder, self._file = folder, file
         self._screen = console(to_stderr=to_stderr)
 
     def review(self, rows: list[Question], earlier: list[Review]) -> int:
@@ -204,14 +176,8 @@ class Reviewer:
                 except typer.Abort:
                     note("no note was taken")
             if key in _DECISIONS:
-                made = Review(
-                    id=row.id,
-                    digest=row_digest(row),
-                    said=_DECISIONS[key],
-                    note=remark,
-                    reviewer=self._name,
-                    sample=self._sample,
-                )
+                decision = _DECISIONS[key]
+                made = Review(id=row.id, digest=row_digest(row), said=decision, note=remark)
                 write_review(self._folder, made)
                 return True
 

@@ -16,7 +16,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.question import Question
-from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, checks_of
+from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.inboxes import inbox_of
 
 CONCURRENCY = 8  # rows at a time
@@ -58,13 +58,9 @@ def verify(
     """Check every row: rows that fail are dropped, superseded answers replaced.
 
     `strict` also drops rows with an unsure check, or one that could not be made. `on_row` is called
-    after each row. Raises `UserError` for an inbox that the file lacks, and if the model wrote rows
-    of the set itself.
+    after each row. Raises `UserError` for an inbox that the file lacks.
     """
-    settings = checks.settings()
-    refuse_own_rows(golden, settings["model"])
     golden.undo("verify")
-    rows = list(golden.questions)
 
     async def examine_all() -> list[Examined]:
         turn = asyncio.Semaphore(concurrency)
@@ -80,21 +76,19 @@ def verify(
                 on_row()
                 return examined
 
-        return await asyncio.gather(*(examine(each) for each in rows))
+        return await asyncio.gather(*(examine(each) for each in golden.questions))
 
     examined = asyncio.run(examine_all())
-    golden.questions = []
     unchecked: dict[str, Counter[str]] = {}
     for each in examined:
-        failed = each.failed or (_unsure(each.question) if strict else None)
-        if failed is None:
-            golden.questions.append(each.question)
-        else:
-            golden.rejected.append(Rejected.of(each.question, failed))
         for name, reason in each.unchecked.items():
             unchecked.setdefault(name, Counter())[reason] += 1
     counted = {name: dict(sorted(unchecked[name].items())) for name in sorted(unchecked)}
-    golden.record("verify", len(rows), {**settings, "strict": strict, "unchecked": counted})
+    made = [
+        (each.question, each.failed or (_unsure(each.question) if strict else None))
+        for each in examined
+    ]
+    golden.finish("verify", made, {**checks.settings(), "strict": strict, "unchecked": counted})
 
 
 def refuse_own_rows(golden: GoldenSet, model: str) -> None:
