@@ -3,5 +3,4 @@
 ingest      sources, parsing, merging of copies, the inbox file
 golden      questions: written by a model or imported, filtered, verified, split, reviewed
 synthetic   a made-up company's mail, with planted facts and the questions that they answer
-sharing     exports that are written whole, what is in them, and their push to the hub
 """

@@ -58,35 +58,31 @@ def responses_folder(folder: Path, role: str, model: str) -> Path:
 
 
 def spent_on(folder: Path, role: str, model: str) -> Spent:
-    """What the kept replies have cost, in whichever run."""
-    usages = Responses(responses_folder(folder, role, model)).usages()
-    price = price_of(model)
-    known = [each for each in usages if each is not None]
-    # A reply without usage may have cost anything.
-    cost = None if price is None or len(known) < len(usages) else sum(map(price.cost, known))
-    return Spent(len(usages), sum(known, Usage()), cost)
-
-
-def settled_on(folder: Path, role: str, model: str) -> float | None:
-    """USD that the kept replies count towards a limit; None if the price is unknown.
+    """What the kept replies have cost, in whichever run; None if the price is unknown.
 
     A reply without usage counts as the longest one possible.
     """
     usages = Responses(responses_folder(folder, role, model)).usages()
-    if not usages:
-        return 0.0
-    price = price_of(model)
-    if price is None:
-        return None
-    most = price.most(0, capabilities_of(model).most_tokens) if None in usages else 0.0
-    return sum(most if each is None else price.cost(each) for each in usages)
+    known = [each for each in usages if each is not None]
+    price, cost = price_of(model), None
+    if price is not None:
+        unknown = len(usages) - len(known)
+        most = price.most(0, capabilities_of(model).most_tokens) if unknown else 0.0
+        cost = sum(map(price.cost, known)) + most * unknown
+    return Spent(len(usages), sum(known, Usage()), cost if usages else 0.0)
 
 
-def left_of(limit: float | None, before: float) -> float | None:
+def left_of(limit: float | None, before: float | None) -> float | None:
     """The rest of the limit. An invalid limit passes through, so that the budget rejects it."""
     if limit is None or not limit >= 0:
         return limit
-    return max(0.0, limit - before)
+    return max(0.0, limit - (before or 0.0))
+
+
+def sum_of(*costs: float | None) -> float | None:
+    """The sum of costs in USD; None if one is unknown."""
+    known = [each for each in costs if each is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 class Asker:
@@ -110,11 +106,10 @@ class Asker:
     ) -> None:
         load_env()
         self.name = model
-        self._folder, self._role = folder, role
-        self._before = settled_on(folder, role, model)
+        self._before = spent_on(folder, role, model)
         self._model = StructuredModel(
             model,
-            max_cost_usd=left_of(max_cost_usd, self._before or 0.0),
+            max_cost_usd=left_of(max_cost_usd, self._before.cost_usd),
             cache=responses_folder(folder, role, model),
             temperature=temperature,
             retries=retries,
@@ -123,14 +118,10 @@ class Asker:
 
     @property
     def spent(self) -> Spent:
-        """What all kept replies of the role have cost, in this run and earlier ones."""
-        return spent_on(self._folder, self._role, self.name)
-
-    @property
-    def spent_usd(self) -> float | None:
-        """USD so far, earlier runs included; None if the price is unknown."""
-        cost = self._model.spent.cost_usd
-        return None if cost is None or self._before is None else self._before + cost
+        """What all replies of the role have cost, in this run and earlier ones."""
+        before, now = self._before, self._model.spent
+        cost = sum_of(before.cost_usd, now.cost_usd)
+        return Spent(before.calls + now.calls, before.usage + now.usage, cost)
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """The model's reply as `form`; raises as `read` does."""

@@ -50,13 +50,11 @@ from data_pipeline.golden import (
     stats,
     verify,
 )
-from data_pipeline.golden.asking import Asker, left_of, responses_folder, settled_on, spent_on
-from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, check_new, held
+from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on, sum_of
+from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from data_pipeline.golden.offline_reader import WordChecks
-from data_pipeline.sharing import ToOption
 from evals.judges import choose_judge, needs_model, spent_by
-from evals.verdict import Judge
 
 app = typer.Typer(
     help="Make a set of questions with known answers, and check it.",
@@ -99,13 +97,8 @@ def _step(
     step: Step, folder: Path, db: Path | None, *, as_json: bool, is_new: bool = False
 ) -> Iterator[_Opened]:
     """Open the set in `folder`, save what the step makes of it, and print its counts."""
-    if is_new:
-        check_new(folder)
     with InboxFile(chosen_db(db)) as file, held(folder):
-        if is_new and not (folder / "manifest.json").exists():
-            golden = GoldenSet()
-        else:
-            golden = GoldenSet.load(folder)
+        golden = GoldenSet.begun(folder) if is_new else GoldenSet.load(folder)
         if not is_new:
             check_db(golden, file)
         later = golden.later(step)
@@ -125,18 +118,18 @@ def _step(
 
 
 @contextmanager
-def live(things: str, total: int) -> Iterator[Callable[[str], None]]:
+def _live(things: str, total: int, status: Callable[[], str]) -> Iterator[Callable[[], None]]:
     """A progress bar, and now and then a line with the status; call the function for each thing."""
     done, last = 0, time.monotonic()
     with progress(things, total) as advance:
 
-        def show(status: str) -> None:
+        def show() -> None:
             nonlocal done, last
             advance()
             done += 1
             if time.monotonic() - last >= LINE_EVERY_S:
                 last = time.monotonic()
-                note(f"{done:,} of {total:,} {things}, {status}")
+                note(f"{done:,} of {total:,} {things}, {status()}")
 
         yield show
 
@@ -158,15 +151,7 @@ def _table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{one_line(name)} {_cell(each)}" for name, each in value.items() if each)
-    if isinstance(value, list):
-        return "; ".join(map(_cell, value))
-    if value is None:
-        return "-"
     return f"{value:,}" if isinstance(value, int) else cut_line(one_line(str(value)), 100)
-
-
-def _line(line: str) -> None:
-    console().print(text(one_line(line)), soft_wrap=True)
 
 
 def _refuse_local(model: str) -> None:
@@ -233,17 +218,15 @@ def generate_command(
             " art-e golden import world.questions.jsonl"
         )
     _refuse_local(model)
-    notice = str(Model(model).notice)
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
     if dry_run:
         with InboxFile(chosen_db(db)) as file, progress("batches read", None) as advance:
-            planned = generate.make_plan(file, options, model, advance)
-        _print_plan(planned, as_json=json_output)
+            plan = generate.make_plan(file, options, model, advance)
+        _print_plan(plan, as_json=json_output)
         return
     folder = out or default_golden()
     with _step("generate", folder, db, as_json=json_output, is_new=True) as (file, golden, _):
-        generate.check_same(golden, generate.settings_of(file, options, model))
         asker = Asker(
             model,
             folder,
@@ -253,29 +236,31 @@ def generate_command(
             temperature=generate.TEMPERATURE,
         )
         with progress("batches read", None) as advance:
-            planned = generate.make_plan(file, options, model, advance)
-        for line in [*planned.notes, notice, f"estimate: {planned.estimate}"]:
-            note(line)
-        if kept := spent_on(folder, "generate", model).calls:
+            plan = generate.make_plan(file, options, model, advance)
+        note(_size_of(plan))
+        note(str(Model(model).notice))
+        note(f"estimate: {plan.estimate}")
+        if kept := asker.spent.calls:
             note(f"{kept:,} kept of an earlier run are not paid for again")
-        with live("batches", len(planned.batches)) as show:
-            lost = generate.generate(
-                file, golden, asker, planned, lambda state: show(_status(state, planned))
-            )
+        so_far = {"questions": 0, "lost": 0}
+
+        def status() -> str:
+            cost = shown_usd(asker.spent.cost_usd, 2)
+            return f"{_cell(so_far)}, {cost} of about {shown_usd(plan.estimate.usd, 2)}"
+
+        with _live("batches", len(plan.batches), status) as show:
+
+            def on_batch(questions: int, lost: int) -> None:
+                so_far.update(questions=questions, lost=lost)
+                show()
+
+            lost = generate.generate(file, golden, asker, plan, on_batch)
     for kind, count in sorted(Counter(each.kind for each in lost).items()):
         reason = next(each.reason for each in lost if each.kind == kind)
-        note(f"{count:,} of {len(planned.batches):,} batches gave nothing ({kind}): {reason}")
+        note(f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {reason}")
     _note_retry({each.kind for each in lost} - {"unreadable"}, "asks for those that are missing")
     if not json_output:
         note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
-
-
-def _status(state: generate.Progress, plan: generate.Plan) -> str:
-    cost = shown_usd(state.cost_usd, 2)
-    if state.cost_usd is not None and plan.estimate.usd is not None:
-        cost += f" of about ${plan.estimate.usd:,.2f}"
-    lost = f", {state.lost} lost" if state.lost else ""
-    return f"{plural(state.questions, 'question')}, {cost}{lost}"
 
 
 def _note_retry(kinds: set[str], does: str) -> None:
@@ -292,14 +277,18 @@ def _print_plan(plan: generate.Plan, *, as_json: bool) -> None:
         drawn = [len(batch.message_ids) for batch in plan.batches if batch.inbox == address]
         rows.append({"address": address, "split": name, "batches": len(drawn), "mails": sum(drawn)})
     if as_json:
-        estimate = plan.estimate._asdict()
-        data = {"model": plan.model, "inboxes": rows, "estimate": estimate, "notes": plan.notes}
-        print_json(data)
+        print_json({"model": plan.model, "inboxes": rows, "estimate": plan.estimate._asdict()})
         return
     _table("inboxes", rows)
-    for line in plan.notes:
-        note(line)
+    note(_size_of(plan))
     print_line(f"{one_line(plan.model)}: {plan.estimate}")
+
+
+def _size_of(plan: generate.Plan) -> str:
+    wanted = sum(plan.options.counts)
+    return f"{len(plan.splits)} of {plural(wanted, 'inbox')} wanted: " + _cell(
+        Counter(plan.splits.values())
+    )
 
 
 @app.command(
@@ -323,16 +312,7 @@ def import_command(
     rejected with the reason.
     """
     folder = out or default_golden()
-    if Path(source).exists() and Path(source).resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"{source} lies in {folder}, where the set is written; name another --out")
     with _step("import", folder, db, as_json=json_output, is_new=True) as (file, golden, _):
-        made = golden.manifest["steps"].get("import", {})
-        if golden.manifest["steps"] and made.get("source") != importing.source_name(source):
-            raise UserError(f"{folder} holds another golden set; name another --out")
-        if made and made.get("digest") != importing.source_digest(source):
-            raise UserError(
-                f"{folder} holds a golden set of other rows than {source} has; name another --out"
-            )
         importing.import_questions(file, golden, source)
     if not json_output:
         note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
@@ -419,31 +399,22 @@ def verify_command(
     with _step("verify", folder, db, as_json=json_output) as opened:
         golden = opened.golden
         golden.undo("verify")
-        checks: verify.Checks
-        reader: Asker | None = None
-        chosen: Judge = choose_judge("offline")
-        judged_before: float | None = 0.0
         if model == "offline":
             note("offline: words alone can't find a wrong answer; name a model with --model")
-            checks = WordChecks()
+            reader = _Reader(WordChecks(), lambda: 0.0)
         else:
-            reader, chosen, judged_before = _reader_and_judge(
-                opened, model, judge or DEFAULT_MODEL, concurrency, max_cost
-            )
-            checks = model_checks.ModelChecks(reader, chosen)
-
-        with live("rows", len(golden.questions)) as show:
+            reader = _reader(opened, model, judge or DEFAULT_MODEL, concurrency, max_cost)
+        with _live("rows", len(golden.questions), lambda: shown_usd(reader.spent_usd())) as show:
             verify.verify(
                 opened.file,
                 golden,
-                checks,
+                reader.checks,
                 strict=strict,
                 concurrency=concurrency,
-                on_row=lambda: show(shown_usd(_spent(reader, chosen, judged_before))),
+                on_row=show,
             )
-        if reader is not None:
-            usd = _spent(reader, chosen, judged_before)
-            note("cost unknown" if usd is None else f"cost so far: ${usd:.4f}")
+        if model != "offline":
+            note(f"cost so far: {shown_usd(reader.spent_usd())}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
@@ -452,17 +423,17 @@ def verify_command(
     _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
 
 
-def _spent(reader: Asker | None, judge: Judge, judged_before: float | None) -> float | None:
-    """USD of all replies so far; None if a price is unknown."""
-    judged = spent_by(judge)
-    costs = (judged_before, reader.spent_usd if reader else 0.0, judged.cost_usd if judged else 0.0)
-    return None if None in costs else sum(filter(None, costs))
+class _Reader(NamedTuple):
+    """What checks rows, and what it has cost so far, in earlier runs too."""
+
+    checks: verify.Checks
+    spent_usd: Callable[[], float | None]
 
 
-def _reader_and_judge(
+def _reader(
     opened: _Opened, model: str, judge: str, concurrency: int, max_cost: float | None
-) -> tuple[Asker, Judge, float | None]:
-    """Reader, judge and what the judge cost in earlier runs; notes where mail goes and the cost."""
+) -> _Reader:
+    """A model as reader and a judge; notes where mail goes and the cost."""
     _, golden, folder = opened
     _refuse_local(model)
     verify.refuse_own_rows(golden, model)
@@ -470,20 +441,23 @@ def _reader_and_judge(
     if judge != model and needs_model(judge):
         note(f"questions and answers go to {Model(judge).host} (judge {judge})")
     usd = model_checks.estimate_cost(golden, model, judge)
-    cost = (
-        "cost unknown" if usd is None else f"at most about ${usd:,.2f}, for replies of usual length"
-    )
+    cost = "cost unknown" if usd is None else f"at most about ${usd:,.2f}"
     note(f"estimate: {cost}; replies of an earlier run are not paid for again")
-    judged_before = settled_on(folder, "judge", judge) if needs_model(judge) else 0.0
+    before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
     readers = judges = None
     if max_cost is not None:
         # Shares of one limit, so that both together keep it.
         readers = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
-        judges = left_of(max_cost - readers, judged_before or 0.0)
-        note(f"limit: ${readers:.4f} for the reader, ${max_cost - readers:.4f} for the judge")
-    reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=readers)
+        judges = left_of(max_cost - readers, before)
+    asker = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=readers)
     cache = responses_folder(folder, "judge", judge)
-    return reader, choose_judge(judge, max_cost_usd=judges, cache=cache), judged_before
+    chosen = choose_judge(judge, max_cost_usd=judges, cache=cache)
+
+    def spent_usd() -> float | None:
+        judged = spent_by(chosen)
+        return sum_of(asker.spent.cost_usd, before, judged.cost_usd if judged else 0.0)
+
+    return _Reader(model_checks.ModelChecks(asker, chosen), spent_usd)
 
 
 @app.command(
@@ -514,57 +488,44 @@ def split_command(
         split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     if not json_output:
-        print_leaks(record["leaks"])
+        _print_leaks(record["leaks"])
     inboxes: dict[str, int] = record["inboxes"]
     origin = {"generate": "as generate drew them", "rows": "as the rows came with them"}.get(
         record["splits_from"], f"drawn by seed {seed}"
     )
     note(f"{plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
-    if sum(inboxes.values()) == 1:
-        note("a single inbox can't be split: all its rows are in one split")
-    used = {each.split for each in golden.questions}
-    if empty := [name for name, count in inboxes.items() if count and name not in used]:
-        note(f"no row is left in {' and '.join(empty)}")
 
 
 # ---- stats.
 
 
-def print_leaks(leaks: dict[str, Any]) -> None:
+def _print_leaks(leaks: dict[str, Any]) -> None:
     """Print what splits have in common, before rows were dropped and after."""
     rows = [
         {"": label, "splits": pair, "before": count, "after": leaks["after"][name][pair]}
-        for name, label in export.SHARED.items()
+        for name, label in stats.SHARED.items()
         for pair, count in leaks["before"][name].items()
     ]
     _table("what splits have in common", rows)
-    if leaks["unknown_gold"]:
-        _line(f"{plural(leaks['unknown_gold'], 'gold mail')} not in the inbox file: not checked")
-
-
-def print_stats(figures: dict[str, Any]) -> None:
-    """Print the figures of `data_pipeline.golden.stats`."""
-    _line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
-    for group in ("kinds", "difficulties", "answerable"):
-        rows = [{"": label, **counts} for label, counts in figures[group].items()]
-        _table(group, rows)
-    for name in ("inboxes", "steps", "drops", "checks", "unchecked", "spent"):
-        _table(name, figures[name])
-    if figures["leaks"] is not None:
-        print_leaks(figures["leaks"])
 
 
 @app.command(
     "stats", epilog=example("art-e golden stats golden", "art-e golden stats golden --json")
 )
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
-    """Print what is in the set, what each step dropped and why, and what it cost."""
+    """Print what is in the set, and what each step dropped and checked."""
     golden = GoldenSet.load(folder)
-    figures = stats.stats(golden, folder)
+    figures = stats.stats(golden)
     if json_output:
         print_json({"set": str(folder), **figures})
-    else:
-        print_stats(figures)
+        return
+    print_line(f"{plural(figures['rows'], 'row')}, {figures['rejected']:,} rejected")
+    for name in ("kinds", "difficulties"):
+        _table(name, ({"": label, **counts} for label, counts in figures[name].items()))
+    for name in ("splits", "steps", "checks"):
+        _table(name, figures[name])
+    if figures["leaks"] is not None:
+        _print_leaks(figures["leaks"])
 
 
 # ---- review and export.
@@ -574,55 +535,35 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
     "review",
     epilog=example(
         "art-e golden review golden/ --db inbox.duckdb --sample 100 --split test",
-        "art-e golden review golden/ --db inbox.duckdb --apply --json",
+        "art-e golden review golden/ --db inbox.duckdb --json",
     ),
 )
 def review_command(
     folder: SetArgument,
-    sample: Annotated[
-        int | None, Option(metavar="N", min=1, help="Number of rows [default: 100].")
-    ] = None,
-    seed: Annotated[
-        int | None, Option(help="Another seed draws another sample [default: 0].")
-    ] = None,
+    sample: Annotated[int, _number("--sample", "Number of rows.")] = 100,
+    seed: Annotated[int, Option(help="Another seed draws another sample.")] = 0,
     split_name: Annotated[
         str | None,
         Option("--split", metavar="SPLIT", help="Only rows of train, validation or test."),
     ] = None,
-    reviewer: Annotated[
-        str | None, Option(metavar="NAME", help="Who reviews; kept in reviews.jsonl.")
-    ] = None,
-    apply: Annotated[
-        bool, Option("--apply", help="Apply earlier reviews, and show nothing.")
-    ] = False,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Review a random sample by hand, and measure how much of the set is right.
 
-    A dropped row leaves the set. The precision is the share of the sample that was kept.
+    A dropped row leaves the set. The precision is the share of the sample that was kept. After
+    an earlier step was run again, this applies the verdicts on rows that have not changed.
     """
-    of_split = chosen_split(split_name)
+    chosen = review.Sample(sample, seed, chosen_split(split_name))
     with _step("review", folder, db, as_json=as_json) as (file, golden, _):
         golden.undo("review")
-        earlier = review.read_reviews(folder)
-        if apply and not earlier:
-            raise UserError(f"there are no reviews in {folder}; leave --apply out to make some")
-        # Earlier reviews bring the sample of the last one.
-        last = earlier[-1].sample if apply else review.Sample()
-        chosen = review.Sample(
-            size=sample or last.size,
-            seed=last.seed if seed is None else seed,
-            split=of_split or last.split,
-        )
         rows = review.drawn(golden.questions, chosen)
         if not rows:
             of = f" of split {chosen.split}" if chosen.split else ""
             raise UserError(f"{folder} has no question{of} to review; name another set or --split")
-        if not apply:
-            person = review.Reviewer(folder, file, chosen, reviewer, to_stderr=as_json)
-            given = person.review(rows, earlier)
-            note(f"{plural(given, 'review')} added to {review.reviews_file(folder)}")
+        person = review.Reviewer(folder, file, to_stderr=as_json)
+        given = person.review(rows, review.read_reviews(folder))
+        note(f"{plural(given, 'review')} added to {review.reviews_file(folder)}")
         review.review(golden, review.read_reviews(folder), chosen)
     record = golden.manifest["steps"]["review"]
     precision, of = record["precision"], record["split"] or "all splits"
@@ -639,7 +580,11 @@ def review_command(
 
 
 @app.command("export", epilog=example("art-e golden export golden --to published"))
-def export_command(folder: SetArgument, to: ToOption, json_output: JsonOption = False) -> None:
+def export_command(
+    folder: SetArgument,
+    to: Annotated[Path, Option("--to", metavar="OUT", help="New folder to write.")],
+    json_output: JsonOption = False,
+) -> None:
     """Write Parquet and JSONL of each split with a card, for load_dataset and --questions.
 
     Rejected rows are left out. If a row has no split, all are written as one file, questions.

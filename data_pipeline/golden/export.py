@@ -2,10 +2,11 @@
 
     art-e golden export golden --to published
 
-The folder holds a Parquet and a JSONL file of each split, the card and the manifest. Rejected rows
-are left out, because they may hold anything. If a row has no split, all rows are in one file.
+The new folder holds a Parquet and a JSONL file of each split, the card and the manifest. Rejected
+rows are left out, because they may hold anything. If a row has no split, all are in one file.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +17,8 @@ from huggingface_hub import DatasetCardData
 from art_e.errors import UserError
 from art_e.publish import Own, template
 from art_e.question import SPLITS, Question
+from art_e.storage import partial_of
 from data_pipeline.golden.golden_set import (
-    SCHEMA,
     STEPS,
     GoldenSet,
     checks_of,
@@ -25,32 +26,35 @@ from data_pipeline.golden.golden_set import (
     write_questions,
 )
 from data_pipeline.golden.stats import SHARED, stats
-from data_pipeline.sharing import replacing
 
 # What `datasets.load_dataset` calls the part that holds all rows.
 ALL_ROWS = "questions"
-QUESTION_FILES = tuple(
-    f"{part}.{form}" for part in (*SPLITS, ALL_ROWS) for form in ("parquet", "jsonl")
-)
-_NAMES = frozenset({"README.md", "manifest.json", *QUESTION_FILES})
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))
 
 
 def export(golden: GoldenSet, to: Path) -> dict[str, int]:
     """Write the set to the folder `to`; the number of rows of each part.
 
-    Replaces an earlier export as a whole. Raises `UserError` if the set has no row, or the folder
-    holds something else or can't be written.
+    Raises `UserError` if the set has no row, or the folder exists or can't be written.
     """
     if not golden.questions:
         raise UserError("the set has no row to export; art-e golden stats shows what dropped them")
-    parts = _parts(golden.questions)
-    with replacing(to, "manifest.json", SCHEMA, _NAMES.__contains__) as folder:
+    target = to.resolve()
+    if target.exists():
+        raise UserError(f"{to} exists already; delete it, or name another --to")
+    parts, partial = _parts(golden.questions), partial_of(target)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
         for name, questions in parts.items():
-            write_questions(folder, name, questions)
+            write_questions(partial, name, questions)
         files = {name: f"{name}.parquet" for name in parts}
-        (folder / "README.md").write_text(card(golden, files), "utf-8")
-        write_manifest(folder, golden.manifest)
+        (partial / "README.md").write_text(card(golden, files), "utf-8")
+        write_manifest(partial, golden.manifest)
+        # Whole or not at all.
+        partial.rename(target)
+    except OSError as error:
+        raise UserError(f"can't write to {to}: {error.strerror}; name another --to") from None
     return {name: len(questions) for name, questions in parts.items()}
 
 

@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple, Self
@@ -28,7 +28,7 @@ from art_e.models.providers import load_litellm
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
-from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds
+from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, first_fault
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
     Counts,
@@ -119,8 +119,8 @@ def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
     text = encodable(reply)
     is_cut = False
     try:
-        value = json.loads(text, parse_int=float)
-    except (ValueError, RecursionError):
+        value = from_json(text)
+    except ValueError:
         is_cut = True
         try:
             value = from_json(text, allow_partial=True)
@@ -130,14 +130,11 @@ def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
     if not isinstance(items, list):
         raise UnparseableError("the reply is not JSON of the form asked for: it has no items")
     read = [_item(each) for each in items]
-    if is_cut:
-        # A number may be cut too, and still be a number.
-        is_whole = text.rstrip().endswith(("}", "]"))
-        if read and (isinstance(read[-1], NoQuestion) or not is_whole):
-            item = json.dumps(items[-1])[:_KEPT_CHARS]
-            read[-1] = NoQuestion(item, "the reply was cut off in it")
-        if not any(isinstance(each, GeneratedItem) for each in read):
-            raise UnparseableError("the reply was cut off before its first item had ended")
+    if is_cut and items:
+        # The last one may look whole: a number that is cut is still a number.
+        read[-1] = _unusable(items[-1], "the reply was cut off in it")
+    if is_cut and not any(isinstance(each, GeneratedItem) for each in read):
+        raise UnparseableError("the reply was cut off before its first item had ended")
     return read
 
 
@@ -145,10 +142,11 @@ def _item(item: Any) -> GeneratedItem | NoQuestion:
     try:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{each}: " for each in first["loc"])
-        reason = where + first["msg"].removeprefix("Value error, ")
-        return NoQuestion(encodable(json.dumps(item))[:_KEPT_CHARS], reason)
+        return _unusable(item, first_fault(error))
+
+
+def _unusable(item: Any, reason: str) -> NoQuestion:
+    return NoQuestion(encodable(json.dumps(item))[:_KEPT_CHARS], reason)
 
 
 # ---- Drawing batches.
@@ -260,10 +258,7 @@ class Estimate(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What will be asked: `data` is what the model sees of each of the `batches`.
-
-    `notes` say where there is less mail than wanted.
-    """
+    """What will be asked: `data` is what the model sees of each of the `batches`."""
 
     model: str
     options: Options
@@ -271,7 +266,6 @@ class Plan(NamedTuple):
     batches: list[Batch]
     data: list[dict[str, Any]]
     estimate: Estimate
-    notes: list[str]
 
 
 def make_plan(
@@ -284,10 +278,10 @@ def make_plan(
     if not sum(options.counts):
         raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
     if options.inboxes:
-        chosen = named_inboxes(file, options.inboxes, options.counts, options.seed)
+        splits = named_inboxes(file, options.inboxes, options.counts, options.seed)
     else:
-        chosen = choose_inboxes(file, options.counts, options.seed, options.min_mails)
-    batches = draw_batches(file, chosen.splits, options.batches, options.seed)
+        splits = choose_inboxes(file, options.counts, options.seed, options.min_mails)
+    batches = draw_batches(file, splits, options.batches, options.seed)
     if not batches:
         raise UserError(
             "no inbox has mails of a usable length that no inbox of another split holds;"
@@ -306,8 +300,7 @@ def make_plan(
     expected = Estimate(
         len(data), tokens, reply * len(data), None if usd is None else round(usd, 6)
     )
-    notes = [*chosen.notes, *_too_few(chosen.splits, batches, options.batches)]
-    return Plan(model, options, chosen.splits, batches, data, expected, notes)
+    return Plan(model, options, splits, batches, data, expected)
 
 
 def prompt() -> str:
@@ -320,17 +313,6 @@ def _thinks(model: str) -> bool:
     prices = load_litellm().model_cost
     entry = prices.get(model) or prices.get(model.partition("/")[2]) or {}
     return entry.get("supports_reasoning") is True
-
-
-def _too_few(splits: Iterable[str], batches: Iterable[Batch], wanted: int) -> list[str]:
-    drawn = Counter(each.inbox for each in batches)
-    fewer = [f"{each} {drawn[each]}" for each in splits if drawn[each] < wanted]
-    if not fewer:
-        return []
-    return [
-        f"inboxes with fewer than {wanted:,} batches, because too little of their mail has a usable"
-        f" length and is in no inbox of another split: {len(fewer)} ({', '.join(fewer)})"
-    ]
 
 
 def _data(
@@ -397,15 +379,6 @@ class Lost(NamedTuple):
     reason: str
 
 
-class Progress(NamedTuple):
-    """How far the run is; `cost_usd` is None if it is unknown."""
-
-    batches: int
-    questions: int
-    lost: int
-    cost_usd: float | None
-
-
 @dataclass(slots=True)
 class _Reply:
     batch: Batch
@@ -422,15 +395,16 @@ def generate(
     golden: GoldenSet,
     asker: Asker,
     plan: Plan,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_batch: Callable[[int, int], None] = lambda questions, lost: None,
 ) -> list[Lost]:
     """Ask for the questions of every batch; returns why batches gave nothing.
 
-    Raises `UserError` if there is not a single question, or the set has other settings.
+    `on_batch` gets the numbers of questions and of lost batches so far. Raises `UserError` if
+    there is not a single question, or the set has other settings.
     """
     settings = settings_of(file, plan.options, asker.name)
     check_same(golden, settings)
-    replies = asyncio.run(_ask_all(asker, plan, on_progress))
+    replies = asyncio.run(_ask_all(asker, plan, on_batch))
     lost = [each.lost for each in replies if each.lost]
     if not any(each.questions for each in replies):
         why = lost[0].reason if lost else "the replies hold none"
@@ -457,7 +431,6 @@ def generate(
             "used": len(replies) - len(lost),
             "lost": dict(sorted(Counter(each.kind for each in lost).items())),
         },
-        "notes": plan.notes,
         "estimate": plan.estimate._asdict(),
         "usage": asdict(spent.usage),
         # Replies are summed in any order, so later digits may differ.
@@ -467,9 +440,7 @@ def generate(
     return lost
 
 
-async def _ask_all(
-    asker: Asker, plan: Plan, on_progress: Callable[[Progress], None]
-) -> list[_Reply]:
+async def _ask_all(asker: Asker, plan: Plan, on_batch: Callable[[int, int], None]) -> list[_Reply]:
     """The replies in the plan's order."""
     done: list[_Reply] = []
 
@@ -482,8 +453,7 @@ async def _ask_all(
             reply = _Reply(batch, [], Lost(error.kind, cut_line(str(error), _KEPT_CHARS)))
         done.append(reply)
         lost = sum(each.lost is not None for each in done)
-        questions = sum(each.questions for each in done)
-        on_progress(Progress(len(done), questions, lost, asker.spent_usd))
+        on_batch(sum(each.questions for each in done), lost)
         return reply
 
     return await asyncio.gather(*map(ask, plan.batches, plan.data))

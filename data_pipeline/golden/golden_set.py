@@ -304,6 +304,17 @@ class GoldenSet:
         self.manifest["steps"][step] = {**settings, "sums": {"in": came, "kept": kept, **sums}}
 
     @classmethod
+    def begun(cls, folder: Path) -> Self:
+        """The set in `folder`, or a new one. Raises `UserError` if it would replace other files."""
+        names = [each for each in SET_FILES if (folder / each).exists()]
+        # READY is there if a save was killed.
+        if "manifest.json" in names or (folder / READY).exists():
+            return cls.load(folder)
+        if names:
+            raise UserError(f"{folder} holds another {names[0]}; name a new folder with --out")
+        return cls()
+
+    @classmethod
     def load(cls, folder: Path) -> Self:
         """The set in `folder`, which needs no lock. Raises `UserError` if it is missing or torn."""
         try:
@@ -441,16 +452,6 @@ def held(folder: Path) -> Iterator[None]:
         finally:
             if [each.name for each in folder.iterdir()] == [".lock"]:
                 shutil.rmtree(folder)
-
-
-def check_new(folder: Path) -> None:
-    """Raise `UserError` if the folder has files with the names of a set's, but no set."""
-    names = [each for each in SET_FILES if (folder / each).exists()]
-    # READY is there if a save was killed.
-    if names and "manifest.json" not in names and not (folder / READY).exists():
-        raise UserError(
-            f"{folder} holds other files, and a {names[0]}; name a new folder with --out"
-        )
 
 
 def check_db(golden: GoldenSet, file: InboxFile) -> None:

@@ -66,9 +66,7 @@ def import_questions(file: InboxFile, golden: GoldenSet, source: str) -> None:
         "SELECT address FROM addresses WHERE address IN (SELECT unnest(?::VARCHAR[]))", [addresses]
     ).fetchall()
     cited = CitedMails(file, golden.questions)
-    made = [
-        _placed(each, (address_of(each),) in held, cited.of(each)) for each in golden.questions
-    ]
+    made = [_placed(each, (address_of(each),) in held, cited.of(each)) for each in golden.questions]
     golden.finish("import", made, {"source": name, "digest": name_of_rows})
 
 
