@@ -154,6 +154,11 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else cut_line(one_line(str(value)), 100)
 
 
+def _note_next(step: str, db: Path | None, folder: Path, as_json: bool) -> None:
+    if not as_json:
+        note(f"the set is in {folder}; next: art-e golden {step}{db_argument(db)} --out {folder}")
+
+
 def _refuse_local(model: str) -> None:
     if Model(model).kind == "local":
         raise UserError(
@@ -221,8 +226,8 @@ def generate_command(
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
     if dry_run:
-        with InboxFile(chosen_db(db)) as file, progress("batches read", None) as advance:
-            plan = generate.make_plan(file, options, model, advance)
+        with InboxFile(chosen_db(db)) as file:
+            plan = generate.make_plan(file, options, model)
         _print_plan(plan, as_json=json_output)
         return
     folder = out or default_golden()
@@ -235,32 +240,34 @@ def generate_command(
             max_cost_usd=max_cost,
             temperature=generate.TEMPERATURE,
         )
-        with progress("batches read", None) as advance:
-            plan = generate.make_plan(file, options, model, advance)
+        plan = generate.make_plan(file, options, model)
         note(_size_of(plan))
         note(str(Model(model).notice))
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
             note(f"{kept:,} kept of an earlier run are not paid for again")
-        so_far = {"questions": 0, "lost": 0}
+        questions = 0
 
         def status() -> str:
-            cost = shown_usd(asker.spent.cost_usd, 2)
-            return f"{_cell(so_far)}, {cost} of about {shown_usd(plan.estimate.usd, 2)}"
+            cost, expected = (
+                shown_usd(each, 2) for each in (asker.spent.cost_usd, plan.estimate.usd)
+            )
+            return f"{plural(questions, 'question')}, {cost} of about {expected}"
 
         with _live("batches", len(plan.batches), status) as show:
 
-            def on_batch(questions: int, lost: int) -> None:
-                so_far.update(questions=questions, lost=lost)
+            def on_reply(reply: generate.Reply) -> None:
+                nonlocal questions
+                questions += reply.questions
                 show()
 
-            lost = generate.generate(file, golden, asker, plan, on_batch)
-    for kind, count in sorted(Counter(each.kind for each in lost).items()):
-        reason = next(each.reason for each in lost if each.kind == kind)
-        note(f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {reason}")
-    _note_retry({each.kind for each in lost} - {"unreadable"}, "asks for those that are missing")
-    if not json_output:
-        note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
+            lost = generate.generate(file, golden, asker, plan, on_reply)
+    for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
+        note(
+            f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {dict(lost)[kind]}"
+        )
+    _note_retry({kind for kind, _ in lost} - {"unreadable"}, "asks for those that are missing")
+    _note_next("filter", db, folder, json_output)
 
 
 def _note_retry(kinds: set[str], does: str) -> None:
@@ -314,8 +321,7 @@ def import_command(
     folder = out or default_golden()
     with _step("import", folder, db, as_json=json_output, is_new=True) as (file, golden, _):
         importing.import_questions(file, golden, source)
-    if not json_output:
-        note(f"the set is in {folder}; next: art-e golden filter{db_argument(db)} --out {folder}")
+    _note_next("filter", db, folder, json_output)
 
 
 # ---- filter, verify and split.
@@ -340,11 +346,7 @@ def filter_command(
     folder = out or default_golden()
     with _step("filter", folder, db, as_json=json_output) as (file, golden, _):
         filtering.filter_rows(file, golden, min_realism=min_realism)
-    if not json_output:
-        note(
-            "dropped rows are in rejected.jsonl; next: art-e golden verify"
-            f"{db_argument(db)} --out {folder}"
-        )
+    _note_next("verify", db, folder, json_output)
 
 
 DEFAULT_MODEL = "gemini/gemini-2.5-flash"
@@ -554,7 +556,7 @@ def review_command(
     A dropped row leaves the set. The precision is the share of the sample that was kept. After
     an earlier step was run again, this applies the verdicts on rows that have not changed.
     """
-    chosen = review.Sample(sample, seed, chosen_split(split_name))
+    chosen = review.ReviewSample(sample, seed, chosen_split(split_name))
     with _step("review", folder, db, as_json=as_json) as (file, golden, _):
         golden.undo("review")
         rows = review.drawn(golden.questions, chosen)

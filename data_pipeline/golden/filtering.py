@@ -147,13 +147,6 @@ class FullName(NamedTuple):
     last: str
 
 
-class Mention(NamedTuple):
-    """The owner's name as it stands in a text; `sure` if it can be nobody else's."""
-
-    text: str
-    sure: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The owner of an inbox: the address and the names that mail gives it."""
@@ -161,8 +154,8 @@ class Owner:
     address: str
     names: tuple[FullName, ...]
 
-    def mention(self, text: str, mails: Callable[[], Iterable[Email]]) -> Mention | None:
-        """Where `text` names the owner, a sure mention first; None if it does not.
+    def mention(self, text: str, mails: Callable[[], Iterable[Email]]) -> str | None:
+        """The words by which `text` names the owner and can mean nobody else, or None.
 
         `mails` reads the gold mails, in which others may have the owner's first name. It is called
         only if that matters.
@@ -177,25 +170,19 @@ class Owner:
                 rf"\b(?:mr|mrs|ms|miss|dr|prof|professor|sir)\.? {last}\b",
             ]
         if found := re.search("|".join(forms), text, re.IGNORECASE):
-            return Mention(found[0], True)
+            return found[0]
         words = [match for match in _WORD.finditer(text) if len(match[0]) > 1]
-        alone = [
-            (place, word)
-            for place, word in enumerate(words)
-            if any(_plain(word) in name for name in self.names)
-            # "Will" or "May" at the start of a question is no name.
-            and (place or content_stems(_plain(word)))
-        ]
-        for place, word in alone:
-            # Not the first word, which always has a capital.
+        for place, word in enumerate(words):
+            first = _plain(word)
+            # Not the first word, which always has a capital, and may be "Will" or "May".
             neighbours = words[place + 1 : place + 2] + words[max(1, place - 1) : place]
-            of_another = any(each[0][0].isupper() for each in neighbours)
-            is_first = any(_plain(word) == name.first for name in self.names)
-            shown = word[0].removesuffix("'s")
-            if is_first and word[0][0].isupper() and not of_another:
-                return Mention(shown, not self._shared(_plain(word), mails()))
-            if not of_another:
-                return Mention(shown, False)
+            if (
+                any(first == name.first for name in self.names)
+                and (place or content_stems(first))
+                and not any(each[0][0].isupper() for each in neighbours)
+                and word[0][0].isupper()
+            ):
+                return None if self._shared(first, mails()) else word[0].removesuffix("'s")
         return None
 
     def _shared(self, first: str, mails: Iterable[Email]) -> bool:
@@ -305,11 +292,8 @@ def wording(question: Question, facts: Facts) -> Check:
     if (found := _TALK_OF_MAIL.search(text)) is not None:
         return _check("wording", False, f"speaks of {_shown(found[0])}")
     mention = None if facts.owner is None else facts.owner.mention(text, facts.read)
-    if mention is None:
-        return _check("wording", True, "speaks as a user does")
-    if mention.sure:
-        return _check("wording", False, f"speaks of the owner, {_shown(mention.text)}, by name")
-    return _check("wording", None, f"{_shown(mention.text)} may be the owner or another")
+    reason = f"speaks of the owner, {_shown(mention)}, by name" if mention else "as a user does"
+    return _check("wording", mention is None, reason)
 
 
 def realism(question: Question, facts: Facts) -> Check:

@@ -114,39 +114,23 @@ class NoQuestion(NamedTuple):
 def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
     """The items of a reply, in its order. A fault in one item does not affect the others.
 
-    A reply that was cut off gives its whole items. Raises `UnparseableError` if there is none.
+    Raises `UnparseableError` for a reply of another form, such as one that was cut off.
     """
-    text = encodable(reply)
-    is_cut = False
     try:
-        value = from_json(text)
+        value = from_json(encodable(reply))
     except ValueError:
-        is_cut = True
-        try:
-            value = from_json(text, allow_partial=True)
-        except ValueError:
-            raise UnparseableError("the reply is not JSON of the form asked for") from None
+        value = None
     items = value.get("items") if isinstance(value, dict) else None
     if not isinstance(items, list):
-        raise UnparseableError("the reply is not JSON of the form asked for: it has no items")
-    read = [_item(each) for each in items]
-    if is_cut and items:
-        # The last one may look whole: a number that is cut is still a number.
-        read[-1] = _unusable(items[-1], "the reply was cut off in it")
-    if is_cut and not any(isinstance(each, GeneratedItem) for each in read):
-        raise UnparseableError("the reply was cut off before its first item had ended")
-    return read
+        raise UnparseableError("the reply is not JSON of the form asked for")
+    return [_item(each) for each in items]
 
 
 def _item(item: Any) -> GeneratedItem | NoQuestion:
     try:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
-        return _unusable(item, first_fault(error))
-
-
-def _unusable(item: Any, reason: str) -> NoQuestion:
-    return NoQuestion(encodable(json.dumps(item))[:_KEPT_CHARS], reason)
+        return NoQuestion(encodable(json.dumps(item))[:_KEPT_CHARS], first_fault(error))
 
 
 # ---- Drawing batches.
@@ -241,7 +225,7 @@ class Options:
     questions: int = QUESTIONS
 
 
-class Estimate(NamedTuple):
+class PlannedCost(NamedTuple):
     """What requests will cost; `usd` is None if the price of the model is unknown."""
 
     requests: int
@@ -265,13 +249,11 @@ class Plan(NamedTuple):
     splits: dict[str, Split]
     batches: list[Batch]
     data: list[dict[str, Any]]
-    estimate: Estimate
+    estimate: PlannedCost
 
 
-def make_plan(
-    file: InboxFile, options: Options, model: str, on_batch: Callable[[], None] = lambda: None
-) -> Plan:
-    """Choose inboxes, draw batches and read them; calls `on_batch` for each batch.
+def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
+    """Choose inboxes, draw batches and read them.
 
     Raises `UserError` if there is no mail to ask about.
     """
@@ -287,25 +269,20 @@ def make_plan(
             "no inbox has mails of a usable length that no inbox of another split holds;"
             " name others with --inbox, or lower --min-mails"
         )
-    data = []
-    for address, drawn in groupby(batches, key=lambda each: each.inbox):
-        for each in _data(file, address, list(drawn), options.questions):
-            data.append(each)
-            on_batch()
-    frame = prompt() + json.dumps(GeneratedItems.model_json_schema())
+    data = [
+        each
+        for address, drawn in groupby(batches, key=lambda each: each.inbox)
+        for each in _data(file, address, list(drawn), options.questions)
+    ]
+    frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
     tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
     reply = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
     usage = Usage(tokens // len(data), 0, reply)
     usd = expected_cost(model, [usage], len(data))
-    expected = Estimate(
+    expected = PlannedCost(
         len(data), tokens, reply * len(data), None if usd is None else round(usd, 6)
     )
     return Plan(model, options, splits, batches, data, expected)
-
-
-def prompt() -> str:
-    """What the model is told; the data of a batch follow it."""
-    return prompt_text("generate")
 
 
 def _thinks(model: str) -> bool:
@@ -339,7 +316,7 @@ def settings_of(file: InboxFile, options: Options, model: str) -> dict[str, Any]
         "db": {"name": file.path.name, "mails": file.counts["stored"]},
         "seed": options.seed,
         "model": model,
-        "prompt": digest(prompt()),
+        "prompt": digest(prompt_text("generate")),
         "temperature": TEMPERATURE,
         "questions_per_batch": options.questions,
         "batches_per_inbox": options.batches,
@@ -372,21 +349,16 @@ def check_same(golden: GoldenSet, settings: Mapping[str, Any]) -> None:
 # ---- Asking.
 
 
-class Lost(NamedTuple):
-    """Why a batch gave nothing: "unreadable", or the kind of the `PolicyError`."""
+class Reply(NamedTuple):
+    """The items about a batch; `lost` is why there are none: the error's kind and text."""
 
-    kind: str
-    reason: str
-
-
-@dataclass(slots=True)
-class _Reply:
     batch: Batch
     items: list[GeneratedItem | NoQuestion]
-    lost: Lost | None = None
+    lost: tuple[str, str] | None = None
 
     @property
     def questions(self) -> int:
+        """The number of usable items."""
         return sum(isinstance(each, GeneratedItem) for each in self.items)
 
 
@@ -395,19 +367,19 @@ def generate(
     golden: GoldenSet,
     asker: Asker,
     plan: Plan,
-    on_batch: Callable[[int, int], None] = lambda questions, lost: None,
-) -> list[Lost]:
-    """Ask for the questions of every batch; returns why batches gave nothing.
+    on_reply: Callable[[Reply], None] = lambda _: None,
+) -> list[tuple[str, str]]:
+    """Ask for the questions of every batch; returns why batches gave nothing, by kind and text.
 
-    `on_batch` gets the numbers of questions and of lost batches so far. Raises `UserError` if
-    there is not a single question, or the set has other settings.
+    Kinds are "unreadable" and those of `PolicyError`. `on_reply` gets each reply as it comes.
+    Raises `UserError` if there is not a single question, or the set has other settings.
     """
     settings = settings_of(file, plan.options, asker.name)
     check_same(golden, settings)
-    replies = asyncio.run(_ask_all(asker, plan, on_batch))
+    replies = asyncio.run(_ask_all(asker, plan, on_reply))
     lost = [each.lost for each in replies if each.lost]
     if not any(each.questions for each in replies):
-        why = lost[0].reason if lost else "the replies hold none"
+        why = lost[0][1] if lost else "the replies hold none"
         raise UserError(f"{asker.name} gave no question: {why}")
     golden.undo("generate")
     golden.questions, golden.rejected, golden.batches = [], [], list(plan.batches)
@@ -429,7 +401,7 @@ def generate(
         "batches": {
             "drawn": len(replies),
             "used": len(replies) - len(lost),
-            "lost": dict(sorted(Counter(each.kind for each in lost).items())),
+            "lost": dict(sorted(Counter(kind for kind, _ in lost).items())),
         },
         "estimate": plan.estimate._asdict(),
         "usage": asdict(spent.usage),
@@ -440,26 +412,24 @@ def generate(
     return lost
 
 
-async def _ask_all(asker: Asker, plan: Plan, on_batch: Callable[[int, int], None]) -> list[_Reply]:
+async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) -> list[Reply]:
     """The replies in the plan's order."""
-    done: list[_Reply] = []
+    prompt = prompt_text("generate")
 
-    async def ask(batch: Batch, data: Mapping[str, Any]) -> _Reply:
+    async def ask(batch: Batch, data: Mapping[str, Any]) -> Reply:
         try:
-            reply = _Reply(batch, await asker.read(prompt(), data, GeneratedItems, read_items))
+            reply = Reply(batch, await asker.read(prompt, data, GeneratedItems, read_items))
         except UnparseableError as error:
-            reply = _Reply(batch, [], Lost("unreadable", str(error)))
+            reply = Reply(batch, [], ("unreadable", str(error)))
         except PolicyError as error:
-            reply = _Reply(batch, [], Lost(error.kind, cut_line(str(error), _KEPT_CHARS)))
-        done.append(reply)
-        lost = sum(each.lost is not None for each in done)
-        on_batch(sum(each.questions for each in done), lost)
+            reply = Reply(batch, [], (error.kind, cut_line(str(error), _KEPT_CHARS)))
+        on_reply(reply)
         return reply
 
     return await asyncio.gather(*map(ask, plan.batches, plan.data))
 
 
-def _put(golden: GoldenSet, reply: _Reply, days: Mapping[str, dt.date], plan: Plan) -> None:
+def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Plan) -> None:
     """Put the items of a batch into the set; `days` are those of its inbox's mails."""
     batch, handles = reply.batch, reply.batch.handles()
     for number, item in enumerate(reply.items, start=1):
@@ -488,6 +458,10 @@ def _put(golden: GoldenSet, reply: _Reply, days: Mapping[str, dt.date], plan: Pl
                 difficulty=item.difficulty,
                 answerable=item.kind != "unanswerable",
                 split=batch.split,
-                provenance={"model": plan.model, "prompt": digest(prompt()), "batch": batch.id},
+                provenance={
+                    "model": plan.model,
+                    "prompt": digest(prompt_text("generate")),
+                    "batch": batch.id,
+                },
             )
         )

@@ -15,15 +15,14 @@ gives the same bytes.
 
 import dataclasses
 import json
-import os
 import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, TextIO
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -142,8 +141,8 @@ class _Manifest(BaseModel):
 def first_fault(error: ValidationError) -> str:
     """The field of the first fault and what is wrong with it, in one line."""
     fault = error.errors()[0]
-    where = ".".join(map(str, fault["loc"])) or "line"
-    return f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+    where = "".join(f"{each}: " for each in fault["loc"])
+    return where + fault["msg"].removeprefix("Value error, ")
 
 
 def check_bounds(question: str, answer: str | None, how_realistic: float | None) -> None:
@@ -318,13 +317,16 @@ class GoldenSet:
     def load(cls, folder: Path) -> Self:
         """The set in `folder`, which needs no lock. Raises `UserError` if it is missing or torn."""
         try:
-            with _opened(folder, _READ) as (manifest, questions, rejected, batches):
-                golden = cls(
-                    [read_question(json.loads(line)) for line in questions],
-                    [_rejected(json.loads(line)) for line in rejected],
-                    [Batch(**json.loads(line)) for line in batches],
-                    json.load(manifest),
-                )
+            # If two readings are equal, no save of another process came in between.
+            while (texts := _read(folder)) != _read(folder):
+                pass
+            manifest, questions, rejected, batches = texts
+            golden = cls(
+                [read_question(json.loads(line)) for line in _lines(questions)],
+                [_rejected(json.loads(line)) for line in _lines(rejected)],
+                [Batch(**json.loads(line)) for line in _lines(batches)],
+                json.loads(manifest),
+            )
             _Manifest.model_validate(golden.manifest)
             golden._check_ids()
         except (FileNotFoundError, NotADirectoryError):
@@ -384,6 +386,10 @@ def _name(row: Mapping[str, Any]) -> str:
     return str(row.get("id", ""))
 
 
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]
+
+
 def _rejected(row: dict[str, Any]) -> Rejected:
     rejected = Rejected(**row.pop("rejected"), row=row)
     if rejected.step not in _FIRST:
@@ -407,27 +413,15 @@ def settle(folder: Path) -> None:
     ready.rmdir()
 
 
-@contextmanager
-def _opened(folder: Path, names: Sequence[str]) -> Iterator[list[TextIO]]:
-    """The files, all of one save, even if another process saves meanwhile.
-
-    If the first file is still the current one once all are open, they belong together.
-    """
-    while True:
-        with ExitStack() as stack:
-            files = [stack.enter_context(_current(folder, name)) for name in names]
-            with _current(folder, names[0]) as again:
-                whole = os.path.sameopenfile(files[0].fileno(), again.fileno())
-            if whole:
-                yield files
-                return
-
-
-def _current(folder: Path, name: str) -> TextIO:
-    try:
-        return (folder / READY / name).open(encoding="utf-8")
-    except FileNotFoundError:
-        return (folder / name).open(encoding="utf-8")
+def _read(folder: Path) -> list[str]:
+    """The texts of the set's files, those of a save that was killed included."""
+    texts = []
+    for name in _READ:
+        try:
+            texts.append((folder / READY / name).read_text("utf-8"))
+        except FileNotFoundError:
+            texts.append((folder / name).read_text("utf-8"))
+    return texts
 
 
 @contextmanager
@@ -440,18 +434,15 @@ def held(folder: Path) -> Iterator[None]:
     busy = f"another process works on {folder}; wait for its end, or name another folder"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            stack.enter_context(locked(folder / ".lock", busy))
+        with locked(folder / ".lock", busy):
             settle(folder)
-            lock = stack.pop_all()
+            try:
+                yield
+            finally:
+                if [each.name for each in folder.iterdir()] == [".lock"]:
+                    shutil.rmtree(folder)
     except OSError as error:
         raise UserError(f"can't write to {folder}: {error.strerror}; name another folder") from None
-    with lock:
-        try:
-            yield
-        finally:
-            if [each.name for each in folder.iterdir()] == [".lock"]:
-                shutil.rmtree(folder)
 
 
 def check_db(golden: GoldenSet, file: InboxFile) -> None:

@@ -35,7 +35,7 @@ _SEEN = (
 )  # fmt: skip
 
 
-class Sample(NamedTuple):
+class ReviewSample(NamedTuple):
     """The first `size` rows in the order that `seed` gives, of one split or of all."""
 
     size: int = 100
@@ -93,7 +93,7 @@ def current(reviews: Iterable[Review], questions: Iterable[Question]) -> dict[st
     return {each.id: each for each in reviews if (each.id, each.digest) in seen}
 
 
-def drawn(questions: Iterable[Question], sample: Sample) -> list[Question]:
+def drawn(questions: Iterable[Question], sample: ReviewSample) -> list[Question]:
     """The rows of the sample in the order of their review.
 
     A larger sample begins with the smaller one; added or dropped rows move no others.
@@ -103,7 +103,7 @@ def drawn(questions: Iterable[Question], sample: Sample) -> list[Question]:
     return of_split[: sample.size]
 
 
-def review(golden: GoldenSet, reviews: Sequence[Review], sample: Sample) -> None:
+def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -> None:
     """Apply `reviews` to the set, and measure its precision on those of `sample`.
 
     A skipped row stays with an unsure check.

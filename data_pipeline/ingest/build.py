@@ -128,8 +128,9 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     """The mails of the file being added to."""
     rows = old.execute(
         """
-        SELECT any_id, coalesce(owned.owners, []), from_address, from_name, to_recipients,
-            cc_recipients, bcc_recipients, e.source, message_id, sent_at, subject, body, junk
+        SELECT any_id, coalesce(owned.owners, []), e.source, message_id, sent_at, subject,
+            {'address': from_address, 'name': from_name},
+            to_recipients, cc_recipients, bcc_recipients, body, junk
         FROM emails AS e LEFT JOIN (
             SELECT email_id, list(address ORDER BY address) AS owners
             FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
@@ -139,22 +140,10 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     )
     while chunk := rows.fetchmany(BATCH_MESSAGES):
         items = []
-        for (
-            any_id,
-            owners,
-            address,
-            name,
-            *roles,
-            source,
-            message_id,
-            sent,
-            subject,
-            body,
-            junk,
-        ) in chunk:
+        for any_id, owners, source, name, sent, subject, sender, *roles, body, junk in chunk:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
-            sender = Mailbox(address, name)
-            email = ParsedEmail(source, message_id, sent, subject, sender, to, cc, bcc, body, junk)
+            writer = Mailbox(**sender)
+            email = ParsedEmail(source, name, sent, subject, writer, to, cc, bcc, body, junk)
             items.append(StoredMail(email, any_id, tuple(owners)))
         yield Job(items, Rules(), None)
 

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from art_e.errors import UserError
-from art_e.question import SPLITS, Question, Split
+from art_e.question import Question, Split
 from data_pipeline.ingest.headers import parse_date
 from data_pipeline.ingest.records import FORMATS, LARGEST_MESSAGE, Format, MailFields, RawMessage
 from data_pipeline.synthetic.world import WorldConfig, messages, questions
@@ -35,6 +36,8 @@ _ENRON_ROOT = "maildir"
 _MAILDIR_FOLDERS = frozenset({"cur", "new"})
 _CSV_COLUMNS = ("file", "message")
 _SYNTHETIC = "synthetic:"
+_WORLD: TypeAdapter[WorldConfig] = TypeAdapter(WorldConfig)
+_SPLIT: TypeAdapter[Split] = TypeAdapter(Split)
 
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, tarfile.TarError, csv.Error)
 
@@ -249,12 +252,6 @@ _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:|>?From ")
 _QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
 _LONGEST_READ = 1 << 20
 
-# asctime, with a zone before or after the year: "Mon Apr 03 12:00:00 +0000 2017".
-_ASCTIME = re.compile(
-    r"([A-Z][a-z]{2})\s+(\d{1,2})\s+(\d{1,2}:\d\d(?::\d\d)?)"
-    r"(?:\s+([+-]\d{4}|[A-Z]{1,5}))?\s+(\d{4})(?:\s+([+-]\d{4}))?"
-)
-
 
 def _read_mbox(path: Path) -> Iterator[RawMessage]:
     """A file, or all .mbox files of a folder. `source` is "<file name>#<number>"."""
@@ -266,16 +263,8 @@ def _read_mbox(path: Path) -> Iterator[RawMessage]:
                     yield RawMessage(
                         f"{printable(file.name)}#{number}",
                         _QUOTED.sub(rb"\1", data),
-                        _envelope_date(separator.decode("ascii", "replace")),
+                        parse_date(" ".join(separator.decode("ascii", "replace").split()[2:])),
                     )
-
-
-def _envelope_date(separator: str) -> dt.datetime | None:
-    match = _ASCTIME.search(separator)
-    if match is None:
-        return parse_date(" ".join(separator.split()[2:]))
-    month, day, time, zone, year, late_zone = match.groups()
-    return parse_date(f"{day} {month} {year} {time} {zone or late_zone or '+0000'}")
 
 
 def _pieces(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
@@ -426,31 +415,21 @@ class Described(NamedTuple):
 def described(text: str) -> Described:
     """The world of a source string. Raises `UserError` for any other spelling."""
     size, *options = text.removeprefix(_SYNTHETIC).replace("_", "").split(",")
-    settings: dict[str, Any] = {"size": _number(size, text)}
-    split: Split | None = None
-    for option in options:
-        name, has_value, value = option.strip().partition("=")
-        if name == "short" and not has_value:
-            settings["short"] = True
-        elif name in ("seed", "vocabulary", "names") and has_value:
-            settings[name] = _number(value, text)
-        elif name == "split" and value in SPLITS:
-            split = value
-        else:
-            raise UserError(f"{text} has an unknown option {option!r}: write {_USAGE}")
-    return Described(WorldConfig(**settings), split)
+    parts = [option.strip().partition("=") for option in options]
+    settings: dict[str, str] = {name: value or "true" for name, _, value in parts}
+    split = settings.pop("split", None)
+    try:
+        config = _WORLD.validate_python({"size": size, **settings})
+        named = None if split is None else _SPLIT.validate_python(split)
+    except ValidationError:
+        raise UserError(f"{text} describes no world: write {_USAGE}") from None
+    return Described(config, named)
 
 
 def questions_of(text: str) -> list[Question]:
     """The questions of the world that `text` describes, in the split that it names."""
     config, split = described(text)
     return [each if split is None else replace(each, split=split) for each in questions(config)]
-
-
-def _number(digits: str, text: str) -> int:
-    if not re.fullmatch("[0-9]{1,9}", digits.strip()):
-        raise UserError(f"{text} has {digits!r} where a number belongs: write {_USAGE}")
-    return int(digits)
 
 
 # ---- Which format a source has, by its content.
@@ -483,7 +462,7 @@ def detect(path_or_id: str) -> Format:
         found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:
         raise UserError(
-            f"{path_or_id} isn't mail in a format that is known by its looks: "
+            f"{path_or_id} is empty, or no mail in a format that is known by its looks: "
             f"say which with --format {'|'.join(FORMATS)}"
         )
     return found
@@ -493,7 +472,6 @@ def _format_of_folder(folder: Path) -> Format | None:
     folders = [folder, *(child for child in folder.iterdir() if child.is_dir())]
     if any(all((each / name).is_dir() for name in _MAILDIR_FOLDERS) for each in folders):
         return "maildir"
-    file = None
     for file in itertools.islice(_regular_files(folder), _LOOKED_AT):
         head = _head(file)
         if head.startswith(_PARQUET_MAGIC):
@@ -505,15 +483,11 @@ def _format_of_folder(folder: Path) -> Format | None:
                 return "eml"
             if _NUMBERED.fullmatch(file.name) and file.parent != folder:
                 return "enron"
-    if file is None:
-        raise UserError(f"{folder} holds no files: give a folder with mail in it")
     return None
 
 
 def _format_of_file(file: Path) -> Format | None:
     head = _head(file)
-    if not head:
-        raise UserError(f"{file} is empty: give a file with mail in it")
     if head.startswith(_PARQUET_MAGIC):
         return "hf"
     try:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
+from pydantic import ConfigDict
+
 from art_e.errors import UserError
 from art_e.question import Question, Split
 from data_pipeline.ingest.records import RawMessage
@@ -37,6 +39,8 @@ class WorldConfig:
     questions and answers. Worlds of the same `names` share the names and words of their people,
     places and things, and pair them differently.
     """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     size: int = 5000
     seed: int = 0

@@ -6,30 +6,23 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.question import DIFFICULTIES, KINDS, load_questions
+from art_e.question import KINDS, load_questions
 from art_e.text import digest
 from data_pipeline.golden import cli as golden_progress
-from data_pipeline.golden.asking import ATTEMPTS, Asker
+from data_pipeline.golden.asking import ATTEMPTS, Asker, prompt_text
 from data_pipeline.golden.generate import (
     GeneratedItem,
     GeneratedItems,
-    NoQuestion,
     Options,
     Plan,
-    Progress,
     generate,
     make_plan,
-    prompt,
-    read_items,
 )
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.inboxes import Counts
-from evals.judges.llm import UnparseableError
 from tests.builders import QUICK
 from tests.command_line import Run, json_of, the_error
 from tests.data_pipeline.golden.builders import COST, MODEL, USAGE, Writer, items_for
@@ -50,15 +43,14 @@ class Generating:
     def __init__(self, world: InboxFile, plan: Plan, folder: Path) -> None:
         self.world, self.plan, self.folder = world, plan, folder
         self.golden = GoldenSet()
-        self.seen: list[Progress] = []
 
     def run(self, **options: Any) -> list[str]:
         """The kinds of what was lost."""
         settings = {"concurrency": 4, "temperature": 0.7, "retries": QUICK, **options}
         asker = Asker(MODEL, self.folder, "generate", **settings)
-        lost = generate(self.world, self.golden, asker, self.plan, self.seen.append)
+        lost = generate(self.world, self.golden, asker, self.plan)
         self.golden.save(self.folder)
-        return [each.kind for each in lost]
+        return [kind for kind, _ in lost]
 
     @property
     def step(self) -> dict[str, Any]:
@@ -97,7 +89,7 @@ def test_what_comes_of_it(undisturbed: Generating, world: InboxFile, plan: Plan)
     assert step["batches"] == {"drawn": len(batches), "used": len(batches), "lost": {}}
     assert step["usage"]["prompt_tokens"] == len(batches) * USAGE.prompt_tokens
     assert step["cost_usd"] == pytest.approx(len(batches) * COST)
-    assert step["prompt"] == digest(prompt())
+    assert step["prompt"] == digest(prompt_text("generate"))
     later = 0
     for question in golden.questions:
         batch = batches[question.provenance["batch"]]
@@ -128,16 +120,14 @@ def test_what_comes_of_it(undisturbed: Generating, world: InboxFile, plan: Plan)
 def test_bad_replies_are_asked_again_or_used_in_part(
     made: Generating, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prose, never, cut_off, wrong = (each["mails"] for each in plan.data[:4])
+    prose, never, wrong = (each["mails"] for each in plan.data[:3])
 
     def instead(data: Any, time: int) -> Any:
-        text = json.dumps({"items": items_for(data)})
         if data["mails"] == prose and time == 1:
             return says("Here are some questions!", usage=USAGE)
         if data["mails"] == never:
-            return says("I would rather not.", usage=USAGE)
-        if data["mails"] == cut_off:
-            return says(text[: text.rindex('"mails"')], usage=USAGE)
+            # Cut off.
+            return says(json.dumps({"items": items_for(data)})[:-9], usage=USAGE)
         if data["mails"] == wrong:
             items = items_for(data)
             items[1]["how_realistic"] = 7
@@ -159,14 +149,12 @@ def test_bad_replies_are_asked_again_or_used_in_part(
     of = {each.id: [] for each in plan.batches}  # type: dict[str, list[str]]
     for question in made.golden.questions:
         of[question.provenance["batch"]].append(question.id)
-    assert [len(each) for each in of.values()][:5] == [5, 0, 4, 4, 5]
+    assert [len(each) for each in of.values()][:4] == [5, 0, 4, 5]
     rows = [(each.row["id"], each.check, each.reason) for each in made.golden.rejected]
-    assert rows == [
-        (f"{plan.batches[2].id}-q5", "form", "the reply was cut off in it"),
-        (f"{plan.batches[3].id}-q2", "form", "how_realistic: it is not from 0 to 1"),
-    ]
-    assert json.loads(made.golden.rejected[1].row["item"])["how_realistic"] == 7
-    assert made.step["sums"]["dropped"] == {"form": 2}
+    reason = "how_realistic: it is not from 0 to 1"
+    assert rows == [(f"{plan.batches[2].id}-q2", "form", reason)]
+    assert json.loads(made.golden.rejected[0].row["item"])["how_realistic"] == 7
+    assert made.step["sums"]["dropped"] == {"form": 1}
     assert made.step["batches"]["lost"] == {"unreadable": 1}
     assert made.step["cost_usd"] == pytest.approx(COST * requests)
 
@@ -290,65 +278,6 @@ def test_refused_with_the_fix(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     assert fix in the_error(art_e(*command, *options))
     assert not (tmp_path / "set" / "manifest.json").exists()
-
-
-GOOD: dict[str, Any] = {
-    "kind": "lookup",
-    "question": "When does my lease end?",
-    "answer": "March 31, 2002",
-    "mails": ["m1"],
-    "how_realistic": 0.8,
-    "difficulty": "easy",
-}
-ITEMS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "mails": st.lists(st.sampled_from(["m1", "m20", "m37", ""]), max_size=3),
-            "kind": st.sampled_from(KINDS),
-            "question": st.text(min_size=1).filter(str.strip),
-            "answer": st.text(),
-            "difficulty": st.sampled_from(DIFFICULTIES),
-            # Last: a number that is cut is another number.
-            "how_realistic": st.floats(0, 1),
-        }
-    ),
-    max_size=5,
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*GOOD, "items", "x"]), inner),
-)
-
-
-def reply(*items: Any) -> str:
-    return json.dumps({"items": list(items)})
-
-
-def good(found: list[GeneratedItem | NoQuestion]) -> list[GeneratedItem]:
-    return [each for each in found if isinstance(each, GeneratedItem)]
-
-
-@given(ITEMS, st.data(), st.booleans())
-def test_cut_anywhere_it_gives_its_first_items(
-    items: list[dict[str, Any]], data: st.DataObject, ascii_only: bool
-) -> None:
-    text = json.dumps(
-        {"items": items}, ensure_ascii=ascii_only, indent=data.draw(st.none() | st.just(1))
-    )
-    whole = read_items(text)
-    assert whole == good(whole)
-    assert len(whole) == len(items)
-    cut = text[: data.draw(st.integers(0, len(text) - 1))]
-    try:
-        found = read_items(cut)
-    except UnparseableError:
-        return
-    used = good(found)
-    assert used == whole[: len(used)]
-    # Of the one that was cut, what there is is kept, and nothing else was lost.
-    assert [type(each) for each in found[len(used) :]] in ([], [NoQuestion])
-    ended = len(items) if items and cut.rstrip(" \n]}") == text.rstrip(" \n]}") else None
-    assert ended is None or len(used) in (ended, ended - 1)
 
 
 def test_the_form_is_plain_enough_for_any_provider() -> None:

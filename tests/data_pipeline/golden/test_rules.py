@@ -9,10 +9,9 @@ import pytest
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
-from data_pipeline.golden.filtering import agreeing
+from data_pipeline.golden.filtering import FullName, Owner, agreeing
 from data_pipeline.golden.golden_set import Batch, Check
 from data_pipeline.golden.inboxes import Cited
-from data_pipeline.golden.owner import FullName, Owner
 
 VINCE = Owner("vince.kaminski@enron.com", (FullName("vince", "kaminski"),))
 ID = "<1.2@x>"
@@ -36,7 +35,7 @@ def facts(
     def read() -> Sequence[Email]:
         return mails
 
-    return rules.Facts(0.7, VINCE, batch, cited or {ID: Cited(ID, False)}, read)
+    return rules.Facts(0.7, VINCE, batch, cited or {ID: Cited(ID)}, read)
 
 
 def mail(sender: str, body: str = "Fine with me.") -> Email:
@@ -110,20 +109,20 @@ def test_a_rule_tells_faults_from_what_only_looks_like_one(
     assert rule(row(question, answer), facts(batch=BATCH)).passed is passed
 
 
-def test_a_name_that_another_person_shares_is_not_sure() -> None:
+def test_a_name_that_another_person_shares_is_not_held_against_it() -> None:
     question = "What did Vince say about the pump?"
-    assert worded(question, mail("Vince Strickler")).passed is None
-    assert worded(question, mail("Ann Alm", "Ask Vince Strickler about it.")).passed is None
-    assert worded(question, mail("Vince Kaminski")).passed is False
+    assert worded(question, mail("Vince Strickler")).passed
+    assert worded(question, mail("Ann Alm", "Ask Vince Strickler about it.")).passed
+    assert not worded(question, mail("Vince Kaminski")).passed
     # His family or his secretary may be meant.
-    assert worded("When is the Kaminski wedding?").passed is not False
-    assert worded("What did Kaminski's secretary book?").passed is None
+    assert worded("When is the Kaminski wedding?").passed
+    assert worded("What did Kaminski's secretary book?").passed
 
 
 def test_sources_name_the_fault() -> None:
-    def check(*ids: str, batch: Batch | None = None, later: bool = False) -> Check:
-        sent = dt.date(2001, 6, 1) if later else None
-        cited = {each: Cited(ID if each == ID and not later else None, later, sent) for each in ids}
+    def check(*ids: str, batch: Batch | None = None) -> Check:
+        known = {ID: Cited(ID)}
+        cited = {each: known.get(each, Cited(None, "is not in the inbox file")) for each in ids}
         return rules.sources(row(message_ids=ids), facts(batch=batch, cited=cited))
 
     assert check(ID).passed is True
@@ -131,17 +130,13 @@ def test_sources_name_the_fault() -> None:
     assert "cites no mail" in check().reason
     assert "not in its batch" in check(ID, "m37", batch=BATCH).reason
     assert "not in the inbox" in check("<made-up@x>").reason
-    cited = {ID: Cited(None, True)}
-    undated = rules.sources(row(message_ids=(ID,)), facts(cited=cited))
-    assert "has no date" in undated.reason
-    assert "sent after" in check(ID, later=True).reason
 
 
 def test_fields_that_disagree_are_agreeing() -> None:
     cited = {
-        ID: Cited("<kept@x>", False),
-        "<2@x>": Cited("<kept@x>", False),
-        "m9": Cited(None, False),
+        ID: Cited("<kept@x>"),
+        "<2@x>": Cited("<kept@x>"),
+        "m9": Cited(None, "is not in the inbox file"),
     }
 
     def after(**fields: Any) -> Question:

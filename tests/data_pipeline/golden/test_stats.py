@@ -31,11 +31,8 @@ def test_what_is_in_the_set() -> None:
         "unlabelled": {"train": 0, "test": 1},
     }
     assert figures["difficulties"]["hard"] == {"train": 1, "test": 1}
-    assert figures["answerable"] == {
-        "answerable": {"train": 2, "test": 1},
-        "unanswerable": {"train": 0, "test": 1},
-    }
-    assert [(each["inbox"], each["split"], each["rows"]) for each in figures["inboxes"]] == [
-        (ANN, "train", 2),
-        (BOB, "test", 2),
+    assert figures["splits"] == [
+        {"split": "train", "rows": 2, "inboxes": 1},
+        {"split": "test", "rows": 2, "inboxes": 1},
     ]
+    assert figures["steps"][0]["dropped"] == {"realism": 1}
