@@ -314,7 +314,7 @@ def test_detection_looks_past_names_and_explains_what_it_cannot_tell(tmp_path: P
     formats = r"--format enron\|maildir\|mbox\|eml\|csv\|hf\|synthetic"
     for name, advice in {
         "notes": formats, "notes/a.txt": formats, "photos.tar": formats, "old.mac": formats,
-        "none": "no files", "empty": "empty", "no/where/": "no file or folder",
+        "none": formats, "empty": "is empty", "no/where/": "no file or folder",
     }.items():  # fmt: skip
         with pytest.raises(UserError, match=advice):
             detect(f"{tmp_path}/{name}")
