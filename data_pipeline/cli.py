@@ -1,4 +1,8 @@
-"""`ingest`: mail sources in, an inbox file out, with sums that balance."""
+"""`ingest`: mail sources in, an inbox file out; `demo`: a tour of a made-up inbox.
+
+The tour needs no key, no network and no mail: it makes a synthetic inbox once and keeps it, asks
+the offline policy one question of the world's test split, and shows the gold answer beside.
+"""
 
 import json
 import re
@@ -9,16 +13,24 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from art_e.cli import output as interrupt
-from art_e.cli.options import DbOption, JsonOption, chosen_db, db_argument
-from art_e.cli.output import example, note, plural, print_json, print_line, progress
+from art_e import __version__
+from art_e.cli import output
+from art_e.cli.ask import OFFLINE_NOTE, answer_question, begin_run, exit_for, show_answer
+from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, db_argument
+from art_e.cli.output import console, example, note, plural, print_json, print_line, progress, text
+from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
-from art_e.storage import write_whole
+from art_e.inbox.file import InboxFile
+from art_e.models.model import Model
+from art_e.question import Question
+from art_e.storage import home, write_whole
+from art_e.text import digest
 from data_pipeline.ingest.batch import Rules, default_rules
 from data_pipeline.ingest.build import IngestReport, Source
 from data_pipeline.ingest.build import ingest as run_ingest
 from data_pipeline.ingest.records import Format
 from data_pipeline.ingest.sources import described, detect, open_source, questions_of
+from data_pipeline.synthetic.world import WorldConfig, questions
 
 # "auto" and FORMATS: typer has no unions.
 FormatName = Literal["auto", "enron", "maildir", "mbox", "eml", "csv", "hf", "synthetic"]
@@ -26,6 +38,8 @@ FormatName = Literal["auto", "enron", "maildir", "mbox", "eml", "csv", "hf", "sy
 _ADDRESS = re.compile(r"[^@\s<>,;\"]+@[^@\s<>,;\"]+")
 # A DuckDB file has these bytes after an 8-byte checksum.
 _DUCKDB_MAGIC, _MAGIC_AT = b"DUCK", 8
+# The world of the tour.
+SIZE, SEED = 2_000, 0
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -132,7 +146,7 @@ def read_sources(
 
         def on_progress(so_far: int) -> None:
             nonlocal read
-            interrupt.check()
+            output.check()
             advance(so_far - read)
             read = so_far
 
@@ -188,3 +202,57 @@ def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iter
     yield "next:"
     yield f"  art-e inboxes{db_argument(db)}"
     yield f'  art-e ask "your question" --inbox ADDRESS{db_argument(db)}'
+
+
+# ---- demo.
+
+
+@app.command(epilog=example("art-e demo", "art-e demo --json"))
+def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
+    """Take the tour: a sample inbox, one question, every step, the answer."""
+    world = questions(WorldConfig(size=SIZE, seed=SEED))
+    question = tour_question(world)
+    db = _sample_inbox(world)
+    policy = Model("offline").policy()
+    note(OFFLINE_NOTE)
+    with InboxFile(db) as file:
+        opened = file.open_inbox(question.inbox_address, question.query_date)
+        if not as_json:
+            screen = console()
+            screen.print(text(("question  ", "dim"), (question.question, "bold")), soft_wrap=True)
+            about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
+            screen.print(text((f"inbox     {about}\n", "dim")), soft_wrap=True)
+        run = begin_run("demo", question, policy, db, DEFAULT_MAX_TURNS, out)
+        answered = answer_question(opened, question, policy, run, trace=not as_json)
+    if as_json:
+        print_json({**answered.to_json(), "gold_answer": question.answer})
+    else:
+        show_answer(answered)
+        expected = text(
+            ("\nexpected: ", "dim"), question.answer or "", (" (the gold answer)", "dim")
+        )
+        console().print(expected, soft_wrap=True)
+        print_line("\nnext, with mail of your own (mbox, Maildir, .eml, Google Takeout):")
+        print_line("  art-e ingest ~/mail.mbox --owner you@example.com")
+        print_line("  art-e search invoice march")
+        print_line('  art-e ask "When does the lease end?" --trace')
+    exit_for(answered.trajectory)
+
+
+def tour_question(world: list[Question]) -> Question:
+    """The first easy look-up of the test split, if possible one that asks when."""
+    wanted = ("test", "lookup", "easy")
+    easy = [each for each in world if (each.split, each.kind, each.difficulty) == wanted]
+    return next((each for each in easy if each.question.startswith("When ")), easy[0])
+
+
+def _sample_inbox(world: list[Question]) -> Path:
+    """The file of the sample inbox, made unless it is there and fits these questions."""
+    rows = json.dumps([each.to_row() for each in world])
+    db = home() / "demo" / f"{SIZE}-mails-{digest(f'{__version__}/{rows}')}.duckdb"
+    try:
+        InboxFile(db).close()
+    except UserError:
+        note(f"making a sample inbox of {SIZE:,} mails, once: {db}")
+        read_sources([f"synthetic:{SIZE},seed={SEED}"], db)
+    return db

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_pipeline.ingest.parse import from_fields, parse_message
+from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import Format, MailFields, ParsedEmail, RawMessage
 
 Write = Callable[[Path, Sequence[bytes]], Path]
@@ -20,9 +20,7 @@ Write = Callable[[Path, Sequence[bytes]], Path]
 
 def parsed(items: Iterable[RawMessage | MailFields]) -> list[ParsedEmail]:
     """The mails of messages that can all be stored."""
-    emails = [
-        from_fields(each) if isinstance(each, MailFields) else parse_message(each) for each in items
-    ]
+    emails = [parse_message(each) for each in items]
     assert all(isinstance(each, ParsedEmail) for each in emails), emails
     return [each for each in emails if isinstance(each, ParsedEmail)]
 

@@ -22,7 +22,7 @@ from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
-from data_pipeline.ingest.workers import spread
+from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
 from evals.judges.offline import asked
 from training.recipe import EpisodeForm, Noise, Part, Recipe

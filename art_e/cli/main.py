@@ -53,7 +53,7 @@ _KEPT = {"ingest": "; the inbox is as it was"}
 # line there. A module's `app` is the command, or holds it by its name.
 COMMANDS = {
     "demo": (
-        "data_pipeline.demo",
+        "data_pipeline.cli",
         "Take the tour: a sample inbox, one question, every step, the answer.",
     ),
     "ingest": (

@@ -1,6 +1,6 @@
 """From mail sources to an inbox file: `ingest()` is what `art-e ingest` runs.
 
-    sources.py -> batches -> workers.py (batch.py on all cores) -> InboxBuild -> file
+    sources.py -> batch.py on all cores -> InboxBuild -> file
 
 The file is complete or not there: an interrupt or a kill leaves what stood at its path before.
 Adding to a file builds it anew from its own mail and the new, so that one run or several give the
@@ -29,9 +29,8 @@ from art_e.inbox.mail import Mailbox
 from art_e.inbox.schema import SCHEMA_VERSION, macros_sql, tables_sql
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, TOKENIZER, stems, words
 from art_e.storage import locked
-from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, sender_text
+from data_pipeline.ingest.batch import BatchTables, Job, Rules, StoredMail, processed, sender_text
 from data_pipeline.ingest.records import MailFields, ParsedEmail, RawMessage
-from data_pipeline.ingest.workers import processed
 
 BATCH_MESSAGES = 2000
 _BATCH_BYTES = 8_000_000

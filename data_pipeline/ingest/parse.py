@@ -11,9 +11,9 @@ import datetime as dt
 import hashlib
 import html
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from email.message import Message
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from inscriptis.css_profiles import CSS_PROFILES  # type: ignore[import-untyped]
 from inscriptis.html_engine import Inscriptis  # type: ignore[import-untyped]
@@ -355,24 +355,13 @@ _ESSENTIAL = ("from", "to", "date", "message-id", "subject")
 _USUAL_ID = re.compile(rf"<[!-;=?-~]{{1,{_LONGEST_ID - 2}}}>")
 _BRACKETED = re.compile(r"<([^<>]+)>")
 
-_Message = TypeVar("_Message", RawMessage, MailFields)
 
-
-def parse_message(raw: RawMessage) -> ParsedEmail | Quarantined:
-    """The mail in `raw.data`, or why it can't be stored. Never raises."""
-    return _guarded(_parse_message, raw)
-
-
-def from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
-    """The mail whose parts a container already holds, by the same rules. Never raises."""
-    return _guarded(_from_fields, fields)
-
-
-def _guarded(
-    parse: Callable[[_Message], ParsedEmail | Quarantined], message: _Message
-) -> ParsedEmail | Quarantined:
+def parse_message(message: RawMessage | MailFields) -> ParsedEmail | Quarantined:
+    """The mail, or why it can't be stored. Never raises."""
     try:
-        return parse(message)
+        if isinstance(message, MailFields):
+            return _from_fields(message)
+        return _parse_message(message)
     except Exception as error:  # noqa: BLE001 - the one place that promises "never raises"
         detail = one_line(f"{type(error).__name__}: {error}")[:200]
         return Quarantined(scrub(message.source), "parse-error", detail)

@@ -6,7 +6,7 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.trajectory import read_trajectories
-from data_pipeline.demo import SEED, SIZE, tour_question
+from data_pipeline.cli import SEED, SIZE, tour_question
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import json_of
 

@@ -22,9 +22,9 @@ from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
 from art_e.question import load_questions
 from data_pipeline.cli import FormatName
-from data_pipeline.ingest import workers
+from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
-from data_pipeline.ingest.parse import from_fields
+from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
 from tests.builders import contents, date_header, make_inbox, raw
 from tests.command_line import Run, json_of, the_error
@@ -197,7 +197,7 @@ def test_workers_give_what_one_process_gives(
         for n in range(1500)
     ]
     make_inbox(tmp_path / "workers.duckdb", messages, ANY_ID)
-    monkeypatch.setattr(workers, "WORTH_WORKERS", 10_000)
+    monkeypatch.setattr(batch, "WORTH_WORKERS", 10_000)
     make_inbox(tmp_path / "single.duckdb", messages, ANY_ID)
     assert contents(tmp_path / "workers.duckdb") == contents(tmp_path / "single.duckdb")
 
@@ -258,7 +258,7 @@ def indexed(of: str) -> list[str]:
 @settings(max_examples=200)
 @given(mails)
 def test_postings_and_recipients_of_each_mail(fields: list[MailFields]) -> None:
-    emails = [email for each in fields if isinstance(email := from_fields(each), ParsedEmail)]
+    emails = [email for each in fields if isinstance(email := parse_message(each), ParsedEmail)]
     assert len(emails) == len(fields)
     batch = process(Job(fields, Rules(), None))
     postings: Counter[tuple[int, str]] = Counter()

@@ -7,13 +7,7 @@ import pytest
 
 from art_e.inbox.mail import Mailbox
 from data_pipeline.ingest.headers import decode_bytes
-from data_pipeline.ingest.parse import (
-    derived_message_id,
-    from_fields,
-    html_to_text,
-    parse_message,
-    plain_text,
-)
+from data_pipeline.ingest.parse import derived_message_id, html_to_text, parse_message, plain_text
 from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
     MailFields,
@@ -261,14 +255,14 @@ def test_fields_follow_the_same_rules() -> None:
         date=dt.datetime(2001, 1, 12, 9, 30, tzinfo=zone),
         body="Hi \r\nthere\n\n",
     )
-    assert from_fields(fields) == headers(
+    assert parse_message(fields) == headers(
         "Message-ID: <1@x.com>", "Subject: =?utf-8?q?Caf=C3=A9=EF=BF=BD?=", "From: Ann <ann@x.com>",
         "To: bob@x.com, Carol <carol@x.com>", "Cc: dan@x.com",
         "Date: Fri, 12 Jan 2001 09:30:00 -0800", body="Hi\nthere",
     )  # fmt: skip
     nothing = MailFields("set#1", "", "", "", [], [], [], None, "")
     for fields, reason in ((nothing, "empty"), (nothing._replace(body="words"), "not-mail")):
-        rejected = from_fields(fields)
+        rejected = parse_message(fields)
         assert isinstance(rejected, Quarantined)
         assert rejected.reason == reason
 

@@ -18,7 +18,6 @@ from data_pipeline.ingest.headers import decode_words, parse_date, tidy
 from data_pipeline.ingest.parse import (
     PlainMessage,
     compose,
-    from_fields,
     html_to_text,
     message_by_email,
     parse_message,
@@ -207,7 +206,7 @@ def test_any_fields(
     message_id: str, subject: str, sender: str, to: list[str], date: object, body: str
 ) -> None:
     fields = MailFields("any", message_id, subject, sender, to, to, to, date, body)  # type: ignore[arg-type]
-    check_clean(from_fields(fields))
+    check_clean(parse_message(fields))
 
 
 @given(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import load_questions
-from data_pipeline.ingest import workers
+from data_pipeline.ingest import batch
 from tests.builders import (
     Material,
     Query,
@@ -97,7 +97,7 @@ def test_a_word_of_every_mail_still_finds_a_very_long_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its score rounds to nothing; that is not the same as lacking the word.
-    monkeypatch.setattr(workers, "WORTH_WORKERS", 10_000)
+    monkeypatch.setattr(batch, "WORTH_WORKERS", 10_000)
     db = tmp_path / "inbox.duckdb"
     short = [
         raw(f"<{n}@t>", subject="", body=f"budget {n}", sender="a@t.example") for n in range(1700)
