@@ -47,7 +47,6 @@ from data_pipeline.golden import (
     model_checks,
     review,
     split,
-    stats,
     verify,
 )
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on, sum_of
@@ -505,7 +504,7 @@ def _print_leaks(leaks: dict[str, Any]) -> None:
     """Print what splits have in common, before rows were dropped and after."""
     rows = [
         {"": label, "splits": pair, "before": count, "after": leaks["after"][name][pair]}
-        for name, label in stats.SHARED.items()
+        for name, label in export.SHARED.items()
         for pair, count in leaks["before"][name].items()
     ]
     _table("what splits have in common", rows)
@@ -517,7 +516,7 @@ def _print_leaks(leaks: dict[str, Any]) -> None:
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped and checked."""
     golden = GoldenSet.load(folder)
-    figures = stats.stats(golden)
+    figures = export.stats(golden)
     if json_output:
         print_json({"set": str(folder), **figures})
         return
@@ -563,8 +562,7 @@ def review_command(
         if not rows:
             of = f" of split {chosen.split}" if chosen.split else ""
             raise UserError(f"{folder} has no question{of} to review; name another set or --split")
-        person = review.Reviewer(folder, file, to_stderr=as_json)
-        given = person.review(rows, review.read_reviews(folder))
+        given = review.ask(folder, file, rows, console(to_stderr=as_json))
         note(f"{plural(given, 'review')} added to {review.reviews_file(folder)}")
         review.review(golden, review.read_reviews(folder), chosen)
     record = golden.manifest["steps"]["review"]

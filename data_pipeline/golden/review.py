@@ -7,12 +7,11 @@ Rows and mails are untrusted text.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from art_e.cli.output import console, note, one_line, text
+from art_e.cli.output import one_line, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import format_date
@@ -24,10 +23,13 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, first_f
 from evals import statistics
 from evals.labelling import BODY_LINES, ShownMail, pressed_key, shown_mail
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Decision = Literal["keep", "drop", "skip"]
 _PASSED: dict[Decision, bool | None] = {"keep": True, "drop": False, "skip": None}
 _WORDS = {"keep": "kept", "drop": "dropped", "skip": "skipped"}
-KEYS = "[k]eep [d]rop [n]ote [w]hole mails [s]kip [q]uit"
+KEYS = "[k]eep [d]rop [w]hole mails [s]kip [q]uit"
 _DECISIONS: dict[str, Decision] = {"k": "keep", "d": "drop", "s": "skip"}
 # What a verdict is about.
 _SEEN = (
@@ -46,7 +48,7 @@ class ReviewSample(NamedTuple):
 class Review(BaseModel):
     """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict.
 
-    Lines of earlier versions also name the reviewer and the sample.
+    Lines of earlier versions also name the reviewer and the sample, and may have a note.
     """
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -54,7 +56,7 @@ class Review(BaseModel):
     id: str
     digest: str
     said: Decision
-    note: str
+    note: str = ""
 
 
 def reviews_file(folder: Path) -> Path:
@@ -141,76 +143,54 @@ def _applied(question: Question, given: Review | None) -> tuple[Question, Check 
 # ---- Asking a person.
 
 
-class Reviewer:
-    """Shows rows to a person, and writes the verdicts down."""
+def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Console") -> int:
+    """Ask for a verdict on each row without one, and write it down; returns how many were given.
 
-    def __init__(self, folder: Path, file: InboxFile, *, to_stderr: bool) -> None:
-        self._folder, self._file = folder, file
-        self._screen = console(to_stderr=to_stderr)
-
-    def review(self, rows: list[Question], earlier: list[Review]) -> int:
-        """Ask for a verdict on each row without one; returns how many were given."""
-        decided = {name for name, each in current(earlier, rows).items() if each.said != "skip"}
-        given = 0
-        for number, row in enumerate(rows, start=1):
-            if row.id in decided:
-                continue
-            self._show(row, f"{number} of {len(rows)}", BODY_LINES)
-            if not self._ask(row):
-                break
-            given += 1
-        return given
-
-    def _ask(self, row: Question) -> bool:
-        """Ask until there is a verdict, which is written down; False if the person quits."""
-        remark = ""
-        while True:
-            key = pressed_key(KEYS, "kdnwsq", "reviews")
-            if key == "q":
-                return False
-            if key == "w":
-                self._show(row, one_line(row.id), None)
-            elif key == "n":
-                try:
-                    remark = _typed("note") or remark
-                except typer.Abort:
-                    note("no note was taken")
-            if key in _DECISIONS:
-                decision = _DECISIONS[key]
-                made = Review(id=row.id, digest=row_digest(row), said=decision, note=remark)
-                write_review(self._folder, made)
-                return True
-
-    def _show(self, row: Question, heading: str, lines: int | None) -> None:
-        self._print((f"\n{heading}", "dim"))
-        inbox = self._file.open_inbox(row.inbox_address, row.query_date)
-        for name in row.message_ids:
-            mail = inbox.read(name)
-            if mail is None:
-                self._print((f"{one_line(name)}: not in the inbox on that day\n", "red"))
-                continue
-            shown = ShownMail(
-                format_date(mail.date), str(mail.sender), mail.subject, mail.body, mail.message_id
-            )
-            self._screen.print(shown_mail(shown, lines), soft_wrap=True)
-        for name, check in checks_of(row).items():
-            passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]
-            line = f"{name}: {passed}, {check.reason} ({check.by})"
-            self._print((one_line(line), "dim"))
-        facts = ", ".join(map(str, filter(None, [row.kind, row.difficulty, row.split])))
-        asked_on = f"  (asked on {row.query_date})" if row.query_date else ""
-        answer = one_line(row.answer or "") or "(none: the inbox does not hold it)"
-        self._print(("row       ", "dim"), (one_line(facts), ""))
-        self._print(("inbox     ", "dim"), (one_line(row.inbox_address), ""))
-        self._print(("question  ", "dim"), (one_line(row.question), "bold"), (asked_on, "dim"))
-        self._print(("answer    ", "dim"), (answer, "green"))
-
-    def _print(self, *parts: tuple[str, str]) -> None:
-        self._screen.print(text(*parts), soft_wrap=True)
+    Stops when the person quits.
+    """
+    earlier = current(read_reviews(folder), rows)
+    decided = {name for name, each in earlier.items() if each.said != "skip"}
+    given = 0
+    for number, row in enumerate(rows, start=1):
+        if row.id in decided:
+            continue
+        _show(screen, file, row, f"{number} of {len(rows)}", BODY_LINES)
+        while (key := pressed_key(KEYS, "kdwsq", "reviews")) == "w":
+            _show(screen, file, row, one_line(row.id), None)
+        if key == "q":
+            break
+        write_review(folder, Review(id=row.id, digest=row_digest(row), said=_DECISIONS[key]))
+        given += 1
+    return given
 
 
-def _typed(what: str) -> str:
-    """A typed line, maybe empty. Raises `typer.Abort` on Ctrl-C and Ctrl-D."""
-    typed: str = typer.prompt(what, default="", show_default=False, err=True)
-    # A terminal's bytes that are not UTF-8 arrive as lone surrogates.
-    return encodable(typed).strip()
+def _show(
+    screen: "Console", file: InboxFile, row: Question, heading: str, lines: int | None
+) -> None:
+    """Show the row with its mails; `lines` of each mail's body, None: all of them."""
+    parts = [text((f"\n{heading}", "dim"))]
+    inbox = file.open_inbox(row.inbox_address, row.query_date)
+    for name in row.message_ids:
+        mail = inbox.read(name)
+        if mail is None:
+            parts.append(text((f"{one_line(name)}: not in the inbox on that day\n", "red")))
+            continue
+        shown = ShownMail(
+            format_date(mail.date), str(mail.sender), mail.subject, mail.body, mail.message_id
+        )
+        parts.append(shown_mail(shown, lines))
+    for name, check in checks_of(row).items():
+        passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]
+        line = one_line(f"{name}: {passed}, {check.reason} ({check.by})")
+        parts.append(text((line, "dim")))
+    facts = ", ".join(map(str, filter(None, [row.kind, row.difficulty, row.split])))
+    asked_on = f"  (asked on {row.query_date})" if row.query_date else ""
+    answer = one_line(row.answer or "") or "(none: the inbox does not hold it)"
+    parts += [
+        text(("row       ", "dim"), one_line(facts)),
+        text(("inbox     ", "dim"), one_line(row.inbox_address)),
+        text(("question  ", "dim"), (one_line(row.question), "bold"), (asked_on, "dim")),
+        text(("answer    ", "dim"), (answer, "green")),
+    ]
+    for part in parts:
+        screen.print(part, soft_wrap=True)

@@ -3,8 +3,8 @@
 import datetime as dt
 
 from art_e.question import Question
+from data_pipeline.golden.export import stats
 from data_pipeline.golden.golden_set import GoldenSet, Rejected
-from data_pipeline.golden.stats import stats
 from tests.data_pipeline.golden.builders import failed
 
 ANN, BOB = "ann@test.example", "bob@test.example"
