@@ -276,55 +276,20 @@ class Stage(Voice):
         bank: str,
         *evidence: Fact,
         answer: str = "",
+        after: Draft | None = None,
         until: Draft | None = None,
         **slots: str | Person,
     ) -> None:
         """Plant a question. `evidence`: the gold mails; the last states the answer.
 
-        The query date is on or after the last gold mail, and before `until`, the mail that
-        would change the answer.
+        The query date is on or after the last gold mail, or the mail `after`, and before `until`,
+        the mail that would change the answer.
         """
-        answer = answer or evidence[-1].value.answer
-        self._plant(kind, self._draw(bank), answer, evidence, slots, until=until)
-
-    def ask_update(
-        self, bank: str, new: Fact, old: Fact, chance: float, **slots: str | Person
-    ) -> None:
-        """Ask for the newest answer, and with this chance also for the old one before it."""
-        kind: Kind = "latest-update"
-        self._plant(kind, self._draw(bank), new.value.answer, [new], slots)
-        if self.rng.random() < chance:
-            text = self._draw(bank)
-            self._plant(kind, text, old.value.answer, [old], slots, until=new.mail)
-
-    def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
-        """Ask how many there are; sometimes before the last has come."""
-        facts, total = sorted(facts, key=lambda fact: fact.mail.minute), len(facts)
-        upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
-        while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
-            upto += 1
-        until = facts[upto].mail if upto < total else None
-        self._plant("count", self._draw(bank), str(upto), facts[:upto], slots, until=until)
-
-    def ask_absent(self, after: Draft, **slots: str | Person) -> None:
-        """Ask for a detail that no mail gives, some time after `after`."""
-        # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
-        before, detail, rest = self._draw("q_unanswerable").split("|")
-        template = f"{before} {rest}".replace(" ?", "?")
-        self._plant("unanswerable", template, "", (), slots, after=after, detail=detail)
-
-    def _plant(
-        self,
-        kind: Kind,
-        template: str,
-        answer: str,
-        evidence: Sequence[Fact],
-        slots: Mapping[str, str | Person],
-        *,
-        until: Draft | None = None,
-        after: Draft | None = None,
-        detail: str = "",
-    ) -> None:
+        template, detail = self._draw(bank), ""
+        if kind == "unanswerable":
+            # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
+            before, detail, rest = template.split("|")
+            template = f"{before} {rest}".replace(" ?", "?")
         calls = {k: self._call(v) if isinstance(v, Person) else v for k, v in slots.items()}
         text = template.format_map(calls)
         mails = [fact.mail for fact in evidence] or ([after] if after else [])
@@ -334,14 +299,12 @@ class Stage(Voice):
             query_date = min(query_date, until.utc_date - dt.timedelta(days=1))
             if query_date < first:
                 raise ValueError(f"story {self.plan.number}: no day between {first} and its update")
-        subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
-        names = tuple(each.full if isinstance(each, Person) else each for each in subjects)
         question = Question(
             id="",
             question=text,
             inbox_address=self.owner.address,
             query_date=query_date,
-            answer=answer,
+            answer=answer or (evidence[-1].value.answer if evidence else ""),
             message_ids=tuple(dict.fromkeys(fact.mail.message_id for fact in evidence)),
             how_realistic=_REALISM[kind],
             kind=kind,
@@ -350,9 +313,32 @@ class Stage(Voice):
             split=self.plan.split,
             provenance={"model": "synthetic", "story": f"{self.plan.kind}-{self.plan.number}"},
         )
+        subjects = [slot for name, slot in slots.items() if f"{{{name}}}" in template]
+        names = tuple(each.full if isinstance(each, Person) else each for each in subjects)
         written = tuple((fact.mail.message_id, _as_written(fact)) for fact in evidence)
         last = until.message_id if until else ""
         self.planted.append(Planted(question, written, detail, names, last))
+
+    def ask_update(
+        self, bank: str, new: Fact, old: Fact, chance: float, **slots: str | Person
+    ) -> None:
+        """Ask for the newest answer, and with this chance also for the old one before it."""
+        self.ask("latest-update", bank, new, **slots)
+        if self.rng.random() < chance:
+            self.ask("latest-update", bank, old, until=new.mail, **slots)
+
+    def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
+        """Ask how many there are; sometimes before the last has come."""
+        facts, total = sorted(facts, key=lambda fact: fact.mail.minute), len(facts)
+        upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
+        while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
+            upto += 1
+        until = facts[upto].mail if upto < total else None
+        self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
+
+    def ask_absent(self, after: Draft, **slots: str | Person) -> None:
+        """Ask for a detail that no mail gives, some time after `after`."""
+        self.ask("unanswerable", "q_unanswerable", after=after, **slots)
 
 
 def _as_written(fact: Fact) -> str:
