@@ -49,11 +49,10 @@ from data_pipeline.golden import (
     split,
     verify,
 )
-from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on, sum_of
+from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
-from data_pipeline.golden.offline_reader import WordChecks
-from evals.judges import choose_judge, needs_model, spent_by
+from evals.judges import choose_judge, needs_model
 
 app = typer.Typer(
     help="Make a set of questions with known answers, and check it.",
@@ -83,6 +82,7 @@ TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
 LINE_EVERY_S = 10.0
 READER_SHARE = 0.8  # of a limit for reader and judge
+_NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
 
 
 class _Opened(NamedTuple):
@@ -93,9 +93,10 @@ class _Opened(NamedTuple):
 
 @contextmanager
 def _step(
-    step: Step, folder: Path, db: Path | None, *, as_json: bool, is_new: bool = False
+    step: Step, out: Path | None, db: Path | None, *, as_json: bool, is_new: bool = False
 ) -> Iterator[_Opened]:
-    """Open the set in `folder`, save what the step makes of it, and print its counts."""
+    """Open the set, save what the step makes of it, and print its counts and the next step."""
+    folder = out or default_golden()
     with InboxFile(chosen_db(db)) as file, held(folder):
         golden = GoldenSet.begun(folder) if is_new else GoldenSet.load(folder)
         if not is_new:
@@ -114,6 +115,8 @@ def _step(
     for what in ("dropped", "mended", "unsure"):
         for check, count in sums[what].items():
             print_line(f"  {count:>7,}  {what}: {one_line(check)}")
+    if step in _NEXT:
+        note(f"next: art-e golden {_NEXT[step]}{db_argument(db)} --out {folder}")
 
 
 @contextmanager
@@ -151,11 +154,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{one_line(name)} {_cell(each)}" for name, each in value.items() if each)
     return f"{value:,}" if isinstance(value, int) else cut_line(one_line(str(value)), 100)
-
-
-def _note_next(step: str, db: Path | None, folder: Path, as_json: bool) -> None:
-    if not as_json:
-        note(f"the set is in {folder}; next: art-e golden {step}{db_argument(db)} --out {folder}")
 
 
 def _refuse_local(model: str) -> None:
@@ -229,8 +227,7 @@ def generate_command(
             plan = generate.make_plan(file, options, model)
         _print_plan(plan, as_json=json_output)
         return
-    folder = out or default_golden()
-    with _step("generate", folder, db, as_json=json_output, is_new=True) as (file, golden, _):
+    with _step("generate", out, db, as_json=json_output, is_new=True) as (file, golden, folder):
         asker = Asker(
             model,
             folder,
@@ -266,7 +263,6 @@ def generate_command(
             f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {dict(lost)[kind]}"
         )
     _note_retry({kind for kind, _ in lost} - {"unreadable"}, "asks for those that are missing")
-    _note_next("filter", db, folder, json_output)
 
 
 def _note_retry(kinds: set[str], does: str) -> None:
@@ -317,10 +313,8 @@ def import_command(
     Rows that are not questions, or whose inbox or gold mail the inbox file lacks, are
     rejected with the reason.
     """
-    folder = out or default_golden()
-    with _step("import", folder, db, as_json=json_output, is_new=True) as (file, golden, _):
+    with _step("import", out, db, as_json=json_output, is_new=True) as (file, golden, _):
         importing.import_questions(file, golden, source)
-    _note_next("filter", db, folder, json_output)
 
 
 # ---- filter, verify and split.
@@ -342,10 +336,8 @@ def filter_command(
     Rules: an answer, cited mails that are in the inbox, no message ids, no answer in the
     question, the owner's own words, and realism. A rerun starts from the rows before it.
     """
-    folder = out or default_golden()
-    with _step("filter", folder, db, as_json=json_output) as (file, golden, _):
+    with _step("filter", out, db, as_json=json_output) as (file, golden, _):
         filtering.filter_rows(file, golden, min_realism=min_realism)
-    _note_next("verify", db, folder, json_output)
 
 
 DEFAULT_MODEL = "gemini/gemini-2.5-flash"
@@ -355,24 +347,14 @@ DEFAULT_MODEL = "gemini/gemini-2.5-flash"
     "verify",
     epilog=example(
         "art-e golden verify --db inbox.duckdb --out golden --max-cost 5",
-        "art-e golden verify --db world.duckdb --out golden --model offline",
         "art-e golden verify --out golden --model openai/o3 --judge openai/gpt-4.1 --strict",
     ),
 )
 def verify_command(
     model: Annotated[
-        str,
-        Option(
-            "--model", "-m", help="Model that reads the mail, or offline; not the rows' writer."
-        ),
+        str, Option("--model", "-m", help="Model that reads the mail; not the rows' writer.")
     ] = DEFAULT_MODEL,
-    judge: Annotated[
-        str | None,
-        Option(
-            help="Model that compares answers, or offline"
-            f" [default: {DEFAULT_MODEL}, offline if the model is]."
-        ),
-    ] = None,
+    judge: Annotated[str, Option(help="Model that compares answers, or offline.")] = DEFAULT_MODEL,
     strict: Annotated[
         bool, Option("--strict", help="Also drop rows with an unsure or missing check.")
     ] = False,
@@ -388,34 +370,27 @@ def verify_command(
     """Check that each row can be answered from its mails, needs them, and has one answer.
 
     A superseded answer becomes a latest-update question. A rerun asks only for missing
-    replies. Without a model (offline) nothing is dropped: what words alone make suspect is
-    unsure.
+    replies.
     """
-    if model == "offline" and judge not in (None, "offline"):
+    if model == "offline":
         raise UserError(
-            f"without a model there is no answer for {judge} to judge;"
-            " leave out --judge, or name a --model"
+            "words alone can't find a wrong answer; name a model with --model, or go on without"
+            " this step: art-e golden split"
         )
-    folder = out or default_golden()
-    with _step("verify", folder, db, as_json=json_output) as opened:
-        golden = opened.golden
+    _refuse_local(model)
+    with _step("verify", out, db, as_json=json_output) as (file, golden, folder):
         golden.undo("verify")
-        if model == "offline":
-            note("offline: words alone can't find a wrong answer; name a model with --model")
-            reader = _Reader(WordChecks(), lambda: 0.0)
-        else:
-            reader = _reader(opened, model, judge or DEFAULT_MODEL, concurrency, max_cost)
-        with _live("rows", len(golden.questions), lambda: shown_usd(reader.spent_usd())) as show:
-            verify.verify(
-                opened.file,
-                golden,
-                reader.checks,
-                strict=strict,
-                concurrency=concurrency,
-                on_row=show,
-            )
-        if model != "offline":
-            note(f"cost so far: {shown_usd(reader.spent_usd())}")
+        verify.refuse_own_rows(golden, model)
+        note(str(Model(model).notice))
+        if judge != model and needs_model(judge):
+            note(f"questions and answers go to {Model(judge).host} (judge {judge})")
+        usd = model_checks.estimate_cost(golden, model, judge)
+        cost = "cost unknown" if usd is None else f"at most about ${usd:,.2f}"
+        note(f"estimate: {cost}; replies of an earlier run are not paid for again")
+        checks = _checks(folder, model, judge, concurrency, max_cost)
+        with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
+            verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
+        note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.items())
@@ -424,41 +399,20 @@ def verify_command(
     _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
 
 
-class _Reader(NamedTuple):
-    """What checks rows, and what it has cost so far, in earlier runs too."""
-
-    checks: verify.Checks
-    spent_usd: Callable[[], float | None]
-
-
-def _reader(
-    opened: _Opened, model: str, judge: str, concurrency: int, max_cost: float | None
-) -> _Reader:
-    """A model as reader and a judge; notes where mail goes and the cost."""
-    _, golden, folder = opened
-    _refuse_local(model)
-    verify.refuse_own_rows(golden, model)
-    note(str(Model(model).notice))
-    if judge != model and needs_model(judge):
-        note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-    usd = model_checks.estimate_cost(golden, model, judge)
-    cost = "cost unknown" if usd is None else f"at most about ${usd:,.2f}"
-    note(f"estimate: {cost}; replies of an earlier run are not paid for again")
+def _checks(
+    folder: Path, model: str, judge: str, concurrency: int, max_cost: float | None
+) -> model_checks.ModelChecks:
+    """The reader and the judge, which keep `max_cost` together."""
     before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
-    readers = judges = None
+    for_reader = for_judge = None
     if max_cost is not None:
-        # Shares of one limit, so that both together keep it.
-        readers = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
-        judges = left_of(max_cost - readers, before)
-    asker = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=readers)
+        for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
+        for_judge = left_of(max_cost - for_reader, before)
+    reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
     cache = responses_folder(folder, "judge", judge)
-    chosen = choose_judge(judge, max_cost_usd=judges, cache=cache)
-
-    def spent_usd() -> float | None:
-        judged = spent_by(chosen)
-        return sum_of(asker.spent.cost_usd, before, judged.cost_usd if judged else 0.0)
-
-    return _Reader(model_checks.ModelChecks(asker, chosen), spent_usd)
+    return model_checks.ModelChecks(
+        reader, choose_judge(judge, max_cost_usd=for_judge, cache=cache), before
+    )
 
 
 @app.command(
@@ -484,8 +438,7 @@ def split_command(
     splits, and no mail of a test inbox in train or validation; rows go from train first,
     never from test.
     """
-    folder = out or default_golden()
-    with _step("split", folder, db, as_json=json_output) as (file, golden, _):
+    with _step("split", out, db, as_json=json_output) as (file, golden, _):
         split.split(file, golden, seed=seed, wanted=Counts(train, validation, test))
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     if not json_output:

@@ -6,19 +6,18 @@ the reason for its rejection.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email
 from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.duplicates import duplicates
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, with_checks
-from data_pipeline.golden.inboxes import Cited, CitedMails, inbox_of, mails_of
-from evals.judges.names import asks_yes_no, content_stems, find_names
+from data_pipeline.golden.inboxes import Cited, CitedMails
+from evals.judges.names import asks_yes_no, content_stems
 from evals.judges.offline import Claims, asked, is_choice, read_claims
 from evals.judges.values import clean, same_value
 
@@ -67,13 +66,7 @@ def by_rules(
         row = agreeing(question, batch, cited)
         # The row may have either form of an id now.
         stored = {each.stored: each for each in cited.values() if each.stored is not None}
-        facts = Facts(
-            min_realism,
-            owners[question.inbox_address],
-            batch,
-            {**cited, **stored},
-            lambda: mails_of(inbox_of(file, row), row.message_ids),
-        )
+        facts = Facts(min_realism, owners[question.inbox_address], batch, {**cited, **stored})
         checks = [rule(row, facts) for rule in RULES]
         fault = next((each for each in checks if each.passed is False), None)
         return with_checks(row, checks), fault
@@ -133,8 +126,7 @@ def _has_number(answer: str | None) -> bool:
 
 
 # ---- The owner of an inbox, and whether a question names the owner like somebody else. Vince would
-# not ask "What did Vince ask for?" about his own mail. A name that may be another person's ("Vince"
-# if a gold mail also names Vince Strickler) is not held against a question.
+# not ask "What did Vince ask for?" about his own mail.
 
 _IGNORED = frozenset("jr sr ii iii iv phd md esq mr mrs ms miss dr prof professor sir".split())
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
@@ -154,11 +146,10 @@ class Owner:
     address: str
     names: tuple[FullName, ...]
 
-    def mention(self, text: str, mails: Callable[[], Iterable[Email]]) -> str | None:
-        """The words by which `text` names the owner and can mean nobody else, or None.
+    def mention(self, text: str) -> str | None:
+        """The words by which `text` names the owner, or None.
 
-        `mails` reads the gold mails, in which others may have the owner's first name. It is called
-        only if that matters.
+        A first name counts, unless it belongs to a longer name ("Vince Strickler").
         """
         text = clean(text)
         forms = [rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])"]
@@ -182,23 +173,8 @@ class Owner:
                 and not any(each[0][0].isupper() for each in neighbours)
                 and word[0][0].isupper()
             ):
-                return None if self._shared(first, mails()) else word[0].removesuffix("'s")
+                return word[0].removesuffix("'s")
         return None
-
-    def _shared(self, first: str, mails: Iterable[Email]) -> bool:
-        """Whether the mails name somebody else of that first name."""
-        lasts = {name.last for name in self.names}
-        for mail in mails:
-            boxes = (mail.sender, *mail.to, *mail.cc, *mail.bcc)
-            named = [name for box in boxes for name in _names(box.address, [box.name or "@"])]
-            named += [
-                FullName(name.words[0], name.words[-1])
-                for name in find_names(clean(mail.body))
-                if len(name.words) > 1
-            ]
-            if any(each.first == first and each.last not in lasts for each in named):
-                return True
-        return False
 
 
 def _plain(word: re.Match[str]) -> str:
@@ -241,14 +217,13 @@ class Facts:
     """What the rules use besides the row itself.
 
     `batch` is None if the row has no known batch, `owner` if the file lacks the inbox. `cited` has
-    the mails of the row's message ids, old ones included. `read` reads the cited mails.
+    the mails of the row's message ids, old ones included.
     """
 
     min_realism: float
     owner: Owner | None
     batch: Batch | None
     cited: Mapping[str, Cited]
-    read: Callable[[], Sequence[Email]]
 
 
 def answer(question: Question, facts: Facts) -> Check:
@@ -291,7 +266,7 @@ def wording(question: Question, facts: Facts) -> Check:
     text = clean(question.question)
     if (found := _TALK_OF_MAIL.search(text)) is not None:
         return _check("wording", False, f"speaks of {_shown(found[0])}")
-    mention = None if facts.owner is None else facts.owner.mention(text, facts.read)
+    mention = None if facts.owner is None else facts.owner.mention(text)
     reason = f"speaks of the owner, {_shown(mention)}, by name" if mention else "as a user does"
     return _check("wording", mention is None, reason)
 
@@ -312,7 +287,7 @@ RULES: tuple[Rule, ...] = (answer, sources, ids, leak, wording, realism)
 
 def answer_fault(question: Question) -> Check | None:
     """The first rule about the answer that the question fails."""
-    facts = Facts(0.0, None, None, {}, list)
+    facts = Facts(0.0, None, None, {})
     found = (rule(question, facts) for rule in (answer, ids, leak))
     return next((each for each in found if each.passed is False), None)
 

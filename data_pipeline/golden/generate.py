@@ -143,21 +143,20 @@ def draw_batches(
 
     No mail (by content) is in two batches, or in a batch of one split and an inbox of another.
     """
-    contents = {
-        split: {content for each in _of(splits, split) for content in _contents(file, each)}
-        for split in _CLOSED
-    }
     used: set[bytes] = set()
     batches: dict[str, list[Batch]] = {}
     for split, closed_to in _CLOSED.items():
-        closed = set[bytes]().union(*(contents[each] for each in closed_to))
-        for address in _of(splits, split):
+        closed = set[bytes]().union(
+            *(_contents(file, each) for each, other in splits.items() if other in closed_to)
+        )
+        for place, address in enumerate(splits, start=1):
+            if splits[address] != split:
+                continue
             mails = [each for each in _mails(file, address) if each.content not in closed | used]
             drawn = draw(mails, count, random.Random(f"{seed}/batches/{address}"))
             used.update(mail.content for batch in drawn for mail in batch)
-            name = f"i{list(splits).index(address) + 1}"
             batches[address] = [
-                Batch(f"{name}-b{number}", address, split, tuple(m.message_id for m in batch))
+                Batch(f"i{place}-b{number}", address, split, tuple(m.message_id for m in batch))
                 for number, batch in enumerate(drawn, start=1)
             ]
     return [batch for address in splits for batch in batches[address]]
@@ -190,10 +189,6 @@ def _batch(threads: Sequence[list[Mail]], rng: random.Random) -> list[Mail]:
         if len(batch) + len(threads[number]) <= BATCH_MAILS:
             batch += threads[number]
     return sorted(batch, key=lambda mail: mail.email_id)
-
-
-def _of(splits: Mapping[str, Split], wanted: Split) -> list[str]:
-    return [address for address, split in splits.items() if split == wanted]
 
 
 def _mails(file: InboxFile, address: str) -> list[Mail]:

@@ -27,12 +27,12 @@ from art_e.models.fit import informative_words, name_stems, split_sentences
 from art_e.models.prices import expected_cost
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
+from data_pipeline.golden.asking import Asker, prompt_text, shown_mails, sum_of
 from data_pipeline.golden.filtering import answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, mended, with_checks
 from data_pipeline.golden.inboxes import mails_of
 from data_pipeline.golden.verify import Examined
-from evals.judges import needs_model
+from evals.judges import needs_model, spent_by
 from evals.judges.llm import UnparseableError
 from evals.judges.names import asks_yes_no
 from evals.judges.offline import grounded_in, is_choice
@@ -207,10 +207,17 @@ class _Round(NamedTuple):
 
 
 class ModelChecks:
-    """Checks rows with a reader and a judge."""
+    """Checks rows with a reader and a judge, who cost `judge_before` USD in earlier runs."""
 
-    def __init__(self, reader: Asker, judge: Judge) -> None:
-        self._reader, self._judge = reader, judge
+    def __init__(self, reader: Asker, judge: Judge, judge_before: float | None = 0.0) -> None:
+        self._reader, self._judge, self._judge_before = reader, judge, judge_before
+
+    @property
+    def spent_usd(self) -> float | None:
+        """What reader and judge have cost, in earlier runs too; None if a price is unknown."""
+        judged = spent_by(self._judge)
+        now = 0.0 if judged is None else judged.cost_usd
+        return sum_of(self._reader.spent.cost_usd, self._judge_before, now)
 
     def settings(self) -> dict[str, Any]:
         """Model, judge and prompts, for the manifest."""

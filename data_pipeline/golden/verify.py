@@ -2,8 +2,8 @@
 
     art-e golden verify --db DB --out DIR --model gemini/gemini-2.5-flash
 
-Rows are checked side by side, and the result for one depends on no other. The checks come from
-`model_checks.py` with a model, from `offline_reader.py` without one.
+Rows are checked side by side, and the result for one depends on no other. `model_checks.py` makes
+the checks.
 """
 
 import asyncio

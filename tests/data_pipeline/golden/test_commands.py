@@ -20,7 +20,7 @@ ROW: dict[str, Any] = {
     "inbox_address": ANN,
     "query_date": "2001-03-31",
 }
-STEPS: tuple[tuple[str, ...], ...] = (("filter",), ("verify", "--model", "offline"), ("split",))
+STEPS: tuple[tuple[str, ...], ...] = (("filter",), ("split",))
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -83,14 +83,13 @@ def test_steps_print_counts_and_what_comes_next(
     filtered = art_e("golden", "filter", *at)
     assert "filter: 3 rows, 2 kept\n        1  dropped: realism" in filtered.stdout
     assert "art-e golden verify" in filtered.stderr
-    assert art_e("golden", "verify", "--model", "offline", *at).exit_code == 0
     split = art_e("golden", "split", *at, "--train", 1, "--validation", 0, "--test", 1)
     assert "2 inboxes: train 1, test 1, drawn by seed 0" in split.stderr
     shared = next(line for line in split.stdout.splitlines() if "gold in both" in line)
     assert [cell.strip() for cell in shared.split("│")[2:5]] == ["train/test", "1", "0"]
     # A rerun takes later steps back, and another bound starts from the rows before.
     anew = art_e("golden", "filter", *at, "--min-realism", 0.6)
-    assert "filter anew: verify, split must be run again" in anew.stderr
+    assert "filter anew: split must be run again" in anew.stderr
     assert "3 kept" in anew.stdout
     shown = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in shown.stdout
@@ -104,7 +103,7 @@ def test_steps_print_counts_and_what_comes_next(
     ("command", "words"),
     [
         (("filter", "--out", "none"), "no golden set"),
-        (("verify", "--model", "offline", "--out", "none"), "no golden set"),
+        (("verify", "--out", "none"), "no golden set"),
         (("stats", "rows.jsonl"), "no golden set"),
         (("stats", "rows.jsonl/below"), "no golden set"),
         (("review", "none"), "no golden set"),

@@ -1,12 +1,9 @@
 """Each rule on questions that it is for, and on those that only look it."""
 
-import datetime as dt
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
 from data_pipeline.golden import filtering as rules
 from data_pipeline.golden.filtering import FullName, Owner, agreeing
@@ -29,22 +26,8 @@ def row(
     return Question(id="q-1", question=question, answer=answer, **(fields | more))
 
 
-def facts(
-    *mails: Email, batch: Batch | None = None, cited: dict[str, Cited] | None = None
-) -> rules.Facts:
-    def read() -> Sequence[Email]:
-        return mails
-
-    return rules.Facts(0.7, VINCE, batch, cited or {ID: Cited(ID)}, read)
-
-
-def mail(sender: str, body: str = "Fine with me.") -> Email:
-    box = Mailbox(f"{sender.replace(' ', '.').lower()}@x.example", sender)
-    return Email(ID, dt.datetime(2001, 5, 1), box, (), (), (), "Subject", body)
-
-
-def worded(question: str, *mails: Email) -> Check:
-    return rules.wording(row(question), facts(*mails))
+def facts(batch: Batch | None = None, cited: dict[str, Cited] | None = None) -> rules.Facts:
+    return rules.Facts(0.7, VINCE, batch, cited or {ID: Cited(ID)})
 
 
 CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
@@ -67,6 +50,8 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
         ("What did Vince Strickler ask for?", "May 7"),
         ("Who signed the Martin Kaminski contract?", "May 7"),
         ("Is the cheque in the mail?", "May 7"),
+        ("When is the Kaminski wedding?", "May 7"),
+        ("What did Kaminski's secretary book?", "May 7"),
     ),
     ("ids", False): (
         ("What did <12345678.99@thyme> ask for?", "May 7"),
@@ -107,16 +92,6 @@ def test_a_rule_tells_faults_from_what_only_looks_like_one(
 ) -> None:
     rule = getattr(rules, name)
     assert rule(row(question, answer), facts(batch=BATCH)).passed is passed
-
-
-def test_a_name_that_another_person_shares_is_not_held_against_it() -> None:
-    question = "What did Vince say about the pump?"
-    assert worded(question, mail("Vince Strickler")).passed
-    assert worded(question, mail("Ann Alm", "Ask Vince Strickler about it.")).passed
-    assert not worded(question, mail("Vince Kaminski")).passed
-    # His family or his secretary may be meant.
-    assert worded("When is the Kaminski wedding?").passed
-    assert worded("What did Kaminski's secretary book?").passed
 
 
 def test_sources_name_the_fault() -> None:

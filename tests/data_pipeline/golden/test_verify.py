@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from art_e.inbox.file import InboxFile
 from data_pipeline.golden.asking import spent_on
-from data_pipeline.golden.golden_set import GoldenSet, checks_of
-from data_pipeline.golden.offline_reader import WordChecks
-from data_pipeline.golden.verify import verify
-from data_pipeline.synthetic.world import WorldConfig, questions
+from data_pipeline.golden.golden_set import GoldenSet
 from tests.builders import files_of
 from tests.command_line import Run, json_of, the_error
 from tests.data_pipeline.golden.verified import (
@@ -175,28 +170,6 @@ def test_orders_in_mail_stay_data(run: Verified) -> None:
         assert "\n" not in request.messages[1]["content"]
 
 
-def test_on_the_synthetic_world_nothing_is_dropped_and_little_suspected(world: InboxFile) -> None:
-    rows = questions(WorldConfig(size=1000))
-    golden = GoldenSet(list(rows))
-    verify(world, golden, WordChecks())
-    assert golden.rejected == []
-    assert len(golden.questions) == len(rows)
-    step = golden.manifest["steps"]["verify"]
-    assert (step["model"], step["unchecked"]) == ("offline", {})
-    # All rows are right, so these alarms are false.
-    unsure = Counter(
-        name
-        for each in golden.questions
-        for name, check in checks_of(each).items()
-        if not check.passed
-    )
-    answerable = sum(each.answerable is True for each in rows)
-    assert unsure["answerable"] <= 0.04 * answerable
-    assert unsure["unambiguous"] <= 0.02 * answerable
-    assert unsure["unanswerable"] <= 0.2 * (len(rows) - answerable)
-    assert step["sums"]["unsure"] == dict(unsure)
-
-
 @pytest.fixture
 def command(art_e: Run, verified_db: Path, tmp_path: Path) -> Callable[..., Result]:
     """Runs the command on a set of `ROWS`."""
@@ -256,7 +229,7 @@ def test_one_limit_for_reader_and_judge(
     ("options", "fix"),
     [
         (["--model", WRITER], "name another --model"),
-        (["--model", "offline", "--judge", JUDGE], "leave out --judge"),
+        (["--model", "offline"], "art-e golden split"),
         (["--model", "nobody/nothing"], "nobody/nothing"),
         (["--model", "local:checkpoint"], "hosted_vllm/NAME"),
     ],
