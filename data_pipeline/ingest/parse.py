@@ -242,17 +242,12 @@ _LONGEST_NAME = 200
 Part: TypeAlias = "Message[str, str]"
 
 
-class Content(NamedTuple):
-    """Of a part its texts in reading order, and its attachments as lines for the end."""
-
-    texts: list[str]
-    attachments: list[str]
-
-
-def _message_content(message: Part, depth: int = 0) -> Content:
-    """The content of a message. A text that is all of it may call itself an attachment."""
+def _message_texts(message: Part, attachments: list[str], depth: int = 0) -> list[str]:
+    """The texts of a message, as `_texts`. One that is all of it may call itself an attachment."""
     kind = part_type(message)
-    return _leaf(message, kind) if _is_text(message, kind) else _content(message, kind, depth)
+    if _is_text(message, kind):
+        return _leaf(message, kind)
+    return _texts(message, kind, attachments, depth)
 
 
 def leaf_text(data: bytes, kind: PartType) -> str:
@@ -268,42 +263,41 @@ def plain_text(text: str) -> str:
     return text if readable is text else tidy(readable)
 
 
-def _content(part: Part, kind: PartType, depth: int) -> Content:
-    if kind.is_container and part.is_multipart():
-        if depth >= _DEEPEST_PART:
-            return Content([], [_attachment_line(part, kind)])
+def _texts(part: Part, kind: PartType, attachments: list[str], depth: int) -> list[str]:
+    """The texts of a part in reading order; adds a line for each attachment in it."""
+    if kind.is_container and part.is_multipart() and depth < _DEEPEST_PART:
         if kind.kind == "message/rfc822":
-            texts: list[str] = []
-            attachments: list[str] = []
+            texts = []
             for inner in _children(part):
-                content = _message_content(inner, depth + 1)
                 subject = decode_words(Headers(inner.raw_items()).first("subject"))
-                texts.append("\n".join([f"[Attached message: {subject}]", *content.texts]))
-                attachments += content.attachments
-            return Content(texts, attachments)
+                lines = _message_texts(inner, attachments, depth + 1)
+                texts.append("\n".join([f"[Attached message: {subject}]", *lines]))
+            return texts
         if kind.kind.startswith("multipart/"):
             kinds = [(child, part_type(child)) for child in _children(part)]
-            contents = [(type_, _content(child, type_, depth + 1)) for child, type_ in kinds]
-            attachments = [line for _, content in contents for line in content.attachments]
-            found = [(type_, content.texts) for type_, content in contents if content.texts]
+            parts = [
+                (type_, _texts(child, type_, attachments, depth + 1)) for child, type_ in kinds
+            ]
+            found = [each for each in parts if each[1]]
             if kind.kind == "multipart/alternative":
                 # Plain text, else HTML or what holds it, else any.
                 plain = [each for each in found if each[0].kind == "text/plain"]
                 rich = [each for each in found if each[0].is_html or each[0].is_container]
                 found = [*plain, *rich, *found][:1]
-            return Content([text for _, texts in found for text in texts], attachments)
+            return [text for _, texts in found for text in texts]
     elif _is_text(part, kind):
         disposition = Headers(part.raw_items()).first("content-disposition").lower()
         if not disposition.startswith("attachment") and not _file_name(part):
             return _leaf(part, kind)
-    return Content([], [_attachment_line(part, kind)])
+    attachments.append(_attachment_line(part, kind))
+    return []
 
 
-def _leaf(part: Part, kind: PartType) -> Content:
+def _leaf(part: Part, kind: PartType) -> list[str]:
     """The text of a text part. A multipart that has no parts is read as text, too."""
     data = part.get_payload(decode=True)
     text = leaf_text(data if isinstance(data, bytes) else b"", kind)
-    return Content([text] if text else [], [])
+    return [text] if text else []
 
 
 def _children(part: Part) -> list[Part]:
@@ -382,9 +376,9 @@ def _parse_message(raw: RawMessage) -> ParsedEmail | Quarantined:
 def message_by_email(data: bytes) -> PlainMessage:
     """The header fields and the readable body of any message, by the standard library."""
     tree = parse_message_tree(split_message(data))
-    content = _message_content(tree)
-    tail = ["\n".join(content.attachments)] if content.attachments else []
-    body = "\n\n".join(content.texts + tail).strip("\n")
+    attachments: list[str] = []
+    texts = _message_texts(tree, attachments)
+    body = "\n\n".join([*texts, "\n".join(attachments)]).strip("\n")
     return PlainMessage(Headers(tree.raw_items()), body)
 
 
