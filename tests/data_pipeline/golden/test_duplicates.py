@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.question import Question
-from data_pipeline.golden.duplicates import duplicates
+from data_pipeline.golden.filtering import duplicates
 
 WORDS = "rebuild audit pump ledger quay barge turbine survey permit valve crane harbour".split()
 
