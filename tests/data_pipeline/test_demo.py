@@ -32,8 +32,10 @@ def test_the_tour_shows_every_step(tour: tuple[Path, Result, Result]) -> None:
     assert positions == sorted(positions)
 
 
-def test_json_is_that_of_ask_and_the_gold_answer(tour: tuple[Path, Result, Result]) -> None:
-    home, _, second = tour
+def test_json_is_that_of_ask_and_the_sample_inbox_is_made_once(
+    tour: tuple[Path, Result, Result],
+) -> None:
+    home, first, second = tour
     answer = json_of(second)
     asked = tour_question(questions(WorldConfig(size=SIZE, seed=SEED)))
     assert list(answer)[-1] == "gold_answer"
@@ -43,10 +45,6 @@ def test_json_is_that_of_ask_and_the_gold_answer(tour: tuple[Path, Result, Resul
     [trajectory] = read_trajectories(Path(answer["trajectory"]))
     assert Path(answer["trajectory"]).is_relative_to(home / "runs")
     assert trajectory.inbox_address == asked.inbox_address
-
-
-def test_the_sample_inbox_is_made_once(tour: tuple[Path, Result, Result]) -> None:
-    home, first, second = tour
     assert "making a sample inbox" in first.stderr
     assert "making" not in second.stderr
     assert len(list((home / "demo").glob("*.duckdb"))) == 1
