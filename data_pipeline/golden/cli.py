@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import pandas as pd
 import typer
-from rich import box
-from rich.table import Table
 from typer import Argument, Option
 
 from art_e.cli.options import (
@@ -31,7 +30,6 @@ from art_e.cli.output import (
     print_line,
     progress,
     shown_usd,
-    text,
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -137,17 +135,10 @@ def _live(things: str, total: int, status: Callable[[], str]) -> Iterator[Callab
 
 
 def _table(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print rows as a table; numbers stand on the right, and all text is made safe."""
-    shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
-    if not shown:
-        return
-    table = Table(title=title, box=box.SQUARE)
-    for name in shown[0]:
-        is_number = all(row[name][:1] in "-0123456789" for row in shown)
-        table.add_column(text(one_line(name)), justify="right" if is_number else "left")
-    for row in shown:
-        table.add_row(*map(text, row.values()))
-    console().print(table)
+    """Print rows as a table; all text is made safe."""
+    shown = [{one_line(name): _cell(value) for name, value in row.items()} for row in rows]
+    if shown:
+        print_line(f"\n{title}\n{pd.DataFrame(shown).to_string(index=False)}")
 
 
 def _cell(value: Any) -> str:

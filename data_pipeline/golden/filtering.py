@@ -38,17 +38,11 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
     cited = CitedMails(file, sound)
     contents = {each.id: {gold.content for gold in cited.gold_of(each)} for each in sound}
     twins = duplicates(sound, contents)
-
-    def compared(question: Question, fault: Check | None) -> tuple[Question, Check | None]:
-        if fault is not None:
-            return question, fault
-        twin = twins.get(question.id)
-        if twin is not None:
-            return question, _check("duplicate", False, twin.reason)
-        check = _check("duplicate", True, "no other asks the same")
-        return with_checks(question, [check]), None
-
-    made = [compared(*row) for row in rows]
+    unique = _check("duplicate", True, "no other asks the same")
+    made = []
+    for question, fault in rows:
+        failed = fault or twins.get(question.id)
+        made.append((question if failed else with_checks(question, [unique]), failed))
     golden.finish("filter", made, {"min_realism": min_realism})
 
 
@@ -395,14 +389,6 @@ _ASKING |= {"whom": "who", "which": "what"}
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicate:
-    """A question asks the same as `kept`."""
-
-    kept: Question
-    reason: str  # one line, with the id of `kept`
-
-
-@dataclass(frozen=True, slots=True)
 class _Text:
     """A question as it is compared."""
 
@@ -415,14 +401,9 @@ class _Text:
     asking: Set[str]  # its question words
     denies: bool
 
-    def compared_by(self) -> list[tuple[Any, ...]]:
-        """Duplicates share at least one of these keys."""
-        inbox = self.question.inbox_address
-        return [(each, self.values, self.denies) for each in (inbox, *sorted(self.gold))]
 
-
-def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Duplicate]:
-    """Duplicates by question id: questions that ask the same as another one, which is kept.
+def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> dict[str, Check]:
+    """The failed check by id of each question that asks the same as another one, which is kept.
 
     Two questions of one inbox are duplicates if they have the same answer, and their texts are
     the same apart from case and punctuation, or near: the same values (dates, amounts, codes), at
@@ -436,17 +417,24 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
     first. `gold` has the contents (any digest) of gold mails by question id. Ids must differ; the
     order of `questions` does not matter.
     """
-    found: dict[str, Duplicate] = {}
-    index: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)
+    found: dict[str, Check] = {}
+    kept: list[_Text] = []
+    # Places in `kept`. Duplicates share an inbox or a gold mail, besides values and denial.
+    index: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
     for question in sorted(questions, key=_preference):
         text = _text(question, gold.get(question.id, frozenset()))
-        candidates = {each.question.id: each for key in text.compared_by() for each in index[key]}
-        twin = _twin(text, sorted(candidates.values(), key=lambda each: _preference(each.question)))
+        shared = (question.inbox_address, *text.gold)
+        keys = [(each, text.values, text.denies) for each in shared]
+        places = sorted({place for key in keys for place in index[key]})
+        twin = next((each for place in places if _is_twin(each := kept[place], text)), None)
         if twin is not None:
-            found[question.id] = twin
+            words = "the same text" if twin.plain == text.plain else "nearly the same text"
+            reason = f"asks what {twin.question.id} does: {words} and the same answer"
+            found[question.id] = _check("duplicate", False, reason)
             continue
-        for key in text.compared_by():
-            index[key].append(text)
+        for key in keys:
+            index[key].append(len(kept))
+        kept.append(text)
     return found
 
 
@@ -471,18 +459,12 @@ def _text(question: Question, gold: Set[str]) -> _Text:
     )
 
 
-def _twin(text: _Text, candidates: Sequence[_Text]) -> Duplicate | None:
-    """The first candidate that asks the same as `text`."""
-    for kept in candidates:
-        shared = not kept.gold.isdisjoint(text.gold)
-        same_text = kept.plain == text.plain
-        if not same_text and not (_near(kept, text) and (shared or _is_enough(kept, text))):
-            continue
-        if _same_answer(kept.question, text.question, both_ways=not same_text):
-            words = "the same text" if same_text else "nearly the same text"
-            name = kept.question.id
-            return Duplicate(kept.question, f"asks what {name} does: {words} and the same answer")
-    return None
+def _is_twin(kept: _Text, text: _Text) -> bool:
+    """Whether two texts with the same values ask the same."""
+    if kept.plain == text.plain:
+        return _same_answer(kept.question, text.question, both_ways=False)
+    is_near = _near(kept, text) and (not kept.gold.isdisjoint(text.gold) or _is_enough(kept, text))
+    return is_near and _same_answer(kept.question, text.question, both_ways=True)
 
 
 def _near(one: _Text, other: _Text) -> bool:
