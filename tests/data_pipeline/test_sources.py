@@ -5,10 +5,8 @@ import datetime as dt
 import gzip
 import io
 import lzma
-import mailbox
 import tarfile
 from collections.abc import Sequence
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -88,35 +86,13 @@ MAILS += [DATED % number + mail for number, mail in enumerate(ODD[:-2])]
 MAILS += [DATED % 59 + mail for mail in ODD[-2:]]
 
 
-def write_stdlib_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
-    path = folder / "mail.mbox"
-    with closing(mailbox.mbox(path)) as box:
-        for mail in mails:
-            box.add(mail)
-    return path
-
-
-def write_stdlib_maildir(folder: Path, mails: Sequence[bytes]) -> Path:
-    path = folder / "Maildir"
-    with closing(mailbox.Maildir(path)) as box:
-        sent = box.add_folder("Sent")
-        for number, mail in enumerate(mails):
-            (box if number % 2 else sent).add(mail)
-    return path
-
-
 def write_gzipped_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
     packed = folder / "packed"
     packed.write_bytes(gzip.compress(write_mbox(folder, mails).read_bytes()))
     return packed
 
 
-FORMATS: dict[str, tuple[Format, Write]] = {
-    **WRITERS,
-    "stdlib mbox": ("mbox", write_stdlib_mbox),
-    "stdlib maildir": ("maildir", write_stdlib_maildir),
-    "mbox.gz": ("mbox", write_gzipped_mbox),
-}
+FORMATS: dict[str, tuple[Format, Write]] = {**WRITERS, "mbox.gz": ("mbox", write_gzipped_mbox)}
 
 
 def ingested(name: str, folder: Path) -> tuple[IngestReport, Path]:
