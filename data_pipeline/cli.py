@@ -58,10 +58,10 @@ def ingest(
     ],
     db: DbOption = None,
     source_format: Annotated[
-        FormatName, Option("--format", help="What the sources are; auto looks.")
+        FormatName, Option("--format", help="Format of the sources; auto detects it.")
     ] = "auto",
     owner: Annotated[
-        str | None, Option(metavar="ADDRESS", help="All this mail is in this inbox as well.")
+        str | None, Option(metavar="ADDRESS", help="Put all this mail into this inbox, too.")
     ] = None,
     append: Annotated[
         bool, Option("--append", help="Add to the file instead of replacing it.")
@@ -70,7 +70,7 @@ def ingest(
         int | None, Option(metavar="N", min=1, help="Read at most N messages.")
     ] = None,
     no_filter: Annotated[
-        bool, Option("--no-filter", help="Leave out true duplicates only.")
+        bool, Option("--no-filter", help="Leave out only true duplicates.")
     ] = False,
     max_body_chars: Annotated[
         int | None,
@@ -177,7 +177,7 @@ def _check_target(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(_MAGIC_AT + len(_DUCKDB_MAGIC))
     if head and not head.endswith(_DUCKDB_MAGIC):
-        raise UserError(f"{path} is there and is no inbox file; delete it, or name another --db")
+        raise UserError(f"{path} exists and is not an inbox file; delete it, or name another --db")
 
 
 def _sums(report: IngestReport, questions: Path | None, db: Path | None) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _step(
         yield _Opened(file, golden, folder)
         golden.save(folder, export.card(golden))
     if later:
-        note(f"{step} anew: {', '.join(later)} must be run again")
+        note(f"{step} was run again; so must be: {', '.join(later)}")
     record: dict[str, Any] = golden.manifest["steps"][step]
     if as_json:
         print_json({"set": str(folder), "step": step, **record})
@@ -171,10 +171,10 @@ def generate_command(
     model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[
-        int, _number("--batches", "Number of 20-mail batches an inbox.")
+        int, _number("--batches", "Number of 20-mail batches per inbox.")
     ] = generate.BATCHES,
     questions: Annotated[
-        int, _number("--questions", "Number of questions a batch.")
+        int, _number("--questions", "Number of questions per batch.")
     ] = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
@@ -187,7 +187,7 @@ def generate_command(
         Option(
             "--inbox",
             metavar="ADDRESS",
-            help="Use this inbox; may be repeated [default: the largest of persons].",
+            help="Use this inbox; may be repeated [default: the largest inboxes of persons].",
         ),
     ] = None,
     concurrency: ConcurrencyOption = HOSTED_CONCURRENCY,
@@ -232,7 +232,7 @@ def generate_command(
         note(str(Model(model).notice))
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
-            note(f"{kept:,} kept of an earlier run are not paid for again")
+            note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         questions = 0
 
         def status() -> str:
@@ -318,7 +318,7 @@ def filter_command(
     db: DbOption = None,
     out: SetOption = None,
     min_realism: Annotated[
-        float, Option(metavar="X", min=0.0, max=1.0, help="Least realism, from 0 to 1.")
+        float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
     ] = filtering.MIN_REALISM,
     json_output: JsonOption = False,
 ) -> None:
@@ -377,7 +377,7 @@ def verify_command(
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
         usd = model_checks.estimate_cost(golden, model, judge)
         cost = "cost unknown" if usd is None else f"at most about ${usd:,.2f}"
-        note(f"estimate: {cost}; replies of an earlier run are not paid for again")
+        note(f"estimate: {cost}; replies of earlier runs are not paid for again")
         checks = _checks(folder, model, judge, concurrency, max_cost)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)

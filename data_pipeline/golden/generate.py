@@ -326,7 +326,7 @@ def check_same(golden: GoldenSet, settings: Mapping[str, Any]) -> None:
     steps = golden.manifest["steps"]
     if "generate" not in steps:
         if steps:
-            raise UserError("the set there was imported; name another folder with --out")
+            raise UserError("the folder holds an imported set; name another folder with --out")
         return
     made = {**steps["generate"], "db": golden.manifest["db"], "seed": golden.manifest["seed"]}
     other = [
@@ -336,7 +336,7 @@ def check_same(golden: GoldenSet, settings: Mapping[str, Any]) -> None:
     ]
     if other:
         raise UserError(
-            f"the set there was made with {'; '.join(other)}: use the same,"
+            f"the set in the folder was made with {'; '.join(other)}: use the same,"
             " or name another folder with --out"
         )
 

@@ -339,7 +339,9 @@ class GoldenSet:
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             reason = first_fault(error) if isinstance(error, ValidationError) else str(error)
             line = " ".join(reason.split())
-            raise UserError(f"{folder} is no whole golden set ({line}); make it anew") from None
+            raise UserError(
+                f"{folder} is not a complete golden set ({line}); make it again"
+            ) from None
         return golden
 
     def _check_ids(self) -> None:

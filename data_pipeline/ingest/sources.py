@@ -462,8 +462,8 @@ def detect(path_or_id: str) -> Format:
         found = _format_of_folder(path) if path.is_dir() else _format_of_file(path)
     if found is None:
         raise UserError(
-            f"{path_or_id} is empty, or no mail in a format that is known by its looks: "
-            f"say which with --format {'|'.join(FORMATS)}"
+            f"{path_or_id} is empty, or its format can't be detected: "
+            f"name it with --format {'|'.join(FORMATS)}"
         )
     return found
 

@@ -175,7 +175,7 @@ def _fit(
         if sizes is not None and (room * 3 >= vocabulary or cap == _CAPS[-1]):
             return wording, sizes
         least = static + next(r for r in range(100_000) if _sizes(r, people, coined) is not None)
-    raise UserError(f"--vocabulary {vocabulary} is too small for this world; use {least} or more")
+    raise UserError(f"vocabulary={vocabulary} is too small for this world; use {least} or more")
 
 
 @dataclass(frozen=True, slots=True)

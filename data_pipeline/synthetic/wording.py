@@ -107,7 +107,7 @@ class Wording:
         return found
 
 
-# ---- Dates, sums and reference numbers, in free or bounded wording.
+# ---- Days, and what mails state.
 
 
 def workday(offset: int) -> dt.date:
@@ -136,65 +136,3 @@ class Value:
 def date_answer(day: dt.date) -> str:
     """March 3, 2020."""
     return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
-
-
-class Voice:
-    """States dates, sums and numbers, in free or `bounded` words."""
-
-    def __init__(self, rng: Random, *, bounded: bool) -> None:
-        self.rng, self.bounded = rng, bounded
-
-    def say_date(self, day: dt.date, written: dt.date) -> Value:
-        """`day` in a mail of the day `written`. Forms without a year stay near `written`."""
-        month, weekday, number = MONTHS[day.month - 1], WEEKDAYS[day.weekday()], day.day
-        answer, ahead = date_answer(day), (day - written).days
-        forms = [f"{month} {number}", f"{weekday}, {month} {number}"]
-        if not self.bounded and abs(ahead) > 150:
-            forms = [answer, day.isoformat(), f"{day.month}/{number}/{day.year}"]
-        elif not self.bounded:
-            forms.insert(1, f"{month} {ordinal(number)}")
-            forms += [f"{month[:3]} {number}", f"{number} {month}", f"{day.month}/{number}"]
-            forms += [f"{weekday[:3]} {day.month}/{number}", day.isoformat(), answer]
-            if 0 < ahead <= 24:
-                forms += [f"{weekday} the {ordinal(number)}"] * 2
-        return Value(answer, self.rng.choice(forms))
-
-    def target(self, day: dt.date) -> Value:
-        """The vague date into which `day` falls: End of Feb, the end of February, mid-April."""
-        month, part = MONTHS[day.month - 1], min(2, (day.day - 1) // 10)
-        long, short = (("beginning", "early "), ("middle", "mid-"), ("end", "end of "))[part]
-        answer = f"The {long} of {month} {day.year}"
-        if self.bounded:
-            return Value(answer, f"the {long} of {month}")
-        names = (month, month[:3])
-        forms = [f"the {long} of {name}" for name in names] + [f"{short}{name}" for name in names]
-        return Value(answer, self.rng.choice(forms))
-
-    def draw_amount(self, low: int = 12, high: int = 480) -> int:
-        """A sum of dollars in hundreds; in free words now and then an odd one."""
-        draw = self.rng.randrange
-        if self.bounded:
-            return draw(1, 60) * 1000 + draw(1, 10) * 100
-        return draw(low, high) * 100 + self.rng.choice((0, 0, 0, 50, 25, 80))
-
-    def dollars(self, amount: int) -> Value:
-        """$12,400, 12.4k, USD 12,400 ..."""
-        answer = f"${amount:,}"
-        if self.bounded:
-            return Value(answer, answer)
-        forms = [answer, f"${amount}", f"USD {amount:,}", f"{amount:,} dollars"]
-        if amount % 100 == 0 and amount >= 2000:
-            forms += [f"{amount / 1000:g}k", f"${amount / 1000:g}k"]
-        return Value(answer, self.rng.choice(forms))
-
-    def reference(self, kind: str) -> str:
-        """A number for an invoice, a flight or a ticket, with its prefix in free words."""
-        draw, choice = self.rng.randrange, self.rng.choice
-        if self.bounded:
-            return "-".join(str(draw(10, 100)) for _ in range(2 if kind == "flight" else 3))
-        if kind == "flight":
-            return f"{choice(('KX', 'BN', 'TQ', 'WZ', 'NJ'))}{draw(100, 9999)}"
-        if kind == "ticket":
-            return choice((f"INC{draw(10**6, 10**7)}", f"#{draw(10**5, 10**6)}"))
-        number = draw(10_000, 10**6)
-        return choice((f"INV-{number}", f"RE{number}", f"{number // 1000}-{number % 1000:03d}"))

@@ -55,8 +55,7 @@ class World:
     def __init__(self, config: WorldConfig) -> None:
         if not _LEAST <= config.size <= _MOST:
             raise UserError(
-                f"a synthetic world has {_LEAST:,} to {_MOST:,} mails; --size {config.size} is not"
-                " between them"
+                f"a synthetic world has {_LEAST:,} to {_MOST:,} mails, not {config.size:,}"
             )
         self.config = config
         settings = [config.size, config.seed, config.short, config.vocabulary, config.names]

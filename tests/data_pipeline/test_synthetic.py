@@ -107,7 +107,7 @@ def test_a_bounded_vocabulary_holds_over_mail_and_questions() -> None:
 
 
 def test_a_vocabulary_that_is_too_small_names_the_least_that_works() -> None:
-    with pytest.raises(UserError, match=r"--vocabulary 200 .* use (\d+) or more") as caught:
+    with pytest.raises(UserError, match=r"vocabulary=200 .* use (\d+) or more") as caught:
         messages(WorldConfig(size=1000, short=True, vocabulary=200))
     least = int(re.findall(r"use (\d+)", str(caught.value))[0])
     assert len(questions(WorldConfig(size=1000, short=True, vocabulary=least))) > 50

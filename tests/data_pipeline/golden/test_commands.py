@@ -89,7 +89,7 @@ def test_steps_print_counts_and_what_comes_next(
     assert shared.split()[-3:] == ["train/test", "1", "0"]
     # A rerun takes later steps back, and another bound starts from the rows before.
     anew = art_e("golden", "filter", *at, "--min-realism", 0.6)
-    assert "filter anew: split must be run again" in anew.stderr
+    assert "filter was run again; so must be: split" in anew.stderr
     assert "3 kept" in anew.stdout
     shown = art_e("golden", "stats", golden)
     assert "3 rows, 0 rejected" in shown.stdout

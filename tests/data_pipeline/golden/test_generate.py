@@ -191,7 +191,7 @@ def test_a_set_made_otherwise_is_left_alone(
             again.run()
         imported = Generating(world, undisturbed.plan, undisturbed.folder)
         imported.golden.manifest["steps"]["import"] = {}
-        with pytest.raises(UserError, match="was imported"):
+        with pytest.raises(UserError, match="imported set"):
             imported.run()
     assert "seed 0, not 7" in str(raised.value)
     assert "batches_per_inbox 3, not 2" in str(raised.value)

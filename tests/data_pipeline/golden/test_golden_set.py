@@ -114,7 +114,7 @@ def test_values_that_no_step_writes_are_refused(
     first, rest = (text, "") if name == "manifest.json" else text.split("\n", 1)
     changed = json.dumps({**json.loads(first), **fields})
     (tmp_path / name).write_text(f"{changed}\n{rest}", "utf-8")
-    with pytest.raises(UserError, match="no whole golden set") as refused:
+    with pytest.raises(UserError, match="not a complete golden set") as refused:
         GoldenSet.load(tmp_path)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
