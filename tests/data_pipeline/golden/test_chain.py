@@ -1,16 +1,124 @@
-"""The whole chain by the command line against the scripted provider, on mail with planted faults.
+"""The chain of commands against the scripted provider: killed and whole.
 
-Every item that the generator wrote must end where `tests.golden.FATE` says, and be counted once.
+`generate` and `verify` are killed with SIGKILL when the provider's n-th request comes. Run again,
+the set is the same, and no answer is asked for twice. On mail with planted faults every item that
+the generator wrote must end where `tests.golden.FATE` says, and be counted once.
 """
 
+import json
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
 
 from art_e.inbox.file import InboxFile
-from data_pipeline.golden.golden_set import GoldenSet
+from data_pipeline.golden.golden_set import SET_FILES, GoldenSet
 from tests.conftest import RealInbox
 from tests.golden import FATE, Chain, Fate, Player, fault_of
-from tests.provider import Provider
+from tests.processes import Killing
+from tests.provider import Provider, Reply, Request
+
+
+class Counting(Player):
+    """Plays all models; counts the requests by their content."""
+
+    def __init__(self) -> None:
+        self.answered: Counter[str] = Counter()
+
+    def __call__(self, request: Request) -> Reply:
+        self.answered[json.dumps(request.body, sort_keys=True)] += 1
+        return super().__call__(request)
+
+
+class Whole(NamedTuple):
+    """A chain that nobody killed: by step, the set's files after it and what was answered."""
+
+    files: dict[str, dict[str, bytes]]
+    answered: dict[str, Counter[str]]
+    # The set's folder as it is before `verify`.
+    filtered: Path
+
+
+Make = Callable[[Path], Chain]
+
+
+@pytest.fixture(scope="module")
+def make(world_db: Path) -> Make:
+    with InboxFile(world_db) as file:
+        inboxes = [each.address for each in file.inboxes(2)]
+    return lambda folder: Chain(world_db, inboxes, 2, folder)
+
+
+@pytest.fixture(scope="module")
+def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    chain = make(tmp_path_factory.mktemp("whole"))
+    filtered = chain.folder / "filtered"
+    files: dict[str, dict[str, bytes]] = {}
+    answered: dict[str, Counter[str]] = {}
+    for step in ("generate", "verify"):
+        rule = Counting()
+        with Provider(rule) as provider:
+            if step == "verify":
+                chain.done(provider, "filter")
+                shutil.copytree(chain.set, filtered)
+            chain.done(provider, step, "--concurrency", 1)
+        files[step], answered[step] = contents(chain.set), rule.answered
+    return Whole(files, answered, filtered)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in SET_FILES}
+
+
+# The step, how far into its requests, and how many at once.
+@pytest.mark.parametrize(
+    ("step", "into", "at_once"),
+    [("generate", 0.6, 3), ("generate", 1.0, 1), ("verify", 0.2, 1), ("verify", 0.5, 4)],
+)
+def test_killed_and_run_again_the_set_is_the_same(
+    make: Make, whole: Whole, tmp_path: Path, step: str, into: float, at_once: int
+) -> None:
+    chain = make(tmp_path)
+    before: dict[str, bytes] = {}
+    if step == "verify":
+        shutil.copytree(whole.filtered, chain.set)
+        before = contents(chain.set)
+    rule = Counting()
+    killing = Killing(rule, round(into * (whole.answered[step].total() - 1)))
+    options: tuple[Any, ...] = ("--concurrency", at_once)
+    with Provider(killing) as provider:
+        chain.killed(killing, provider, step, *options)
+        # Replies are kept as they come; the set is as it was.
+        assert {name: (chain.set / name).exists() for name in SET_FILES} == dict.fromkeys(
+            SET_FILES, bool(before)
+        )
+        assert not before or contents(chain.set) == before
+        chain.done(provider, step, *options)
+    assert contents(chain.set) == whole.files[step]
+    if at_once == 1:
+        assert rule.answered == whole.answered[step]
+    else:
+        # Of those that were under way together some were answered to a dead process.
+        assert rule.answered.keys() == whole.answered[step].keys()
+        twice = rule.answered - whole.answered[step]
+        assert twice.total() < at_once
+
+
+def test_run_again_it_asks_nothing(make: Make, whole: Whole, tmp_path: Path) -> None:
+    chain = make(tmp_path)
+    rule = Counting()
+    with Provider(rule) as provider:
+        for at_once in (4, 1):
+            chain.done(provider, "generate", "--concurrency", at_once)
+            assert contents(chain.set) == whole.files["generate"]
+            chain.done(provider, "filter")
+            chain.done(provider, "verify", "--concurrency", at_once)
+            assert contents(chain.set) == whole.files["verify"]
+            assert rule.answered == whole.answered["generate"] + whole.answered["verify"]
+
 
 STEPS = ("generate", "filter", "verify", "split")
 

@@ -1,5 +1,7 @@
-"""Whose inboxes are asked about, and in which split."""
+"""Whose inboxes are asked about, in which split; batches have each mail once and threads whole."""
 
+import datetime as dt
+import itertools
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -11,7 +13,17 @@ from hypothesis import strategies as st
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.question import SPLITS
-from data_pipeline.golden.inboxes import MIN_SENT, Counts, choose_inboxes, draw, named_inboxes
+from data_pipeline.golden.generate import BATCH_MAILS, LEAST_MAILS
+from data_pipeline.golden.generate import draw as draw_batches
+from data_pipeline.golden.inboxes import (
+    MIN_SENT,
+    Counts,
+    Mail,
+    choose_inboxes,
+    draw,
+    named_inboxes,
+    threads_of,
+)
 from tests.builders import make_inbox, raw
 
 
@@ -101,3 +113,40 @@ def test_nobody_has_two_inboxes(tmp_path: Path) -> None:
 def test_only_owners_inboxes_are_whole(tmp_path: Path) -> None:
     with inbox_of(tmp_path / "inbox.duckdb", owner="cem@test.example") as file:
         assert list(choose_inboxes(file, Counts(), 0, 30)) == ["cem@test.example"]
+
+
+START = dt.datetime(2001, 1, 1)
+
+
+def mails(hours: list[int], subjects: list[int]) -> list[Mail]:
+    sent = [START + dt.timedelta(hours=each) for each in itertools.accumulate(hours)]
+    return [
+        Mail(n, f"<{n}@test>", at, f"Matter {subject}", f"{subject} {n % 50}".encode())
+        for n, (at, subject) in enumerate(zip(sent, subjects, strict=False))
+    ]
+
+
+MAILS = st.integers(0, 300).flatmap(
+    lambda n: st.builds(
+        mails,
+        st.lists(st.integers(0, 100), min_size=n, max_size=n),
+        st.lists(st.integers(0, 40), min_size=n, max_size=n),
+    )
+)
+
+
+@given(MAILS, st.integers(1, 12), st.integers())
+def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
+    batches = draw_batches(drawn_of, count, Random(seed))
+    assert batches == draw_batches(drawn_of, count, Random(seed))
+    assert len(batches) <= count
+    everything = list(itertools.chain.from_iterable(batches))
+    contents = [mail.content for mail in everything]
+    assert len(contents) == len(set(contents))
+    once = list({mail.content: mail for mail in reversed(drawn_of)}.values())[::-1]
+    threads = {mail: thread[-BATCH_MAILS:] for thread in threads_of(once) for mail in thread}
+    for batch in batches:
+        assert LEAST_MAILS <= len(batch) <= BATCH_MAILS
+        assert batch == sorted(batch)
+        for mail in batch:
+            assert set(threads[mail]) <= set(batch)
