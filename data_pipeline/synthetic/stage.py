@@ -343,15 +343,27 @@ class Stage:
         bank: str,
         *evidence: Fact,
         answer: str = "",
-        after: Draft | None = None,
         until: Draft | None = None,
         **slots: str | Person,
     ) -> None:
         """Plant a question. `evidence`: the gold mails; the last states the answer.
 
-        The query date is on or after the last gold mail, or the mail `after`, and before `until`,
-        the mail that would change the answer.
+        The query date is on or after the last gold mail, and before `until`, the mail that would
+        change the answer.
         """
+        self._plant(kind, bank, evidence, slots, answer=answer, until=until)
+
+    def _plant(
+        self,
+        kind: Kind,
+        bank: str,
+        evidence: Sequence[Fact],
+        slots: Mapping[str, str | Person],
+        *,
+        answer: str = "",
+        after: Draft | None = None,
+        until: Draft | None = None,
+    ) -> None:
         template, detail = self._draw(bank), ""
         if kind == "unanswerable":
             # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
@@ -390,9 +402,9 @@ class Stage:
         self, bank: str, new: Fact, old: Fact, chance: float, **slots: str | Person
     ) -> None:
         """Ask for the newest answer, and with this chance also for the old one before it."""
-        self.ask("latest-update", bank, new, **slots)
+        self._plant("latest-update", bank, [new], slots)
         if self.rng.random() < chance:
-            self.ask("latest-update", bank, old, until=new.mail, **slots)
+            self._plant("latest-update", bank, [old], slots, until=new.mail)
 
     def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
         """Ask how many there are; sometimes before the last has come."""
@@ -401,11 +413,11 @@ class Stage:
         while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
             upto += 1
         until = facts[upto].mail if upto < total else None
-        self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
+        self._plant("count", bank, facts[:upto], slots, answer=str(upto), until=until)
 
     def ask_absent(self, after: Draft, **slots: str | Person) -> None:
         """Ask for a detail that no mail gives, some time after `after`."""
-        self.ask("unanswerable", "q_unanswerable", after=after, **slots)
+        self._plant("unanswerable", "q_unanswerable", (), slots, after=after)
 
 
 def _as_written(fact: Fact) -> str:
