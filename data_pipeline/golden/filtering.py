@@ -159,7 +159,7 @@ class Owner:
             return found[0]
         words = [match for match in _WORD.finditer(text) if len(match[0]) > 1]
         for place, word in enumerate(words):
-            first = _plain(word)
+            first = word[0].lower().removesuffix("'s")
             # Not the first word, which always has a capital, and may be "Will" or "May".
             neighbours = words[place + 1 : place + 2] + words[max(1, place - 1) : place]
             if (
@@ -170,10 +170,6 @@ class Owner:
             ):
                 return word[0].removesuffix("'s")
         return None
-
-
-def _plain(word: re.Match[str]) -> str:
-    return word[0].lower().removesuffix("'s")
 
 
 def owner_of(file: InboxFile, address: str) -> Owner | None:

@@ -115,7 +115,9 @@ def _key(question: Question, message_id: str) -> tuple[str, str]:
 LONGEST_GAP = dt.timedelta(days=60)
 
 # English, German and Swedish programs', also counted as in "Re[2]:".
-_PREFIXES = re.compile(r"(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*:)+", re.IGNORECASE)
+_PREFIXES = re.compile(
+    r"^(?:\s*(?:re|fwd?|aw|wg|sv|vb)\s*(?:\[\d+\]|\(\d+\))?\s*:)+", re.IGNORECASE
+)
 
 
 class Mail(NamedTuple):
@@ -128,19 +130,12 @@ class Mail(NamedTuple):
     content: bytes
 
 
-def plain_subject(subject: str) -> str:
-    """The subject without its prefixes, in lower case with single spaces."""
-    prefixes = _PREFIXES.match(subject)
-    rest = subject[prefixes.end() :] if prefixes else subject
-    return " ".join(rest.split()).casefold()
-
-
 def threads_of(mails: Iterable[Mail]) -> list[list[Mail]]:
     """The threads of mails in date order. A mail without a subject is a thread of its own."""
     threads: list[list[Mail]] = []
     last: dict[str, list[Mail]] = {}
     for mail in mails:
-        subject = plain_subject(mail.subject)
+        subject = " ".join(_PREFIXES.sub("", mail.subject).split()).casefold()
         thread = last.get(subject) if subject else None
         if thread is not None and mail.sent_at - thread[-1].sent_at <= LONGEST_GAP:
             thread.append(mail)

@@ -171,10 +171,6 @@ def estimate_cost(golden: GoldenSet, model: str, judge: str) -> float | None:
     return None if reader is None or judged is None else reader + judged
 
 
-def _without_mail(question: Question) -> dict[str, Any]:
-    return {**_question(question), "inbox": question.inbox_address}
-
-
 def _with_mails(question: Question, mails: Iterable[Email]) -> dict[str, Any]:
     return {**_question(question), "mails": shown_mails(by_date(mails))}
 
@@ -254,7 +250,8 @@ class ModelChecks:
 
     async def _needs_mail(self, inbox: Inbox, question: Question) -> _Result:
         name = "needs-mail"
-        read = await self._read("closed_book", _without_mail(question), ())
+        data = {**_question(question), "inbox": question.inbox_address}
+        read = await self._read("closed_book", data, ())
         if read.answer is None:
             reason = f"without mail there is no answer: {read.reason}"
             return self._result(question, name, True, reason)

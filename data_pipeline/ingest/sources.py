@@ -95,7 +95,7 @@ def _message(path: Path, folder: Path, prefix: str = "") -> RawMessage:
     return RawMessage(f"{prefix}{printable(path.relative_to(folder).as_posix())}", data)
 
 
-# ---- One door to all sources.
+# ---- Opening a source of any format.
 
 
 def open_source(path: str, format: Format) -> Iterator[RawMessage | MailFields]:  # noqa: A002
