@@ -375,9 +375,8 @@ def verify_command(
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-        usd = model_checks.estimate_cost(golden, model, judge)
-        cost = "cost unknown" if usd is None else f"at most about ${usd:,.2f}"
-        note(f"estimate: {cost}; replies of earlier runs are not paid for again")
+        estimate = model_checks.estimate_cost(golden, model, judge)
+        note(f"estimate: at most {estimate}; replies of earlier runs are not paid for again")
         checks = _checks(folder, model, judge, concurrency, max_cost)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)

@@ -23,7 +23,7 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import observation_json
 from art_e.models.base import PolicyError, Usage
-from art_e.models.prices import expected_cost
+from art_e.models.prices import ExpectedCost, expected_cost
 from art_e.models.providers import load_litellm
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
@@ -220,22 +220,6 @@ class Options:
     questions: int = QUESTIONS
 
 
-class PlannedCost(NamedTuple):
-    """What requests will cost; `usd` is None if the price of the model is unknown."""
-
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    usd: float | None
-
-    def __str__(self) -> str:
-        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
-        return (
-            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
-            f" prompts and {self.completion_tokens:,} of replies)"
-        )
-
-
 class Plan(NamedTuple):
     """What will be asked: `data` is what the model sees of each of the `batches`."""
 
@@ -244,7 +228,7 @@ class Plan(NamedTuple):
     splits: dict[str, Split]
     batches: list[Batch]
     data: list[dict[str, Any]]
-    estimate: PlannedCost
+    estimate: ExpectedCost
 
 
 def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
@@ -274,7 +258,7 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
     reply = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
     usage = Usage(tokens // len(data), 0, reply)
     usd = expected_cost(model, [usage], len(data))
-    expected = PlannedCost(
+    expected = ExpectedCost(
         len(data), tokens, reply * len(data), None if usd is None else round(usd, 6)
     )
     return Plan(model, options, splits, batches, data, expected)

@@ -24,7 +24,7 @@ from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import PolicyError, Usage
 from art_e.models.fit import informative_words, name_stems, split_sentences
-from art_e.models.prices import expected_cost
+from art_e.models.prices import ExpectedCost, expected_cost
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, prompt_text, shown_mails, sum_of
@@ -155,20 +155,25 @@ def _sentences(body: str) -> tuple[tuple[str, str], ...]:
 # Assumed: requests to the reader for each row, and the tokens of each; the tokens of each verdict,
 # and verdicts for each answerable row (without mail, from the cited mails, on a rival answer).
 READS_PER_ROW = 3
-COMPLETION_TOKENS = 300
-READER_USAGE = Usage(2_500, 0, COMPLETION_TOKENS, 0)
+READER_USAGE = Usage(2_500, 0, 300, 0)
 JUDGE_USAGE = Usage(600, 0, 300, 0)
 VERDICTS_PER_ROW = 3
 
 
-def estimate_cost(golden: GoldenSet, model: str, judge: str) -> float | None:
-    """USD that verifying every row costs at most; None if a price is unknown."""
+def estimate_cost(golden: GoldenSet, model: str, judge: str) -> ExpectedCost:
+    """What verifying every row costs at most."""
     answerable = sum(each.answerable is not False for each in golden.questions)
     reads = READS_PER_ROW * answerable + len(golden.questions) - answerable
-    reader = expected_cost(model, [READER_USAGE], reads)
     verdicts = VERDICTS_PER_ROW * answerable if needs_model(judge) else 0
-    judged = expected_cost(judge, [JUDGE_USAGE], verdicts) if verdicts else 0.0
-    return None if reader is None or judged is None else reader + judged
+    costs = [expected_cost(model, [READER_USAGE], reads)]
+    if verdicts:
+        costs.append(expected_cost(judge, [JUDGE_USAGE], verdicts))
+    return ExpectedCost(
+        reads + verdicts,
+        reads * READER_USAGE.prompt_tokens + verdicts * JUDGE_USAGE.prompt_tokens,
+        reads * READER_USAGE.completion_tokens + verdicts * JUDGE_USAGE.completion_tokens,
+        sum_of(*costs),
+    )
 
 
 def _with_mails(question: Question, mails: Iterable[Email]) -> dict[str, Any]:
