@@ -376,7 +376,7 @@ def verify_command(
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
         estimate = model_checks.estimate_cost(golden, model, judge)
-        note(f"estimate: at most {estimate}; replies of earlier runs are not paid for again")
+        note(f"estimate: {estimate}; replies of earlier runs are not paid for again")
         checks = _checks(folder, model, judge, concurrency, max_cost)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
