@@ -26,7 +26,7 @@ from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
-from tests.builders import contents, date_header, make_inbox, raw
+from tests.builders import WAIT_S, contents, date_header, make_inbox, raw
 from tests.command_line import Run, json_of, the_error
 
 ANY_ID = Rules(any_id=True)
@@ -403,7 +403,7 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
     json_of(art_e("ingest", eml, "--db", db, "--json"))
     before = db.read_bytes()
     started = process("ingest", "synthetic:20000", "--db", db)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WAIT_S
     while not list(db.parent.glob(".*.partial/*")):
         assert time.monotonic() < deadline and started.poll() is None
         time.sleep(0.01)
@@ -412,12 +412,13 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
         os.killpg(started.pid, how)
     else:
         started.send_signal(how)
-    out, err = started.communicate(timeout=30)
+    out, err = started.communicate(timeout=WAIT_S)
     if how == signal.SIGINT:
         assert (started.returncode, out) == (130, "")
         assert err == "interrupted; the inbox is as it was\n"
     assert db.read_bytes() == before
     # The workers see that their parent is gone; nothing of its process group is left.
+    deadline = time.monotonic() + WAIT_S
     with pytest.raises(ProcessLookupError):
         while time.monotonic() < deadline:
             os.killpg(started.pid, 0)
