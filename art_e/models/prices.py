@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from art_e.errors import UserError
 from art_e.models.base import LOCAL_PREFIX, PolicyError, Usage
@@ -102,22 +102,6 @@ def price_of(model: str) -> Price | None:
         return None
     entry = _list_entry(model)
     return None if entry is None else _list_price(entry)
-
-
-class ExpectedCost(NamedTuple):
-    """What requests are expected to cost; `usd` is None if a price is unknown."""
-
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    usd: float | None
-
-    def __str__(self) -> str:
-        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
-        return (
-            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
-            f" prompts and {self.completion_tokens:,} of replies)"
-        )
 
 
 def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> float | None:

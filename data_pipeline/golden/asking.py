@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -70,6 +70,22 @@ def spent_on(folder: Path, role: str, model: str) -> Spent:
         most = price.most(0, capabilities_of(model).most_tokens) if unknown else 0.0
         cost = sum(map(price.cost, known)) + most * unknown
     return Spent(len(usages), sum(known, Usage()), cost if usages else 0.0)
+
+
+class ExpectedCost(NamedTuple):
+    """What requests are expected to cost; `usd` is None if a price is unknown."""
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    usd: float | None
+
+    def __str__(self) -> str:
+        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
+        return (
+            f"{cost} for {self.requests:,} requests (about {self.prompt_tokens:,} tokens of"
+            f" prompts and {self.completion_tokens:,} of replies)"
+        )
 
 
 def left_of(limit: float | None, before: float | None) -> float | None:

@@ -23,11 +23,11 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import observation_json
 from art_e.models.base import PolicyError, Usage
-from art_e.models.prices import ExpectedCost, expected_cost
+from art_e.models.prices import expected_cost
 from art_e.models.providers import load_litellm
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, prompt_text, shown_mails
+from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, first_fault
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,

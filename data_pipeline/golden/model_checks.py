@@ -24,10 +24,10 @@ from art_e.inbox.mail import Email
 from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import PolicyError, Usage
 from art_e.models.fit import informative_words, name_stems, split_sentences
-from art_e.models.prices import ExpectedCost, expected_cost
+from art_e.models.prices import expected_cost
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, prompt_text, shown_mails, sum_of
+from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails, sum_of
 from data_pipeline.golden.filtering import answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, mended, with_checks
 from data_pipeline.golden.inboxes import mails_of
