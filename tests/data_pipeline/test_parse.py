@@ -417,6 +417,13 @@ def test_hostile_structure_is_bounded(data: bytes) -> None:
     assert isinstance(body_of(HEAD + data + b"end"), str)
 
 
+@pytest.mark.parametrize(("levels", "is_read"), [(20, True), (21, False)])
+def test_parts_are_read_to_a_fixed_depth(levels: int, is_read: bool) -> None:
+    body = body_of(HEAD + b"Content-Type: message/rfc822\n\n" * levels + b"Subject: s\n\nend")
+    assert body.endswith("end") is is_read
+    assert ("[Attachment: unnamed (message/rfc822" in body) is not is_read
+
+
 STRAY = (
     "The first line of this mail is long enough to have been cut by the mailer=\n"
     " and so it goes on here, with caf=C3=A9 and an equals sign: a=3Db, =\n"
