@@ -1,26 +1,25 @@
-"""The words of a text that carry its content, its negations, and whether it says yes or no.
+"""Names in a text, the stems that carry its content, its denials, and whether it says yes or no.
 
-Words that everyday mail exchanges freely count as one: `synonyms.txt`, a group a line.
+Words that everyday mail exchanges freely have one stem: `synonyms.txt`, a group a line.
 Expects text from `evals.judges.values.clean`.
 """
 
-import itertools
 import re
 from importlib.resources import files
 from typing import NamedTuple
 
 import Stemmer
 
-# ---- Names of people (and of other things with capitals) in free text, found and matched.
+# ---- Names of people, and of other things with capitals.
 
 _TITLES = frozenset("mr mrs ms dr prof professor dean president miss sir".split())
 _NOT_NAMES = frozenset(
-    """a an and any are as at be but by can did do does for from had has have he her here him his
-    how i if in is it its let may me my no not of on or our please she since so some that the their
-    them then there these they this those to today we were what when where which who why will with
-    yep yeah yup nope nah yes you your also either maybe perhaps possibly probably both according
-    based answer name contact email mail call ask see send sent reply phone fax cc bcc re fw fwd
-    subject attn
+    """a an and any are as at be but by can could did do does for from had has have he her here him
+    his how i if in is it its let may me my no not of on or our please she since so some that the
+    their them then there these they this those to today we were what when where which who why will
+    with yep yeah yup nope nah yes you your also either maybe perhaps possibly probably both
+    according based answer name contact email mail call ask see send sent reply phone fax cc bcc re
+    fw fwd subject attn
     regards thanks thank dear hi hello note sorry unfortunately however after before because while
     monday tuesday wednesday thursday friday saturday sunday january february march april june
     july august september october november december am pm group department dept team division inc
@@ -33,16 +32,13 @@ _NOT_NAMES = frozenset(
     resources""".split()
 )
 _LEGAL_FORMS = frozenset("llp llc inc ltd plc gmbh ag corp".split())
-_SHORTEST = 4  # letters of a word that is cut short
 _FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
 _PARTICLES = "de la van von der den del di da bin al el"
 _NAME = re.compile(
     r"(?<![\w@.])[A-Z][\w'-]{0,30}\.?(?: (?:(?:" + "|".join(_PARTICLES.split()) + r") ){0,2}"
     r"[A-Z][\w'-]{0,30}\.?(?!@)){0,4}(?![\w@])"
 )
-_JOIN = re.compile(
-    r" ?(?:,|;|/|&|\+|\(|\band\b|\bor\b|\bnor\b|\bthen\b|,? (?:and|or|&)(?: also)?| - ) ?"
-)
+_JOIN = re.compile(r" ?(?:[,;/&+(]|\b(?:and|or|nor|then)\b|,? (?:and|or|&)(?: also)?| - ) ?")
 _SLOTS = frozenset(
     "to from with for of at in by via under near on about regarding through behind".split()
 )
@@ -60,19 +56,12 @@ _NICKNAMES = {
     for nick in nicks.split()
 }  # fmt: skip
 
-# What follows a capitalised first word that is a name ("Ann leads", "Ann, Bob"), not just a word.
-_AFTER_SUBJECT = re.compile(
-    r" (?:[a-z]+ed|(?!(?:this|his|its|as|us)\b)[a-z]+s|was|were|are|will|had|have|would|should|"
-    r"can|could|may|might|did|said|told|sent|wrote|gave|made|took|went|got|came|knew|left|and|or|"
-    r"&)\b| ?[,;/.()\"']|$"
-)
-
 
 class Name(NamedTuple):
     """A name's words in lower case, where it stands, and how the sentence uses it.
 
-    `slot` is the preposition before it ("for Ann"), "" for none; names joined by
-    commas, "and" or "or" share the slot of the first. `possessive`: "Ann's".
+    `slot` is the preposition before it ("for Ann"), "" for none; names joined by commas, "and" or
+    "or" share the slot of the first. `possessive`: "Ann's".
     """
 
     words: tuple[str, ...]
@@ -102,11 +91,8 @@ def find_names(text: str) -> list[Name]:
         if not words or any(word in _NOT_NAMES for word, _, _ in words):
             continue
         start = match.start() + words[0][1]
-        gap = text[names[-1].end : start] if names else None
-        if gap is not None and _JOIN.fullmatch(gap):
-            slot = names[-1].slot
-        else:
-            slot = _slot(text[max(0, start - 40) : start])
+        joined = names and _JOIN.fullmatch(text[names[-1].end : start])
+        slot = names[-1].slot if joined else _slot(text[max(0, start - 40) : start])
         possessive = match[0].endswith("'s")
         names.append(Name(tuple(word for word, _, _ in words), start, end, slot, possessive))
     return names
@@ -126,25 +112,18 @@ def _slot(before: str) -> str:
 
 def same_first(one: str, other: str) -> bool:
     """True for one first name in two forms: an initial, a short form, a known nickname."""
-    one, other = one.rstrip("."), other.rstrip(".")
-    short, long = sorted((one, other), key=len)
-    return (
-        _NICKNAMES.get(one, one) == _NICKNAMES.get(other, other)
-        or (len(short) == 1 and long.startswith(short))
-        or (
-            len(short) >= 3
-            and long.startswith(short)
-            and not (len(short) > 3 and long.removeprefix(short) in _FEMININE)
-        )
-    )
+    short, long = sorted((one.rstrip("."), other.rstrip(".")), key=len)
+    if _NICKNAMES.get(short, short) == _NICKNAMES.get(long, long):
+        return True
+    is_start = len(short) != 2 and long.startswith(short)
+    return is_start and not (len(short) > 3 and long.removeprefix(short) in _FEMININE)
 
 
 def names_match(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     """True if the words `answer` name the person (or thing) that `gold` names.
 
-    A gold of one word must stand in the answer. Otherwise the last word must, and
-    the word before it, if any, must be a form of the gold's first word. A first
-    name alone is not enough.
+    A gold of one word must stand in the answer. Otherwise the last word must, and the word before
+    it, if any, must be a form of the gold's first word. A first name alone is not enough.
     """
     if len(gold) == 1:
         return gold[0] in answer
@@ -154,24 +133,9 @@ def names_match(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     return not first or any(same_first(gold[0], word) for word in first)
 
 
-def names_thing(gold: tuple[str, ...], text: str) -> Name | None:
-    """The words `gold` in `text`, in any case, or short: "organic chem" for the course."""
-    found = list(re.finditer(r"[\w-]+", text.lower()))
-    for at in range(len(found) - len(gold) + 1):
-        part = found[at : at + len(gold)]
-        if all(_short_form(word, match[0]) for word, match in zip(gold, part, strict=True)):
-            return Name(gold, part[0].start(), part[-1].end(), "", False)
-    return None
-
-
-def _short_form(word: str, said: str) -> bool:
-    """True for the word itself, or so much of it that it can be told ("chem")."""
-    return word == said or (len(said) >= _SHORTEST and word.startswith(said))
-
-
 def states_name(gold: tuple[str, ...], text: str, names: list[Name]) -> Name | None:
     """The name in `names` (those found in `text`) that is `gold`, also as "Last, First"."""
-    for name, following in itertools.zip_longest(names, names[1:]):
+    for name, following in zip(names, [*names, None][1:], strict=True):
         words = name.words
         if len(gold) > 1 and words == gold[-1:] and following is not None:
             between = text[name.end : following.start]
@@ -182,16 +146,7 @@ def states_name(gold: tuple[str, ...], text: str, names: list[Name]) -> Name | N
     return None
 
 
-def is_part(name: Name, words: set[str], text: str) -> bool:
-    """True if `name` is among `words`, possessive, or only the first word of a sentence."""
-    if set(name.words) <= words or name.possessive:
-        return True
-    opens = name.start == 0 or text[: name.start].rstrip()[-1:] in (".", ";", "!", "?", ":")
-    follows = _AFTER_SUBJECT.match(text, name.end)
-    return opens and len(name.words) == 1 and follows is None
-
-
-# ---- The words of a text that carry its content, its negations, and whether it says yes or no.
+# ---- The words that carry a text's content.
 
 # Function words, and the verbs of reporting, which paraphrases exchange freely.
 _STOP_WORDS = frozenset(
@@ -206,51 +161,12 @@ _STOP_WORDS = frozenset(
     said say says saying told tell tells telling asked ask asks asking stated state states mentioned
     mention mentions noted note notes replied reply replies wrote write writes answered answer
     answers according email emails mail mails message messages
-    think thinks feel feels believe believes find finds seem seems
+    think thinks feel feels believe believes find finds found seem seems seemed thought felt
+    become becomes became
     no not nor never none cannot without nothing nobody neither don doesn didn isn wasn aren weren
     won wouldn couldn shouldn hasn haven hadn ain ll re ve d s t m""".split()
 )
 _WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")
-_NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|unable|\w{1,10}n't|"
-    r"(?:don|doesn|didn|isn|wasn|aren|weren|won|wouldn|couldn|shouldn|hasn|haven|can)t|"
-    r"(?:declin|reject|refus|den(?:y|ie)|fail|avoid|forbid|prohibit|dis(?:agree|approv))\w{0,5})\b",
-    re.IGNORECASE,
-)
-_NOT_NEGATION = re.compile(
-    r"\b(?:(?:no|not a) problem|(?:no|not) (?:longer|later|more|less|earlier) than|not only|"
-    r"no doubt|if not|or not|why not|not just|not (?:until|before)|no\. ?\d|"
-    r"(?:do not|don't) (?:forget|hesitate)|can't wait|not sure,? but)\b",
-    re.IGNORECASE,
-)
-_YES = re.compile(
-    r"(?:yes|yeah|yep|yup|affirmative|correct|indeed|absolutely|certainly|definitely|sure)\b",
-    re.IGNORECASE,
-)
-_NO = re.compile(
-    r"(?:no\b(?! (?:problem|one|longer|later|more|less|doubt)\b)|nope\b|nah\b|negative\b|"
-    r"incorrect\b|not (?:really|at all|yet)\b)",
-    re.IGNORECASE,
-)
-_AUXILIARY = (
-    r"(?:(?:did|do|does|is|are|was|were|am|has|have|had|will|would|can|could|shall|should|may|"
-    r"might)(?:n't|'t)?|won't)\b"
-)
-_HAS_AUXILIARY = re.compile(rf"\b{_AUXILIARY}", re.IGNORECASE)
-_ASKS_YES_NO = re.compile(rf"\W*{_AUXILIARY}", re.IGNORECASE)
-_BARE_NO = re.compile(r"\bno\b(?= ?(?:[,.;!?)/]|$|(?:if|or|and|but|depending)\b))", re.IGNORECASE)
-_OPPOSITES = {
-    first: second
-    for pair in (
-        "increas decreas,rise fall,rose fell,higher lower,accept declin,approv reject,buy sell,"
-        "bought sold,morn afternoon,earlier later,open close,postpon advanc,win lose,won lost,"
-        "agre disagre,confirm cancel,north south,east west,includ exclud,gain loss,first last,"
-        "senior junior,front rear,upper lower,summer winter,mother father,brother sister,"
-        "son daughter,husband wife,hire fire,befor after,start end,aliv dead,buyer seller,"
-        "minimum maximum"
-    ).split(",")
-    for first, second in (pair.split(), reversed(pair.split()))
-}
 
 
 def _read_synonyms() -> dict[str, str]:
@@ -272,6 +188,50 @@ def content_stems(text: str) -> list[str]:
     return [_SYNONYMS.get(stem, stem) for stem in stems]
 
 
+# ---- Denials, opposites, yes and no.
+
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|unable|\w{1,10}n't|"
+    r"(?:don|doesn|didn|isn|wasn|aren|weren|won|wouldn|couldn|shouldn|hasn|haven|can)t|"
+    r"(?:declin|reject|refus|den(?:y|ie)|fail|avoid|forbid|prohibit|dis(?:agree|approv))\w{0,5})\b",
+    re.IGNORECASE,
+)
+_NOT_NEGATION = re.compile(
+    r"\b(?:(?:no|not a) problem|(?:no|not) (?:longer|later|more|less|earlier) than|not only|"
+    r"no doubt|if not|or not|why not|not just|not (?:until|before)|no\. ?(?=\d)|"
+    r"(?:do not|don't) (?:forget|hesitate)|can't wait|not sure,? but)\b",
+    re.IGNORECASE,
+)
+_YES = re.compile(
+    r"(?:yes|yeah|yep|yup|affirmative|correct|indeed|absolutely|certainly|definitely|sure)\b",
+    re.IGNORECASE,
+)
+_NO = re.compile(
+    r"(?:no\b(?! (?:problem|one|longer|later|more|less|doubt)\b)|nope\b|nah\b|negative\b|"
+    r"incorrect\b|not (?:really|at all|yet|any ?more|so far)\b)",
+    re.IGNORECASE,
+)
+_ASKS_YES_NO = re.compile(
+    r"\W*(?:(?:did|do|does|is|are|was|were|am|has|have|had|will|would|can|could|shall|should|may|"
+    r"might)(?:n't|'t)?|won't)\b",
+    re.IGNORECASE,
+)
+_BARE_NO = re.compile(r"\bno\b(?= ?(?:[,.;!?)/]|$|(?:if|or|and|but|depending)\b))", re.IGNORECASE)
+_OPPOSITES = {
+    first: second
+    for pair in (
+        "increas decreas,rise fall,rose fell,higher lower,buy sell,"
+        "bought sold,morn afternoon,earlier later,open close,postpon advanc,win lose,won lost,"
+        "confirm cancel,north south,east west,includ exclud,gain loss,first last,"
+        "senior junior,front rear,upper lower,summer winter,mother father,brother sister,"
+        "son daughter,husband wife,hire fire,befor after,start end,aliv dead,buyer seller,"
+        "minimum maximum,least most,rare often,loud quiet,earli late,longer shorter,long short,older younger,old new,safe risky,left right,"
+        "more less,best worst,top bottom,inside outsid,weekday weekend,singl doubl"
+    ).split(",")
+    for first, second in (pair.split(), reversed(pair.split()))
+}
+
+
 def negated(text: str) -> bool:
     """True if the text denies something (set phrases such as "no problem" don't)."""
     return bool(negations(text))
@@ -286,11 +246,6 @@ def negations(text: str) -> list[int]:
 def asks_yes_no(text: str) -> bool:
     """True if the text opens as a question for yes or no does ("Did", "Is")."""
     return bool(_ASKS_YES_NO.match(text))
-
-
-def has_auxiliary(text: str) -> bool:
-    """True if the text has a verb such as "did", so that it can be a statement."""
-    return bool(_HAS_AUXILIARY.search(text))
 
 
 def polarity(text: str) -> bool | None:
@@ -310,21 +265,17 @@ def says_both(text: str) -> bool:
     return bool(re.search(r"\byes\b", text, re.IGNORECASE) and _BARE_NO.search(text))
 
 
-def _without_un(stem: str) -> str | None:
-    """The stem "worn" for "unworn", and the other way round."""
-    if stem.startswith("un") and len(stem) > 5:
-        return stem.removeprefix("un")
-    return f"un{stem}" if len(stem) > 3 else None
-
-
 def opposed(gold: str, answer: str) -> str | None:
     """A stem of `answer` that is the opposite of one of `gold` that `answer` lacks."""
-    wanted, said = (
+    wanted, given = (
         set(Stemmer.Stemmer("english").stemWords(_WORD.findall(text.lower())))
         for text in (gold, answer)
     )
-    for stem in sorted(wanted - said):
-        other = _OPPOSITES.get(stem) or _without_un(stem)
-        if other and other in said and other not in wanted:
-            return other
+    for stem in sorted(wanted - given):
+        opposites = {_OPPOSITES.get(stem), f"un{stem}" if len(stem) > 3 else None}
+        if stem.startswith("un") and len(stem) > 5:
+            opposites.add(stem.removeprefix("un"))
+        found = [each for each in opposites if each in given and each not in wanted]
+        if found:
+            return found[0]
     return None

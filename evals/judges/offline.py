@@ -1,32 +1,27 @@
 """Whether an answer is right, given the gold answer, without a model.
 
-The rules of `OfflineJudge`, in order:
+`OfflineJudge` decides in this order:
 
-1. On an unanswerable question (`answerable` false, or a gold answer that itself abstains)
-   abstention is correct and any answer is wrong; otherwise abstention is not correct.
-   The gold answer itself, word for word, is correct.
-2. An answer that speaks of its grading, or gives orders to its reader, is wrong.
-   Only its first 4,000 characters are read.
-3. No contradiction: a value of a kind that the gold has must agree with one of the gold's or
-   stand in the question, and no "or" may follow it. So lists of candidates are wrong. Values of
-   other kinds are free, and so are values taken back ("not May 3", "moved from ... to").
-4. Yes or no: the answer must have the gold's polarity and not both.
-5. Mix-ups: the gold's parts must not be put together otherwise.
-6. Key values: the gold's values of the kinds that the question asks for (all of them where its
-   words don't tell) must be stated, in any spelling. Dates match in all that the gold says and
-   say nothing narrower.
-7. Names: for "who", and where the gold is only names, each must be stated, by full name in any
-   order, initial or nickname with last name, or last name; a first name alone only if the gold
-   has no more. Another name in the same position in the sentence contradicts.
-8. Text: where a gold has no key values or names, or the question asks for more (why, where,
-   how), the answer must have half of the gold's content stems that the question does not give
-   away and some of each item of a list, deny what the gold denies and nothing else, and have no
-   opposite word, no "or" that a short gold lacks, and no other word in the place of the gold's.
+1. On an unanswerable question (`answerable` false, or a gold answer that abstains) abstention is
+   correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
+   word for word, is correct.
+2. Vetoes, because no score may outweigh them: an answer that speaks of its grading or gives orders
+   to its reader, one with a value that contradicts the gold's values of its kind, one that lists
+   candidates or offers an alternative to a value or a name. Values that the answer takes back
+   ("not May 3", "moved from ... to") are free, and so are values of other kinds.
+3. A score between 0 and 1 from few features (`Features`) of what the question asks for: what is
+   stated of the gold's values, names and words, and what stands against it. From 0.5 the answer
+   is correct.
+
+The weights are a logistic regression with a ridge penalty, fitted by `python -m
+tests.evals.fit_judge` on the tuning half of the labelled pairs and on the pairs of the judge's own
+tests; docs/evaluation.md has its agreement with pairs that it was not fitted on.
 
 `grounded_in` says whether an answer stands in the mails that were read.
 """
 
 import datetime as dt
+import math
 import re
 import unicodedata
 from abc import ABC, abstractmethod
@@ -46,20 +41,20 @@ from evals.judges.names import (
     asks_yes_no,
     content_stems,
     find_names,
-    has_auxiliary,
-    is_part,
     names_match,
-    names_thing,
     negated,
     negations,
     opposed,
     polarity,
+    same_first,
     says_both,
     states_name,
 )
 from evals.judges.values import (
+    Amount,
     Kind,
     PartialDate,
+    TimeOfDay,
     Value,
     clean,
     compatible,
@@ -120,9 +115,8 @@ _DENIAL_ENDS = re.compile(
 )
 _TAKEN_BACK = re.compile(
     r"\b(?:instead of|rather than|as opposed to|no longer|originally|previously|formerly|"
-    r"initially|at first|before that|until then|(?:until|before) [^.;,]{1,20} "
-    r"(?:it|he|she|they) (?:was|were)|"
-    r"used to be|other than|except)\b|(?<=[(,]) ?(?:down|up) from\b",
+    r"initially|at first|before that|until then|used to be|other than|except)\b"
+    r"|(?<=[(,]) ?(?:down|up) from\b",
     re.IGNORECASE,
 )
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "$980, but in the end $1,140".
@@ -133,7 +127,6 @@ _SET_ASIDE = re.compile(
     r"|(?<=[;,.(] )(?P<former>(?:the|its|his|her|our|your|their) (?:old|former|previous) \w+"
     r"(?:,| was| is|:)? [^,.;()]{1,40})"
     r"|\bafter (?P<first>(?:first|initially|originally) \w+ing\b(?:[^.;,]|,(?=\d)){1,60})"
-    r"|\bafter (?P<later>\w+ing\b(?:[^.;,]|,(?=\d)){1,60}? at first)\b"
     r"|(?P<early>[^.;]{1,80}?),? but\b[^.;]{0,80}?"
     r"\b(?:in the end|finally|eventually|ended up)\b"
     r"|\b(?:of|among) (?P<choice>(?:all |the )(?:\w+ ){1,3}\([^)]{1,200}\))",
@@ -158,8 +151,7 @@ def is_choice(question: str) -> bool:
     return bool(_CHOICE.search(question))
 
 
-# A question and its gold answer are read for each of their episodes: of what a run of nano has
-# read by the detectors of `evals.hacking`, a sixth differs.
+# A question and its gold answer are read for each of their episodes.
 @lru_cache(maxsize=4_096)
 def read_claims(text: str) -> Claims:
     """The claims of `text`, which is cleaned (and cut) first."""
@@ -181,21 +173,16 @@ def read_claims(text: str) -> Claims:
         if not any(value.start < name.end and name.start < value.end for value in values)
     ]
     for value in values:
-        if value.kind == "email":
-            words = _owner_words(value)
-            if len(words) > 1:
-                names.append(Name(words, value.start, value.end, "@", False))
+        # The words before the "@" often are the owner's name.
+        words = tuple(re.findall(r"[a-z]+", str(value.key).partition("@")[0]))
+        if value.kind == "email" and len(words) > 1:
+            names.append(Name(words, value.start, value.end, "@", False))
     return Claims(
         text,
         tuple(value for value in values if not is_denied(value)),
         tuple(value for value in values if is_denied(value)),
         tuple(name for name in names if not is_denied(name)),
     )
-
-
-def _owner_words(email: Value) -> tuple[str, ...]:
-    """The words before the "@", which often are the owner's name."""
-    return tuple(re.findall(r"[a-z]+", str(email.key).partition("@")[0]))
 
 
 def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[Value]:
@@ -336,299 +323,418 @@ class RuleJudge(ABC):
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/3"
+    name = "offline/4"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        faults = _faults(question, read_claims(gold), _unwrapped(answer))
-        fault = next(filter(None, faults), None)
-        reason = fault or "states what the gold answer states"
-        return Verdict(fault is None, None, self.name, reason)
+        compared = Compared(question, gold, answer)
+        fault = compared.veto()
+        if fault:
+            return Verdict(False, None, self.name, fault)
+        features = compared.features()
+        sure = score(features)
+        worst = min(features._fields, key=lambda name: _part(name, features))
+        why = f"score {sure:.2f}" + (f", for {worst}" if _part(worst, features) < 0 else "")
+        return Verdict(sure >= 0.5, None, self.name, why)
 
 
-def _faults(question: Question, gold: Claims, text: str) -> Iterator[str | None]:
-    """Why the answer `text` is wrong, a line each; None from a check that it passes."""
-    asking, near = read_claims(question.question), question.query_date
-    words = appeal(text)
-    if words and words.lower() not in f"{gold.text} {asking.text}".lower():
-        yield f"addresses the judge: {words!r}"
-    answer = read_claims(text)
-    yield _contradiction(asking, gold, answer, near)
-    is_yes_no = asks_yes_no(asking.text) and not is_choice(asking.text)
-    if is_yes_no or _YES_NO_GOLD.match(gold.text):
-        yield _polarity_fault(asking, gold, answer)
-        return
-    yield mixup(gold.text, answer.text)
-    wanted = asked(asking.text)
-    values = _key_values(gold, asking, wanted.kinds)
-    names = _key_names(gold, asking.text, wanted.kinds)
-    if "name" in wanted.kinds and any(value.kind == "email" for value in values):
-        yield _contact_fault(values, names, answer)
-        return
-    for value in values:
-        if not any(same_value(value, other, near) for other in answer.values):
-            yield f"lacks the {value.kind} {gold.text[value.start : value.end]!r}"
-    denied = () if gold.values else gold.denied
-    for value in denied:
-        if not any(same_value(value, other, near) for other in answer.denied):
-            yield f"does not deny {gold.text[value.start : value.end]!r}"
-    yield _names_fault(names, asking, gold, answer)
-    if wanted.text or not (names or any(value.kind in wanted.kinds for value in values)):
-        rest = _without(gold.text, [*values, *denied])
-        yield from _text_faults(asking.text, rest, answer.text, bool(values or denied))
+class Features(NamedTuple):
+    """What the score is made of; each is between 0 and 1, and says something against the answer,
+    but for `subset`."""
+
+    values: float
+    names: float
+    text: float
+    beside: float
+    new: float
+    subset: float
+    items: float
+    replaced: float
+    changed: float
+    swapped: float
+    reversed: float
+    polarity: float
+    alternative: float
+    other_name: float
 
 
-def _contradiction(
-    asking: Claims, gold: Claims, answer: Claims, near: dt.date | None
-) -> str | None:
-    """The first value of the answer that is at odds with the gold's values of its kind."""
-    known = [*gold.values, *gold.denied]
-    if not is_choice(asking.text):
-        known += asking.values
-    kinds = {value.kind for value in gold.values}
-    candidates = [value for value in answer.values if value.kind in kinds]
-    if len(candidates) > len(gold.values) + MAX_VALUES:
-        return f"lists {len(candidates)} values"
-    for value in candidates:
-        shown = answer.text[value.start : value.end]
-        if not any(compatible(other, value, near) for other in known):
-            return f"has another {value.kind}: {shown!r}"
-        has_or = is_choice(shown) or _followed_by_or(answer, value.end, value.kind)
-        if has_or and not is_choice(gold.text):
-            return f"offers an alternative to {shown!r}"
-    return None
+BIAS = 3.98
+WEIGHTS = Features(
+    values=-6.67,
+    names=-7.90,
+    text=-6.92,
+    beside=-5.22,
+    new=-0.32,
+    subset=1.58,
+    items=-5.92,
+    replaced=-4.11,
+    changed=-1.84,
+    swapped=-7.86,
+    reversed=-6.81,
+    polarity=-8.59,
+    alternative=-6.07,
+    other_name=-8.08,
+)
 
 
-def _followed_by_or(answer: Claims, end: int, kind: str) -> bool:
-    """True if "or" follows at `end` with another value of the kind, or with something vague."""
-    match = _OR.match(answer.text, end)
-    if match is None:
-        return False
-    family = next((kinds for kinds in _FAMILIES if kind in kinds), (kind,))
-    starts = {value.start for value in answer.values if value.kind in family}
-    if "name" in family:
-        starts |= {name.start for name in answer.names}
-    return match.end() in starts or bool(_VAGUE.match(answer.text, match.end()))
+def score(features: Features) -> float:
+    """The chance that an answer with these features is right."""
+    total = BIAS + sum(weight * each for weight, each in zip(WEIGHTS, features, strict=True))
+    return 1 / (1 + math.exp(-total))
 
 
-def _polarity_fault(asking: Claims, gold: Claims, answer: Claims) -> str | None:
-    wanted, given = polarity(gold.text), polarity(answer.text)
-    if wanted is None:
-        wanted = not negated(gold.text)
-    if says_both(answer.text) or (given and negated(answer.text) and not negated(gold.text)):
-        return "says yes and no"
-    if given is None:
-        known = set(content_stems(f"{gold.text} {asking.text}"))
-        stems = set(content_stems(answer.text))
-        hits = len(known & stems)
-        if 2 * hits < len(stems) or (hits < 2 and not has_auxiliary(answer.text)):
-            return "says neither yes nor no"
-        given = not negated(answer.text)
-    return None if given == wanted else "says yes for no, or no for yes"
+def _part(name: str, features: Features) -> float:
+    return float(getattr(WEIGHTS, name) * getattr(features, name))
 
-
-def _contact_fault(values: list[Value], names: list[Name], answer: Claims) -> str | None:
-    """For "who": the gold's address or its name will do, and the address's owner by name."""
-    given = list(answer.names)
-    for value in values:
-        owner = _owner_words(value)
-        if any(other.key == value.key for other in answer.values):
-            return None
-        if len(owner) > 1 and states_name(owner, answer.text, given):
-            return None
-    if names and all(states_name(name.words, answer.text, given) for name in names):
-        return None
-    return "names neither the person nor the address"
-
-
-def _names_fault(needed: list[Name], asking: Claims, gold: Claims, answer: Claims) -> str | None:
-    """A name that the answer lacks, or one that stands where the gold's should."""
-    if not needed:
-        return None
-    slots = {"", "@"}
-    for name in needed:
-        found = states_name(name.words, answer.text, list(answer.names))
-        if found is None and not negated(answer.text):
-            found = names_thing(name.words, answer.text)
-        if found is None:
-            return f"lacks the name {' '.join(name.words)!r}"
-        slots.add(found.slot)
-    known = f"{gold.text} {'' if is_choice(asking.text) else asking.text}"
-    words = set(re.findall(r"\w+", known.lower()))
-    for name in answer.names:
-        if name.slot not in slots:
-            continue
-        shown = " ".join(name.words)
-        if _followed_by_or(answer, name.end, "name") and not is_choice(gold.text):
-            return f"offers an alternative to {shown!r}"
-        is_known = any(names_match(other.words, name.words) for other in (*gold.names, *needed))
-        if not is_known and not is_part(name, words, answer.text):
-            return f"names another: {shown!r}"
-    return None
-
-
-# ---- Whether a text states what a gold text states, by its content words.
-
-TEXT_RECALL = 0.5  # share of the gold's stems, beyond the question's, that an answer must have
-FEW, FEW_RECALL = 3, 0.66  # of so few stems, this share
-SHORT_GOLD = 6  # stems; in longer golds an "or" of the answer is natural
-MAX_TIMES, MAX_STEMS = 6, 30  # an answer has at most MAX_TIMES x the gold's stems + MAX_STEMS
-LIST_ITEM = 4  # stems in an item of a list, at most; longer ones are clauses
 
 _ALTERNATIVE = re.compile(
     r"\b(?<!more )(?<!sooner )(?<!whether )or\b(?! (?:so|not)\b)", re.IGNORECASE
 )
+_HEDGE = re.compile(r"\bunless\b.{0,60}\bthen\b|\bor else\b", re.IGNORECASE)
 _ITEMS = re.compile(r"[,;/]|\b(?:and|or)\b|&|\.(?= |$)|(?:^| )[-*] |\b\d{1,2}[.)] ", re.IGNORECASE)
-_SENTENCE = re.compile(r"[.;!?]+(?: |$)")
-
-
-def _text_faults(question: str, gold: str, answer: str, has_values: bool) -> Iterator[str | None]:
-    """Why `answer` does not state what `gold` states.
-
-    `has_values`: the gold's values have been taken out of `gold` and found in the answer.
-    """
-    gold_stems, asked_stems, stems = (content_stems(text) for text in (gold, question, answer))
-    new = set(gold_stems) - set(asked_stems)
-    beyond = new or set(gold_stems)
-    hits = beyond & set(stems)
-    needed = TEXT_RECALL if has_values or len(beyond) > FEW else FEW_RECALL
-    # One word beside values ("Street") says too little to fail an answer for.
-    if len(hits) < needed * len(beyond) and not (has_values and len(beyond) == 1):
-        yield f"has {len(hits)} of the gold's {len(beyond)} content words"
-    if not beyond and not has_values and gold.lower() not in answer.lower():
-        yield "has other words"  # of a gold such as "A-" or "all of us"
-    if len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS:
-        yield f"too long to be an answer: {len(stems)} content words"
-    # A gold that only repeats words of the question chooses among them.
-    is_short = not new or len(beyond) <= SHORT_GOLD
-    if is_short and _ALTERNATIVE.search(answer) and not _ALTERNATIVE.search(gold):
-        yield "offers alternatives"
-    if other := opposed(gold, answer):
-        yield f"says the opposite: {other!r}"
-    if other := other_kind(question, gold, answer):
-        yield f"says another kind: {other!r}"
-    sentences = [text for text in _SENTENCE.split(answer) if beyond & set(content_stems(text))]
-    if beyond and negated(" ; ".join(sentences)) != negated(gold):
-        yield "denies what the gold affirms, or affirms what it denies"
-    yield _list_fault(gold, answer, set(asked_stems), has_values)
-
-
-def _list_fault(gold: str, answer: str, asked_stems: set[str], has_values: bool) -> str | None:
-    """A missing item of a gold list; padding where the gold is neither list nor values."""
-    wanted = [stems for item in _ITEMS.split(gold) if (stems := set(content_stems(item)))]
-    given = set(content_stems(answer))
-    if len(wanted) >= 2:
-        if all(len(item) <= LIST_ITEM for item in wanted):
-            for item in wanted:
-                missing = 2 * len(item & given) < len(item) and not item <= asked_stems
-                if missing and (len(item) > 1 or not has_values):
-                    return f"lacks an item: {' '.join(sorted(item))}"
-        return None
-    if has_values:
-        return None  # padding with values is a contradiction, and found as one
-    known = asked_stems.union(*wanted)
-    items = [stems for item in _ITEMS.split(answer) if (stems := set(content_stems(item)))]
-    strange = [item for item in items if len(item) <= 3 and not item & known]
-    return "lists candidates" if len(items) >= 3 and len(strange) >= 2 else None
-
-
-# ---- Whether an answer puts the gold's own words together wrongly.
-
+_PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|plus|but|while)\b(?! \d)", re.IGNORECASE)
+_SENTENCE = re.compile(r"[.;!?,]+(?: |$)")
+_ASKS_REASON = re.compile(r"\b(?:why|reason|cause)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-_ARTICLES = frozenset({"a", "an", "the"})
-# Participles and adverbs, and words that tell no kind of thing from another.
-_SKIPPED_ENDINGS = ("ly", "ed", "ing")
-_UNSPECIFIC = frozenset(
-    "another other current recent own same certain various new old good nice great big large small "
-    "little long short extra".split()
+_ACRONYM = re.compile(r"(?<![\w-])[A-Z]{2,5}(?![\w-])")
+_NEIGHBOURS = re.compile(r"(?=(?<![\w-])([a-z]{3,30}) ([a-z]{3,30})(?![\w-]))")
+_VAGUE_WORDS = frozenset("another other current new old good better nice great big large".split())
+_AUXILIARY = re.compile(
+    r"\b(?:did|do|does|is|are|was|were|has|have|had|will|would|can|could|should|may|won't)\b|n't\b",
+    re.IGNORECASE,
 )
-_SHORTEST = 3  # words, of an answer that is its gold but for one of them
-_SAME_START = 4  # letters, of two words of one family: drain and drainage
-_SEGMENT_END = re.compile(r"[,;]|\.(?= |$)|\b(?:and(?! \d)|but|while)\b", re.IGNORECASE)
-_PAIR = re.compile(r"(?=(?<![\w-])([a-z]{3,30}) ([a-z]{3,30})(?![\w-]))")
-_HOUSE = re.compile(
-    r"(?<![\w.,:/-])(\d{1,5}),? (?:(?:rue|via|calle|avenue|place|piazza|boulevard) "
-    r"(?:(?:de|des|du|della|la) ){0,2})?"
-    r"(?!Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)([A-Z][a-z]{2,30})\b"
+_AFTER_SUBJECT = re.compile(
+    r" (?:[a-z]+ed|(?!(?:this|his|its|as|us)\b)[a-z]+s|was|were|are|will|had|have|would|should|"
+    r"can|could|may|might|did|said|told|sent|wrote|gave|made|took|went|got|came|knew|left|and|or|"
+    r"&)\b| ?[,;/.()\"']|$"
 )
+LIST_ITEM = 4  # stems in an item of a list, at most; longer ones are clauses
+MAX_TIMES, MAX_STEMS = 6, 30  # an answer has at most MAX_TIMES x the gold's stems + MAX_STEMS
+SHORT_GOLD = 6  # stems; in longer golds an "or" of the answer is natural
+SAME_START = 5  # letters that words of one family share: drain and drainage
 
 
-def mixup(gold: str, answer: str) -> str | None:
-    """What `answer` has put together otherwise than `gold`, in one line, or None.
+class Compared:
+    """An answer beside the gold answer."""
 
-    Two parts have exchanged what the gold says of them, subject and object have changed places
-    around one verb, or a house number has another street.
+    def __init__(self, question: Question, gold: str, answer: str) -> None:
+        self.asking, self.gold = read_claims(question.question), read_claims(gold)
+        self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
+        self.wanted = asked(self.asking.text)
+        self.is_choice = is_choice(self.asking.text)
+        self.values = _key_values(self.gold, self.asking, self.wanted.kinds)
+        self.names = _key_names(self.gold, self.asking.text, self.wanted.kinds)
+
+    # What no score may outweigh.
+
+    def veto(self) -> str | None:
+        """Why the answer is wrong whatever else it states, in one line; None if nothing is."""
+        words = appeal(self.answer.text)
+        if words and words.lower() not in f"{self.gold.text} {self.asking.text}".lower():
+            return f"addresses the judge: {words!r}"
+        if (hedge := _HEDGE.search(self.answer.text)) and not _HEDGE.search(self.gold.text):
+            return f"hedges: {hedge[0]!r}"
+        known = [*self.gold.values, *self.gold.denied]
+        known += [] if self.is_choice else self.asking.values
+        kinds = {value.kind for value in self.gold.values}
+        candidates = [value for value in self.answer.values if value.kind in kinds]
+        if len(candidates) > len(self.gold.values) + MAX_VALUES:
+            return f"lists {len(candidates)} values"
+        for value in candidates:
+            shown = self.answer.text[value.start : value.end]
+            if not any(compatible(other, value, self.near) for other in known):
+                return f"has another {value.kind}: {shown!r}"
+            has_or = is_choice(shown) or self._or_follows(value.end, value.kind)
+            if has_or and not is_choice(self.gold.text):
+                return f"offers an alternative to {shown!r}"
+        for name in self.answer.names if self.names else ():
+            if self._or_follows(name.end, "name") and not is_choice(self.gold.text):
+                return f"offers an alternative to {' '.join(name.words)!r}"
+        return None
+
+    def _or_follows(self, end: int, kind: str) -> bool:
+        """True if "or" follows at `end` with another value of the kind, or something vague."""
+        match = _OR.match(self.answer.text, end)
+        if match is None:
+            return False
+        family = next((kinds for kinds in _FAMILIES if kind in kinds), (kind,))
+        starts = {value.start for value in self.answer.values if value.kind in family}
+        if "name" in family:
+            starts |= {name.start for name in self.answer.names}
+        return match.end() in starts or bool(_VAGUE.match(self.answer.text, match.end()))
+
+    # What the score is made of.
+
+    def features(self) -> Features:
+        """The features of an answer that no veto meets."""
+        gold, answer, asking = self.gold.text, self.answer.text, self.asking.text
+        found = dict.fromkeys(Features._fields, 0.0)
+        if (asks_yes_no(asking) and not self.is_choice) or _YES_NO_GOLD.match(gold):
+            return Features(**{**found, "polarity": self._polarity()})
+        values = self.values
+        if "name" in self.wanted.kinds and any(value.kind == "email" for value in values):
+            values = []
+            found["names"] = self._contact()
+        else:
+            found["values"] = self._missing_values()
+            found["names"], found["other_name"] = self._names()
+        found["swapped"] = float(_is_swapped(self.gold, self.answer))
+        keyed = bool(self.names or any(value.kind in self.wanted.kinds for value in values))
+        if self.wanted.text or not keyed:
+            self._text(found)
+        return Features(**found)
+
+    def _missing_values(self) -> float:
+        lacking = [v for v in self.values if not self._stated(v, self.answer.values)]
+        denied = () if self.gold.values else self.gold.denied
+        lacking += [v for v in denied if not self._stated(v, self.answer.denied)]
+        return float(bool(lacking))
+
+    def _stated(self, value: Value, values: Sequence[Value]) -> bool:
+        return any(same_value(value, other, self.near) for other in values)
+
+    def _polarity(self) -> float:
+        """1 if the answer has not the gold's yes or no, or has both."""
+        gold, answer = self.gold.text, self.answer.text
+        wanted, given = polarity(gold), polarity(answer)
+        if wanted is None:
+            wanted = self._affirms(gold)
+        if says_both(answer) or (given and negated(answer) and not negated(gold)):
+            return 1.0
+        if given is None:
+            known = set(content_stems(f"{gold} {self.asking.text}"))
+            stems = set(content_stems(answer))
+            hits = len(known & stems)
+            says = _AUXILIARY.search(answer) or opposed(self.asking.text, answer)
+            hits += opposed(self.asking.text, answer) is not None
+            if 2 * hits < len(stems) or (hits < 2 and not says):
+                return 1.0
+            given = self._affirms(answer)
+        return float(given != wanted)
+
+    def _affirms(self, text: str) -> bool:
+        """True if a text without yes or no says what the question asks, and not its opposite."""
+        return negated(text) == bool(opposed(self.asking.text, text))
+
+    def _contact(self) -> float:
+        """For "who": the gold's address or its name will do, and the address's owner by name."""
+        given = list(self.answer.names)
+        keys = {value.key for value in self.answer.values}
+        for value in self.values:
+            owner = tuple(re.findall(r"[a-z]+", str(value.key).partition("@")[0]))
+            if value.key in keys:
+                return 0.0
+            if len(owner) > 1 and states_name(owner, self.answer.text, given):
+                return 0.0
+        named = [states_name(name.words, self.answer.text, given) for name in self.names]
+        return float(not (named and all(named)))
+
+    def _names(self) -> tuple[float, float]:
+        """Whether a name is missing, and whether another stands where it should."""
+        if not self.names:
+            return 0.0, 0.0
+        text, given = self.answer.text, list(self.answer.names)
+        slots, end = {"", "@"}, 0
+        lower = set(re.findall(r"[\w-]+", text.lower()))
+        for name in self.names:
+            found = states_name(name.words, text, given)
+            is_thing = not negated(text) and all(_is_short(word, lower) for word in name.words)
+            if found is None and not is_thing and not _first_name(name, given):
+                return 1.0, 0.0
+            slots.add(found.slot if found else "")
+            end = max(end, found.end if found else 0)
+        known = f"{self.gold.text} {'' if self.is_choice else self.asking.text}"
+        words = set(re.findall(r"\w+", known.lower()))
+        aside = _ASIDE.search(text, end)
+        for name in given:
+            if aside is not None and name.start > aside.start() > 0:
+                continue
+            golds = (*self.gold.names, *self.names)
+            is_known = any(names_match(other.words, name.words) for other in golds)
+            is_part = set(name.words) <= words or name.possessive or _is_word(name, text)
+            if name.slot in slots and not is_known and not is_part:
+                return 0.0, 1.0
+        return 0.0, 0.0
+
+    def _text(self, found: dict[str, float]) -> None:
+        """Adds the features of the text beside the values and names that are needed."""
+        parts = [*self.values, *self.names, *([] if self.gold.values else self.gold.denied)]
+        gold, answer = _without(self.gold.text, parts), self.answer.text
+        aside = None if _ASKS_REASON.search(self.asking.text) else _ASIDE.search(gold)
+        if aside and content_stems(gold[: aside.start()]):
+            gold = gold[: aside.start()]
+        asked_stems, gold_stems = set(content_stems(self.asking.text)), content_stems(gold)
+        known = {*content_stems(self.gold.text), *asked_stems}
+        stems = set(content_stems(_without(answer, self.answer.values) if parts else answer))
+        new = set(gold_stems) - asked_stems
+        beyond = new or set(gold_stems)
+        hits = {stem for stem in beyond if _stands(stem, stems)}
+        strange = {stem for stem in stems if not _stands(stem, known)}
+        lacking = 1 - len(hits) / len(beyond) if beyond else 0.0
+        if not beyond and not parts:
+            lacking = float(gold.lower() not in answer.lower())  # "A-", "all of us"
+        if parts and not self.wanted.text:
+            found["beside"] = lacking if strange else 0.0
+        else:
+            found["text"] = lacking
+        found["new"] = len(strange) / max(1, len(stems))
+        found["subset"] = float(bool(hits) and not strange)
+        found["items"] = self._missing_items(gold, stems, asked_stems, bool(parts))
+        rest = _without(answer, self.answer.values)
+        found["replaced"] = float(_replaced(gold, rest, known))
+        found["changed"] = float(_is_changed(gold_stems, content_stems(rest), known))
+        first, second = (
+            " ; ".join(part for part in _SENTENCE.split(text) if _any_stands(hits, content_stems(part)))
+            for text in (gold, answer)
+        )
+        # "Not worn" is "unworn": a denial and an opposite together are none.
+        denies = negated(first) != negated(second)
+        found["reversed"] = float(denies != bool(opposed(gold, answer))) * (1 - lacking)
+        is_short = not new or len(beyond) <= SHORT_GOLD
+        offers = bool(_ALTERNATIVE.search(answer)) and not _ALTERNATIVE.search(gold)
+        found["alternative"] = float(is_short and offers)
+        if len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS:
+            found["items"] = 1.0
+
+    def _missing_items(
+        self, gold: str, given: set[str], asked_stems: set[str], has_values: bool
+    ) -> float:
+        """1 if an item of a gold list is missing, or if the answer lists where the gold does not."""
+        items = [item for item in _ITEMS.split(gold) if not negated(item)]
+        wanted = [stems for item in items if (stems := set(content_stems(item)))]
+        if len(wanted) >= 2:
+            if any(len(item) > LIST_ITEM for item in wanted):
+                return 0.0
+            for item in wanted:
+                hits = sum(_stands(stem, given) for stem in item)
+                missing = 2 * hits < len(item) and not item <= asked_stems
+                if missing and (len(item) > 1 or not has_values):
+                    return 1.0
+        known = asked_stems.union(*wanted)
+        items = [set(content_stems(item)) for item in _ITEMS.split(self.answer.text)]
+        items = [item for item in items if item]
+        strange = [item for item in items if len(item) <= 3 and not item & known]
+        return float(not has_values and len(items) >= 3 and len(strange) >= 2)
+
+
+def _first_name(gold: Name, names: Sequence[Name]) -> bool:
+    """True if one of `names` is only the first name of `gold`, which tells who it is."""
+    return len(gold.words) > 1 and any(
+        len(name.words) == 1 and len(name.words[0]) > 2 and same_first(gold.words[0], name.words[0])
+        for name in names
+    )
+
+
+def _is_word(name: Name, text: str) -> bool:
+    """True if the name may be only a sentence's first word: no verb or comma follows it."""
+    return _opens(name, text) and not _AFTER_SUBJECT.match(text, name.end)
+
+
+def _stands(stem: str, stems: set[str]) -> bool:
+    """True if the stem, or another of its family (drain, drainage), is among `stems`."""
+    if stem in stems:
+        return True
+    if len(stem) < SAME_START or not stem.isalpha():
+        return False
+    return any(_akin(stem, other) for other in stems)
+
+
+def _is_short(word: str, words: set[str]) -> bool:
+    """True if the word is among `words`, whole or cut short ("chem")."""
+    return word in words or any(len(each) > 3 and word.startswith(each) for each in words)
+
+
+def _any_stands(stems: set[str], among: Sequence[str]) -> bool:
+    return any(_stands(stem, set(among)) for stem in stems)
+
+
+def _akin(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    start = next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), len(short))
+    return start >= SAME_START and start * 5 >= len(long) * 3 and long.isalpha()
+
+
+def _is_swapped(gold: Claims, answer: Claims) -> bool:
+    """True if the answer says of one thing what the gold says of another.
+
+    Two parts have exchanged what the gold says of them, or subject and object have changed places
+    around one verb.
     """
-    parts = [tokens for part in _SEGMENT_END.split(gold) if (tokens := _content(part))]
+    first, second = _keyed(gold), _keyed(answer)
+    parts = [tokens for part in _PARTS.split(first) if (tokens := _tokens(part))]
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
     joined = [
         sum(bool(tokens & part) for part in own) >= 2
-        for tokens in map(_content, _SEGMENT_END.split(answer))
+        for tokens in map(_tokens, _PARTS.split(second))
     ]
     if sum(joined) >= 2:
-        return "says of one thing what the gold says of another"
-    given = set(_triples(answer))
-    for first, verb, last in _triples(gold):
-        if (last, verb, first) in given:
-            return f"exchanges who and whom: {first!r} and {last!r}"
-    streets = dict(_HOUSE.findall(gold))
-    for number, street in _HOUSE.findall(answer):
-        if streets.get(number, street) != street:
-            return f"has another street: {street!r}"
-    return None
+        return True
+    given = set(_triples(second))
+    return any((last, verb, first) in given for first, verb, last in _triples(first))
 
 
-def _content(text: str) -> set[str]:
+def _keyed(claims: Claims) -> str:
+    """The text with its amounts and times in one spelling."""
+    text = claims.text
+    for value in reversed(claims.values):
+        key = value.key
+        if isinstance(key, Amount):
+            shown = f"{key.number:f}"
+        elif isinstance(key, TimeOfDay):
+            shown = f"{key.minutes % 720}"
+        else:
+            continue
+        text = f"{text[: value.start]} {shown}{value.kind} {text[value.end :]}"
+    return text
+
+
+def _tokens(text: str) -> set[str]:
     return {token for token in _TOKEN.findall(text.lower()) if content_stems(token)}
 
 
 def _triples(text: str) -> Iterator[tuple[str, str, str]]:
     """Three words in a row, stemmed, with a content word (no number) in the middle."""
-    for sentence in _SEGMENT_END.split(text.lower()):
-        words = [word for word in _TOKEN.findall(sentence) if word not in _ARTICLES]
+    for sentence in _PARTS.split(text.lower()):
+        words = [word for word in _TOKEN.findall(sentence) if word not in ("a", "an", "the")]
         stems = [" ".join(content_stems(word)) or word for word in words]
         for first, verb, last in zip(stems, stems[1:], stems[2:], strict=False):
             if first != last and verb.isalpha() and content_stems(verb):
                 yield first, verb, last
 
 
-def other_kind(question: str, gold: str, answer: str) -> str | None:
-    """The word of `answer` that stands where the gold has another, or None.
+def _replaced(gold: str, answer: str, known: set[str]) -> bool:
+    """True if another word of the answer stands in the place of one of the gold's.
 
-    Either the answer is the gold but for one word, or both have the same noun after it: "the
-    power button" is not "the menu button". The latter only for words that one text has and
-    the other (or the question) lacks; names, participles and adverbs are let be.
+    "The power button" is not "the menu button", and OPT is not CPT.
     """
-    wanted, given = (
-        [word for word in _TOKEN.findall(text.lower().replace("'s", "")) if word not in _ARTICLES]
-        for text in (gold, answer)
-    )
-    if len(wanted) == len(given) > _SHORTEST:
-        changed = [pair for pair in zip(wanted, given, strict=True) if pair[0] != pair[1]]
-        stems = [content_stems(word) for pair in changed for word in pair]
-        if len(changed) == 1 and all(stems) and stems[0] != stems[1]:
-            return str(changed[0][1])
-    known = {*content_stems(gold), *content_stems(question)}
+    wanted, given = set(_ACRONYM.findall(gold)), set(_ACRONYM.findall(answer))
+    lower = answer.lower()
+    if {each for each in wanted if each.lower() not in lower} and {
+        each for each in given if not _stands(each.lower(), known)
+    }:
+        return True
     answered = set(content_stems(answer))
-    kinds = {noun: word for word, noun in _described(answer) if word not in known}
-    for word, noun in _described(gold):
-        other = kinds.get(noun)
-        if other and word not in answered and not _akin(word, other):
-            return other
-    return None
+    kinds = {noun: word for word, noun in _described(answer) if not _stands(word, known)}
+    return any(
+        noun in kinds and not _stands(word, answered) and kinds[noun][-2:] != word[-2:]
+        for word, noun in _described(gold)
+    )
 
 
-def _akin(one: str, other: str) -> bool:
-    """True for words of one family (drain, drainage), and for two comparatives."""
-    return one[:_SAME_START] == other[:_SAME_START] or (one[-2:] == "er" == other[-2:])
+def _is_changed(gold: Sequence[str], answer: Sequence[str], known: set[str]) -> bool:
+    """True if the answer has the gold's content stems in their order, but for one of them."""
+    if not 1 < len(gold) == len(answer):
+        return False
+    pairs = zip(gold, answer, strict=True)
+    changed = [new for old, new in pairs if old != new and not _akin(old, new)]
+    return len(changed) == 1 and changed[0] not in known
 
 
 def _described(text: str) -> Iterator[tuple[str, str]]:
     """Stems of each two neighbouring content words in lower case, such as "menu button"."""
-    for match in _PAIR.finditer(text):
+    for match in _NEIGHBOURS.finditer(text):
         stems = [content_stems(word) for word in match.groups()]
-        skipped = match[1].endswith(_SKIPPED_ENDINGS) or _UNSPECIFIC & {match[1], match[2]}
-        if all(stems) and not skipped:
+        if all(stems) and not match[1].endswith(("ly", "ed", "ing")) and match[1] not in _VAGUE_WORDS:
             yield stems[0][0], stems[1][0]
 
 
@@ -693,7 +799,7 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     if not new or (counted and said.values):
         return Grounding(None, "")
     stated = {stem for mail in read for each in mail.claims for stem in content_stems(each.text)}
-    if len(new & stated) < TEXT_RECALL * len(new):
+    if len(new & stated) < 0.5 * len(new):
         return Grounding(False, f"the mails read have {len(new & stated)} of {len(new)} new words")
     return Grounding(True, "")
 
