@@ -46,6 +46,7 @@ from evals.judges.names import (
     negations,
     opposed,
     polarity,
+    refused,
     same_first,
     says_both,
     states_name,
@@ -188,10 +189,17 @@ def read_claims(text: str) -> Claims:
 def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[Value]:
     """The values of `gold` that an answer must state.
 
-    Those of the kinds asked for, before any aside, if there are any; otherwise all that
-    the question does not have. The end of a time range is never needed.
+    Those of the kinds asked for, before any aside, if there are any; otherwise all that the
+    question does not have. The end of a time range is never needed, and for "who" no address whose
+    words tell the name. Of a gold that only denies, what it denies.
     """
-    needed = [v for v in gold.values if not (v.kind == "time" and getattr(v.key, "ends", False))]
+    is_owned = "name" in kinds and any(name.slot == "@" for name in gold.names)
+    needed = [
+        value
+        for value in gold.values or gold.denied
+        if not (isinstance(value.key, TimeOfDay) and value.key.ends)
+        and not (is_owned and value.kind == "email")
+    ]
     focused = [value for value in needed if value.kind in kinds]
     if not focused:
         if "name" in kinds and _key_names(gold, "", kinds):
@@ -216,8 +224,12 @@ def _key_names(gold: Claims, question: str, kinds: frozenset[Wanted]) -> list[Na
     names = [
         name
         for name in gold.names
-        if not name.possessive and name.slot != "@" and not set(name.words) <= asked_words
+        if not name.possessive
+        and not set(name.words) <= asked_words
+        and (name.slot != "@" or "name" in kinds)
     ]
+    if owners := [name for name in names if name.slot == "@"]:
+        return owners
     if not names:
         return []
     if "name" not in kinds:
@@ -331,86 +343,76 @@ class OfflineJudge(RuleJudge):
         if fault:
             return Verdict(False, None, self.name, fault)
         features = compared.features()
-        sure = score(features)
-        worst = min(features._fields, key=lambda name: _part(name, features))
-        why = f"score {sure:.2f}" + (f", for {worst}" if _part(worst, features) < 0 else "")
-        return Verdict(sure >= 0.5, None, self.name, why)
+        chance = score(features)
+        parts = [weight * each for weight, each in zip(WEIGHTS, features, strict=True)]
+        worst = Features._fields[parts.index(min(parts))]
+        reason = f"score {chance:.2f}" + (f", for {worst}" if min(parts) < 0 else "")
+        return Verdict(chance >= 0.5, None, self.name, reason)
 
 
 class Features(NamedTuple):
-    """What the score is made of; each is between 0 and 1, and says something against the answer,
-    but for `subset`."""
+    """What the score is made of. All but `subset` speak against the answer; each is 0 to 1."""
 
-    values: float
-    names: float
-    text: float
-    beside: float
-    new: float
-    subset: float
-    items: float
-    replaced: float
-    changed: float
-    swapped: float
-    reversed: float
-    polarity: float
-    alternative: float
-    other_name: float
+    values: float  # a value that the question asks for is missing
+    names: float  # a name that it asks for is missing
+    text: float  # share of the gold's content stems, beyond the question's, that is missing
+    beside: float  # the same where values or names are stated, and the answer has other words
+    subset: float  # the answer has words of the gold, and no others
+    items: float  # an item of the gold's list is missing, or the answer lists and the gold does not
+    changed: float  # the gold but for one word, or another acronym
+    swapped: float  # says of one thing what the gold says of another
+    reversed: float  # denies what the gold affirms, or has an opposite word
+    polarity: float  # says yes for no, no for yes, neither or both
+    alternative: float  # has an "or" that a short gold lacks
+    other_name: float  # another name in the place of the gold's
 
 
-BIAS = 3.98
+BIAS = 3.96
 WEIGHTS = Features(
-    values=-6.67,
-    names=-7.90,
-    text=-6.92,
-    beside=-5.22,
-    new=-0.32,
-    subset=1.58,
-    items=-5.92,
-    replaced=-4.11,
-    changed=-1.84,
-    swapped=-7.86,
-    reversed=-6.81,
-    polarity=-8.59,
-    alternative=-6.07,
-    other_name=-8.08,
+    values=-6.89,
+    names=-7.89,
+    text=-7.08,
+    beside=-5.42,
+    subset=1.33,
+    items=-5.82,
+    changed=-4.54,
+    swapped=-7.70,
+    reversed=-6.56,
+    polarity=-8.58,
+    alternative=-6.66,
+    other_name=-8.07,
 )
 
 
 def score(features: Features) -> float:
     """The chance that an answer with these features is right."""
-    total = BIAS + sum(weight * each for weight, each in zip(WEIGHTS, features, strict=True))
-    return 1 / (1 + math.exp(-total))
+    total = sum(weight * each for weight, each in zip(WEIGHTS, features, strict=True))
+    return 1 / (1 + math.exp(-BIAS - total))
 
 
-def _part(name: str, features: Features) -> float:
-    return float(getattr(WEIGHTS, name) * getattr(features, name))
-
-
+_SENTENCE = re.compile(r"[.;!?,]+(?: |$)")
+_ITEMS = re.compile(r"[,;/]|\b(?:and|or)\b|&|\.(?= |$)|(?:^| )[-*] |\b\d{1,2}[.)] ", re.IGNORECASE)
+_PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|plus|but|while)\b(?! \d)", re.IGNORECASE)
+_TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
+_ACRONYM = re.compile(r"(?<![\w-])[A-Z]{2,5}(?![\w-])")
 _ALTERNATIVE = re.compile(
     r"\b(?<!more )(?<!sooner )(?<!whether )or\b(?! (?:so|not)\b)", re.IGNORECASE
 )
 _HEDGE = re.compile(r"\bunless\b.{0,60}\bthen\b|\bor else\b", re.IGNORECASE)
-_ITEMS = re.compile(r"[,;/]|\b(?:and|or)\b|&|\.(?= |$)|(?:^| )[-*] |\b\d{1,2}[.)] ", re.IGNORECASE)
-_PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|plus|but|while)\b(?! \d)", re.IGNORECASE)
-_SENTENCE = re.compile(r"[.;!?,]+(?: |$)")
 _ASKS_REASON = re.compile(r"\b(?:why|reason|cause)\b", re.IGNORECASE)
-_TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-_ACRONYM = re.compile(r"(?<![\w-])[A-Z]{2,5}(?![\w-])")
-_NEIGHBOURS = re.compile(r"(?=(?<![\w-])([a-z]{3,30}) ([a-z]{3,30})(?![\w-]))")
-_VAGUE_WORDS = frozenset("another other current new old good better nice great big large".split())
 _AUXILIARY = re.compile(
     r"\b(?:did|do|does|is|are|was|were|has|have|had|will|would|can|could|should|may|won't)\b|n't\b",
     re.IGNORECASE,
 )
+# What follows a sentence's capitalised first word if it is a name.
 _AFTER_SUBJECT = re.compile(
-    r" (?:[a-z]+ed|(?!(?:this|his|its|as|us)\b)[a-z]+s|was|were|are|will|had|have|would|should|"
-    r"can|could|may|might|did|said|told|sent|wrote|gave|made|took|went|got|came|knew|left|and|or|"
-    r"&)\b| ?[,;/.()\"']|$"
+    r" (?:[a-z]+ed|(?!(?:this|his|its|as|us)\b)[a-z]+s|was|were|are|will|had|have|would|can|could|"
+    r"may|did|said|told|sent|wrote|gave|made|took|went|got|came|left|and|or|&)\b| ?[,;/.()\"']|$"
 )
 LIST_ITEM = 4  # stems in an item of a list, at most; longer ones are clauses
-MAX_TIMES, MAX_STEMS = 6, 30  # an answer has at most MAX_TIMES x the gold's stems + MAX_STEMS
 SHORT_GOLD = 6  # stems; in longer golds an "or" of the answer is natural
-SAME_START = 5  # letters that words of one family share: drain and drainage
+MAX_TIMES, MAX_STEMS = 6, 30  # an answer has at most MAX_TIMES x the gold's stems + MAX_STEMS
+FAMILY = 5  # letters with which words of one family begin: drain and drainage
 
 
 class Compared:
@@ -424,14 +426,13 @@ class Compared:
         self.values = _key_values(self.gold, self.asking, self.wanted.kinds)
         self.names = _key_names(self.gold, self.asking.text, self.wanted.kinds)
 
-    # What no score may outweigh.
-
     def veto(self) -> str | None:
         """Why the answer is wrong whatever else it states, in one line; None if nothing is."""
-        words = appeal(self.answer.text)
-        if words and words.lower() not in f"{self.gold.text} {self.asking.text}".lower():
+        gold, answer = self.gold.text, self.answer.text
+        words = appeal(answer)
+        if words and words.lower() not in f"{gold} {self.asking.text}".lower():
             return f"addresses the judge: {words!r}"
-        if (hedge := _HEDGE.search(self.answer.text)) and not _HEDGE.search(self.gold.text):
+        if (hedge := _HEDGE.search(answer)) and not _HEDGE.search(gold):
             return f"hedges: {hedge[0]!r}"
         known = [*self.gold.values, *self.gold.denied]
         known += [] if self.is_choice else self.asking.values
@@ -440,202 +441,159 @@ class Compared:
         if len(candidates) > len(self.gold.values) + MAX_VALUES:
             return f"lists {len(candidates)} values"
         for value in candidates:
-            shown = self.answer.text[value.start : value.end]
+            shown = answer[value.start : value.end]
             if not any(compatible(other, value, self.near) for other in known):
                 return f"has another {value.kind}: {shown!r}"
-            has_or = is_choice(shown) or self._or_follows(value.end, value.kind)
-            if has_or and not is_choice(self.gold.text):
-                return f"offers an alternative to {shown!r}"
-        for name in self.answer.names if self.names else ():
-            if self._or_follows(name.end, "name") and not is_choice(self.gold.text):
-                return f"offers an alternative to {' '.join(name.words)!r}"
+            if is_choice(shown) and not is_choice(gold):
+                return f"offers an alternative: {shown!r}"
+        if not is_choice(gold):
+            for part in (*candidates, *(self.answer.names if self.names else ())):
+                if self._or_follows(part):
+                    return f"offers an alternative to {answer[part.start : part.end]!r}"
         return None
 
-    def _or_follows(self, end: int, kind: str) -> bool:
-        """True if "or" follows at `end` with another value of the kind, or something vague."""
-        match = _OR.match(self.answer.text, end)
+    def _or_follows(self, part: Value | Name) -> bool:
+        """True if "or" follows with another value of the kind, or something vague."""
+        match = _OR.match(self.answer.text, part.end)
         if match is None:
             return False
+        kind = part.kind if isinstance(part, Value) else "name"
         family = next((kinds for kinds in _FAMILIES if kind in kinds), (kind,))
         starts = {value.start for value in self.answer.values if value.kind in family}
         if "name" in family:
             starts |= {name.start for name in self.answer.names}
         return match.end() in starts or bool(_VAGUE.match(self.answer.text, match.end()))
 
-    # What the score is made of.
-
     def features(self) -> Features:
         """The features of an answer that no veto meets."""
-        gold, answer, asking = self.gold.text, self.answer.text, self.asking.text
         found = dict.fromkeys(Features._fields, 0.0)
-        if (asks_yes_no(asking) and not self.is_choice) or _YES_NO_GOLD.match(gold):
-            return Features(**{**found, "polarity": self._polarity()})
-        values = self.values
-        if "name" in self.wanted.kinds and any(value.kind == "email" for value in values):
-            values = []
-            found["names"] = self._contact()
-        else:
-            found["values"] = self._missing_values()
+        if (asks_yes_no(self.asking.text) and not self.is_choice) or _YES_NO_GOLD.match(
+            self.gold.text
+        ):
+            found["polarity"] = float(self._is_contrary())
+            return Features(**found)
+        found["values"] = float(not all(self._is_stated(value) for value in self.values))
+        if self.names:
             found["names"], found["other_name"] = self._names()
         found["swapped"] = float(_is_swapped(self.gold, self.answer))
-        keyed = bool(self.names or any(value.kind in self.wanted.kinds for value in values))
+        keyed = self.names or any(value.kind in self.wanted.kinds for value in self.values)
         if self.wanted.text or not keyed:
             self._text(found)
         return Features(**found)
 
-    def _missing_values(self) -> float:
-        lacking = [v for v in self.values if not self._stated(v, self.answer.values)]
-        denied = () if self.gold.values else self.gold.denied
-        lacking += [v for v in denied if not self._stated(v, self.answer.denied)]
-        return float(bool(lacking))
+    def _is_stated(self, value: Value) -> bool:
+        given = self.answer.denied if value in self.gold.denied else self.answer.values
+        return any(same_value(value, other, self.near) for other in given)
 
-    def _stated(self, value: Value, values: Sequence[Value]) -> bool:
-        return any(same_value(value, other, self.near) for other in values)
-
-    def _polarity(self) -> float:
-        """1 if the answer has not the gold's yes or no, or has both."""
+    def _is_contrary(self) -> bool:
+        """True if the answer lacks the gold's yes or no, or has both."""
         gold, answer = self.gold.text, self.answer.text
         wanted, given = polarity(gold), polarity(answer)
-        if wanted is None:
-            wanted = self._affirms(gold)
         if says_both(answer) or (given and negated(answer) and not negated(gold)):
-            return 1.0
+            return True
         if given is None:
-            known = set(content_stems(f"{gold} {self.asking.text}"))
-            stems = set(content_stems(answer))
-            hits = len(known & stems)
-            says = _AUXILIARY.search(answer) or opposed(self.asking.text, answer)
-            hits += opposed(self.asking.text, answer) is not None
-            if 2 * hits < len(stems) or (hits < 2 and not says):
-                return 1.0
+            stems, opposite = set(content_stems(answer)), opposed(self.asking.text, answer)
+            hits = len(stems.intersection(content_stems(f"{gold} {self.asking.text}")))
+            hits += opposite is not None
+            if 2 * hits < len(stems) or (hits < 2 and not (opposite or _AUXILIARY.search(answer))):
+                return True
             given = self._affirms(answer)
-        return float(given != wanted)
+        return given != (self._affirms(gold) if wanted is None else wanted)
 
     def _affirms(self, text: str) -> bool:
         """True if a text without yes or no says what the question asks, and not its opposite."""
-        return negated(text) == bool(opposed(self.asking.text, text))
+        return refused(text) == bool(opposed(self.asking.text, text))
 
-    def _contact(self) -> float:
-        """For "who": the gold's address or its name will do, and the address's owner by name."""
-        given = list(self.answer.names)
-        keys = {value.key for value in self.answer.values}
-        for value in self.values:
-            owner = tuple(re.findall(r"[a-z]+", str(value.key).partition("@")[0]))
-            if value.key in keys:
-                return 0.0
-            if len(owner) > 1 and states_name(owner, self.answer.text, given):
-                return 0.0
-        named = [states_name(name.words, self.answer.text, given) for name in self.names]
-        return float(not (named and all(named)))
-
-    def _names(self) -> tuple[float, float]:
+    def _names(self) -> tuple[bool, bool]:
         """Whether a name is missing, and whether another stands where it should."""
-        if not self.names:
-            return 0.0, 0.0
         text, given = self.answer.text, list(self.answer.names)
-        slots, end = {"", "@"}, 0
-        lower = set(re.findall(r"[\w-]+", text.lower()))
+        lower, slots, end = set(re.findall(r"[\w-]+", text.lower())), {"", "@"}, 0
         for name in self.names:
-            found = states_name(name.words, text, given)
-            is_thing = not negated(text) and all(_is_short(word, lower) for word in name.words)
-            if found is None and not is_thing and not _first_name(name, given):
-                return 1.0, 0.0
-            slots.add(found.slot if found else "")
-            end = max(end, found.end if found else 0)
+            found = states_name(name.words, text, given) or _first_name(name, given)
+            if found is not None:
+                slots.add(found.slot)
+                end = max(end, found.end)
+            elif negated(text) or not all(_is_short(word, lower) for word in name.words):
+                return True, False
         known = f"{self.gold.text} {'' if self.is_choice else self.asking.text}"
         words = set(re.findall(r"\w+", known.lower()))
         aside = _ASIDE.search(text, end)
         for name in given:
-            if aside is not None and name.start > aside.start() > 0:
-                continue
+            after = aside is not None and name.start > aside.start()
+            is_part = after or name.possessive or set(name.words) <= words or _is_word(name, text)
             golds = (*self.gold.names, *self.names)
-            is_known = any(names_match(other.words, name.words) for other in golds)
-            is_part = set(name.words) <= words or name.possessive or _is_word(name, text)
-            if name.slot in slots and not is_known and not is_part:
-                return 0.0, 1.0
-        return 0.0, 0.0
+            if name.slot in slots and not is_part:
+                if not any(names_match(other.words, name.words) for other in golds):
+                    return False, True
+        return False, False
 
     def _text(self, found: dict[str, float]) -> None:
         """Adds the features of the text beside the values and names that are needed."""
-        parts = [*self.values, *self.names, *([] if self.gold.values else self.gold.denied)]
-        gold, answer = _without(self.gold.text, parts), self.answer.text
+        gold, answer = _without(self.gold.text, [*self.values, *self.names]), self.answer.text
+        rest, has_keys = _without(answer, self.answer.values), bool(self.values or self.names)
         aside = None if _ASKS_REASON.search(self.asking.text) else _ASIDE.search(gold)
         if aside and content_stems(gold[: aside.start()]):
             gold = gold[: aside.start()]
         asked_stems, gold_stems = set(content_stems(self.asking.text)), content_stems(gold)
-        known = {*content_stems(self.gold.text), *asked_stems}
-        stems = set(content_stems(_without(answer, self.answer.values) if parts else answer))
+        known = asked_stems.union(content_stems(self.gold.text))
+        stems = set(content_stems(rest if has_keys else answer))
         new = set(gold_stems) - asked_stems
         beyond = new or set(gold_stems)
-        hits = {stem for stem in beyond if _stands(stem, stems)}
-        strange = {stem for stem in stems if not _stands(stem, known)}
-        lacking = 1 - len(hits) / len(beyond) if beyond else 0.0
-        if not beyond and not parts:
-            lacking = float(gold.lower() not in answer.lower())  # "A-", "all of us"
-        if parts and not self.wanted.text:
-            found["beside"] = lacking if strange else 0.0
+        missing = sum(not _stands(stem, stems) for stem in beyond) / max(1, len(beyond))
+        is_subset = all(_stands(stem, known) for stem in stems)
+        if not beyond and not has_keys:
+            missing = float(gold.lower() not in answer.lower())  # "A-", "all of us"
+        if self.wanted.text or not has_keys:
+            found["text"] = missing
         else:
-            found["text"] = lacking
-        found["new"] = len(strange) / max(1, len(stems))
-        found["subset"] = float(bool(hits) and not strange)
-        found["items"] = self._missing_items(gold, stems, asked_stems, bool(parts))
-        rest = _without(answer, self.answer.values)
-        found["replaced"] = float(_replaced(gold, rest, known))
-        found["changed"] = float(_is_changed(gold_stems, content_stems(rest), known))
-        first, second = (
-            " ; ".join(part for part in _SENTENCE.split(text) if _any_stands(hits, content_stems(part)))
+            found["beside"] = 0.0 if is_subset else missing
+        found["subset"] = float(missing < 1 and is_subset)
+        found["items"] = float(
+            self._is_other_list(gold, stems, asked_stems, has_keys)
+            or len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS
+        )
+        found["changed"] = _changed(gold, rest, known)
+        # "Not worn" is "unworn": a denial and an opposite together are none.
+        denies = self._denies(gold, answer, beyond & stems)
+        found["reversed"] = (1 - missing) * (denies != bool(opposed(gold, answer)))
+        is_short = not new or len(beyond) <= SHORT_GOLD
+        offers = _ALTERNATIVE.search(answer) and not _ALTERNATIVE.search(gold)
+        found["alternative"] = float(is_short and bool(offers))
+
+    def _denies(self, gold: str, answer: str, beyond: set[str]) -> bool:
+        """True if one denies what the other affirms, as a whole and where it has the gold's words."""
+        where = (
+            " ; ".join(part for part in _SENTENCE.split(text) if beyond & set(content_stems(part)))
             for text in (gold, answer)
         )
-        # "Not worn" is "unworn": a denial and an opposite together are none.
-        denies = negated(first) != negated(second)
-        found["reversed"] = float(denies != bool(opposed(gold, answer))) * (1 - lacking)
-        is_short = not new or len(beyond) <= SHORT_GOLD
-        offers = bool(_ALTERNATIVE.search(answer)) and not _ALTERNATIVE.search(gold)
-        found["alternative"] = float(is_short and offers)
-        if len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS:
-            found["items"] = 1.0
+        first, second = map(refused, where)
+        return first != second and refused(gold) != refused(answer)
 
-    def _missing_items(
-        self, gold: str, given: set[str], asked_stems: set[str], has_values: bool
-    ) -> float:
-        """1 if an item of a gold list is missing, or if the answer lists where the gold does not."""
-        items = [item for item in _ITEMS.split(gold) if not negated(item)]
-        wanted = [stems for item in items if (stems := set(content_stems(item)))]
-        if len(wanted) >= 2:
-            if any(len(item) > LIST_ITEM for item in wanted):
-                return 0.0
+    def _is_other_list(
+        self, gold: str, given: set[str], asked_stems: set[str], has_keys: bool
+    ) -> bool:
+        """True if an item of a gold list is missing, or if the answer lists two strange things."""
+        items = [set(content_stems(item)) for item in _ITEMS.split(gold) if not negated(item)]
+        wanted = [item for item in items if item]
+        if len(wanted) >= 2 and all(len(item) <= LIST_ITEM for item in wanted):
             for item in wanted:
                 hits = sum(_stands(stem, given) for stem in item)
-                missing = 2 * hits < len(item) and not item <= asked_stems
-                if missing and (len(item) > 1 or not has_values):
-                    return 1.0
+                is_needed = not item <= asked_stems and (len(item) > 1 or not has_keys)
+                if is_needed and 2 * hits < len(item):
+                    return True
         known = asked_stems.union(*wanted)
         items = [set(content_stems(item)) for item in _ITEMS.split(self.answer.text)]
-        items = [item for item in items if item]
-        strange = [item for item in items if len(item) <= 3 and not item & known]
-        return float(not has_values and len(items) >= 3 and len(strange) >= 2)
+        strange = [item for item in items if item and len(item) <= 3 and not item & known]
+        return not has_keys and sum(map(bool, items)) >= 3 and len(strange) >= 2
 
 
-def _first_name(gold: Name, names: Sequence[Name]) -> bool:
-    """True if one of `names` is only the first name of `gold`, which tells who it is."""
-    return len(gold.words) > 1 and any(
-        len(name.words) == 1 and len(name.words[0]) > 2 and same_first(gold.words[0], name.words[0])
-        for name in names
-    )
-
-
-def _is_word(name: Name, text: str) -> bool:
-    """True if the name may be only a sentence's first word: no verb or comma follows it."""
-    return _opens(name, text) and not _AFTER_SUBJECT.match(text, name.end)
-
-
-def _stands(stem: str, stems: set[str]) -> bool:
-    """True if the stem, or another of its family (drain, drainage), is among `stems`."""
-    if stem in stems:
-        return True
-    if len(stem) < SAME_START or not stem.isalpha():
-        return False
-    return any(_akin(stem, other) for other in stems)
+def _first_name(gold: Name, names: Sequence[Name]) -> Name | None:
+    """The one of `names` that is only the first name of `gold`, which tells who it is."""
+    for name in names:
+        if len(name.words) == 1 < len(gold.words) and len(name.words[0]) > 2:
+            if same_first(gold.words[0], name.words[0]):
+                return name
+    return None
 
 
 def _is_short(word: str, words: set[str]) -> bool:
@@ -643,14 +601,38 @@ def _is_short(word: str, words: set[str]) -> bool:
     return word in words or any(len(each) > 3 and word.startswith(each) for each in words)
 
 
-def _any_stands(stems: set[str], among: Sequence[str]) -> bool:
-    return any(_stands(stem, set(among)) for stem in stems)
+def _is_word(name: Name, text: str) -> bool:
+    """True if the name may be only a sentence's first word: no verb or comma follows it."""
+    return _opens(name, text) and not _AFTER_SUBJECT.match(text, name.end)
 
 
-def _akin(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    start = next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), len(short))
-    return start >= SAME_START and start * 5 >= len(long) * 3 and long.isalpha()
+def _opens(name: Name, text: str) -> bool:
+    before = text[: name.start].rstrip()
+    return len(name.words) == 1 and (not before or before[-1] in ".;!?:")
+
+
+def _stands(stem: str, stems: set[str]) -> bool:
+    """True if the stem, or another of its family (drain, drainage), is among `stems`."""
+    if stem in stems or len(stem) < FAMILY or not stem.isalpha():
+        return stem in stems
+    return any(
+        other.startswith(stem[:FAMILY]) and abs(len(other) - len(stem)) < FAMILY for other in stems
+    )
+
+
+def _changed(gold: str, answer: str, known: set[str]) -> float:
+    """The share of the gold that an answer keeps which changes one word; 1 for another acronym."""
+    lower = answer.lower()
+    if any(each.lower() not in lower for each in _ACRONYM.findall(gold)):
+        if any(not _stands(each.lower(), known) for each in _ACRONYM.findall(answer)):
+            return 1.0
+    wanted, given = content_stems(gold), content_stems(answer)
+    if not 1 < len(wanted) == len(given):
+        return 0.0
+    pairs = zip(wanted, given, strict=True)
+    changed = [new for old, new in pairs if not _stands(old, {new})]
+    is_one = len(changed) == 1 and changed[0] not in known
+    return 1 - 1 / len(wanted) if is_one else 0.0
 
 
 def _is_swapped(gold: Claims, answer: Claims) -> bool:
@@ -663,28 +645,20 @@ def _is_swapped(gold: Claims, answer: Claims) -> bool:
     parts = [tokens for part in _PARTS.split(first) if (tokens := _tokens(part))]
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
-    joined = [
-        sum(bool(tokens & part) for part in own) >= 2
-        for tokens in map(_tokens, _PARTS.split(second))
-    ]
-    if sum(joined) >= 2:
+    answered = map(_tokens, _PARTS.split(second))
+    if sum(sum(bool(tokens & part) for part in own) >= 2 for tokens in answered) >= 2:
         return True
     given = set(_triples(second))
-    return any((last, verb, first) in given for first, verb, last in _triples(first))
+    return any(triple[::-1] in given for triple in _triples(first))
 
 
 def _keyed(claims: Claims) -> str:
     """The text with its amounts and times in one spelling."""
     text = claims.text
     for value in reversed(claims.values):
-        key = value.key
-        if isinstance(key, Amount):
-            shown = f"{key.number:f}"
-        elif isinstance(key, TimeOfDay):
-            shown = f"{key.minutes % 720}"
-        else:
-            continue
-        text = f"{text[: value.start]} {shown}{value.kind} {text[value.end :]}"
+        if isinstance(value.key, Amount | TimeOfDay):
+            shown = f"{value.key[0]:f}{value.kind}"
+            text = f"{text[: value.start]} {shown} {text[value.end :]}"
     return text
 
 
@@ -692,50 +666,14 @@ def _tokens(text: str) -> set[str]:
     return {token for token in _TOKEN.findall(text.lower()) if content_stems(token)}
 
 
-def _triples(text: str) -> Iterator[tuple[str, str, str]]:
+def _triples(text: str) -> Iterator[tuple[str, ...]]:
     """Three words in a row, stemmed, with a content word (no number) in the middle."""
     for sentence in _PARTS.split(text.lower()):
         words = [word for word in _TOKEN.findall(sentence) if word not in ("a", "an", "the")]
         stems = [" ".join(content_stems(word)) or word for word in words]
-        for first, verb, last in zip(stems, stems[1:], stems[2:], strict=False):
-            if first != last and verb.isalpha() and content_stems(verb):
-                yield first, verb, last
-
-
-def _replaced(gold: str, answer: str, known: set[str]) -> bool:
-    """True if another word of the answer stands in the place of one of the gold's.
-
-    "The power button" is not "the menu button", and OPT is not CPT.
-    """
-    wanted, given = set(_ACRONYM.findall(gold)), set(_ACRONYM.findall(answer))
-    lower = answer.lower()
-    if {each for each in wanted if each.lower() not in lower} and {
-        each for each in given if not _stands(each.lower(), known)
-    }:
-        return True
-    answered = set(content_stems(answer))
-    kinds = {noun: word for word, noun in _described(answer) if not _stands(word, known)}
-    return any(
-        noun in kinds and not _stands(word, answered) and kinds[noun][-2:] != word[-2:]
-        for word, noun in _described(gold)
-    )
-
-
-def _is_changed(gold: Sequence[str], answer: Sequence[str], known: set[str]) -> bool:
-    """True if the answer has the gold's content stems in their order, but for one of them."""
-    if not 1 < len(gold) == len(answer):
-        return False
-    pairs = zip(gold, answer, strict=True)
-    changed = [new for old, new in pairs if old != new and not _akin(old, new)]
-    return len(changed) == 1 and changed[0] not in known
-
-
-def _described(text: str) -> Iterator[tuple[str, str]]:
-    """Stems of each two neighbouring content words in lower case, such as "menu button"."""
-    for match in _NEIGHBOURS.finditer(text):
-        stems = [content_stems(word) for word in match.groups()]
-        if all(stems) and not match[1].endswith(("ly", "ed", "ing")) and match[1] not in _VAGUE_WORDS:
-            yield stems[0][0], stems[1][0]
+        for triple in zip(stems, stems[1:], stems[2:], strict=False):
+            if triple[0] != triple[2] and triple[1].isalpha() and content_stems(triple[1]):
+                yield triple
 
 
 # ---- Whether the mails that were read state what an answer states, without a model.
@@ -755,10 +693,6 @@ class Grounding(NamedTuple):
     grounded: bool | None
     reason: str
 
-    def added_to(self, reason: str) -> str:
-        """The reason of a verdict with this one behind it, where there is one."""
-        return f"{reason}; {self.reason}" if self.reason else reason
-
 
 class _Read(NamedTuple):
     """What a mail states: the claims of its pieces, its values, words and date."""
@@ -771,23 +705,23 @@ class _Read(NamedTuple):
 
 def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding:
     """Whether `mails` state what `answer`, which is no abstention, states."""
-    asking, said = read_claims(question), read_claims(answer)
+    asking, given = read_claims(question), read_claims(answer)
     read = [_read(mail) for mail in mails]
     counted = "number" in asked(asking.text).kinds or _HOW_OFTEN.search(asking.text) is not None
     values = [
         value
-        for value in said.values
+        for value in given.values
         if not (counted and value.kind == "number")
         and not any(_covers(other, value, None) for other in asking.values)
     ]
     known = _words(asking.text)
     names = [
         name
-        for name in said.names
-        if name.slot != "@" and not _words(*name.words) <= known and not _opens(name, said.text)
+        for name in given.names
+        if name.slot != "@" and not _words(*name.words) <= known and not _opens(name, given.text)
     ]
     for value in values:
-        shown = said.text[value.start : value.end]
+        shown = given.text[value.start : value.end]
         if not any(_states(mail, value, shown) for mail in read):
             return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
     for name in names:
@@ -795,11 +729,11 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
             return Grounding(False, f"no mail read has the name {' '.join(name.words)!r}")
     if values or names:
         return Grounding(True, "")
-    new = set(content_stems(said.text)) - set(content_stems(asking.text))
-    if not new or (counted and said.values):
+    new = set(content_stems(given.text)) - set(content_stems(asking.text))
+    if not new or (counted and given.values):
         return Grounding(None, "")
     stated = {stem for mail in read for each in mail.claims for stem in content_stems(each.text)}
-    if len(new & stated) < 0.5 * len(new):
+    if 2 * len(new & stated) < len(new):
         return Grounding(False, f"the mails read have {len(new & stated)} of {len(new)} new words")
     return Grounding(True, "")
 
@@ -810,8 +744,10 @@ def with_grounding(
     """The verdict, and whether the answer stands in `mails`; not asked of an abstention."""
     if answer is None or not mails or is_abstention(answer):
         return verdict
-    grounding = grounded_in(question.question, answer, mails)
-    return replace(verdict, grounded=grounding.grounded, reason=grounding.added_to(verdict.reason))
+    grounded, why = grounded_in(question.question, answer, mails)
+    return replace(
+        verdict, grounded=grounded, reason=f"{verdict.reason}; {why}" if why else verdict.reason
+    )
 
 
 def _read(mail: Email) -> _Read:
@@ -824,31 +760,27 @@ def _read(mail: Email) -> _Read:
     # What a mail takes back it still states; which of them holds is not asked here.
     stated = [value for each in claims for value in (*each.values, *each.denied)]
     if day is not None:
-        stated += [counted for value in stated for counted in _counted_from(value, day)]
-        stated.append(Value("date", PartialDate(day.year, day.month, day.day), 0, 0))
-    words = _words(*(each.text for each in claims))
-    return _Read(claims, tuple(stated), words, day)
+        days = [each for value in stated for each in _days(value, day)]
+        dates = [PartialDate(each.year, each.month, each.day) for each in (day, *days)]
+        stated += [Value("date", date, 0, 0) for date in dates]
+    return _Read(claims, tuple(stated), _words(*(each.text for each in claims)), day)
 
 
-def _counted_from(value: Value, day: dt.date) -> Iterator[Value]:
+def _days(value: Value, day: dt.date) -> list[dt.date]:
     """The days that a word such as "tomorrow", "Friday" or "the 16th" can be in a mail of `day`."""
     date = value.key
     if not isinstance(date, PartialDate) or date.month is not None or date.year is not None:
-        return
-    days: list[dt.date] = []
+        return []
     if date.relative in _DAYS_FROM:
-        days = [day + dt.timedelta(_DAYS_FROM[date.relative])]
-    elif date.day is not None or date.weekday is not None:
-        ahead = (
-            day + dt.timedelta(number) for number in range(31 if date.day else 7 * WEEKS_AHEAD)
-        )
-        days = [
-            each
-            for each in ahead
-            if date.day in (None, each.day) and date.weekday in (None, each.weekday())
-        ]
-    for each in days:
-        yield replace(value, key=PartialDate(each.year, each.month, each.day))
+        return [day + dt.timedelta(_DAYS_FROM[date.relative])]
+    if date.day is None and date.weekday is None:
+        return []
+    ahead = (day + dt.timedelta(number) for number in range(31 if date.day else 7 * WEEKS_AHEAD))
+    return [
+        each
+        for each in ahead
+        if date.day in (None, each.day) and date.weekday in (None, each.weekday())
+    ]
 
 
 def _states(mail: _Read, value: Value, shown: str) -> bool:
@@ -859,21 +791,22 @@ def _states(mail: _Read, value: Value, shown: str) -> bool:
     return any(words.search(each.text) for each in mail.claims)
 
 
-def _covers(stated: Value, said: Value, day: dt.date | None) -> bool:
-    """True if `stated`, in a mail of `day`, says all that `said` says, and nothing against it."""
-    one, other = stated.key, said.key
+def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
+    """True if `stated`, in a mail of `day`, says all that `given` says, and nothing against it."""
+    one, other = stated.key, given.key
     if not isinstance(one, PartialDate) or not isinstance(other, PartialDate):
-        return same_value(said, stated)
+        return same_value(given, stated)
     # The mail's date tells a year that it leaves out; what the answer leaves out may be any.
     near = day if one.year is None else None
-    if same_value(said, stated, near):
+    if same_value(given, stated, near):
         return True
     if one.relative or other.relative or conflict(one, other, near):
         return False
+    has_weekday = one.weekday is not None or bool(one.month and one.day)
     return (
         (other.month is None or one.month is not None)
         and (other.day is None or one.day is not None)
-        and (other.weekday is None or bool(one.weekdays(day)))
+        and (other.weekday is None or has_weekday)
         and (other.part is None or one.day is not None)
     )
 
@@ -888,11 +821,6 @@ def _named(name: Name, mail: _Read, known: frozenset[str]) -> bool:
     if _words(*name.words) <= mail.words | known:
         return True
     return any(states_name(name.words, each.text, list(each.names)) for each in mail.claims)
-
-
-def _opens(name: Name, text: str) -> bool:
-    before = text[: name.start].rstrip()
-    return len(name.words) == 1 and (not before or before[-1] in ".;!?:")
 
 
 # ---- Whether an answer talks to whoever grades it instead of answering.
