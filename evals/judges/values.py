@@ -499,7 +499,8 @@ _UNIT_NAMES = "|".join(
     re.escape(name) for name in sorted(_UNITS, key=len, reverse=True) if name[-1] not in _SIGNS
 )
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,9})?|\.\d{1,9}"
-_SCALE = rf"(?:{'|'.join(sorted(_SCALES, key=len, reverse=True))})"
+# "$3M" are millions, "3 m" are metres.
+_SCALE = rf"(?:(?:mm?|b)|[ -]?(?:{'|'.join(scale for scale in _SCALES if scale not in 'mmb')}))"
 _PERIODS = "hour day night week month year"
 _PER = (
     r"(?:,? ?(?:/|\b(?:an?|per|each|every)\b) ?(?P<per>hour|day|night|week|month|year|annum)\b"
@@ -507,9 +508,9 @@ _PER = (
 )
 _AMOUNT = (
     rf"(?P<sign>(?:us ?)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
-    rf"(?:(?P<first>{_NUMBER})(?P<scale1> ?{_SCALE}\b)? ?(?:-|to|or) ?"
+    rf"(?:(?P<first>{_NUMBER})(?P<scale1>{_SCALE}\b)? ?(?:-|to|or) ?"
     r"(?:(?:us ?)?\$|[€£])?(?=[\d.]))?"
-    rf"(?P<number>{_NUMBER})(?P<scale>[ -]?{_SCALE}\b)?"
+    rf"(?P<number>{_NUMBER})(?P<scale>{_SCALE}\b)?"
     r"(?: ?(?P<mark>[%$€£¥¢]|per ?cent\b)|[ -]?(?:us |calendar |business |working )?"
     rf"(?P<unit>{_UNIT_NAMES})(?:e?s)?\b)?(?!\w|[.,]\d){_PER}"
 )
