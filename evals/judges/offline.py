@@ -358,13 +358,13 @@ class OfflineJudge(RuleJudge):
 
 
 class Features(NamedTuple):
-    """What the score is made of. All but `subset` speak against the answer; each is 0 to 1."""
+    """What the score is made of. All speak against the answer; each is 0 to 1."""
 
     values: float  # a value that the question asks for is missing
     names: float  # a name that it asks for is missing
     text: float  # share of the gold's content stems, beyond the question's, that is missing
     beside: float  # the same where values or names are stated, and the answer has other words
-    subset: float  # the answer has words of the gold, and no others
+    new: float  # share of the answer's stems that neither question nor gold has, times `text`
     items: float  # an item of the gold's list is missing, or the answer lists and the gold does not
     changed: float  # the gold but for one word, or another acronym
     swapped: float  # says of one thing what the gold says of another
@@ -374,20 +374,20 @@ class Features(NamedTuple):
     other_name: float  # another name in the place of the gold's
 
 
-BIAS = 4.00
+BIAS = 4.28
 WEIGHTS = Features(
-    values=-6.70,
-    names=-7.92,
-    text=-7.11,
-    beside=-5.46,
-    subset=1.28,
-    items=-5.82,
-    changed=-4.58,
-    swapped=-7.71,
-    reversed=-6.56,
-    polarity=-8.62,
-    alternative=-6.66,
-    other_name=-8.10,
+    values=-6.57,
+    names=-8.19,
+    text=-6.10,
+    beside=-2.48,
+    new=-2.18,
+    items=-5.75,
+    changed=-5.22,
+    swapped=-7.33,
+    reversed=-6.14,
+    polarity=-8.87,
+    alternative=-6.42,
+    other_name=-8.35,
 )
 
 
@@ -551,16 +551,14 @@ class Compared:
         new = set(gold_stems) - asked_stems
         beyond = new or set(gold_stems)
         missing = sum(not _stands(stem, stems) for stem in beyond) / max(1, len(beyond))
-        is_subset = all(_stands(stem, known) for stem in stems)
         if not beyond and not has_keys:
             missing = float(gold.lower() not in answer.lower())  # "A-", "all of us"
-        if self.wanted.text or not has_keys:
-            found["text"] = missing
-        else:
-            found["beside"] = 0.0 if is_subset else missing
-        found["subset"] = float(missing < 1 and is_subset)
+        strange = sum(not _stands(stem, known) for stem in stems) / max(1, len(stems))
+        is_needed = self.wanted.text or not has_keys
+        found["text" if is_needed else "beside"] = missing
+        found["new"] = strange * missing
         found["items"] = float(
-            self._is_other_list(gold, stems, asked_stems, has_keys)
+            self._is_other_list(gold, stems, known, has_keys)
             or len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS
         )
         found["changed"] = _changed(gold, rest, known)
@@ -580,19 +578,18 @@ class Compared:
         first, second = map(refused, where)
         return first != second and refused(gold) != refused(answer)
 
-    def _is_other_list(
-        self, gold: str, given: set[str], asked_stems: set[str], has_keys: bool
-    ) -> bool:
+    def _is_other_list(self, gold: str, given: set[str], known: set[str], has_keys: bool) -> bool:
         """True if an item of a gold list is missing, or if the answer lists two strange things."""
         items = [set(content_stems(item)) for item in _ITEMS.split(gold) if not negated(item)]
         wanted = [item for item in items if item]
         if len(wanted) >= 2 and all(len(item) <= LIST_ITEM for item in wanted):
             for item in wanted:
                 hits = sum(_stands(stem, given) for stem in item)
-                is_needed = not item <= asked_stems and (len(item) > 1 or not has_keys)
+                is_needed = not item <= set(content_stems(self.asking.text)) and (
+                    len(item) > 1 or not has_keys
+                )
                 if is_needed and 2 * hits < len(item):
                     return True
-        known = asked_stems.union(*wanted)
         items = [set(content_stems(item)) for item in _ITEMS.split(self.answer.text)]
         strange = [item for item in items if item and len(item) <= 3 and not item & known]
         return not has_keys and sum(map(bool, items)) >= 3 and len(strange) >= 2
