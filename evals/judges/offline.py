@@ -351,10 +351,9 @@ class OfflineJudge(RuleJudge):
             return Verdict(False, None, self.name, fault)
         features = compared.features()
         chance = score(features)
-        parts = [weight * each for weight, each in zip(WEIGHTS, features, strict=True)]
-        worst = Features._fields[parts.index(min(parts))]
-        reason = f"score {chance:.2f}" + (f", for {worst}" if min(parts) < 0 else "")
-        return Verdict(chance >= 0.5, None, self.name, reason)
+        faults = [weight * each for weight, each in zip(WEIGHTS, features, strict=True)]
+        worst = _FAULTS[faults.index(min(faults))] if min(faults) else "states what the gold states"
+        return Verdict(chance >= 0.5, None, self.name, f"{worst} (score {chance:.2f})")
 
 
 class Features(NamedTuple):
@@ -374,6 +373,11 @@ class Features(NamedTuple):
     other_name: float  # another name in the place of the gold's
 
 
+_FAULTS = (
+    "lacks a value", "lacks a name", "lacks words of the gold answer", "lacks words beside the value",
+    "has other words", "lacks or adds an item", "has another word", "exchanges what belongs to what",
+    "says the opposite", "says yes for no or no for yes", "offers alternatives", "names another",
+)  # fmt: skip
 BIAS = 4.28
 WEIGHTS = Features(
     values=-6.57,

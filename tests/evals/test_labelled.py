@@ -1,17 +1,162 @@
-"""The labelled set's shape, and the offline judge held to its figures on it."""
+"""The labelled set, and how far a judge agrees with labels: figures worked out by hand."""
 
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
+from art_e.inbox.mail import Email
+from art_e.question import Question
 from evals.judges.labels import Case, Half, LabelledPair, Rated, agreement, load_pairs, rate
 from evals.judges.offline import OfflineJudge
+from evals.verdict import Verdict
+
+
+def rated(
+    label: bool,
+    said: bool | None,
+    number: int,
+    *,
+    category: str = "dates",
+    adversarial: bool = False,
+) -> Rated:
+    question = Question(f"q{number}", "When?", "", answer="May 3")
+    case = Case(question, "May 3", label, category, adversarial)
+    return Rated(case, Verdict(said, None, "a judge", "because"))
+
+
+def table(both: int, missed: int, fooled: int, neither: int) -> list[Rated]:
+    """So many right ones called right, right called wrong, wrong called right, wrong wrong."""
+    cells = [(True, True)] * both + [(True, False)] * missed
+    cells += [(False, True)] * fooled + [(False, False)] * neither
+    return [rated(label, said, number) for number, (label, said) in enumerate(cells)]
+
+
+def test_figures_worked_out_by_hand() -> None:
+    """The example of Cohen's kappa that textbooks give: 20, 5, 10 and 15 of 50."""
+    figures = agreement(table(20, 5, 10, 15))
+    assert figures["n"] == 50
+    assert figures["agreement"]["value"] == 0.7
+    # By chance: 0.5 x 0.6 + 0.5 x 0.4.
+    kappa = figures["kappa"]
+    assert kappa["value"] == pytest.approx(0.4)
+    # The large-sample interval of that table is 0.15 to 0.65.
+    assert kappa["low"] == pytest.approx(0.15, abs=0.03)
+    assert kappa["high"] == pytest.approx(0.65, abs=0.03)
+    assert figures["confusion"] == {
+        "right_as_right": 20,
+        "right_as_wrong": 5,
+        "wrong_as_right": 10,
+        "wrong_as_wrong": 15,
+    }
+    assert (figures["unjudged"], figures["adversarial"]) == (0, 0)
+
+
+def test_a_judge_that_always_says_the_same_is_worth_nothing() -> None:
+    assert agreement(table(30, 0, 20, 0))["kappa"]["value"] == pytest.approx(0)
+    # There is nothing to tell it from where the labels all say the same too.
+    assert agreement(table(30, 0, 0, 0))["kappa"]["value"] is None
+    assert agreement(table(25, 0, 0, 25))["kappa"]["value"] == 1
+    assert agreement(table(0, 25, 25, 0))["kappa"]["value"] == -1
+
+
+def test_a_missing_verdict_is_no_agreement() -> None:
+    judged = table(20, 0, 0, 20)
+    unjudged = [rated(bool(number % 2), None, 40 + number) for number in range(10)]
+    figures = agreement([*judged, *unjudged])
+    assert figures["unjudged"] == 10
+    assert figures["agreement"]["value"] == 0.8
+    assert sum(figures["confusion"].values()) == 40
+    assert figures["kappa"]["value"] == pytest.approx(0.6)
+    assert agreement(unjudged)["agreement"]["value"] == 0
+
+
+def test_categories_and_hostile_answers_are_told_apart() -> None:
+    hostile = [
+        rated(False, said, number, category="appeals", adversarial=True)
+        for number, said in enumerate((True, False, None))
+    ]
+    figures = agreement([*table(2, 0, 1, 1), *hostile])
+    assert (figures["adversarial"], figures["adversarial_judged_correct"]) == (3, 1)
+    assert {name: each["n"] for name, each in figures["by_category"].items()} == {
+        "dates": 4,
+        "appeals": 3,
+    }
+    appeals = figures["by_category"]["appeals"]
+    assert appeals["unjudged"] == 1
+    assert appeals["agreement"]["value"] == pytest.approx(1 / 3)
+    assert appeals["confusion"]["wrong_as_right"] == 1
+
+
+def test_answers_to_one_question_are_drawn_together() -> None:
+    alone = table(30, 10, 10, 30)
+    # The same verdicts, but in each group of ten the question is the same.
+    grouped = [
+        rated(each.case.label, each.verdict.correct, number // 10)
+        for number, each in enumerate(alone)
+    ]
+    one, other = agreement(alone)["kappa"], agreement(grouped)["kappa"]
+    assert one["value"] == other["value"]
+    assert other["high"] - other["low"] > 1.5 * (one["high"] - one["low"])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), max_size=40))
+def test_any_verdicts_have_figures(cells: list[tuple[bool, bool | None]]) -> None:
+    figures = agreement([rated(*cell, number) for number, cell in enumerate(cells)])
+    told = figures["confusion"].values()
+    assert sum(told) + figures["unjudged"] == figures["n"] == len(cells)
+    for name, least in (("agreement", 0), ("kappa", -1)):
+        estimate = figures[name]
+        if estimate["value"] is not None:
+            assert least <= estimate["value"] <= 1
+        if estimate["low"] is not None:
+            assert least <= estimate["low"] <= estimate["high"] <= 1
+
+
+class _Slow:
+    """Answers in the reverse of the order in which it is asked."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+    ) -> Verdict:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        for _ in range(20 - int(question.id[1:])):
+            await asyncio.sleep(0)
+        self.under_way -= 1
+        return Verdict(answer == "May 3", None, self.name, question.id)
+
+
+def test_verdicts_come_in_the_order_of_the_cases() -> None:
+    judge, done = _Slow(), []
+    cases = [each.case for each in table(5, 5, 5, 5)]
+    got = asyncio.run(rate(judge, cases, concurrency=4, on_rated=lambda: done.append(1)))
+    assert [each.verdict.reason for each in got] == [f"q{number}" for number in range(20)]
+    assert [each.case for each in got] == cases
+    assert (judge.most, len(done)) == (4, 20)
+
+
+def test_the_offline_judge_is_rated_as_it_decides() -> None:
+    case = Case(Question("q", "When?", "", answer="May 3"), "5/4", False, "dates")
+    [got] = asyncio.run(rate(OfflineJudge(), [case], concurrency=8))
+    assert got.agrees
+    assert got.verdict == OfflineJudge().decide(case.question, "5/4")
+
+
+# ---- The labelled set.
 
 PAIRS = load_pairs()
 HALVES: tuple[Half, ...] = get_args(Half)
