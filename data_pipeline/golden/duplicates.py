@@ -23,8 +23,9 @@ from typing import Any
 from art_e.abstention import is_abstention
 from art_e.question import Question
 from data_pipeline.golden.golden_set import natural
+from evals.judges.claims import read_claims
 from evals.judges.names import asks_yes_no, content_stems, negated
-from evals.judges.offline import OfflineJudge, read_claims
+from evals.judges.offline import OfflineJudge
 
 NEAR = 0.5
 

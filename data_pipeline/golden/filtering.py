@@ -18,8 +18,8 @@ from art_e.text import cut_line
 from data_pipeline.golden.duplicates import duplicates
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails, inbox_of, mails_of
+from evals.judges.claims import Claims, asked, is_choice, read_claims
 from evals.judges.names import asks_yes_no, content_stems, find_names
-from evals.judges.offline import Claims, asked, is_choice, read_claims
 from evals.judges.values import clean, same_value
 
 MIN_REALISM = 0.7

@@ -19,7 +19,8 @@ from data_pipeline.golden.golden_set import Check, with_checks
 from data_pipeline.golden.inboxes import mails_of
 from data_pipeline.golden.model_checks import own_part, possible_answers, rivals, sent
 from data_pipeline.golden.verify import Examined
-from evals.judges.offline import OfflineJudge, grounded_in
+from evals.judges.grounding import grounded_in
+from evals.judges.offline import OfflineJudge
 
 _SHOWN_CHARS = 200
 

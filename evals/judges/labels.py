@@ -1,8 +1,8 @@
-"""What a person says of a run's answers: `labels.jsonl` in the run's folder.
+"""Labels of people: the labelled set, how far a judge agrees with it, and the labels of a run.
 
-One line a label, on disk before the next answer is shown; a line that a crash cut off
-is left out, and taken away when the next one is written. Of two labels of one episode
-the later counts.
+A run's labels are `labels.jsonl` in its folder, one line each, on disk before the next answer is
+shown. A line that a crash cut off is skipped, and removed when the next one is written. The later
+of two labels of an episode counts.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.question import Question
@@ -26,19 +28,17 @@ from evals.scored import Scored
 from evals.statistics import Sample
 from evals.verdict import Judge, Verdict
 
-# ---- The labelled set: question, gold answer and given answer, with a person's label.
+# ---- The labelled set.
 
 Half = Literal["tuning", "reporting"]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """An answer to a question, and whether a careful person calls it right.
+    """An answer to a question, and whether a careful person calls it right (`label`).
 
-    `gold` is None where the mails hold no answer; `answer` is None where none was
-    given. `label` is true where the user who asked would be served, false where
-    they would be misled or left without what they asked for. An `adversarial`
-    answer is written to win a judge over; it is wrong.
+    `gold` is None if the mails hold no answer, `answer` if none was given. An `adversarial` answer
+    is written to win a judge over, and is wrong.
     """
 
     question: str
@@ -64,12 +64,10 @@ class LabelledPair:
 
 
 def load_pairs(path: Path | None = None) -> list[LabelledPair]:
-    """The pairs of a JSONL file, or of the set that comes with the package, in order.
+    """The pairs of a JSONL file, or of the package's labelled set, in order.
 
-    Raises `UserError`, naming the line, where one is no pair.
+    Raises `UserError`, naming the line, for an invalid pair.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     source = files("evals.judges") / "pairs.jsonl" if path is None else path
     try:
         text = source.read_text(encoding="utf-8")
@@ -94,7 +92,7 @@ def load_pairs(path: Path | None = None) -> list[LabelledPair]:
     return pairs
 
 
-# ---- How far a judge agrees with people: agreement, Cohen's kappa, confusion by category.
+# ---- How far a judge agrees with labels.
 
 
 @dataclass(frozen=True, slots=True)

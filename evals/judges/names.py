@@ -111,6 +111,12 @@ def states_name(gold: tuple[str, ...], text: str, names: list[Name]) -> Name | N
     return None
 
 
+def opens_sentence(name: Name, text: str) -> bool:
+    """True if the name is one word that opens a sentence of `text`."""
+    before = text[: name.start].rstrip()
+    return len(name.words) == 1 and (not before or before[-1] in ".;!?:")
+
+
 # ---- The words that carry a text's content.
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
-from evals.judges.offline import OfflineJudge, grounded_in
+from evals.judges.grounding import grounded_in
+from evals.judges.offline import OfflineJudge
 from tests.evals.fit_judge import Pair, table
 
 ANN, BOB = Mailbox("ann@test.example", "Ann Alm"), Mailbox("bob@test.example", "Bob Berg")
