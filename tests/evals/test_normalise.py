@@ -202,11 +202,6 @@ def test_times(text: str, minutes: int, either: bool) -> None:
     assert found.key == TimeOfDay(minutes, either, "", False)
 
 
-@pytest.mark.parametrize("text", ["nine people", "half of nine", "someone o'clock", "nine"])
-def test_no_times(text: str) -> None:
-    assert all(value.kind != "time" for value in find_values(clean(text)))
-
-
 @pytest.mark.parametrize(
     ("text", "number", "unit"),
     [
