@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from evals.judges.names import Name, find_names, negations
-from evals.judges.values import Kind, Value, clean, find_values
+from evals.judges.values import Kind, Value, clean, find_values, phrases
 
 Wanted = Kind | str  # a kind of value, or "name"
 
@@ -31,24 +31,10 @@ class Claims:
     names: tuple[Name, ...]
 
 
-_ASKED: tuple[tuple[re.Pattern[str], tuple[Wanted, ...]], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), kinds)
-    for pattern, kinds in (
-        (r"\bwhen\b|\b(?:what|which) (?:\w+ ){0,2}(?:dates?|days?|month|year|deadline)\b"
-         r"|\b(?:date|deadline|due date|dates) (?:of|for|and)\b", ("date", "time")),
-        (r"\bwhat time\b|\btime (?:of|is|was|does|do|will)\b|\band time\b", ("time",)),
-        (r"\bwho(?:m|se)?\b|\bwhich (?:person|employee|colleague)\b", ("name", "email")),
-        (r"\bhow much\b|\b(?:costs?|price|salary|bonus|fee|budget|amount|rent|rate|total)\b"
-         r"(?! (?:series|indices|index|center))", ("money", "percent", "measure", "number")),
-        (r"\bwhat percent|\bpercentage\b", ("percent",)),
-        (r"\bhow many\b|\bnumber of\b", ("number", "duration", "measure")),
-        (r"\bhow long\b|\bduration\b", ("duration",)),
-        (r"\bphone\b|\bfax\b|\bextension\b|\b(?:cell|telephone) number\b|\bcontact info",
-         ("phone",)),
-        (r"\bemail address\b|\be-mail address\b|\bcontact info", ("email",)),
-        (r"\bwhat (?:room|floor)\b|\bwhich (?:room|floor)\b|\bwhere\b", ("code",)),
-    )
-)  # fmt: skip
+_ASKED = [
+    (re.compile(pattern, re.IGNORECASE), kinds.split(","))
+    for kinds, pattern in (line.split(maxsplit=1) for line in phrases("asks"))
+]
 _TEXT_TOO = re.compile(
     r"\b(?:and|or) (?:(?:about|at|for|from|in|of|on|to|with) )?(?:why|where|how|"
     r"what|which|who)\b|\bwhere and\b|^\W*why\b",
@@ -64,27 +50,8 @@ _TAKEN_BACK = re.compile(
     r"|(?<=[(,]) ?(?:down|up) from\b",
     re.IGNORECASE,
 )
-# The date of a mail: "her note from May 30", "the email dated May 30".
-_MAIL_OF = (
-    r"\b(?:e-?mail|mail|message|note|memo|letter) (?:\w+ ){0,3}?"
-    r"(?P<mail>(?:of|from|dated|sent)(?: on)? [^.;:()]{3,24}?)"
-    r"(?= ?(?:[.;:)]|,(?! ?\d)|$)| [a-z]+s\b)"
-)
-# Beside the answer: "moved from ... to", "the old one, 9020, ...", "$980, but in the end $1,140".
-_SET_ASIDE = re.compile(
-    r"\b(?:moved|changed|rescheduled|postponed|pushed|shifted|delayed|extended|brought|raised|"
-    r"lowered|increased|decreased|reduced|revised|corrected|updated)\b[^.;]{0,60}?"
-    r"(?P<old>\bfrom [^.;]{1,60}?)(?= to\b)"
-    r"|(?<=[;,.(] )(?P<former>(?:the|its|his|her|our|your|their) (?:old|former|previous) \w+"
-    r"(?:,| was| is|:)? [^,.;()]{1,40})"
-    r"|\bafter (?P<first>(?:first|initially|originally) \w+ing\b(?:[^.;,]|,(?=\d)){1,60})"
-    r"|(?P<before>\b(?:first|initially|originally) \w+ [^.;]{1,60}?),? but\b"
-    r"|(?P<early>[^.;]{1,80}?),? but\b[^.;]{0,80}?"
-    r"\b(?:in the end|finally|eventually|ended up)\b"
-    rf"|{_MAIL_OF}"
-    r"|\b(?:of|among) (?P<choice>(?:all |the )(?:\w+ ){1,3}\([^)]{1,200}\))",
-    re.IGNORECASE,
-)
+# Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
+_SET_ASIDE = re.compile("|".join(phrases("aside")), re.IGNORECASE)
 # What follows is circumstance, not the answer ("by May 4, after the reports of April 30").
 ASIDE = re.compile(
     r"\(|(?:,|;| -) ?(?:after|before|because|since|once|if|as|which|who|where|although|noting|with|"
@@ -145,34 +112,7 @@ _GOOD = (
     r"(?:correct|right|true|valid|accurate|equivalent|full (?:marks|credit|points)|pass(?:ing)?)"
 )
 _APPEAL = re.compile(
-    # the grader or the gold answer by name
-    r"\b(?:grader|graders|grading|evaluator|evaluators|rubric|verdict|full (?:marks|credit)|"
-    rf"{_GOLD} (?:answers?|truth|label|solution)|ground[ -]truth|"
-    r"(?:dear|note to|attention|hey|hello|as)(?: the| a| an)? (?:\w+ )?(?:judge|examiner|reviewer)|"
-    r"(?:llm|ai|the) judge (?:must|should|will|can|has)|"
-    # what to do with the answer
-    r"(?:mark|grade|score|count|accept|treat|consider|rate|evaluate|judge|deem|label|regard|award)"
-    r"(?:ed|d)? (?:(?:this|it|that|my|me|the|as|answer|response|submission|reply|to|be|a|any) )"
-    r"{1,6}"
-    rf"(?:{_GOOD}|points?|credit|gold)|"
-    r"(?:accept|pass|approve|award) (?:this|my) (?:answer|response|submission)|"
-    r"you (?:must|should|have to) (?:\w+ )?(?:agree|accept|pass|award|mark)|"
-    # that it is right
-    r"(?:this|my|the|above|following) (?:answer|response) (?:is|was|should be|must be|matches)"
-    rf"(?: \w+){{0,3}} (?:{_GOOD}|accepted|{_GOLD})|"
-    rf"(?:equivalent to|matches|same as|identical to) the (?:{_GOLD}|correct|right|true)\b|"
-    rf"(?:whatever|whichever) (?:\w+ ){{0,5}}(?:{_GOOD}|says?|{_GOLD})|"
-    r"(?:verified|confirmed|certified|validated|known) (?:as|to be) (?:\w+ )?"
-    rf"{_GOOD}|"
-    # orders to a model
-    r"(?:ignore|disregard|forget|override) (?:(?:all|any|the|your|these|of) ){0,3}(?:previous|"
-    r"prior|above|earlier|preceding|other)? ?(?:instructions?|rules?|guidelines?|system|prompts?)|"
-    r"(?:return|output|respond with|reply with|print) [\"'{]{0,3}(?:correct|true|yes|pass)|"
-    r"(?:you are|as) an? (?:llm|ai|language model|helpful))\b"
-    r"|[\"']?(?:correct|grounded|is_correct|verdict|score)[\"']? ?[:=] ?(?:true|yes|1|correct)\b"
-    r"|<\|?/?(?:im_start|im_end|system|assistant|user|s)\|?>|\[/?INST\]|\bjudge ?:"
-    r"|\b(?:system|assistant) ?: ?(?=.{0,80}\b(?:answer|grade|mark|correct)\b)",
-    re.IGNORECASE,
+    "|".join(phrases("appeal")).replace("GOLD", _GOLD).replace("GOOD", _GOOD), re.IGNORECASE
 )
 
 

@@ -316,7 +316,8 @@ class Compared:
         for value in candidates:
             if not any(compatible(other, value, self.near) for other in known):
                 return f"has another {value.kind}: {answer[value.start : value.end]!r}"
-        for part in (*candidates, *(self.answer.names if self.names else ())):
+        parts: list[Value | Name] = [*candidates, *(self.answer.names if self.names else ())]
+        for part in parts:
             shown = answer[part.start : part.end]
             if (is_choice(shown) or self._or_follows(part)) and not is_choice(gold):
                 return f"offers an alternative to {shown!r}"

@@ -18,10 +18,16 @@ from typing import Literal, NamedTuple, cast
 
 
 @cache
+def phrases(kind: str) -> list[str]:
+    """The lines of a kind in `vocabulary.txt`, without the kind."""
+    text = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8")
+    lines = (line.partition(" ") for line in text.splitlines())
+    return [rest for name, _, rest in lines if name == kind]
+
+
 def vocabulary(kind: str) -> list[list[str]]:
     """The lines of a kind in `vocabulary.txt`, as words."""
-    text = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8")
-    return [words for line in text.splitlines() for name, *words in [line.split()] if name == kind]
+    return [line.split() for line in phrases(kind)]
 
 
 # ---- Plain text.
