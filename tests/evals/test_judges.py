@@ -55,10 +55,9 @@ def test_one_that_cant_judge(name: str, fix: str) -> None:
         choose_judge(name)
 
 
-@pytest.mark.parametrize("name", ["offline", "f1"])
-def test_those_without_a_model_load_no_client(name: str) -> None:
+def test_those_without_a_model_load_no_client() -> None:
     code = (
-        f"import sys; from evals.judges import choose_judge; choose_judge({name!r});"
+        "import sys; from evals.judges import choose_judge; choose_judge('offline');"
         " assert not {'litellm', 'torch', 'openai'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
