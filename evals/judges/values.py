@@ -35,22 +35,13 @@ def vocabulary(kind: str) -> list[list[str]]:
 MAX_CHARS = 4000  # of a text; the rest is not read
 _MARKS = 64  # more than combine into one character
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_NTHS = (
-    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth "
-    "thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
-).split()
-_WORDS = {word: number for number, word in enumerate(_ONES)} | {"a": 1, "an": 1}
-_WORDS |= {word: 10 * number for number, word in enumerate(_TENS, start=2)}
+_NUMBERS = {word: int(number) for number, *words in vocabulary("number") for word in words}
+_WORDS = _NUMBERS | {"a": 1, "an": 1}
+_NTHS = {word: int(number) for number, word in vocabulary("nth")}
 _BIG = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _BIGS = "|".join(_BIG)
-_SMALL = (
-    rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:{'|'.join(_ONES[1:10])}))?|{'|'.join(reversed(_ONES))})"
-)
+_TENS = "|".join(word for word, number in _NUMBERS.items() if number >= 20)
+_SMALL = rf"(?:(?:{_TENS})[ -](?:{'|'.join(list(_NUMBERS)[1:10])})\b|(?:{'|'.join(_NUMBERS)})\b)"
 _SPELLED = re.compile(
     rf"\b(?:{_SMALL}|an?(?= (?:{_BIGS})\b))(?:[ -](?:{_BIGS})\b(?: (?:and )?{_SMALL})?){{0,4}}"
     r"(?![\w'])",
@@ -68,7 +59,7 @@ _MON = (
 )
 _SPELLED_DAY = re.compile(  # "the ninth of November", "the third floor"
     rf"(?P<month>\b{_MON} (?:the )?)?\b(?:(?P<tens>twenty|thirty)[ -])?"
-    rf"(?P<nth>{'|'.join(_NTHS[1:])}|thirtieth)\b(?(month)|(?= (?:(?:day )?of {_MON}|floor\b)))",
+    rf"(?P<nth>{'|'.join(_NTHS)})\b(?(month)|(?= (?:(?:day )?of {_MON}|floor\b)))",
     re.IGNORECASE,
 )
 _PAST = re.compile(
@@ -122,9 +113,8 @@ def _respaced(text: str) -> str:
 
 
 def _nth_day(match: re.Match[str]) -> str:
-    nth = match["nth"].lower()
-    day = 30 if nth == "thirtieth" else _NTHS.index(nth)
-    return f"{match['month'] or ''}{day + _WORDS.get((match['tens'] or '').lower(), 0)}th"
+    day = _NTHS[match["nth"].lower()] + _WORDS.get((match["tens"] or "").lower(), 0)
+    return f"{match['month'] or ''}{day}th"
 
 
 def _in_figures(match: re.Match[str]) -> str:
@@ -476,10 +466,7 @@ def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: boo
     return TimeOfDay(hour % 24 * 60 + int(minutes or 0), not half and 1 <= hour <= 12, zone, ends)
 
 
-_SCALES = {
-    "hundred": 2, "k": 3, "thousand": 3, "m": 6, "mm": 6, "mn": 6, "million": 6, "mio": 6, "b": 9,
-    "bn": 9, "billion": 9,
-}  # fmt: skip
+_SCALES = {name: int(power) for power, *names in vocabulary("scale") for name in names}
 _UNITS = {
     name.replace("_", " "): (cast(Kind, kind), unit, Decimal(factor))
     for kind, unit, factor, *names in vocabulary("unit")
