@@ -45,7 +45,7 @@ from evals.judges.names import (
     says_both,
     states_name,
 )
-from evals.judges.values import TimeOfDay, Value, clean, compatible, same_value
+from evals.judges.values import MAX_CHARS, TimeOfDay, Value, clean, compatible, same_value
 from evals.verdict import Verdict
 
 # ---- What a gold answer needs.
@@ -157,7 +157,7 @@ def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
 
     Raises UserError for a question without a gold answer.
     """
-    gold, abstained = question.answer, is_abstention(answer)
+    gold, abstained = question.answer, is_abstention(answer and answer[:MAX_CHARS])
     if is_unanswerable(question):
         reason = "abstained on" if abstained else "answered"
         return Verdict(abstained, None, judge, f"{reason} an unanswerable question")
@@ -209,9 +209,12 @@ class OfflineJudge(RuleJudge):
             return Verdict(False, None, self.name, fault)
         features = compared.features()
         chance = score(features)
-        faults = [weight * each for weight, each in zip(WEIGHTS, features, strict=True)]
-        worst = _FAULTS[faults.index(min(faults))] if min(faults) else "states what the gold states"
-        return Verdict(chance >= 0.5, None, self.name, f"{worst} (score {chance:.2f})")
+        if chance >= 0.5:
+            reason = "states what the gold answer states"
+        else:
+            faults = [weight * each for weight, each in zip(WEIGHTS, features, strict=True)]
+            reason = _FAULTS[faults.index(min(faults))]
+        return Verdict(chance >= 0.5, None, self.name, f"{reason} (score {chance:.2f})")
 
 
 class Features(NamedTuple):
@@ -220,8 +223,8 @@ class Features(NamedTuple):
     values: float  # a value that the question asks for is missing
     names: float  # a name that it asks for is missing
     text: float  # share of the gold's content stems, beyond the question's, that is missing
-    beside: float  # the same where values or names are stated, and the answer has other words
-    new: float  # share of the answer's stems that neither question nor gold has, times `text`
+    beside: float  # the same, where it is beside the values or names that are asked for
+    new: float  # the share that is missing, times the share of the answer's stems that are new
     items: float  # an item of the gold's list is missing, or the answer lists and the gold does not
     changed: float  # the gold but for one word, or another acronym
     swapped: float  # says of one thing what the gold says of another
@@ -261,7 +264,7 @@ def score(features: Features) -> float:
 
 _SENTENCE = re.compile(r"[.;!?,]+(?: |$)")
 _ITEMS = re.compile(r"[,;/]|\b(?:and|or)\b|&|\.(?= |$)|(?:^| )[-*] |\b\d{1,2}[.)] ", re.IGNORECASE)
-_PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|plus|but|while)\b(?! \d)", re.IGNORECASE)
+_PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|plus|but|while)\b(?! \d{1,2}\b(?!%))", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 _ACRONYM = re.compile(r"(?<![\w-])[A-Z]{2,5}(?![\w-])")
 _ALTERNATIVE = re.compile(

@@ -109,7 +109,7 @@ def test_a_list_of_candidates_is_wrong(between: str) -> None:
     [
         ("Walls white and doors blue", "Walls blue and doors white"),
         ("Board at 9:30, leave at 10:15", "Board at 10:15, leave at 9:30"),
-        ("3% for Ann and 5% for Bo", "Ann gets 5%, Bo gets three percent"),
+        ("3% for Ann and 5% for Bo", "Ann gets 5%, Bo gets 3%"),
         ("Kim owes Lee the rent.", "Lee owes Kim the rent."),
         ("12 Oak Lane, Leeds", "12 Elm Lane, Leeds"),
         ("Press the menu button twice", "Press the power button twice"),
