@@ -118,9 +118,9 @@ class Rated(NamedTuple):
         return self.verdict.correct is self.case.label
 
     @property
-    def said(self) -> bool:
+    def judged_right(self) -> bool:
         """The verdict; a missing one counts as the opposite of the label."""
-        return self.case.label if self.agrees else not self.case.label
+        return self.case.label is self.agrees
 
 
 async def rate(
@@ -130,7 +130,7 @@ async def rate(
     concurrency: int,
     on_rated: Callable[[], object] = lambda: None,
 ) -> list[Rated]:
-    """The judge's verdict on each case, in their order; `concurrency` are asked for at a time."""
+    """The judge's verdict on each case, in their order, `concurrency` at a time."""
     waiting = iter(enumerate(cases))
     rated: dict[int, Rated] = {}
 
@@ -144,20 +144,20 @@ async def rate(
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
-    """How far one judge's verdicts are those of the labels.
+    """How far one judge agrees with the labels.
 
     The form is `{"n", "unjudged", "adversarial", "adversarial_judged_correct", "agreement":
     estimate, "kappa": estimate, "confusion", "by_category": {category: {"n", "unjudged",
     "agreement", "confusion"}}}`; estimates are those of `evals.statistics`, a confusion
-    is `{"right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong"}`, the
-    unjudged ones left out.
+    is `{"right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong"}`, without the
+    unjudged.
     """
     hostile = [each for each in rated if each.case.adversarial]
-    labels, said = [each.case.label for each in rated], [each.said for each in rated]
+    labels, verdicts = [each.case.label for each in rated], [each.judged_right for each in rated]
     categories = dict.fromkeys(each.case.category for each in rated)
     return {
         **_shares(rated),
-        "kappa": _sample(rated).kappa(labels, said),
+        "kappa": _sample(rated).kappa(labels, verdicts),
         "adversarial": len(hostile),
         "adversarial_judged_correct": sum(each.verdict.correct is True for each in hostile),
         "by_category": {
@@ -174,11 +174,9 @@ def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
         "unjudged": sum(each.verdict.correct is None for each in rated),
         "agreement": _sample(rated).share([each.agrees for each in rated]),
         "confusion": {
-            f"{'right' if label else 'wrong'}_as_{'right' if said else 'wrong'}": cells.count(
-                (label, said)
-            )
-            for label in (True, False)
-            for said in (True, False)
+            f"{label}_as_{verdict}": cells.count((label == "right", verdict == "right"))
+            for label in ("right", "wrong")
+            for verdict in ("right", "wrong")
         },
     }
 
@@ -188,12 +186,12 @@ def _sample(rated: Sequence[Rated]) -> Sample:
     return Sample([each.inbox_address for each in questions], [each.id for each in questions])
 
 
-# ---- What a person says of a run's answers: `labels.jsonl` in the run's folder.
+# ---- The labels of a run: `labels.jsonl` in its folder.
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's word on one episode's answer. `labelled_at` is ISO 8601 in UTC."""
+    """A person's label of one episode's answer. `labelled_at` is ISO 8601 in UTC."""
 
     episode_id: str
     correct: bool
@@ -216,7 +214,7 @@ def read_labels(run: Run) -> dict[str, Label]:
                 raise TypeError("correct is neither true nor false")
         except (ValueError, TypeError) as error:
             raise UserError(
-                f"{path}, line {number} is no label ({error}); mend or remove it"
+                f"{path}, line {number} is no label ({error}); correct or remove it"
             ) from None
         labels[label.episode_id] = label
     return labels
@@ -230,10 +228,10 @@ def write_label(run: Run, episode_id: str, *, correct: bool) -> None:
 
 
 def chosen_for_labels(scored: Sequence[Scored], sample: int | None, seed: int) -> list[Scored]:
-    """The episodes to label, in an order that tells nothing of models and verdicts.
+    """The answered and judged episodes to label, in an order that hides models and verdicts.
 
-    Those that gave an answer and were judged; `sample` of them, None: all. The same `seed`
-    draws the same ones: a longer sample holds the shorter one.
+    `sample` limits their number (None: all). The same `seed` draws the same ones, and a longer
+    sample contains the shorter one.
     """
     answered = [
         each
@@ -247,24 +245,23 @@ def chosen_for_labels(scored: Sequence[Scored], sample: int | None, seed: int) -
 
 def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, Label]) -> list[Case]:
     """The labelled answers of a run as cases for any judge; their category is the kind."""
-    return [_case(each, labels) for each in _labelled(scored, labels)]
+    return [
+        _case(each, labels[name])
+        for each in scored
+        if (name := each.trajectory.episode_id) in labels
+    ]
 
 
 def stored_ratings(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, list[Rated]]:
     """By judge, the labelled answers of a run with the verdicts that it holds."""
     rated: dict[str, list[Rated]] = {}
-    for each in _labelled(scored, labels):
-        for verdict in each.verdicts:
-            given = Verdict(**verdict)
-            rated.setdefault(given.judge, []).append(Rated(_case(each, labels), given))
+    for each in scored:
+        if (label := labels.get(each.trajectory.episode_id)) is not None:
+            for verdict in [Verdict(**row) for row in each.verdicts]:
+                rated.setdefault(verdict.judge, []).append(Rated(_case(each, label), verdict))
     return rated
 
 
-def _labelled(scored: Sequence[Scored], labels: Mapping[str, Label]) -> list[Scored]:
-    return [each for each in scored if each.trajectory.episode_id in labels]
-
-
-def _case(each: Scored, labels: Mapping[str, Label]) -> Case:
-    trajectory = each.trajectory
-    label = labels[trajectory.episode_id].correct
-    return Case(each.question, trajectory.final_answer, label, each.question.kind or "unlabelled")
+def _case(each: Scored, label: Label) -> Case:
+    kind = each.question.kind or "unlabelled"
+    return Case(each.question, each.trajectory.final_answer, label.correct, kind)
