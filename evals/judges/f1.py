@@ -36,7 +36,7 @@ _WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday"
 _MONTHS = frozenset(
     "january february march april may june july august september october november december".split()
 )
-# Apostrophes, commas of thousands, cents that are none, and what makes "4th" of 4.
+# Apostrophes, commas of thousands, ".00", and the ending of "4th".
 _DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
 _WORD = re.compile(r"\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+")
 

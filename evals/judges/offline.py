@@ -429,7 +429,7 @@ class Compared:
             or len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS
         )
         found["changed"] = _changed(gold, rest, known)
-        # "Not worn" is "unworn": a denial and an opposite together are none.
+        # "Not worn" is "unworn": a denial and an opposite together cancel out.
         denies = self._denies(gold, answer, beyond & stems)
         found["reversed"] = (1 - missing) * (denies != bool(opposed(gold, answer)))
         is_short = not new or len(beyond) <= SHORT_GOLD
