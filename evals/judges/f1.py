@@ -59,10 +59,10 @@ class F1Judge(RuleJudge):
         return Verdict(shared >= THRESHOLD, None, self.name, f"F1 {shared:.2f}")
 
 
-def f1(said: Sequence[str], gold: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of the words `said`; 0 where either has none."""
-    hits = (Counter(said) & Counter(gold)).total()
-    return 2 * hits / (len(said) + len(gold)) if hits else 0.0
+def f1(given: Sequence[str], gold: Sequence[str]) -> float:
+    """The harmonic mean of precision and recall of the words `given`; 0 if they share none."""
+    hits = (Counter(given) & Counter(gold)).total()
+    return 2 * hits / (len(given) + len(gold)) if hits else 0.0
 
 
 def _words(text: str) -> list[str]:
@@ -70,9 +70,9 @@ def _words(text: str) -> list[str]:
     return [word for word in found if word not in _ARTICLES]
 
 
-def _figure_fault(said: Sequence[str], gold: Sequence[str]) -> str | None:
-    """A number or month of the answer that the gold lacks, or that none of the gold's is there."""
-    figures, known = ([word for word in words if _is_figure(word)] for words in (said, gold))
+def _figure_fault(given: Sequence[str], gold: Sequence[str]) -> str | None:
+    """The answer has a number or month that the gold lacks, or none where the gold has one."""
+    figures, known = ([word for word in words if _is_figure(word)] for words in (given, gold))
     strange = next((word for word in figures if word not in known), None)
     if strange is not None:
         return f"has {cut_line(strange, SHOWN_CHARS)!r}, which the gold answer lacks"
