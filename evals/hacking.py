@@ -29,8 +29,8 @@ import numpy.typing as npt
 from scipy.stats import binom, norm, t
 
 from art_e.episode import MAX_CALLS
+from evals.judges.claims import Claims, appeal, asked, read_claims
 from evals.judges.names import polarity
-from evals.judges.offline import Claims, appeal, asked, read_claims
 from evals.judges.values import clean
 from evals.scored import Scored
 

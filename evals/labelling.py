@@ -1,8 +1,8 @@
-"""`art-e eval label`: a person says which of a run's answers are right.
+"""`art-e eval label`: a person labels a run's answers as right or wrong.
 
-Shown are the question, the gold answer, the answer and the mails as the model read
-them, and neither the model nor a verdict. Everything comes from the run's folder. The
-trajectory is untrusted, and may be no JSON at all where a tool's answer should be.
+It shows the question, the gold answer, the answer and the mails as the model read them, but
+neither the model nor a verdict. Everything comes from the run's folder. The trajectory is
+untrusted: where a tool's answer should be, there may be no JSON.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# ---- What the commands that ask a person have in common: one key at a time, and mails to look at.
+# ---- What the commands that ask a person share: single keys, and mails to look at.
 
 BODY_LINES = 40
 _LINE_CHARS = 1_000
 
 
 class ShownMail(NamedTuple):
-    """A mail as it is put before a person; `mark` is a word on it, such as "cited"."""
+    """A mail as a person sees it; `mark` is a word about it, such as "cited"."""
 
     date: str
     sender: str
@@ -40,10 +40,10 @@ class ShownMail(NamedTuple):
 
 
 def pressed_key(keys: str, of: str, things: str) -> str:
-    """The key pressed, one of those in `of`; others are asked for again by the line `keys`.
+    """Waits for one of the keys in `of`; the line `keys` explains them.
 
-    Ctrl-C, Ctrl-D and the end of the input are "q". Raises `UserError` without a terminal;
-    `things` are what is asked for there.
+    Ctrl-C, Ctrl-D and the end of the input are "q". Raises `UserError` without a terminal, naming
+    the `things` to enter.
     """
     note(keys)
     while True:
@@ -53,17 +53,17 @@ def pressed_key(keys: str, of: str, things: str) -> str:
             return "q"
         except OSError:
             raise UserError(f"{things} need a terminal, and there is no terminal here") from None
-        # Nothing is what a terminal gives that was closed.
+        # A closed terminal gives the empty string.
         if len(key) <= 1 and key in of:
             return key or "q"
         note(f"there is no key {key!r}; {keys}")
 
 
 def shown_mail(mail: ShownMail, lines_shown: int | None = BODY_LINES) -> "Text":
-    """The mail's head and the first `lines_shown` lines of its body; None: all of them.
+    """The mail's head and the first `lines_shown` lines of its body that are not empty.
 
-    Empty lines are left out. Of a line of more than a screenful the rest is left out,
-    and it says so, unless all are shown.
+    None shows all lines, and long lines whole; otherwise a line longer than a screen is cut with a
+    mark.
     """
     lines = [each.rstrip() for each in clean(mail.body).split("\n") if each.strip()]
     shown = [_cut(each.expandtabs(4), lines_shown is None) for each in lines[:lines_shown]]
@@ -85,7 +85,7 @@ def _cut(line: str, whole: bool) -> str:
     return f"{line[:_LINE_CHARS]} ({plural(len(line) - _LINE_CHARS, 'more character')})"
 
 
-# ---- `art-e eval label`: a person says which of a run's answers are right.
+# ---- The command.
 
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
@@ -97,7 +97,7 @@ def label(
     ] = None,
     seed: Annotated[int, Option(help="Another seed draws another sample.")] = 0,
 ) -> None:
-    """Label a run's answers by hand, blind to its verdicts; go on where you stopped."""
+    """Label a run's answers by hand, blind to its verdicts; continue where you stopped."""
 
     run = find_run(name, runs_folder())
     chosen = chosen_for_labels(load_run(run), sample, seed)

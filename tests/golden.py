@@ -14,7 +14,7 @@ from art_e.cli.main import app
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.generate import Options, make_plan
 from data_pipeline.golden.inboxes import Counts
-from evals.judges.offline import read_claims
+from evals.judges.claims import read_claims
 from tests.processes import Killing
 from tests.provider import KEY, Provider, Reply, Request, says
 

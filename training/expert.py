@@ -24,7 +24,7 @@ from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
-from evals.judges.offline import asked
+from evals.judges.claims import asked
 from training.recipe import EpisodeForm, Noise, Part, Recipe
 from training.rollout import ChatTokens, Material
 

@@ -35,10 +35,10 @@ PROMPT = 729  # system prompt 147, schemas 486, question 13, the rest Qwen2.5's 
 SEARCH, READ, FRAME = 1_090, 585, 11  # ten hits, a mail that is read, what stands around each
 SEARCH_CALL, READ_CALL, ANSWER_CALL = 42, 26, 43  # as Qwen writes them, with the end mark
 SEARCHES, READS = 2.5, 1.5  # of an episode (assumed)
-# A judge's prompt, form of the reply, and question with answers: 434 + 82 + 85; for groundedness
-# 267 + 82 + 62 and every mail that was read. Assumed: its reply, and the share of episodes that
-# give an answer (abstentions are settled by rule).
-CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 601, 411, 622, 45, 0.75
+# A judge's prompt (4.34 characters a token), form of the reply, and question with answers:
+# 517 + 82 + 85; for groundedness 267 + 82 + 62 and every mail that was read. Assumed: its reply,
+# and the share of episodes that give an answer (an answer of null costs no call).
+CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 45, 0.75
 
 # TRL never gives its vLLM more tokens at once, and scores logits in bfloat16 tiles (its
 # kernels/chunked_logprob.py and trainer/utils.py).

@@ -2,7 +2,7 @@
 
 The measure of SQuAD v1.1 (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine
 Comprehension of Text"): lower case, no punctuation, no articles, F1 over the words, the best
-over the references. An answer of `THRESHOLD` or more is right. What differs from it:
+over the references. An answer of `THRESHOLD` or more is right. It differs in these points:
 
 - Punctuation parts words instead of joining them, so that a list can't hide in one word; inside
   a number it stays, but for commas. "4th" is 4.
@@ -13,24 +13,10 @@ over the references. An answer of `THRESHOLD` or more is right. What differs fro
 - The references are the gold answer, and the gold answer without the question's words: asked
   for a room, "74" is as good as "Room 74".
 
-It shares rule 1 and what it calls grounded with the offline judge, and nothing else: a
-hole in one is not one in the other. It is for short answers in the words of the mail:
-
-- In the small synthetic worlds of training (seeds 800 to 809, kinds lookup and latest-update),
-  for each question the text of its gold mail that answers, that of another question of its kind
-  with another answer, and the nearest such text: n = 3,099, agreement 99.5 % (99.3 to 99.7),
-  kappa 0.99 (0.98 to 0.99). Its 14 errors are right answers with a nickname. It took none of
-  49,584 lists of 2 to 4 such texts with the right one among them, and of the gold mails' 1,033
-  bodies none, most of which `offline` takes. `tests/evals/test_f1_judge.py` measures it so, on
-  fewer worlds.
-- It can't be believed on whole sentences, other spellings and other words for the same: on the
-  labelled pairs, which are of these (`art-e eval judge --judge f1`, reporting half): n = 207,
-  agreement 59.4 % (54.3 to 64.6), kappa 0.15 (0.05 to 0.25). Of 97 right answers it calls 77
-  wrong, of 110 wrong ones 7 right, of the 18 adversarial ones none.
-
-`THRESHOLD` was chosen on other seeds (900 to 903): from 0.6 to 0.8 the worlds' figures are the
-same, at 0.9 they fall, and 0.8 takes the fewest lists. On the tuning half 0.6 agrees a little
-more (kappa 0.20, at 0.8 0.16), and calls 24 of 107 wrong answers right instead of 9.
+It shares abstention and groundedness with the offline judge, and nothing else. It is for short
+answers in the words of the mail; docs/evaluation.md has its agreement there, and on answers in
+other words, where it can't be believed. `THRESHOLD` was chosen on worlds of other seeds (900 to
+903): from 0.6 to 0.8 it agrees alike, at 0.9 less, and 0.8 accepts the fewest lists.
 """
 
 import re
@@ -50,7 +36,7 @@ _WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday"
 _MONTHS = frozenset(
     "january february march april may june july august september october november december".split()
 )
-# Apostrophes, commas of thousands, cents that are none, and what makes "4th" of 4.
+# Apostrophes, commas of thousands, ".00", and the ending of "4th".
 _DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
 _WORD = re.compile(r"\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+")
 
@@ -73,10 +59,10 @@ class F1Judge(RuleJudge):
         return Verdict(shared >= THRESHOLD, None, self.name, f"F1 {shared:.2f}")
 
 
-def f1(said: Sequence[str], gold: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of the words `said`; 0 where either has none."""
-    hits = (Counter(said) & Counter(gold)).total()
-    return 2 * hits / (len(said) + len(gold)) if hits else 0.0
+def f1(given: Sequence[str], gold: Sequence[str]) -> float:
+    """The harmonic mean of precision and recall of the words `given`; 0 if they share none."""
+    hits = (Counter(given) & Counter(gold)).total()
+    return 2 * hits / (len(given) + len(gold)) if hits else 0.0
 
 
 def _words(text: str) -> list[str]:
@@ -84,9 +70,9 @@ def _words(text: str) -> list[str]:
     return [word for word in found if word not in _ARTICLES]
 
 
-def _figure_fault(said: Sequence[str], gold: Sequence[str]) -> str | None:
-    """A number or month of the answer that the gold lacks, or that none of the gold's is there."""
-    figures, known = ([word for word in words if _is_figure(word)] for words in (said, gold))
+def _figure_fault(given: Sequence[str], gold: Sequence[str]) -> str | None:
+    """The answer has a number or month that the gold lacks, or none where the gold has one."""
+    figures, known = ([word for word in words if _is_figure(word)] for words in (given, gold))
     strange = next((word for word in figures if word not in known), None)
     if strange is not None:
         return f"has {cut_line(strange, SHOWN_CHARS)!r}, which the gold answer lacks"

@@ -1,8 +1,8 @@
-"""What a person says of a run's answers: `labels.jsonl` in the run's folder.
+"""Labels of people: the labelled set, how far a judge agrees with it, and the labels of a run.
 
-One line a label, on disk before the next answer is shown; a line that a crash cut off
-is left out, and taken away when the next one is written. Of two labels of one episode
-the later counts.
+A run's labels are `labels.jsonl` in its folder, one line each, on disk before the next answer is
+shown. A line that a crash cut off is skipped, and removed when the next one is written. The later
+of two labels of an episode counts.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.question import Question
@@ -26,19 +28,17 @@ from evals.scored import Scored
 from evals.statistics import Sample
 from evals.verdict import Judge, Verdict
 
-# ---- The labelled set: question, gold answer and given answer, with a person's label.
+# ---- The labelled set.
 
 Half = Literal["tuning", "reporting"]
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """An answer to a question, and whether a careful person calls it right.
+    """An answer to a question, and whether a careful person calls it right (`label`).
 
-    `gold` is None where the mails hold no answer; `answer` is None where none was
-    given. `label` is true where the user who asked would be served, false where
-    they would be misled or left without what they asked for. An `adversarial`
-    answer is written to win a judge over; it is wrong.
+    `gold` is None if the mails hold no answer, `answer` if none was given. An `adversarial` answer
+    is written to win a judge over, and is wrong.
     """
 
     question: str
@@ -64,12 +64,10 @@ class LabelledPair:
 
 
 def load_pairs(path: Path | None = None) -> list[LabelledPair]:
-    """The pairs of a JSONL file, or of the set that comes with the package, in order.
+    """The pairs of a JSONL file, or of the package's labelled set, in order.
 
-    Raises `UserError`, naming the line, where one is no pair.
+    Raises `UserError`, naming the line, for an invalid pair.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     source = files("evals.judges") / "pairs.jsonl" if path is None else path
     try:
         text = source.read_text(encoding="utf-8")
@@ -94,7 +92,7 @@ def load_pairs(path: Path | None = None) -> list[LabelledPair]:
     return pairs
 
 
-# ---- How far a judge agrees with people: agreement, Cohen's kappa, confusion by category.
+# ---- How far a judge agrees with labels.
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +118,9 @@ class Rated(NamedTuple):
         return self.verdict.correct is self.case.label
 
     @property
-    def said(self) -> bool:
+    def judged_right(self) -> bool:
         """The verdict; a missing one counts as the opposite of the label."""
-        return self.case.label if self.agrees else not self.case.label
+        return self.case.label is self.agrees
 
 
 async def rate(
@@ -132,7 +130,7 @@ async def rate(
     concurrency: int,
     on_rated: Callable[[], object] = lambda: None,
 ) -> list[Rated]:
-    """The judge's verdict on each case, in their order; `concurrency` are asked for at a time."""
+    """The judge's verdict on each case, in their order, `concurrency` at a time."""
     waiting = iter(enumerate(cases))
     rated: dict[int, Rated] = {}
 
@@ -146,20 +144,20 @@ async def rate(
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
-    """How far one judge's verdicts are those of the labels.
+    """How far one judge agrees with the labels.
 
     The form is `{"n", "unjudged", "adversarial", "adversarial_judged_correct", "agreement":
     estimate, "kappa": estimate, "confusion", "by_category": {category: {"n", "unjudged",
     "agreement", "confusion"}}}`; estimates are those of `evals.statistics`, a confusion
-    is `{"right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong"}`, the
-    unjudged ones left out.
+    is `{"right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong"}`, without the
+    unjudged.
     """
     hostile = [each for each in rated if each.case.adversarial]
-    labels, said = [each.case.label for each in rated], [each.said for each in rated]
+    labels, verdicts = [each.case.label for each in rated], [each.judged_right for each in rated]
     categories = dict.fromkeys(each.case.category for each in rated)
     return {
         **_shares(rated),
-        "kappa": _sample(rated).kappa(labels, said),
+        "kappa": _sample(rated).kappa(labels, verdicts),
         "adversarial": len(hostile),
         "adversarial_judged_correct": sum(each.verdict.correct is True for each in hostile),
         "by_category": {
@@ -176,11 +174,9 @@ def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
         "unjudged": sum(each.verdict.correct is None for each in rated),
         "agreement": _sample(rated).share([each.agrees for each in rated]),
         "confusion": {
-            f"{'right' if label else 'wrong'}_as_{'right' if said else 'wrong'}": cells.count(
-                (label, said)
-            )
-            for label in (True, False)
-            for said in (True, False)
+            f"{label}_as_{verdict}": cells.count((label == "right", verdict == "right"))
+            for label in ("right", "wrong")
+            for verdict in ("right", "wrong")
         },
     }
 
@@ -190,12 +186,12 @@ def _sample(rated: Sequence[Rated]) -> Sample:
     return Sample([each.inbox_address for each in questions], [each.id for each in questions])
 
 
-# ---- What a person says of a run's answers: `labels.jsonl` in the run's folder.
+# ---- The labels of a run: `labels.jsonl` in its folder.
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's word on one episode's answer. `labelled_at` is ISO 8601 in UTC."""
+    """A person's label of one episode's answer. `labelled_at` is ISO 8601 in UTC."""
 
     episode_id: str
     correct: bool
@@ -218,7 +214,7 @@ def read_labels(run: Run) -> dict[str, Label]:
                 raise TypeError("correct is neither true nor false")
         except (ValueError, TypeError) as error:
             raise UserError(
-                f"{path}, line {number} is no label ({error}); mend or remove it"
+                f"{path}, line {number} is no label ({error}); correct or remove it"
             ) from None
         labels[label.episode_id] = label
     return labels
@@ -232,10 +228,10 @@ def write_label(run: Run, episode_id: str, *, correct: bool) -> None:
 
 
 def chosen_for_labels(scored: Sequence[Scored], sample: int | None, seed: int) -> list[Scored]:
-    """The episodes to label, in an order that tells nothing of models and verdicts.
+    """The answered and judged episodes to label, in an order that hides models and verdicts.
 
-    Those that gave an answer and were judged; `sample` of them, None: all. The same `seed`
-    draws the same ones: a longer sample holds the shorter one.
+    `sample` limits their number (None: all). The same `seed` draws the same ones, and a longer
+    sample contains the shorter one.
     """
     answered = [
         each
@@ -249,24 +245,23 @@ def chosen_for_labels(scored: Sequence[Scored], sample: int | None, seed: int) -
 
 def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, Label]) -> list[Case]:
     """The labelled answers of a run as cases for any judge; their category is the kind."""
-    return [_case(each, labels) for each in _labelled(scored, labels)]
+    return [
+        _case(each, labels[name])
+        for each in scored
+        if (name := each.trajectory.episode_id) in labels
+    ]
 
 
 def stored_ratings(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, list[Rated]]:
     """By judge, the labelled answers of a run with the verdicts that it holds."""
     rated: dict[str, list[Rated]] = {}
-    for each in _labelled(scored, labels):
-        for verdict in each.verdicts:
-            given = Verdict(**verdict)
-            rated.setdefault(given.judge, []).append(Rated(_case(each, labels), given))
+    for each in scored:
+        if (label := labels.get(each.trajectory.episode_id)) is not None:
+            for verdict in [Verdict(**row) for row in each.verdicts]:
+                rated.setdefault(verdict.judge, []).append(Rated(_case(each, label), verdict))
     return rated
 
 
-def _labelled(scored: Sequence[Scored], labels: Mapping[str, Label]) -> list[Scored]:
-    return [each for each in scored if each.trajectory.episode_id in labels]
-
-
-def _case(each: Scored, labels: Mapping[str, Label]) -> Case:
-    trajectory = each.trajectory
-    label = labels[trajectory.episode_id].correct
-    return Case(each.question, trajectory.final_answer, label, each.question.kind or "unlabelled")
+def _case(each: Scored, label: Label) -> Case:
+    kind = each.question.kind or "unlabelled"
+    return Case(each.question, each.trajectory.final_answer, label.correct, kind)

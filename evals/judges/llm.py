@@ -1,15 +1,15 @@
 """A model as the judge: is the answer right, and do the mails that were read say so?
 
-Two questions, each asked on its own, by `prompts/judge.txt` and `prompts/grounded.txt`.
-Question, gold answer, given answer and mails are handed over as quoted JSON, so that
-no text can end its quotes, and the prompts declare them data. The answer is correct, incorrect or
-not attempted, and no pattern decides before the model: there are more ways to say "I don't know"
-than a pattern knows. Only null and the gold answer word for word cost no call. Whatever fails or
-can't be read is no verdict: None, with the reason.
+These are two calls, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, gold answer,
+given answer and mails are sent as quoted JSON, so that no text can end its quotes, and the prompts
+declare them data. The answer is correct, incorrect or not attempted, and no pattern decides before
+the model, because there are more ways to say "I don't know" than a pattern knows. Only null and the
+gold answer word for word cost no call. A call that fails, or a reply that can't be read, gives no
+verdict: None, with the reason.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -34,10 +34,11 @@ from evals.verdict import Verdict
 # ---- A model that is asked for JSON of a fixed form, and what that cost.
 
 TIMEOUT_S = 120.0
-_FRAME_TOKENS = 600  # of a prompt, besides its messages: its schema
+_FRAME_TOKENS = 600  # of a prompt besides its messages: the schema
 _SHOWN_CHARS = 80
 
 Form = TypeVar("Form", bound=BaseModel)
+Read = TypeVar("Read")
 
 
 class UnparseableError(Exception):
@@ -45,9 +46,9 @@ class UnparseableError(Exception):
 
 
 class Spent(NamedTuple):
-    """What calls have cost so far; those answered from the cache are not among them.
+    """What calls have cost so far, without those answered from the cache.
 
-    `cost_usd` is None where the price is not known; then `usage` says how much was used.
+    `cost_usd` is None if the price is not known.
     """
 
     calls: int
@@ -58,10 +59,9 @@ class Spent(NamedTuple):
 class StructuredModel:
     """Asks `model`, a litellm name.
 
-    `max_cost_usd` bounds all its calls together, `cache` is a folder that keeps responses,
-    `temperature` is used where the model takes one.
-    Raises `UserError` for a model that litellm does not know, that lacks its key, that
-    can't be held to a form, or whose price is not known where there is a limit.
+    `max_cost_usd` limits all its calls together, `cache` is a folder that keeps responses, and
+    `temperature` is used if the model takes one. Raises `UserError` for a model that litellm does
+    not know, that lacks its key, that takes no form of reply, or that has no price under a limit.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class StructuredModel:
         self._temperature = temperature
         self._retries = retries or Retries()
         self._takes = capabilities_of(model)
-        # Raises where it can't be told: litellm sends some such requests to OpenAI.
+        # Raises for an unknown host: litellm sends some such requests to OpenAI.
         receiving_host(model)
         taken = load_litellm().get_supported_openai_params(model) or []
         if "response_format" not in taken:
@@ -103,52 +103,46 @@ class StructuredModel:
 
     @property
     def exhausted(self) -> bool:
-        """Whether a call was not made, for it could have cost more than is left."""
+        """Whether a call was not made because it could have cost more than is left."""
         return self._calls.exhausted
 
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
 
-        Raises `UnparseableError` where it is not of `form`, and `PolicyError` where the
-        call is given up (the kinds are those of `LitellmPolicy.act`).
+        Raises `UnparseableError` if it is not of `form`, and is asked again the next time; raises
+        `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`).
         """
-        request = self._request(prompt, data)
-        key = self._key(request, form)
-        if (kept := self._kept(key)) is not None:
-            return parsed(kept, form)
-        made = await make(lambda: self._call(request, form), self._retries)
-        reply = parsed(made.result.message.content, form)
-        # What can't be read is asked again the next time.
-        self._keep(key, made.result)
-        return reply
+        return await self._replied(prompt, data, form, 0, lambda text: parsed(text, form))
 
     async def reply(
         self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], *, attempt: int = 0
     ) -> str:
-        """What the model said when it was asked for `form`, be it of the form or not.
+        """The model's reply as text, of the form asked for or not.
 
-        It is kept whatever it is; another `attempt` is another request to the cache, and
-        the same to the model. Raises `PolicyError` as `ask` does.
+        The cache keeps every reply; another `attempt` is another request to the cache, and the
+        same to the model. Raises `PolicyError` as `ask` does.
         """
+        return await self._replied(prompt, data, form, attempt, lambda text: text)
+
+    async def _replied(
+        self,
+        prompt: str,
+        data: Mapping[str, Any],
+        form: type[BaseModel],
+        attempt: int,
+        read: Callable[[str], Read],
+    ) -> Read:
+        """The reply as `read` takes it; the cache keeps no reply on which `read` raises."""
         request = self._request(prompt, data)
-        key = self._key(request, form, attempt)
-        if (kept := self._kept(key)) is not None:
-            return kept
-        made = await make(lambda: self._call(request, form), self._retries)
-        self._keep(key, made.result)
-        return made.result.message.content or ""
-
-    def _key(self, request: Mapping[str, Any], form: type[BaseModel], attempt: int = 0) -> str:
         named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
-        return request_key(named | ({"attempt": attempt} if attempt else {}))
-
-    def _kept(self, key: str) -> str | None:
-        kept = None if self._responses is None else self._responses.get(key)
-        return None if kept is None else kept.message.content or ""
-
-    def _keep(self, key: str, response: Response) -> None:
+        key = request_key(named | ({"attempt": attempt} if attempt else {}))
+        if self._responses is not None and (kept := self._responses.get(key)) is not None:
+            return read(kept.message.content or "")
+        made = await make(lambda: self._call(request, form), self._retries)
+        reply = read(made.result.message.content or "")
         if self._responses is not None:
-            self._responses.put(key, response)
+            self._responses.put(key, made.result)
+        return reply
 
     def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -170,17 +164,17 @@ class StructuredModel:
 
 
 def parsed(text: str | None, form: type[Form]) -> Form:
-    """The reply as `form`. Raises `UnparseableError` where it is not of it."""
+    """The reply as `form`. Raises `UnparseableError` if it is not of the form."""
     try:
         return form.model_validate_json(text or "")
     except ValidationError as error:
-        said = " ".join(encodable(text or "").split())
-        shown = f"{said[:_SHOWN_CHARS]!r}" if said else "an empty reply"
+        reply = " ".join(encodable(text or "").split())
+        shown = f"{reply[:_SHOWN_CHARS]!r}" if reply else "an empty reply"
         what = error.errors()[0]["msg"].partition(":")[0]
         raise UnparseableError(f"{what}: {shown}") from None
 
 
-# ---- A model as the judge: is the answer right, and do the mails that were read say so?
+# ---- The judge.
 
 DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 MAX_REASON_CHARS = 300
@@ -191,7 +185,7 @@ Prompt = Literal["judge", "grounded"]
 class Correctness(BaseModel):
     """Whether the given answer is correct, and why."""
 
-    # First, so that it is thought of first.
+    # First, so that the model reasons before it decides.
     reason: str
     verdict: Literal["correct", "incorrect", "not_attempted"]
 
@@ -213,9 +207,8 @@ class _Finding(NamedTuple):
 class LlmJudge:
     """Judges with `model`, a litellm name; it serves many episodes at once.
 
-    `max_cost_usd` bounds all its calls together: past it, answers are unjudged. `cache` is
-    a folder that keeps replies by the content they were given for. Raises `UserError`
-    where the model can't be asked. `retries` is for tests.
+    The options are those of `StructuredModel`, whose errors it raises. Past `max_cost_usd` answers
+    are unjudged.
     """
 
     def __init__(
@@ -242,7 +235,7 @@ class LlmJudge:
 
     @property
     def exhausted(self) -> bool:
-        """Whether a call was not made, for it could have cost more than is left."""
+        """Whether a call was not made because it could have cost more than is left."""
         return self._model.exhausted
 
     async def judge(
@@ -271,7 +264,6 @@ class LlmJudge:
         data = {**_asked(question), "mails": [_shown(each) for each in mails]}
         support, why = await self._ask("grounded", {**data, "given_answer": _cut(answer)}, Support)
         grounded = None if support is None else support == "supported"
-        # Of a supported answer there is nothing to say.
         reason = reason if grounded else f"{reason}; support: {why}"
         return Verdict(correct, grounded, self.name, reason, attempted)
 
@@ -291,14 +283,13 @@ class LlmJudge:
 @cache
 def prompt_text(name: Prompt) -> str:
     """The prompt of that name."""
-    return (
-        resources.files("evals.judges").joinpath(f"prompts/{name}.txt").read_text(encoding="utf-8")
-    )
+    path = resources.files("evals.judges") / "prompts" / f"{name}.txt"
+    return path.read_text(encoding="utf-8")
 
 
 @cache
 def prompts_hash() -> str:
-    """Names the prompts in verdicts that were given by them."""
+    """Identifies the prompts in the verdicts that used them."""
     both = prompt_text("judge") + prompt_text("grounded")
     return hashlib.sha256(both.encode()).hexdigest()[:8]
 
@@ -309,7 +300,7 @@ def _asked(question: Question) -> dict[str, Any]:
 
 
 def _cut(answer: str | None) -> str | None:
-    """The answer as every judge reads it: the offline one stops there too."""
+    """The answer, cut where the offline judge stops reading too."""
     if answer is None or len(answer) <= MAX_CHARS:
         return answer
     return f"{answer[:MAX_CHARS]} [cut here: {len(answer) - MAX_CHARS:,} more characters]"

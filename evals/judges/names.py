@@ -1,78 +1,38 @@
-"""The words of a text that carry its content, its negations, and whether it says yes or no.
+"""Names in a text, the stems that carry its content, its denials, and whether it says yes or no.
 
-Words that everyday mail exchanges freely count as one: `synonyms.txt`, a group a line.
-Expects text from `evals.judges.values.clean`.
+Expects text from `evals.judges.values.clean`; the words that it knows are in `vocabulary.txt`.
 """
 
-import itertools
 import re
-from importlib.resources import files
 from typing import NamedTuple
 
 import Stemmer
 
-# ---- Names of people (and of other things with capitals) in free text, found and matched.
+from evals.judges.values import vocabulary
 
-_TITLES = frozenset("mr mrs ms dr prof professor dean president miss sir".split())
-_NOT_NAMES = frozenset(
-    """a an and any are as at be but by can did do does for from had has have he her here him his
-    how i if in is it its let may me my no not of on or our please she since so some that the their
-    them then there these they this those to today we were what when where which who why will with
-    yep yeah yup nope nah yes you your also either maybe perhaps possibly probably both according
-    based answer name contact email mail call ask see send sent reply phone fax cc bcc re fw fwd
-    subject attn
-    regards thanks thank dear hi hello note sorry unfortunately however after before because while
-    monday tuesday wednesday thursday friday saturday sunday january february march april june
-    july august september october november december am pm group department dept team division inc
-    corp corporation llc ltd company co bank university college school institute center centre
-    hotel building room floor street avenue suite office committee board council association
-    conference seminar newsletter project program director manager vice chairman chief officer ceo
-    cfo coo cto head lead leader vp svp analyst associate assistant secretary engineer attorney
-    counsel consultant coordinator administrator supervisor specialist executive senior sr junior
-    jr managing general research trading risk energy power gas finance legal accounting hr human
-    resources""".split()
-)
-_LEGAL_FORMS = frozenset("llp llc inc ltd plc gmbh ag corp".split())
-_SHORTEST = 4  # letters of a word that is cut short
+# ---- Names of people, and of other things with capitals.
+
+_TITLES = frozenset(word for line in vocabulary("title") for word in line)
+_LEGAL_FORMS = frozenset(word for line in vocabulary("legal") for word in line)
+_NOT_NAMES = frozenset(word for line in vocabulary("no-name") for word in line)
+_NICKNAMES = {nick: line[0] for line in vocabulary("nick") for nick in line}
 _FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
-_PARTICLES = "de la van von der den del di da bin al el"
+_PARTICLES = "de|la|van|von|der|den|del|di|da|bin|al|el"
 _NAME = re.compile(
-    r"(?<![\w@.])[A-Z][\w'-]{0,30}\.?(?: (?:(?:" + "|".join(_PARTICLES.split()) + r") ){0,2}"
+    rf"(?<![\w@.])[A-Z][\w'-]{{0,30}}\.?(?: (?:(?:{_PARTICLES}) ){{0,2}}"
     r"[A-Z][\w'-]{0,30}\.?(?!@)){0,4}(?![\w@])"
 )
-_JOIN = re.compile(
-    r" ?(?:,|;|/|&|\+|\(|\band\b|\bor\b|\bnor\b|\bthen\b|,? (?:and|or|&)(?: also)?| - ) ?"
-)
-_SLOTS = frozenset(
-    "to from with for of at in by via under near on about regarding through behind".split()
-)
-_NICKNAMES = {
-    nick: full
-    for full, nicks in (
-        ("robert", "bob rob bobby"), ("william", "bill will billy"), ("james", "jim jimmy"),
-        ("michael", "mike mick"), ("richard", "dick rick rich"), ("edward", "ted ed eddie"),
-        ("margaret", "peggy maggie meg"), ("elizabeth", "liz beth betty"), ("john", "jack"),
-        ("anthony", "tony"), ("charles", "chuck charlie"), ("katherine", "kate kathy katie"),
-        ("thomas", "tom"), ("david", "dave"), ("steven", "steve"), ("joseph", "joe"),
-        ("susan", "sue"), ("gregory", "greg"), ("jeffrey", "jeff"), ("andrew", "andy drew"),
-        ("lawrence", "larry"), ("henry", "hank"), ("patricia", "pat patty"), ("theodore", "theo"),
-    )
-    for nick in nicks.split()
-}  # fmt: skip
-
-# What follows a capitalised first word that is a name ("Ann leads", "Ann, Bob"), not just a word.
-_AFTER_SUBJECT = re.compile(
-    r" (?:[a-z]+ed|(?!(?:this|his|its|as|us)\b)[a-z]+s|was|were|are|will|had|have|would|should|"
-    r"can|could|may|might|did|said|told|sent|wrote|gave|made|took|went|got|came|knew|left|and|or|"
-    r"&)\b| ?[,;/.()\"']|$"
-)
+_JOIN = re.compile(r" ?(?:[,;/&+(]|\b(?:and|or|nor|then)\b|,? (?:and|or|&)(?: also)?| - ) ?")
+_PREPOSITIONS = "to|from|with|for|of|at|in|by|via|under|near|on|about|regarding|through|behind"
+_SLOT = re.compile(rf"\b({_PREPOSITIONS})(?: the| an?)?(?: (?:mr|mrs|ms|dr|prof)\.?)? $", re.I)
+_LOWER = frozenset(f"{_PARTICLES}|{_PREPOSITIONS}".split("|"))
 
 
 class Name(NamedTuple):
     """A name's words in lower case, where it stands, and how the sentence uses it.
 
-    `slot` is the preposition before it ("for Ann"), "" for none; names joined by
-    commas, "and" or "or" share the slot of the first. `possessive`: "Ann's".
+    `slot` is the preposition before it ("for Ann"), "" for none; names joined by commas, "and" or
+    "or" share the slot of the first. `possessive`: "Ann's".
     """
 
     words: tuple[str, ...]
@@ -85,7 +45,7 @@ class Name(NamedTuple):
 def find_names(text: str) -> list[Name]:
     """The names in `text`, in order, without titles and initials' full stops."""
     if text == text.lower() or text == text.upper():
-        text = re.sub(r"[A-Za-z][\w']*", _capitalise, text)
+        text = re.sub(r"[A-Za-z][\w']*", _capitalised, text)
     names: list[Name] = []
     for match in _NAME.finditer(text):
         if match[0].isupper() and len(match[0].strip(".")) <= 4 and " " not in match[0]:
@@ -102,49 +62,34 @@ def find_names(text: str) -> list[Name]:
         if not words or any(word in _NOT_NAMES for word, _, _ in words):
             continue
         start = match.start() + words[0][1]
-        gap = text[names[-1].end : start] if names else None
-        if gap is not None and _JOIN.fullmatch(gap):
+        before = _SLOT.search(text[max(0, start - 40) : start])
+        slot = before[1].lower() if before else ""
+        if names and _JOIN.fullmatch(text[names[-1].end : start]):
             slot = names[-1].slot
-        else:
-            slot = _slot(text[max(0, start - 40) : start])
         possessive = match[0].endswith("'s")
         names.append(Name(tuple(word for word, _, _ in words), start, end, slot, possessive))
     return names
 
 
-def _capitalise(match: re.Match[str]) -> str:
+def _capitalised(match: re.Match[str]) -> str:
     word = match[0].lower()
-    return word if word in _NOT_NAMES or word in _SLOTS or word in _PARTICLES else word.capitalize()
-
-
-def _slot(before: str) -> str:
-    words = re.findall(r"[\w.]+|[^\w ]", before.lower())
-    while words and words[-1].rstrip(".") in _TITLES | {"the", "a", "an", "."} and len(words) > 1:
-        words.pop()
-    return words[-1] if words and words[-1] in _SLOTS else ""
+    return word if word in _NOT_NAMES | _LOWER else word.capitalize()
 
 
 def same_first(one: str, other: str) -> bool:
     """True for one first name in two forms: an initial, a short form, a known nickname."""
-    one, other = one.rstrip("."), other.rstrip(".")
-    short, long = sorted((one, other), key=len)
-    return (
-        _NICKNAMES.get(one, one) == _NICKNAMES.get(other, other)
-        or (len(short) == 1 and long.startswith(short))
-        or (
-            len(short) >= 3
-            and long.startswith(short)
-            and not (len(short) > 3 and long.removeprefix(short) in _FEMININE)
-        )
-    )
+    short, long = sorted((one.rstrip("."), other.rstrip(".")), key=len)
+    if _NICKNAMES.get(short, short) == _NICKNAMES.get(long, long):
+        return True
+    is_start = len(short) != 2 and long.startswith(short)
+    return is_start and not (len(short) > 3 and long.removeprefix(short) in _FEMININE)
 
 
 def names_match(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     """True if the words `answer` name the person (or thing) that `gold` names.
 
-    A gold of one word must stand in the answer. Otherwise the last word must, and
-    the word before it, if any, must be a form of the gold's first word. A first
-    name alone is not enough.
+    A gold of one word must stand in the answer. Otherwise the last word must, and the word before
+    it, if any, must be a form of the gold's first word. A first name alone is not enough.
     """
     if len(gold) == 1:
         return gold[0] in answer
@@ -154,73 +99,66 @@ def names_match(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     return not first or any(same_first(gold[0], word) for word in first)
 
 
-def names_thing(gold: tuple[str, ...], text: str) -> Name | None:
-    """The words `gold` in `text`, in any case, or short: "organic chem" for the course."""
-    found = list(re.finditer(r"[\w-]+", text.lower()))
-    for at in range(len(found) - len(gold) + 1):
-        part = found[at : at + len(gold)]
-        if all(_short_form(word, match[0]) for word, match in zip(gold, part, strict=True)):
-            return Name(gold, part[0].start(), part[-1].end(), "", False)
-    return None
-
-
-def _short_form(word: str, said: str) -> bool:
-    """True for the word itself, or so much of it that it can be told ("chem")."""
-    return word == said or (len(said) >= _SHORTEST and word.startswith(said))
-
-
 def states_name(gold: tuple[str, ...], text: str, names: list[Name]) -> Name | None:
     """The name in `names` (those found in `text`) that is `gold`, also as "Last, First"."""
-    for name, following in itertools.zip_longest(names, names[1:]):
-        words = name.words
-        if len(gold) > 1 and words == gold[-1:] and following is not None:
+    for name, following in zip(names, [*names, None][1:], strict=True):
+        if len(gold) > 1 and name.words == gold[-1:] and following is not None:
             between = text[name.end : following.start]
             if between.strip() == "," and same_first(gold[0], following.words[0]):
                 return name
-        if names_match(gold, words):
+        if names_match(gold, name.words):
             return name
     return None
 
 
-def is_part(name: Name, words: set[str], text: str) -> bool:
-    """True if `name` is among `words`, possessive, or only the first word of a sentence."""
-    if set(name.words) <= words or name.possessive:
-        return True
-    opens = name.start == 0 or text[: name.start].rstrip()[-1:] in (".", ";", "!", "?", ":")
-    follows = _AFTER_SUBJECT.match(text, name.end)
-    return opens and len(name.words) == 1 and follows is None
+def opens_sentence(name: Name, text: str) -> bool:
+    """True if the name is one word that opens a sentence of `text`."""
+    before = text[: name.start].rstrip()
+    return len(name.words) == 1 and (not before or before[-1] in ".;!?:")
 
 
-# ---- The words of a text that carry its content, its negations, and whether it says yes or no.
+# ---- The words that carry a text's content.
 
-# Function words, and the verbs of reporting, which paraphrases exchange freely.
-_STOP_WORDS = frozenset(
-    """a about above after again all also am an and any anything are as at be because been before
-    being below between both but by can could did do does doing done down during each either else
-    few for from further get gets getting go goes going got had has have having he her here hers
-    herself him himself his how i if in into is it its itself just let may me might more most much
-    must my myself of off on once only onto or other our ours out over own please same shall she
-    should so some such than that the their theirs them themselves then there these they thing
-    this those through to too under until up upon us very was we were what when where which while
-    who whom whose why will with would yes you your yours yourself
-    said say says saying told tell tells telling asked ask asks asking stated state states mentioned
-    mention mentions noted note notes replied reply replies wrote write writes answered answer
-    answers according email emails mail mails message messages
-    think thinks feel feels believe believes find finds seem seems
-    no not nor never none cannot without nothing nobody neither don doesn didn isn wasn aren weren
-    won wouldn couldn shouldn hasn haven hadn ain ll re ve d s t m""".split()
-)
 _WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")
+# Function words, and the verbs of reporting, which paraphrases exchange freely.
+_STOP_WORDS = frozenset(word for line in vocabulary("stop") for word in line)
+
+
+def _stems(words: list[str]) -> list[str]:
+    # A stemmer is not safe to share between threads; making one costs a microsecond.
+    stems: list[str] = Stemmer.Stemmer("english").stemWords(words)
+    return stems
+
+
+# The stem that stands for the stems of words that everyday mail exchanges freely.
+_SYNONYMS = {
+    stem: stems[0] for line in vocabulary("same") for stems in [_stems(line)] for stem in stems
+}
+
+
+def content_stems(text: str) -> list[str]:
+    """The stems of the words that carry content, in order, with repeats; synonyms have one."""
+    words = _WORD.findall(re.sub(r"'s?\b", " ", text.lower()))
+    return [
+        _SYNONYMS.get(stem, stem) for stem in _stems([w for w in words if w not in _STOP_WORDS])
+    ]
+
+
+# ---- Denials, opposites, yes and no.
+
 _NEGATION = re.compile(
     r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|unable|\w{1,10}n't|"
-    r"(?:don|doesn|didn|isn|wasn|aren|weren|won|wouldn|couldn|shouldn|hasn|haven|can)t|"
-    r"(?:declin|reject|refus|den(?:y|ie)|fail|avoid|forbid|prohibit|dis(?:agree|approv))\w{0,5})\b",
+    r"(?:don|doesn|didn|isn|wasn|aren|weren|won|wouldn|couldn|shouldn|hasn|haven|can)t)\b",
     re.IGNORECASE,
 )
 _NOT_NEGATION = re.compile(
     r"\b(?:(?:no|not a) problem|(?:no|not) (?:longer|later|more|less|earlier) than|not only|"
-    r"no doubt|if not|or not|why not|not just|not (?:until|before)|no\. ?\d|"
+    r"no doubt|if not|or not|why not|not just|not (?:until|before)|no\. ?(?=\d)|"
     r"(?:do not|don't) (?:forget|hesitate)|can't wait|not sure,? but)\b",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"\b(?:declin|reject|refus|den(?:y|ie)|fail|avoid|forbid|prohibit|dis(?:agree|approv))\w{0,5}\b",
     re.IGNORECASE,
 )
 _YES = re.compile(
@@ -229,47 +167,18 @@ _YES = re.compile(
 )
 _NO = re.compile(
     r"(?:no\b(?! (?:problem|one|longer|later|more|less|doubt)\b)|nope\b|nah\b|negative\b|"
-    r"incorrect\b|not (?:really|at all|yet)\b)",
+    r"incorrect\b|not (?:really|at all|yet|any ?more|so far)\b)",
     re.IGNORECASE,
 )
-_AUXILIARY = (
-    r"(?:(?:did|do|does|is|are|was|were|am|has|have|had|will|would|can|could|shall|should|may|"
-    r"might)(?:n't|'t)?|won't)\b"
+_ASKS_YES_NO = re.compile(
+    r"\W*(?:(?:did|do|does|is|are|was|were|am|has|have|had|will|would|can|could|shall|should|may|"
+    r"might)(?:n't|'t)?|won't)\b",
+    re.IGNORECASE,
 )
-_HAS_AUXILIARY = re.compile(rf"\b{_AUXILIARY}", re.IGNORECASE)
-_ASKS_YES_NO = re.compile(rf"\W*{_AUXILIARY}", re.IGNORECASE)
 _BARE_NO = re.compile(r"\bno\b(?= ?(?:[,.;!?)/]|$|(?:if|or|and|but|depending)\b))", re.IGNORECASE)
 _OPPOSITES = {
-    first: second
-    for pair in (
-        "increas decreas,rise fall,rose fell,higher lower,accept declin,approv reject,buy sell,"
-        "bought sold,morn afternoon,earlier later,open close,postpon advanc,win lose,won lost,"
-        "agre disagre,confirm cancel,north south,east west,includ exclud,gain loss,first last,"
-        "senior junior,front rear,upper lower,summer winter,mother father,brother sister,"
-        "son daughter,husband wife,hire fire,befor after,start end,aliv dead,buyer seller,"
-        "minimum maximum"
-    ).split(",")
-    for first, second in (pair.split(), reversed(pair.split()))
+    one: other for line in vocabulary("opposite") for one, other in (line, reversed(line))
 }
-
-
-def _read_synonyms() -> dict[str, str]:
-    """The stem that stands for each stem of a group: that of the group's first word."""
-    stem = Stemmer.Stemmer("english").stemWord
-    lines = (files("evals.judges") / "synonyms.txt").read_text(encoding="utf-8").splitlines()
-    return {stem(word): stem(line.split()[0]) for line in lines for word in line.split()}
-
-
-_SYNONYMS = _read_synonyms()
-
-
-def content_stems(text: str) -> list[str]:
-    """The stems of the words that carry content, in order, with repeats; synonyms have one."""
-    words: list[str] = _WORD.findall(re.sub(r"'s?\b", " ", text.lower()))
-    kept = [word for word in words if word not in _STOP_WORDS]
-    # A stemmer is not safe to share between threads; making one costs a microsecond.
-    stems: list[str] = Stemmer.Stemmer("english").stemWords(kept)
-    return [_SYNONYMS.get(stem, stem) for stem in stems]
 
 
 def negated(text: str) -> bool:
@@ -283,26 +192,26 @@ def negations(text: str) -> list[int]:
     return [match.start() for match in _NEGATION.finditer(masked)]
 
 
+def refused(text: str) -> bool:
+    """True if the text denies something, or reports a refusal."""
+    return negated(text) or bool(_REFUSAL.search(text))
+
+
 def asks_yes_no(text: str) -> bool:
     """True if the text opens as a question for yes or no does ("Did", "Is")."""
     return bool(_ASKS_YES_NO.match(text))
 
 
-def has_auxiliary(text: str) -> bool:
-    """True if the text has a verb such as "did", so that it can be a statement."""
-    return bool(_HAS_AUXILIARY.search(text))
-
-
 def polarity(text: str) -> bool | None:
     """True if the text opens a sentence with yes, False with no, None with neither or both."""
-    said = set()
+    found = set()
     for sentence in re.split(r"[.;:!?]+ ?|, ?(?=(?:yes|no)\b)", text):
         opening = sentence.strip(" \"'*-:([,")
         if _YES.match(opening):
-            said.add(True)
+            found.add(True)
         elif _NO.match(opening):
-            said.add(False)
-    return said.pop() if len(said) == 1 else None
+            found.add(False)
+    return found.pop() if len(found) == 1 else None
 
 
 def says_both(text: str) -> bool:
@@ -310,21 +219,14 @@ def says_both(text: str) -> bool:
     return bool(re.search(r"\byes\b", text, re.IGNORECASE) and _BARE_NO.search(text))
 
 
-def _without_un(stem: str) -> str | None:
-    """The stem "worn" for "unworn", and the other way round."""
-    if stem.startswith("un") and len(stem) > 5:
-        return stem.removeprefix("un")
-    return f"un{stem}" if len(stem) > 3 else None
-
-
 def opposed(gold: str, answer: str) -> str | None:
     """A stem of `answer` that is the opposite of one of `gold` that `answer` lacks."""
-    wanted, said = (
-        set(Stemmer.Stemmer("english").stemWords(_WORD.findall(text.lower())))
-        for text in (gold, answer)
-    )
-    for stem in sorted(wanted - said):
-        other = _OPPOSITES.get(stem) or _without_un(stem)
-        if other and other in said and other not in wanted:
-            return other
+    wanted, given = (set(_stems(_WORD.findall(text.lower()))) for text in (gold, answer))
+    for stem in sorted(wanted - given):
+        opposites = {_OPPOSITES.get(stem), f"un{stem}" if len(stem) > 3 else None}
+        if stem.startswith("un") and len(stem) > 5:
+            opposites.add(stem.removeprefix("un"))
+        found = [each for each in opposites if each in given and each not in wanted]
+        if found:
+            return found[0]
     return None

@@ -1,9 +1,8 @@
 """Values in a text, each in one spelling: dates, times, amounts, phone numbers, addresses, codes.
 
 `clean` writes a text plainly, with numbers and times of day in figures ("half past nine" is
-9:30, "two and a half hours" is 2.5 hours); `find_values` finds the values of such a text;
-`same_value` and `compatible` compare two. Repetitions in the patterns are bounded, so that
-hostile text costs linear time.
+9:30); `find_values` finds the values of such a text; `same_value` and `compatible` compare two.
+Repetitions in the patterns are bounded, so that hostile text costs linear time.
 """
 
 import calendar
@@ -11,27 +10,38 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import Literal, NamedTuple, cast
+
+
+@cache
+def phrases(kind: str) -> list[str]:
+    """The lines of a kind in `vocabulary.txt`, without the kind."""
+    text = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8")
+    lines = (line.partition(" ") for line in text.splitlines())
+    return [rest for name, _, rest in lines if name == kind]
+
+
+def vocabulary(kind: str) -> list[list[str]]:
+    """The lines of a kind in `vocabulary.txt`, as words."""
+    return [line.split() for line in phrases(kind)]
+
 
 # ---- Plain text.
 
 MAX_CHARS = 4000  # of a text; the rest is not read
 _MARKS = 64  # more than combine into one character
 
-_ONES = "one two three four five six seven eight nine".split()
-_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_WORDS = {"zero": 0, "a": 1, "an": 1}
-_WORDS |= {word: number for number, word in enumerate([*_ONES, *_TEENS], start=1)}
-_WORDS |= {word: 10 * number for number, word in enumerate(_TENS, start=2)}
+_NUMBERS = {word: int(number) for number, *words in vocabulary("number") for word in words}
+_WORDS = _NUMBERS | {"a": 1, "an": 1}
+_NTHS = {word: int(number) for number, word in vocabulary("nth")}
 _BIG = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-_SMALL = (
-    rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:{'|'.join(_ONES)}))?"
-    rf"|{'|'.join(reversed(_TEENS))}|{'|'.join(_ONES)}|zero)"
-)
 _BIGS = "|".join(_BIG)
+_TENS = "|".join(word for word, number in _NUMBERS.items() if number >= 20)
+_SMALL = rf"(?:(?:{_TENS})[ -](?:{'|'.join(list(_NUMBERS)[1:10])})\b|(?:{'|'.join(_NUMBERS)})\b)"
 _SPELLED = re.compile(
     rf"\b(?:{_SMALL}|an?(?= (?:{_BIGS})\b))(?:[ -](?:{_BIGS})\b(?: (?:and )?{_SMALL})?){{0,4}}"
     r"(?![\w'])",
@@ -43,32 +53,34 @@ _PRONOUN = re.compile(
     r"right|wrong|same) $",
     re.IGNORECASE,
 )
-_UNIT = r"(?:hours?|hrs?|days?|weeks?|months?|years?|yrs?)\b"
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
-_TIME_OF_DAY = re.compile(
-    r"(?<![\w:.,$/-])(?P<hour>1[0-2]|[1-9])(?:[:.](?P<minutes>[0-5]\d))?(?: o'?clock)?"
-    r" (?:in the (?P<half>morning|afternoon|evening)|at night)\b",
+_MON = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_SPELLED_DAY = re.compile(  # "the ninth of November", "the third floor"
+    rf"(?P<month>\b{_MON} (?:the )?)?\b(?:(?P<tens>twenty|thirty)[ -])?"
+    rf"(?P<nth>{'|'.join(_NTHS)})\b(?(month)|(?= (?:(?:day )?of {_MON}|floor\b)))",
     re.IGNORECASE,
 )
 _PAST = re.compile(
     r"\b(?:a )?(?P<part>half|quarter) (?P<way>past|after|to) (?P<hour>1[0-2]|[1-9])\b(?!:)",
     re.IGNORECASE,
 )
-_FEASTS = {
-    "new year's day": "January 1", "valentine's day": "February 14", "fourth of july": "July 4",
-    "independence day": "July 4", "halloween": "October 31", "christmas eve": "December 24",
-    "christmas day": "December 25", "new year's eve": "December 31",
-}  # fmt: skip
+_HALF_DAY = re.compile(
+    r"(?<![\w:.,$/-])(?P<hour>1[0-2]|[1-9])(?P<minutes>[:.][0-5]\d)?(?: o'?clock)?"
+    r" (?:in the (?P<half>morning|afternoon|evening)|at night)\b",
+    re.IGNORECASE,
+)
+_UNIT = r"(?:hours?|hrs?|days?|weeks?|months?|years?|yrs?)\b"
 _PLAINER = tuple(
     (re.compile(pattern, re.IGNORECASE), plain)
     for pattern, plain in (
-        (r"(?<![\w.,-])(\d{1,3}(?:x\d{1,3})?) ?[x×] ?(?=\d{1,3}(?!\d))", r"\1x"),  # 16 x 25
         (rf"\b(\d{{1,3}}) and a half(?= {_UNIT})", r"\1.5"),
         (rf"\b(?:1|an?) ({_UNIT}) and a half\b", r"1.5 \1"),
-        (r"\bhalf an? (?=(?:hour|day|year)\b)", "0.5 "),
+        (r"\bhalf an? (?=(?:hour|day|year|million|billion)\b)", "0.5 "),
         (r"\b(\d{1,2}) ?h ?([0-5]\d)(?: ?m(?:in)?)?\b", r"\1 hours \2 minutes"),
         (rf"\ban? (?=(?:{_UNIT},? (?:and )?\d))", "1 "),
-        *((rf"\b{name}\b", day) for name, day in _FEASTS.items()),
+        (r"\bvalentine's day\b", "February 14"),
         (r"\b(?:12 )?(?:noon|midday)\b", "12:00 pm"),
         (r"\b(?:12 )?midnight\b", "12:00 am"),
     )
@@ -87,17 +99,22 @@ def clean(text: str) -> str:
     cleaned = _respaced(text[: MAX_CHARS + _MARKS])
     if len(cleaned) < MAX_CHARS < len(text):
         cleaned = _respaced(text[: 4 * MAX_CHARS])  # much of it was space
-    text = _SPELLED.sub(_in_figures, cleaned[:MAX_CHARS])
+    text = _SPELLED_DAY.sub(_nth_day, cleaned[:MAX_CHARS])
+    text = _SPELLED.sub(_in_figures, text)
     for pattern, plain in _PLAINER:
         text = pattern.sub(plain, text)
-    text = _TIME_OF_DAY.sub(_with_half, _PAST.sub(_past_hour, text))
-    return text[:MAX_CHARS]
+    return _HALF_DAY.sub(_with_half, _PAST.sub(_past_hour, text))[:MAX_CHARS]
 
 
 def _respaced(text: str) -> str:
     text = unicodedata.normalize("NFKC", text)[: 4 * MAX_CHARS]
     text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
     return " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())
+
+
+def _nth_day(match: re.Match[str]) -> str:
+    day = _NTHS[match["nth"].lower()] + _WORDS.get((match["tens"] or "").lower(), 0)
+    return f"{match['month'] or ''}{day}th"
 
 
 def _in_figures(match: re.Match[str]) -> str:
@@ -115,17 +132,16 @@ def _in_figures(match: re.Match[str]) -> str:
 
 
 def _past_hour(match: re.Match[str]) -> str:
-    minutes = {"half": 30, "quarter": 15}[match["part"].lower()]
-    hour = int(match["hour"])
+    minutes, hour = (30 if match["part"].lower() == "half" else 15), int(match["hour"])
     if match["way"].lower() == "to":
         hour, minutes = hour - 1 or 12, 60 - minutes
     return f"{hour}:{minutes} o'clock"
 
 
 def _with_half(match: re.Match[str]) -> str:
-    half, hour = (match["half"] or "night").lower(), int(match["hour"])
+    hour, half = int(match["hour"]), (match["half"] or "night").lower()
     is_morning = half == "morning" or (half == "night" and hour % 12 < 6)
-    return f"{hour}:{match['minutes'] or '00'} {'am' if is_morning else 'pm'}"
+    return f"{hour}{match['minutes'] or ':00'} {'am' if is_morning else 'pm'}"
 
 
 # ---- Values.
@@ -140,9 +156,8 @@ Kind = Literal[
 class PartialDate:
     """What is known of a date. `weekday` is 0 (Monday) to 6.
 
-    `part` is a part of the month or year ("start", "mid", "end", "week 2", "q3");
-    `relative` is a day or period named from the day of writing ("tomorrow",
-    "next week").
+    `part` is a part of the month or year ("start", "mid", "end", "week 2"); `relative` is a day
+    named from the day of writing ("tomorrow").
     """
 
     year: int | None = None
@@ -151,30 +166,6 @@ class PartialDate:
     weekday: int | None = None
     part: str | None = None
     relative: str | None = None
-
-    def year_fits(self, year: int, near: dt.date | None) -> bool:
-        """True if this date, whose year is not stated, can lie in `year`, seen from `near`."""
-        if near is None:
-            return True
-        last = calendar.monthrange(year, self.month or 6)[1]
-        date = dt.date(year, self.month or 6, min(self.day or 15, last))
-        return abs((date - near).days) <= _PLAUSIBLE_DAYS
-
-    def weekdays(self, near: dt.date | None) -> set[int]:
-        """The weekdays that it can be; empty where nothing is known of it."""
-        if self.weekday is not None:
-            return {self.weekday}
-        if self.month is None or self.day is None:
-            return set()
-        years = [self.year] if self.year else []
-        if not years and near is not None:
-            around = range(near.year - 1, near.year + 2)
-            years = [year for year in around if self.year_fits(year, near)]
-        return {
-            dt.date(year, self.month, self.day).weekday()
-            for year in years
-            if self.day <= calendar.monthrange(year, self.month)[1]
-        }
 
 
 class TimeOfDay(NamedTuple):
@@ -187,10 +178,11 @@ class TimeOfDay(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """A number in its base unit: dollars, minutes, months, or the unit as written."""
+    """A number in its base unit: dollars, minutes, months, metres; `per` a period, if stated."""
 
     number: Decimal
     unit: str
+    per: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,29 +209,35 @@ def find_values(text: str) -> list[Value]:
                 start = end - len(match[0].lstrip())
                 found += [Value(kind, key, start, end) for kind, key in values]
                 text = text[:start] + "\0" * (end - start) + text[end:]
-    return _joined(sorted(found, key=lambda value: (value.start, value.end)), text)
-
-
-def _joined(values: list[Value], text: str) -> list[Value]:
-    """The values, with "2 hours and 45 minutes" as one."""
     joined: list[Value] = []
-    for value in values:
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and last.kind == value.kind == "duration"
-            and isinstance(last.key, Amount)
-            and isinstance(value.key, Amount)
-            and last.key.unit == value.key.unit
-            and last.key.number > value.key.number
-            and text[last.end : value.start] in (" ", ", ", " and ", ", and ")
-        ):
-            number = last.key.number + value.key.number
-            key = Amount(number.normalize(), value.key.unit)
-            joined[-1] = Value("duration", key, last.start, value.end)
-        else:
-            joined.append(value)
+    for value in sorted(found, key=lambda value: (value.start, value.end)):
+        one = _as_one(joined[-1], value, text) if joined else None
+        joined[-1:] = [one] if one else [*joined[-1:], value]
     return joined
+
+
+def _as_one(one: Value, other: Value, text: str) -> Value | None:
+    """Both as one value: "2 hours and 45 minutes", "Friday, April 27"; None if they are two."""
+    gap, first, second = text[one.end : other.start], one.key, other.key
+    if isinstance(first, Amount) and isinstance(second, Amount):
+        if (
+            one.kind == other.kind == "duration"
+            and first.unit == second.unit
+            and first.number > second.number
+            and gap in (" ", ", ", " and ", ", and ")
+        ):
+            number = (first.number + second.number).normalize()
+            return Value("duration", first._replace(number=number), one.start, other.end)
+    elif isinstance(first, PartialDate) and isinstance(second, PartialDate):
+        named, dated = (first, second) if first.weekday is not None else (second, first)
+        is_name = named == PartialDate(weekday=named.weekday)
+        if not (is_name and dated.day and dated.weekday is None):
+            return None
+        # "April 27, Friday" may go on with the Friday's own date.
+        opens_another = named is second and re.match(rf",? (?:{_MON}|\d)", text[other.end :])
+        if gap in (" ", ", ", ". ", ", the ", " the ", " (") and not opens_another:
+            return Value("date", replace(dated, weekday=named.weekday), one.start, other.end)
+    return None
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -250,9 +248,10 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     if isinstance(one, TimeOfDay):
         return isinstance(other, TimeOfDay) and _same_time(one, other)
     if isinstance(one, Amount) and isinstance(other, Amount):
-        units = {one.unit, other.unit}
+        units, periods = {one.unit, other.unit}, {one.per, other.per}
         # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
-        return one.number == other.number and (len(units) == 1 or units & {"", "%"} == {""})
+        same_unit = len(units) == 1 or units & {"", "%"} == {""}
+        return one.number == other.number and same_unit and len(periods - {""}) <= 1
     if isinstance(one, Amount) or isinstance(other, Amount):
         amount, code = (one, other) if isinstance(one, Amount) else (other, one)
         return isinstance(amount, Amount) and not amount.unit and f"{amount.number:f}" == code
@@ -278,15 +277,6 @@ def _same_time(one: TimeOfDay, other: TimeOfDay) -> bool:
 
 # ---- Dates.
 
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_WEEKDAYS = "mon tue wed thu fri sat sun".split()
-_PARTS = {
-    "early": "start", "mid": "mid", "beginning": "start", "start": "start", "first half": "start",
-    "middle": "mid", "late": "end", "end": "end", "latter part": "end",
-    "second half": "end", "last half": "end", "first week": "week 1",
-    "second week": "week 2", "third week": "week 3", "fourth week": "week 4",
-    "last week": "last week", "week": "week",
-}  # fmt: skip
 _PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
 
 
@@ -294,18 +284,31 @@ def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) 
     """True if no day can be both; `near` (the question's date) decides unstated years."""
     if one.relative or other.relative:
         return bool(one.relative and other.relative and one.relative != other.relative)
-    for first, second in ((one, other), (other, one)):
-        if first.year is None and second.year and not first.year_fits(second.year, near):
-            return True
-    if one.part != other.part and (one.month or one.year) and (other.month or other.year):
-        dated, parted = (one, other) if other.part else (other, one)
-        if dated.part or (dated.day is not None and not _day_is_part(dated, parted)):
-            return True
-    pairs = ((one.year, other.year), (one.month, other.month), (one.day, other.day))
+    pairs = [
+        (getattr(one, name), getattr(other, name)) for name in ("year", "month", "day", "weekday")
+    ]
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return True
-    mine, theirs = one.weekdays(near), other.weekdays(near)
-    return bool(mine and theirs and not mine & theirs)
+    year, month, day, weekday = (b if a is None else a for a, b in pairs)
+    are_dated = (one.month or one.year) and (other.month or other.year)
+    differ = one.part != other.part and bool((one.part and other.part) or day)
+    if differ and are_dated and not _is_part(one, other):
+        return True
+    if near is None or (one.year and other.year):
+        days = [_day(year, month, day)] if year and month and day else []
+    else:
+        # One of them leaves the year to the question's date.
+        years = [year] if year else range(near.year - 1, near.year + 2)
+        days = [_day(each, month or 6, day or 15) for each in years]
+        days = [each for each in days if abs((each - near).days) <= _PLAUSIBLE_DAYS]
+        if not days:
+            return bool(year)
+    known = weekday is not None and month and day
+    return bool(known and days and all(each.weekday() != weekday for each in days))
+
+
+def _day(year: int, month: int, day: int) -> dt.date:
+    return dt.date(year, month, min(day, calendar.monthrange(year, month)[1]))
 
 
 def states(gold: PartialDate, answer: PartialDate, near: dt.date | None = None) -> bool:
@@ -317,125 +320,109 @@ def states(gold: PartialDate, answer: PartialDate, near: dt.date | None = None) 
     if gold.month is None and gold.day is None and gold.part is None and gold.weekday is not None:
         return answer.weekday == gold.weekday
     if gold.part != answer.part:
-        return bool(gold.part and answer.day and _day_is_part(answer, gold))
+        return _is_part(gold, answer)
     if gold.month is None and gold.day is None:
         return gold.year == answer.year and answer.month is None and answer.weekday is None
     return gold.month == answer.month and gold.day == answer.day
 
 
-def _day_is_part(dated: PartialDate, parted: PartialDate) -> bool:
-    """True for the very day that a part of a month names: its first, 15th or last."""
-    if dated.day is None or dated.month is None or dated.month != parted.month:
+def _is_part(one: PartialDate, other: PartialDate) -> bool:
+    """True if one is the very day that the other, a part of its month, names."""
+    dated, part = (one, other.part) if one.day else (other, one.part)
+    if not dated.day or one.month != other.month or dated.month is None:
         return False
-    last = calendar.monthrange(dated.year or parted.year or 2001, dated.month)[1]
-    return dated.day == {"start": 1, "mid": 15, "end": last}.get(parted.part or "")
+    last = calendar.monthrange(dated.year or 2001, dated.month)[1]
+    return dated.day == {"start": 1, "mid": 15, "end": last}.get(part or "")
 
 
-_MON_ = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
-)
-_MON = rf"(?P<mon>{_MON_})"
-_DAYNAME = (
-    r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|"
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_WEEKDAYS = "mon tue wed thu fri sat sun".split()
+_PARTS = {
+    "early": "start", "beginning": "start", "start": "start", "first half": "start",
+    "mid": "mid", "middle": "mid", "late": "end", "end": "end", "latter part": "end",
+    "second half": "end", "last half": "end", "first week": "week 1", "second week": "week 2",
+    "third week": "week 3", "fourth week": "week 4", "last week": "last week",
+}  # fmt: skip
+_NAMED = rf"(?P<mon>{_MON})"
+_WEEKDAY = (
+    r"(?P<wd>mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|"
     r"sat(?:urday)?|sun(?:day)?)"
 )
-_W = rf"(?:\b(?P<wd>{_DAYNAME})\b\.?,? (?:the )?)?"
-_W2 = rf"(?:,? ?\(?\b(?P<wd2>{_DAYNAME})\b\)?(?! ?[,.]? ?(?:{_MON_}|\d)))?"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d])"
 _NOT_A_DAY = r"(?![:%]|-[a-z]|\.\d|,\d{3}| ?(?:a\.?m|p\.?m|o'clock)\b)"
 _SHORT_YEAR = r"(?P<short> ?'\d\d)\b"
-_YEAR = (
-    r"(?:,? (?:of |in )?\(?(?P<year>(?:19|20)\d\d)\b|[,-](?P<year2>(?:19|20)\d\d)\b"
-    rf"|,?{_SHORT_YEAR})?"
-)
-_JOIN = r"(?: ?[-/&] ?|,? (?:to|through|thru|until|till|and|or) (?:on )?(?:the )?|, ?)"
+_A_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
+_YEAR = rf"(?:,? (?:of |in )?\(?{_A_YEAR}|[,-](?P<year2>(?:19|20)\d\d)\b|,?{_SHORT_YEAR})?"
+_AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|thru|until|till|and|or) (?:on )?(?:the )?|, ?)"
 # What can follow a listed day: "May 7 and 10 people" and "May 7, 1400 Smith" are one date.
 _AFTER = (
     rf"{_NOT_A_DAY}(?= ?(?:$|[^\w ])| (?:of|in|at|or|and|to|from|is|are|was|were|for|on|by|"
     r"works?|[12]\d{3})\b)"
 )
-_LISTED = rf"(?:{_JOIN}{_DAY}{_AFTER}){{0,12}}"
-_LEADING = rf"(?:{_DAY}{_NOT_A_DAY}{_JOIN}){{0,12}}{_DAY}"
-_PART = (
-    r"(?P<part>early|beginning|start|mid(?:dle)?|late|end|latter part|"
-    r"(?:first|second|last) half|(?:first|second|third|fourth|last) week|week)"
-)
-_LEAD = r"(?:in|by|until|till|since|during|before|after|of|through|thru|for|next|last|this)"
-_BEFORE_YEAR = "".join(
-    rf"|(?<=\b{word} )" for word in "in of by since for year until during or and to fiscal".split()
-)
+_LEAD = r"(?P<lead>in|by|until|till|since|during|before|after|of|through|thru|next|last)"
 _DATES = (
-    rf"{_W}\b(?P<year>(?:19|20)\d\d)(?P<sep>[-/.])(?P<m>\d\d?)(?P=sep)(?P<d>\d\d?)\b(?!-\d){_W2}",
+    rf"\b{_A_YEAR}(?P<sep>[-/.])(?P<m>\d\d?)(?P=sep)(?P<d>\d\d?)\b(?!-\d)",
     # 4/27, 4/27/01, 27.4.2001; with a hyphen or dot the year must be there
-    rf"{_W}(?<![\w/.$-])(?!24/7\b)(?P<m>\d\d?)(?:/(?P<d>\d\d?)(?:/(?P<year>\d{{4}}|\d\d))?|"
-    rf"(?P<sep>[.-])(?P<d2>\d\d?)(?P=sep)(?P<year2>\d{{4}}|\d\d))(?![\w/%]|[.,]\d){_W2}",
-    rf"{_W}\b{_MON} ?(?:the )?(?P<days>{_DAY}{_NOT_A_DAY}{_LISTED}){_YEAR}{_W2}",
-    rf"{_W}(?<![\w:.$,-])(?:the )?(?P<days>{_LEADING}) ?(?:day )?(?:of )?-?{_MON}{_YEAR}{_W2}",
-    rf"\b(?P<edge>first|last) day (?:of|in) (?:the month of )?{_MON}{_YEAR}",
-    rf"\b{_PART}(?: of |[- ])(?:in )?(?:the )?(?:month of )?{_MON}{_YEAR}",
-    r"\b(?:(?P<q>first|second|third|fourth|1st|2nd|3rd|4th) quarter|q(?P<q1>[1-4])|"
-    rf"(?P<q2>[1-4])q)\b(?: of|,)?(?: ?(?P<year>(?:19|20)\d\d)\b|{_SHORT_YEAR})?",
-    rf"\b{_MON},? (?:of )?(?:(?P<year>(?:19|20)\d\d)\b|{_SHORT_YEAR})",
-    rf"\b(?P<lead>{_LEAD} )?{_MON}(?! ?\d)",
-    rf"\b(?:{_PART} of (?:the |this )?|(?P<which>next|this|last) )"
-    r"(?P<unit>week|month|year|quarter)\b",
+    r"(?<![\w/.$-])(?!24/7\b)(?P<m>\d\d?)(?:/(?P<d>\d\d?)(?:/(?P<year>\d{4}|\d\d))?|"
+    r"(?P<sep>[.-])(?P<d2>\d\d?)(?P=sep)(?P<year2>\d{4}|\d\d))(?![\w/%]|[.,]\d)",
+    rf"\b{_NAMED} ?(?:the )?(?P<days>{_DAY}{_NOT_A_DAY}(?:{_AND_DAY}{_DAY}{_AFTER}){{0,12}})"
+    rf"{_YEAR}",
+    rf"(?<![\w:.$,-])(?P<days>(?:{_DAY}{_NOT_A_DAY}{_AND_DAY}){{0,12}}{_DAY}) ?(?:day )?(?:of )?"
+    rf"-?{_NAMED}{_YEAR}",
+    rf"\b(?P<edge>first|last) day (?:of|in) (?:the month of )?{_NAMED}{_YEAR}",
+    rf"\b(?P<part>{'|'.join(sorted(_PARTS, key=len, reverse=True))})(?: of |[- ])(?:in )?"
+    rf"(?:the )?(?:(?:month|year) (?:of )?)?(?:{_NAMED}{_YEAR}|(?P<year3>(?:19|20)\d\d)\b)",
+    rf"\b(?:{_LEAD} )?{_NAMED}(?:,? (?:of )?(?:{_A_YEAR}|{_SHORT_YEAR})|(?! ?\d))",
     r"\b(?P<word>today|tomorrow|yesterday|tonight)\b",
-    rf"\b(?P<wd>{_DAYNAME})s?\b(?P<alone>)",
+    rf"\b{_WEEKDAY}s?\b(?P<alone>)",
     r"\b(?:the|on|by) (?P<ordinal>\d{1,2})(?:st|nd|rd|th)\b(?! (?:floor|street|st|ave|avenue|"
     r"grade|quarter|century|anniversary|annual|edition|place|time|year|day|week|draft|round)\b)",
-    rf"(?:^(?=\d{{4}}\W{{0,3}}$)|(?<=, )|(?<=\(){_BEFORE_YEAR})(?P<year>19[89]\d|20[0-3]\d)"
-    r"(?![\w%-]|[.,/:]\d| [a-z]{1,20}s\b)",
 )
+# A month's name that is a word too is no month in "they march past", "May I ...", "May be late".
+_NO_MONTH = re.compile(r" (?!(?:is|was|to|or|and|in|at|of|as|for|on|by|if|through|until)\b)[a-z]|$")
 
 
 def _dates(match: re.Match[str]) -> Iterator[Found]:
     """The dates of a match; none where a number is no day or month, or a word no date."""
-    for date in _partial_dates(match.groupdict(), match[0]):
-        yield "date", date
+    groups = match.groupdict()
 
-
-def _partial_dates(  # noqa: PLR0912 - one branch a pattern
-    groups: dict[str, str | None], text: str
-) -> Iterator[PartialDate]:
     def first_of(*names: str) -> str:
         return next((found.lower() for name in names if (found := groups.get(name))), "")
 
-    year = _year(first_of("year", "year2", "short"))
+    year = _year(first_of("year", "year2", "year3", "short"))
     name, part = groups.get("mon"), _PARTS.get(first_of("part"))
     month = _MONTHS.index(name[:3].lower()) + 1 if name else None
-    weekday_name, quarter = first_of("wd", "wd2"), first_of("q", "q1", "q2")
-    weekday = _WEEKDAYS.index(weekday_name[:3]) if weekday_name else None
+    days: list[PartialDate] = []
     if "m" in groups:
         first, second = int(first_of("m")), int(first_of("d", "d2"))
         month, day = (second, first) if first > 12 >= second else (first, second)
-        if 1 <= month <= 12 and 1 <= day <= 31:
-            yield PartialDate(year, month, day, weekday)
+        days = [PartialDate(year, month, day)] if 1 <= month <= 12 and 1 <= day <= 31 else []
     elif groups.get("days"):
-        for number in re.findall(r"\d{1,2}", first_of("days")):
-            yield PartialDate(year, month, int(number), weekday)
-            weekday = None
+        numbers = re.findall(r"\d{1,2}", first_of("days"))
+        days = [PartialDate(year, month, int(number)) for number in numbers]
     elif groups.get("edge") and month:
         last = calendar.monthrange(year or 2001, month)[1]
-        yield PartialDate(year, month, last if first_of("edge") == "last" else 1)
-    elif groups.get("unit"):
-        yield PartialDate(relative=f"{part or first_of('which')} {first_of('unit')}")
+        days = [PartialDate(year, month, last if first_of("edge") == "last" else 1)]
     elif groups.get("word"):
-        yield PartialDate(relative=text.lower())
-    elif groups.get("ordinal"):
-        if 1 <= int(first_of("ordinal")) <= 31:
-            yield PartialDate(day=int(first_of("ordinal")))
-    elif quarter:
-        number = {"fi": "1", "se": "2", "th": "3", "fo": "4"}.get(quarter[:2], quarter[0])
-        yield PartialDate(year, part=f"q{number}")
+        days = [PartialDate(relative=match[0].lower())]
+    elif number := int(first_of("ordinal") or 0):
+        days = [PartialDate(day=number)] if number <= 31 else []
     elif "alone" in groups:
-        if text[0].isupper() or "day" in text.lower():
-            yield PartialDate(weekday=weekday)
-    elif name or year:
-        # "may" and "march" are words too.
-        is_word = name is not None and len(name.rstrip(".")) <= 5 and not name[0].isupper()
-        if part or year or groups.get("lead") or not is_word:
-            yield PartialDate(year, month, part=part)
+        if match[0][0].isupper() or "day" in match[0].lower():
+            days = [PartialDate(weekday=_WEEKDAYS.index(first_of("wd")[:3]))]
+    elif part or year or groups.get("lead") or (name and _is_month(name, match)):
+        days = [PartialDate(year, month, part=part)]
+    for date in days:
+        yield "date", date
+
+
+def _is_month(name: str, match: re.Match[str]) -> bool:
+    """True if the name of a month, without a day, year or preposition, can be nothing else."""
+    if name.lower() not in ("may", "march", "mar", "sep", "dec", "jan"):
+        return True
+    opens = not match.string[: match.start()].rstrip(" \"'(")
+    goes_on = _NO_MONTH.match(match.string, match.end()) and match.end() < len(match.string)
+    return name[0].isupper() and not (opens and goes_on)
 
 
 def _year(text: str) -> int | None:
@@ -449,20 +436,19 @@ def _year(text: str) -> int | None:
 
 _AMPM = r"(?: ?(?P<{0}>[ap])\.? ?m\b\.?)"
 _TIME = (
-    r"(?<![\w:.,$/-])(?P<h>[01]?\d|2[0-4])(?:[:.](?P<min>[0-5]\d)(?!\d))?"
+    r"(?<![\w:.,$/-])(?P<h>[01]?\d|2[0-4])(?:[:.](?P<min>[0-5]\d)(?!\d)(?: ?h(?:rs?)?\b)?)?"
     rf"{_AMPM.format('ap')}?(?P<clock> o'?clock)?(?![\w:%]|[.,]\d)"
     r"(?: ?(?P<join>-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
-    r"(?::(?P<min2>[0-5]\d))?"
+    r"(?:[:.](?P<min2>[0-5]\d))?"
     rf"{_AMPM.format('ap2')}?(?![\w:%]|[.,]\d))?"
     r"(?: ?\(?(?P<zone>[cemp][sd]?t|central|eastern|mountain|pacific|gmt|utc)\b\)?)?"
 )
 
 
 def _times(match: re.Match[str]) -> Iterator[Found]:
-    hour, half, minutes = int(match["h"]), match["ap"], match["min"]
-    if not (minutes or half or match["clock"] or match["ap2"] or match["min2"]):
+    hour, half, minutes, half2 = int(match["h"]), match["ap"], match["min"], match["ap2"]
+    if not (minutes or half or match["clock"] or half2 or match["min2"]):
         return
-    half2 = match["ap2"]
     if minutes and "." in match[0][:3] and not (half or half2):
         return  # 5.30 is a number unless am or pm says otherwise
     zone = (match["zone"] or "")[:1].lower()
@@ -480,69 +466,49 @@ def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: boo
     return TimeOfDay(hour % 24 * 60 + int(minutes or 0), not half and 1 <= hour <= 12, zone, ends)
 
 
-_SCALES = {
-    "hundred": 2, "k": 3, "thousand": 3, "m": 6, "mm": 6, "mn": 6, "million": 6, "mio": 6, "b": 9,
-    "bn": 9, "billion": 9,
-}  # fmt: skip
-_DURATIONS = {
-    "minute": ("minute", 1), "min": ("minute", 1), "hour": ("minute", 60), "hr": ("minute", 60),
-    "day": ("minute", 1440), "week": ("minute", 10080), "month": ("month", 1),
-    "quarter": ("month", 3), "year": ("month", 12), "yr": ("month", 12),
-}  # fmt: skip
-_CURRENCIES = {
-    "$": "usd", "us$": "usd", "usd": "usd", "dollar": "usd", "dollars": "usd", "bucks": "usd",
-    "€": "eur", "eur": "eur", "euro": "eur", "euros": "eur",
-    "£": "gbp", "gbp": "gbp", "pounds": "gbp", "¥": "jpy", "jpy": "jpy", "yen": "jpy",
-}  # fmt: skip
-_MEASURES = (
-    "mwh|kwh|gwh|mw|kw|gw|mmbtu|btu|bcf|mcf|barrels?|bbls?|tons?|tonnes?|kg|lbs?|miles?|km|meters?|"
-    "feet|ft|inch(?:es)?|mb|gb|kb|megawatts?|kilowatts?|percentage points?|basis points|bps"
+_SCALES = {name: int(power) for power, *names in vocabulary("scale") for name in names}
+_UNITS = {
+    name.replace("_", " "): (cast(Kind, kind), unit, Decimal(factor))
+    for kind, unit, factor, *names in vocabulary("unit")
+    for name in names
+}
+_SIGNS = "$€£¥%¢"
+_UNIT_NAMES = "|".join(
+    re.escape(name) for name in sorted(_UNITS, key=len, reverse=True) if name[-1] not in _SIGNS
 )
-_MEASURE_NAMES = {"megawatt": "mw", "kilowatt": "kw", "bbl": "barrel", "ft": "feet", "lb": "pound"}
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,9})?|\.\d{1,9}"
-_SCALE = rf"(?:{'|'.join(sorted(_SCALES, key=len, reverse=True))})"
+# "$3M" are millions, "3 m" are metres.
+_SCALE = rf"(?:(?:mm?|b)|[ -]?(?:{'|'.join(scale for scale in _SCALES if scale not in 'mmb')}))"
+_PERIODS = "hour day night week month year"
+_PER = (
+    r"(?:,? ?(?:/|\b(?:an?|per|each|every)\b) ?(?P<per>hour|day|night|week|month|year|annum)\b"
+    r"|,? (?P<ly>hourly|daily|nightly|weekly|monthly|yearly|annually)\b)?"
+)
 _AMOUNT = (
     rf"(?P<sign>(?:us ?)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
-    rf"(?:(?P<first>{_NUMBER})(?P<scale1> ?{_SCALE}\b)? ?(?:-|to|or) ?"
+    rf"(?:(?P<first>{_NUMBER})(?P<scale1>{_SCALE}\b)? ?(?:-|to|or) ?"
     r"(?:(?:us ?)?\$|[€£])?(?=[\d.]))?"
-    rf"(?P<number>{_NUMBER})(?P<scale>[ -]?{_SCALE}\b)?"
-    rf"(?: ?(?P<percent>%|percent\b|per cent\b|pct\b)"
-    rf"|[ -]?(?P<cents>¢|cents?\b)"
-    rf"|[ -]?(?P<duration>(?:minute|min|hour|hr|(?:calendar |business |working )?day|week|month|"
-    rf"quarter|year|yr)s?)\b"
-    rf"|[ -]?(?P<measure>{_MEASURES})\b"
-    rf"|[ -]?(?P<currency>us dollars?|dollars?|bucks|usd|eur|euros?|gbp|pounds|yen|jpy|[$€£])"
-    r"(?!\w))?(?!\w|[.,]\d)"
+    rf"(?P<number>{_NUMBER})(?P<scale>{_SCALE}\b)?"
+    r"(?: ?(?P<mark>[%$€£¥¢]|per ?cent\b)|[ -]?(?:us |calendar |business |working )?"
+    rf"(?P<unit>{_UNIT_NAMES})(?:e?s)?\b)?(?!\w|[.,]\d){_PER}"
 )
 
 
 def _amounts(match: re.Match[str]) -> Iterator[Found]:
     if re.fullmatch(r"\s*\d{1,3}B", match[0]):
         return  # a room, more likely than billions of nothing
-    kind, unit, factor = _unit(match)
+    mark = (match["mark"] or "").lower().replace("per cent", "%").replace("percent", "%")
+    name = mark or (match["unit"] or match["sign"] or "").lower().replace("us ", "us").strip()
+    kind, unit, factor = _UNITS.get(name, ("number", "", Decimal(1)))
+    per = (match["per"] or (match["ly"] or "").removesuffix("ly")).lower()
+    per = {"annum": "year", "annual": "year", "dai": "day"}.get(per, per)
     numbers = [(match["number"], match["scale"])]
     if match["first"]:
         numbers.insert(0, (match["first"], match["scale1"] or match["scale"]))
     for number, scale in numbers:
         power = _SCALES[scale.strip(" -").lower()] if scale else 0
         amount = Decimal(number.replace(",", "")) * 10**power * factor
-        yield kind, Amount(amount.normalize(), unit)
-
-
-def _unit(match: re.Match[str]) -> tuple[Kind, str, Decimal]:
-    if match["percent"]:
-        return "percent", "%", Decimal(1)
-    if match["cents"]:
-        return "money", "usd", Decimal("0.01")
-    if match["duration"]:
-        name, factor = _DURATIONS[match["duration"].lower().split()[-1].removesuffix("s")]
-        return "duration", name, Decimal(factor)
-    if match["measure"]:
-        name = match["measure"].lower()
-        name = name if name in ("bps", "feet") else name.removesuffix("s")
-        return "measure", _MEASURE_NAMES.get(name, name), Decimal(1)
-    sign = (match["sign"] or match["currency"] or "").lower().removeprefix("us ").strip()
-    return ("money", _CURRENCIES[sign], Decimal(1)) if sign else ("number", "", Decimal(1))
+        yield kind, Amount(amount.normalize(), unit, per)
 
 
 # ---- Numbers that name something.
@@ -552,12 +518,6 @@ _PHONE = (
     r"(?<![\w.-])(?:\+?1[ .-]?)?(?:\(\d{3}\) ?|\d{3}[ .-]{1,2}|\d{3}/ ?)\d{3}[ .-]\d{4}(?!\w)"
     r"|(?<![\w.$,/-])\d{3}[-.]\d{4}(?![\w-])|(?<!\w)\+\d{1,3}(?:[ .-]?\d{2,4}){3,5}(?!\w)"
     r"|\b(?:x|ext\.? ?|extension )\.?(\d{1,2}-?\d{2,5})\b"
-)
-_CODED = (
-    r"\b(?:room|rm|suite|invoice|inv|ticket|case|order|po|p\.o\.|flight|cost center|account|acct|"
-    r"contract|deal|bill|number|no|id|code|pin|password|passcode|floor|building|gate|confirmation)\b\.?"
-    r" ?(?:number |no\. ?|code |id |is |: ?|# ?){0,2}((?=[\w-]{0,12}\d)[A-Za-z0-9]{1,12}"
-    r"(?:-[A-Za-z0-9]{1,12}){0,3})\b(?![.,]\d)|#(\d{2,12})\b"
 )
 _CODE = (
     r"(?<![\w$.])(?=[A-Za-z-]{0,12}\d)(?=[\d-]{0,12}[A-Za-z])[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,4}"
@@ -576,15 +536,11 @@ def _code(match: re.Match[str]) -> Iterator[Found]:
 
 
 def _ordinal(match: re.Match[str]) -> Iterator[Found]:
-    yield "ordinal", match[1] or str(_ORDINALS.index(match[2].lower()) + 1)
+    yield "ordinal", match[1]
 
 
 def _email(match: re.Match[str]) -> Iterator[Found]:
     yield "email", match[0].lower().rstrip(".")
-
-
-def _url(match: re.Match[str]) -> Iterator[Found]:
-    yield "code", match[1].lower().rstrip("/.,;)")
 
 
 # In the order in which they are looked for.
@@ -592,16 +548,14 @@ _READERS = tuple(
     (re.compile(pattern, re.IGNORECASE), read)
     for pattern, read in (
         (EMAIL.pattern, _email),
-        (r"\b(?:https?://|www\.)([^\s<>\"']{1,300})", _url),
         (_PHONE, _phone),
-        *((pattern, _dates) for pattern in _DATES),
         (_TIME, _times),
+        *((pattern, _dates) for pattern in _DATES),
         (r"\b(?-i:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})\b", _code),  # a postcode
-        (_CODED, _code),
         (r"\b(?!USD|EUR|GBP|JPY|AM|PM)(?-i:[A-Z]{2,4} \d{2,6}[A-Z\d]{0,4})\b(?![.,]\d|[%-])",
          _code),
         (_AMOUNT, _amounts),
-        (rf"\b(?:(\d{{1,4}})(?:st|nd|rd|th)|({'|'.join(_ORDINALS)})(?= floor))\b", _ordinal),
+        (r"\b(\d{1,4})(?:st|nd|rd|th)\b", _ordinal),
         (_CODE, _code),
     )
 )  # fmt: skip

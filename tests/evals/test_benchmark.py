@@ -349,7 +349,7 @@ def test_the_newest_run_of_the_same_model_gives_the_estimate(tmp_path: Path) -> 
 
 CONFIG: dict[str, Any] = {
     "models": ["offline", "openai/o3"],
-    "judges": ["offline/3", "f1/1", "gemini/gemini-2.5-flash@1f0c3a9b"],
+    "judges": ["offline/4", "f1/1", "gemini/gemini-2.5-flash@1f0c3a9b"],
     "questions": "my questions.jsonl",
     "split": "test",
     "limit": None,

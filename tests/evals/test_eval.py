@@ -122,7 +122,7 @@ def test_json_and_the_folder_have_the_figures(
     result = offline("--limit", 12, "--json")
     shown = json_of(result)
     assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    assert (shown["judges"], shown["questions"]["n"]) == (["offline/3"], 12)
+    assert (shown["judges"], shown["questions"]["n"]) == (["offline/4"], 12)
     figures = shown["models"]["offline"]
     assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
     # No progress bar where there is no terminal.
@@ -135,7 +135,7 @@ def test_json_and_the_folder_have_the_figures(
     assert {**metrics, "run": str(folder)} == shown
     config = RunFolder(folder).config
     wanted: dict[str, Any] = {
-        "name": "eval", "models": ["offline"], "judges": ["offline/3"], "repeat": 1, "limit": 12,
+        "name": "eval", "models": ["offline"], "judges": ["offline/4"], "repeat": 1, "limit": 12,
         "questions": str(world), "split": "test", "max_turns": 10, "db": str(world_db),
     }  # fmt: skip
     assert config.items() >= wanted.items()
@@ -158,7 +158,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     result = offline(*options, "--out", tmp_path / "run")
     assert result.exit_code == 0
     assert re.search(r"offline +│ +8 ", result.stdout)
-    assert "judge offline/3; in brackets: 95 % interval" in result.stdout
+    assert "judge offline/4; in brackets: 95 % interval" in result.stdout
     for line in ("offline: ended: ", "right every time: ", "the report: art-e eval report "):
         assert line in result.stdout
     config = RunFolder(tmp_path / "run").config
@@ -288,7 +288,7 @@ def test_a_second_judge_behind_the_wire_stands_beside_the_first(run: Any) -> Non
     assert figures["by_judge"][first]["accuracy"] == figures["accuracy"]
     assert figures["by_judge"][second]["accuracy"]["value"] == pytest.approx((n - 1) / n)
     assert figures["agreement"]["judges"] == [first, second]
-    assert "it agrees with offline/3 on" in people.stdout
+    assert "it agrees with offline/4 on" in people.stdout
 
 
 NO_CREDIT = {"error": {"message": "You exceeded your quota.", "code": "insufficient_quota"}}
@@ -415,7 +415,7 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
         "run": "first",
         "model": O3,
         "prompt": "default (0123456789abcdef)",
-        "judges": ["offline/3"],
+        "judges": ["offline/4"],
         "cost_source": None,
     }
     assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")

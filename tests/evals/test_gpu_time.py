@@ -84,7 +84,7 @@ TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0, number=number) for number in rang
 def figures_of(episodes: list[Trajectory], serving: Serving | None = SERVING) -> dict[str, Any]:
     costed = at_measured_cost(episodes, {} if serving is None else {"own": serving})
     scored = [Scored(question(number), each) for number, each in enumerate(costed)]
-    return model_metrics(scored, ["offline/3"], serving=serving)
+    return model_metrics(scored, ["offline/4"], serving=serving)
 
 
 def test_throughput_is_by_the_seconds_in_which_it_was_asked(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked(tmp_path: Path) -> N
         "concurrency": {"own": 4},
     }
     run = write_run(tmp_path / "run", TWO_AT_A_TIME, **config)
-    assert model_metrics(load_run(run), ["offline/3"], serving=SERVING) == figures
+    assert model_metrics(load_run(run), ["offline/4"], serving=SERVING) == figures
     assert '"cost_usd":0.002' in run.trajectories.read_text().replace(" ", "")
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from art_e.inbox.mail import Email, Mailbox
 from art_e.question import Question
-from evals.judges.offline import OfflineJudge, grounded_in
-from tests.evals.test_judge import TABLE
+from evals.judges.grounding import grounded_in
+from evals.judges.offline import OfflineJudge
+from tests.evals.fit_judge import Pair, table
 
 ANN, BOB = Mailbox("ann@test.example", "Ann Alm"), Mailbox("bob@test.example", "Bob Berg")
 FRIDAY = dt.datetime(2001, 3, 9, 10, tzinfo=dt.UTC)
@@ -128,7 +129,7 @@ def test_the_offline_judge_says_both() -> None:
     assert judged("3/31/2002", LEASE)[:2] == (True, True)
     correct, grounded, reason = judged("3/31/2002", PLANS)
     assert (correct, grounded) == (True, False)
-    assert reason.startswith("states what the gold answer states; no mail read has the date")
+    assert "; no mail read has the date" in reason
     assert judged("May 3, 2001", *READ)[:2] == (False, True)
     # No mail, or no answer: nothing was judged.
     assert judged("3/31/2002")[:2] == (True, None)
@@ -136,11 +137,9 @@ def test_the_offline_judge_says_both() -> None:
     assert judged(None, LEASE)[:2] == (False, None)
 
 
-@given(st.sampled_from(TABLE), st.text(max_size=200))
-def test_an_answer_stands_in_a_mail_that_holds_it(
-    row: tuple[str, str, str, bool], around: str
-) -> None:
-    question, _, answer, _ = row
+@given(st.sampled_from(table()), st.text(max_size=200))
+def test_an_answer_stands_in_a_mail_that_holds_it(pair: Pair, around: str) -> None:
+    question, answer = pair.question.question, pair.answer
     assert grounded_in(question, answer, [mail(answer, date=None)]).grounded is not False
     # Whatever the text, it is read without failing, and twice the same.
     other = [mail(around)]

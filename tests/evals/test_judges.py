@@ -12,25 +12,19 @@ from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges import choose_judge, needs_model, spent_by
 from evals.judges.f1 import F1Judge
-from evals.judges.offline import OfflineJudge
+from evals.judges.offline import OfflineJudge, RuleJudge
 from tests.provider import Provider, says
 
 QUESTION = Question("q", "When?", "ann@test.example", None, "May 3")
 VERDICT = json.dumps({"reason": "same", "verdict": "correct"})
 
 
-def test_offline() -> None:
-    judge = choose_judge("offline")
-    assert judge.name == OfflineJudge.name
+@pytest.mark.parametrize(("name", "kind"), [("offline", OfflineJudge), ("f1", F1Judge)])
+def test_judges_without_a_model(name: str, kind: type[RuleJudge]) -> None:
+    judge = choose_judge(name)
+    assert judge.name == kind.name
     assert spent_by(judge) is None
-    assert asyncio.run(judge.judge(QUESTION, "5/3")) == OfflineJudge().decide(QUESTION, "5/3")
-
-
-def test_f1() -> None:
-    judge = choose_judge("f1")
-    assert judge.name == F1Judge.name
-    assert spent_by(judge) is None
-    assert asyncio.run(judge.judge(QUESTION, "3 May")) == F1Judge().decide(QUESTION, "3 May")
+    assert asyncio.run(judge.judge(QUESTION, "3 May")) == kind().decide(QUESTION, "3 May")
 
 
 @pytest.mark.parametrize(("name", "needs"), [("offline", False), ("f1", False), ("o3", True)])
@@ -61,10 +55,9 @@ def test_one_that_cant_judge(name: str, fix: str) -> None:
         choose_judge(name)
 
 
-@pytest.mark.parametrize("name", ["offline", "f1"])
-def test_those_without_a_model_load_no_client(name: str) -> None:
+def test_those_without_a_model_load_no_client() -> None:
     code = (
-        f"import sys; from evals.judges import choose_judge; choose_judge({name!r});"
+        "import sys; from evals.judges import choose_judge; choose_judge('offline');"
         " assert not {'litellm', 'torch', 'openai'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -216,13 +216,10 @@ def test_with_mails_it_also_says_whether_they_support_it(
     assert len(mail["body"]) == 8_000
 
 
-def test_an_answer_to_an_unanswerable_question_is_still_checked_for_support(make: Make) -> None:
+def test_support_is_asked_of_every_answer_and_of_no_abstention(make: Make) -> None:
     with Provider(by_prompt("incorrect", "unsupported")) as provider:
         verdict = judged(make(provider), "Ann pays.", [MAIL], UNANSWERABLE)
     assert (verdict.correct, verdict.grounded) == (False, False)
-
-
-def test_nobody_asks_whether_an_abstention_is_supported(make: Make) -> None:
     with Provider([finds("not_attempted")]) as provider:
         verdict = judged(make(provider), "I don't know", [MAIL])
     assert (verdict.correct, verdict.grounded) == (False, None)

@@ -14,7 +14,7 @@ from evals.scored import Scored
 from evals.statistics import UNKNOWN
 from tests.evals.runs import Outcome, episode, question
 
-JUDGE = "offline/3"
+JUDGE = "offline/4"
 NUMBERS = itertools.count()
 
 
