@@ -130,21 +130,10 @@ def read_rows(source: str) -> Iterator[RawRow]:
 
 
 def as_question(row: Any) -> Question:
-    """The question of a row of any source; `answerable` follows from the answer.
+    """The question of a row of any source; a missing `answerable` follows from the answer.
 
     Raises `ValueError`, in one line that begins with the field, if the row is no question.
     """
-    question = read_question(row)
-    if question.answerable is None and question.kind == "unanswerable":
-        return dataclasses.replace(question, answerable=False)
-    if question.answerable is None and question.answer is not None:
-        # A gold answer may abstain ("I don't know").
-        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
-    return question
-
-
-def read_question(row: Any) -> Question:
-    """The question of a row, with nothing added; raises `ValueError` as `as_question` does."""
     from pydantic import ValidationError
 
     try:
@@ -158,6 +147,11 @@ def read_question(row: Any) -> Question:
         raise ValueError("a text has a lone surrogate") from None
     except (TypeError, RecursionError):
         raise ValueError("provenance: it is not JSON") from None
+    if question.answerable is None and question.kind == "unanswerable":
+        return dataclasses.replace(question, answerable=False)
+    if question.answerable is None and question.answer is not None:
+        # A gold answer may abstain ("I don't know").
+        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
     return question
 
 
@@ -176,7 +170,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         if value is not None or name not in ("message_ids", "provenance")
     }
     if isinstance(given.get("provenance"), str):
-        # Text that is no JSON is refused later.
+        # Validation rejects other text later.
         with contextlib.suppress(ValueError, RecursionError):
             given["provenance"] = json.loads(given["provenance"])
     return given

@@ -2,8 +2,8 @@
 
 It sends the conversation and the tools, returns the answer as the next message, and accounts for
 tokens, cost, seconds and retries. One policy serves many episodes at once, and several event
-loops one after another. The order here: retries, failures, the form of messages, one call
-(`Calls`), the policy (`LitellmPolicy`).
+loops one after another. In order: retries, failures, the form of messages, one call (`Calls`), the
+policy (`LitellmPolicy`).
 """
 
 import asyncio
@@ -387,12 +387,6 @@ class Calls:
 _FRAME_TOKENS = 200  # of a prompt, besides its messages and tools
 
 
-class _Answer(NamedTuple):
-    response: Response
-    cost_usd: float | None
-    seconds: float
-
-
 class LitellmPolicy:
     """Calls `model`, a litellm name, with `options`.
 
@@ -440,9 +434,9 @@ class LitellmPolicy:
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """The model's next message. Raises `PolicyError` when the retries are used up.
 
-        Its kinds: auth, no-model, no-credit, rate-limit, provider, timeout, connection, context,
-        request, budget. A cached response costs nothing and has no seconds; its usage is that of
-        the call that was paid for.
+        Kinds of errors: auth, no-model, no-credit, rate-limit, provider, timeout, connection,
+        context, request, budget. A cached response costs nothing and has no seconds; its usage is
+        that of the call that was paid for.
         """
         request = self._request(messages, tools)
         key = None
@@ -450,32 +444,34 @@ class LitellmPolicy:
             key = request_key({**request, "endpoint": self._takes.endpoint})
             if (kept := self._responses.get(key)) is not None:
                 return PolicyStep(kept.message, kept.usage or Usage(), 0.0)
-        made = await make(lambda: self._ask(request, messages), self._retries)
-        response, cost, seconds = made.result
+        made = await make(lambda: self._call(request), self._retries)
+        called = made.result
+        message = self._read(called.message, messages)
         if self._responses is not None and key is not None:
-            self._responses.put(key, response)
-        usage = response.usage or Usage()
-        return PolicyStep(response.message, usage, cost, seconds, made.retries)
+            self._responses.put(key, Response(message, called.usage))
+        usage = called.usage or Usage()
+        return PolicyStep(message, usage, called.cost_usd, called.seconds, made.retries)
 
     def _request(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
     ) -> Mapping[str, Any]:
-        """All that the answer depends on, copied because the episode will add to `messages`."""
+        """All that the answer depends on, copied because the episode adds to `messages`."""
         written = as_text(messages, tools) if self._as_text else messages
         request = {**self._parameters, "messages": sendable(written, self._takes.system_role)}
         return request if self._as_text else {**request, "tools": tools}
 
-    async def _ask(self, request: Mapping[str, Any], messages: list[ChatMessage]) -> _Answer:
+    async def _call(self, request: Mapping[str, Any]) -> Called:
         """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
         warm_up()
         async with self._place():
-            answer, usage, cost, seconds = await self._calls.make(request)
-        if self._as_text:
-            turn = sum(each["role"] == "assistant" for each in messages)
-            message = parse_text(answer.content or "", turn)
-        else:
-            message = received(answer, messages)
-        return _Answer(Response(message, usage), cost, seconds)
+            return await self._calls.make(request)
+
+    def _read(self, answer: Any, messages: list[ChatMessage]) -> AssistantMessage:
+        """The message of a response to `messages`."""
+        if not self._as_text:
+            return received(answer, messages)
+        turn = sum(each["role"] == "assistant" for each in messages)
+        return parse_text(answer.content or "", turn)
 
     def _place(self) -> asyncio.Semaphore:
         """The semaphore that limits the running loop's concurrent calls."""
