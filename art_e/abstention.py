@@ -3,24 +3,20 @@
 The rule, in order:
 
 1. None, and text without a letter or digit, abstain.
-2. The text is folded (Unicode compatibility form, lower case, apostrophes
-   dropped, "don't" = "dont" = "do not") and cut into clauses: at sentence ends,
-   commas, colons and dashes, and at "but", "however", "although", "though" and
-   an "and" or "so" that opens a new clause.
-3. Each clause must be an abstention ("i do not know when ...", "not specified",
-   "the emails do not say ...", "no answer found"), a filler ("sorry", "i searched the
-   inbox"), a word on what mail there is ("the thread mentions a trip") or, after an
-   abstention, its topic ("about the move"); at least one must be an abstention. One
-   clause with any other content makes the text an answer.
+2. The text is folded (Unicode compatibility form, lower case, "don't" = "dont" = "do not") and
+   cut into clauses at punctuation and at "but", "however", "and" and the like.
+3. Each clause must be an abstention ("i do not know when ...", "not specified"), a filler ("sorry",
+   "i searched the inbox"), a remark on the mail ("the thread mentions a trip") or, after an
+   abstention, its topic ("about the move"). At least one must be an abstention; any other clause
+   makes the text an answer.
 
-So a report about somebody else's ignorance ("Kim said she does not know") is an
-answer, and so is a name that contains such a word ("Unknown Pleasures LLC").
+So "Kim said she does not know" is an answer, and so is "Unknown Pleasures LLC".
 """
 
 import re
 import unicodedata
 
-_MAX_WORDS = 80  # longer text is no abstention; this also bounds the work below
+_MAX_WORDS = 80  # longer text is an answer, which also bounds the work below
 
 _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
 _CLAUSE_END = re.compile(
@@ -36,8 +32,8 @@ _EXPANSIONS = {
     "idk": "do not know", "wouldnt": "would not", "wont": "will not",
 }  # fmt: skip
 
-# The grammar of an abstaining clause, over folded words. A tail of free words
-# stands only at the end of a pattern, and is bounded: matching stays linear.
+# The grammar of an abstaining clause, over folded words. Free words stand only at the end of a
+# pattern, and are bounded, so that matching stays linear.
 _TAIL = r"(?: \w+){0,25}"
 _MAIL = (
     r"(?:(?:any of the|the|these|those|this|any|your|my|all|available|provided|retrieved|given|"

@@ -70,20 +70,19 @@ class Retries:
     tries: int = 8
     base_s: float = 0.5
     longest_s: float = 30.0
-    # Longest wait that a provider may ask for: nobody waits for a day's quota.
+    # Longest wait that a provider may ask for.
     longest_asked_s: float = 60.0
 
     def wait_s(self, failed: int, asked: float | None) -> float:
         """Seconds to wait after `failed` failures: full jitter, or what the provider asked for."""
         if asked is not None:
-            # Never earlier than asked; calls that failed together spread out.
+            # Never earlier; calls that failed together spread out.
             return min(asked, self.longest_asked_s) + random.uniform(0, self.base_s)
         return random.uniform(0, min(self.longest_s, self.base_s * 2 ** (failed - 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Retried(Generic[T]):
-    """What a call returned at last, and how many tries failed before."""
+class Retried(NamedTuple, Generic[T]):
+    """The result of a call, and how many tries failed before it."""
 
     result: T
     retries: int
@@ -127,7 +126,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 _MAX_CHARS = 300
 # How litellm introduces a provider's message.
 _FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |\w+Exception - )+")
-# 408 and 409 mean that the same request may pass later.
+_KINDS = {
+    **dict.fromkeys((401, 403), "auth"),
+    402: "no-credit",
+    404: "no-model",
+    429: "rate-limit",
+    **dict.fromkeys((408, 504), "timeout"),
+}
+# With these the same request may pass later.
 _PASSING = frozenset({408, 409, 425, 429})
 _BROKEN = {
     "timeout": "no answer in time",
@@ -145,26 +151,26 @@ def failure_of(error: Exception, model: str) -> ProviderError:
     if too_long or _has_code(error, "context_length_exceeded"):
         return ProviderError("context", f"{model}: {what}", again=False)
     if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
-        # No server is there, and none starts while a user waits for the line that says so.
-        return ProviderError(
-            "connection", f"{model}: no server answers at its address", again=False
-        )
+        # A retry would not help: no server is running.
+        message = f"{model}: no server answers at its address"
+        return ProviderError("connection", message, again=False)
     if headers is None and (broken := _broken(error)) is not None:
         return ProviderError(broken, f"{model}: {_BROKEN[broken]}", again=True, may_be_billed=True)
     if status < 400 or (headers is None and status >= 500):
         message = f"{model}: no readable answer: {what}"
         return ProviderError("provider", message, again=True, may_be_billed=True)
-    no_credit = status == 402 or _has_code(error, "insufficient_quota")
+    kind = _KINDS.get(status, "provider" if status >= 500 else "request")
+    kind = "no-credit" if _has_code(error, "insufficient_quota") else kind
     return ProviderError(
-        "no-credit" if no_credit else _kind(status),
+        kind,
         f"{model}: {status}: {what}",
-        again=(status in _PASSING or status >= 500) and not no_credit,
+        again=(status in _PASSING or status >= 500) and kind != "no-credit",
         retry_after=None if headers is None else retry_after_s(headers),
     )
 
 
 def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
-    """How a call without an answer ended; None if the provider answered."""
+    """How a call ended without an answer; None if the provider answered."""
     import httpx
     import openai
 
@@ -177,18 +183,6 @@ def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
     if any(isinstance(each, lost) and "litellm" not in type(each).__module__ for each in chain):
         return "connection"
     return None
-
-
-def _kind(status: int) -> str:
-    if status in {401, 403}:
-        return "auth"
-    if status == 404:
-        return "no-model"
-    if status == 429:
-        return "rate-limit"
-    if status in {408, 504}:
-        return "timeout"
-    return "provider" if status >= 500 else "request"
 
 
 def _has_code(error: Exception, code: str) -> bool:

@@ -12,7 +12,6 @@ from art_e.models.base import LOCAL_PREFIX, ModelOptions, Policy
 from art_e.models.hosted import LitellmPolicy
 from art_e.models.local import LocalPolicy
 from art_e.models.offline import OfflinePolicy
-from art_e.models.prices import Price, price_of
 from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
 from art_e.privacy import load_env
 
@@ -74,11 +73,6 @@ class Model:
     def shares_machine(self) -> bool:
         """Whether other models on the user's hardware would slow it down."""
         return self.kind == "offline" or self.self_hosted
-
-    @property
-    def price(self) -> Price | None:
-        """What its tokens cost; None if that is unknown."""
-        return price_of(self.name)
 
     def policy(self, options: ModelOptions | None = None) -> Policy:
         """The policy, ready to be called. Raises `UserError` for a model that can't be used."""
