@@ -18,22 +18,18 @@ UNKNOWN = message(call("think", {}))
 
 # Wrong calls
 
-EIGHT_KINDS: dict[str, tuple[AssistantMessage, str, str]] = {
+WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
     "unknown tool": (UNKNOWN, "unknown_tool_calls", "there is no tool 'think'"),
     "no call": (TALK, "unparseable_calls", "no tool was called"),
     "cut off": (message(call(SEARCH, '{"keywords": ["a')), "unparseable_calls", "not JSON"),
-    "no JSON": (message(call(SEARCH, "lease")), "unparseable_calls", "not JSON"),
-    "no object": (message(call(SEARCH, '["lease"]')), "unparseable_calls", "no JSON object"),
     "lacking": (message(call(SEARCH, {})), "bad_argument_calls", "keywords: Field required"),
-    "wrong type": (message(call(SEARCH, {"keywords": "a"})), "bad_argument_calls", "valid list"),
     "unknown key": (message(search("a", limit=3)), "bad_argument_calls", "limit: Extra"),
-    "bad date": (message(search("a", sent_after="May 3")), "bad_argument_calls", "YYYY-MM-DD"),
 }
 
 
-@pytest.mark.parametrize("wrong", EIGHT_KINDS)
+@pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wrong: str) -> None:
-    said, counter, helpful = EIGHT_KINDS[wrong]
+    said, counter, helpful = WRONG[wrong]
     episode = start()
     observations = episode.step(said)
     assert helpful in shown(observations)[0]["error"]
@@ -167,10 +163,3 @@ def test_without_handles_ids_are_shown(start: Start) -> None:
     step(episode, answer("May 3", LEASE, "m1"))
     assert episode.sources == (LEASE,)
     assert episode.rubric.num_sources == 2
-
-
-def test_tokens_are_summed(start: Start) -> None:
-    episode = start()
-    episode.count_tokens(100, 7)
-    episode.count_tokens(200, 8)
-    assert (episode.rubric.prompt_tokens, episode.rubric.completion_tokens) == (300, 15)

@@ -9,7 +9,7 @@ import pytest
 from art_e.models.base import PolicyError, Usage
 from art_e.trajectory import read_trajectories
 from tests.builders import ScriptedPolicy, answer, call, message, read_episodes, search_episodes
-from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, json_of
+from tests.command_line import ANN, LEASE_ID, Run, json_of
 
 QUESTION = "When does the warehouse lease end?"
 SEARCH = message(search_episodes("warehouse", "lease"))
@@ -109,22 +109,6 @@ def test_a_failing_model_is_our_fault_and_is_kept(ask: Any) -> None:
     assert result.stderr == "Error: provider: the provider is down; try again\n"
     [trajectory] = read_trajectories(Path(reply["trajectory"]))
     assert trajectory.error is not None
-
-
-@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
-def test_hostile_mail_and_answers_are_only_text(ask: Any, as_json: list[str]) -> None:
-    script = [
-        message(search_episodes("zebra", HOSTILE), text=HOSTILE),
-        message(read_episodes("m1"), read_episodes(HOSTILE), call(HOSTILE, {})),
-        message(answer(f"7781 {HOSTILE}", HOSTILE_ID, HOSTILE)),
-    ]
-    result = ask("--trace", *as_json, script=script)
-    assert result.exit_code == 0
-    assert 'search   "zebra' in (result.stderr if as_json else result.stdout)
-    assert not as_json or json.loads(result.stdout)["turns"] == 3
-    assert "7781" in result.stdout and "[bold]red[/bold]" in result.stdout
-    assert_safe(result.stdout)
-    assert_safe(result.stderr)
 
 
 def test_the_offline_policy_answers_end_to_end(art_e: Run, db: Path) -> None:

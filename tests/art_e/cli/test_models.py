@@ -140,20 +140,3 @@ def test_prices_toml_sets_the_price_and_so_the_budget(
     assert stopped.exit_code == 1
     assert json.loads(stopped.stdout)["cost_usd"] == pytest.approx(0.003)
     assert stopped.stderr.splitlines()[-1].startswith("Error: budget: ")
-
-
-@pytest.mark.parametrize("model", ["offline", "openai/o3"])
-def test_a_hosted_model_alone_is_said_to_receive_mail(
-    art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch, model: str
-) -> None:
-    with Provider([says(None, call("return_final_answer", answer=None, sources=[]))]) as provider:
-        serve(monkeypatch, provider)
-        # The host alone decides; what it resolves to is not looked up.
-        monkeypatch.setattr("art_e.models.model.on_this_machine", lambda _: False)
-        result = art_e(*ask(model, db))
-        host = provider.base_url.split("/")[2]
-    [note] = result.stderr.splitlines()
-    if model == "offline":
-        assert "mail text" not in note
-    else:
-        assert note == f"mail text goes to {host} (openai/o3)"

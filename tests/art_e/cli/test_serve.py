@@ -184,14 +184,3 @@ def test_a_taken_port_is_an_error(checkpoint: Path, art_e: Run) -> None:
         port = taken.getsockname()[1]
         line = the_error(art_e("serve", checkpoint, "--port", port))
     assert f"port {port} is taken; choose another with --port" in line
-
-
-def test_a_tokenizer_that_servers_would_change_is_an_error(
-    checkpoint: Path, tmp_path: Path, art_e: Run
-) -> None:
-    changed = Path(shutil.copytree(checkpoint, tmp_path / "changed"))
-    content = json.loads((changed / "tokenizer.json").read_text())
-    content["pre_tokenizer"] = content["pre_tokenizer"]["pretokenizers"][-1]
-    (changed / "tokenizer.json").write_text(json.dumps(content))
-    line = the_error(art_e("serve", changed, "--port", free_port()))
-    assert f"--model local:{changed}" in line

@@ -115,7 +115,6 @@ def called(trajectory: Trajectory) -> list[list[str]]:
         ),
         # Mail of another inbox has these words.
         ("When does the kiln open?", None, NOTHING, []),
-        ("¿?", None, NOTHING, []),
     ],
 )
 def test_answers(
@@ -156,12 +155,6 @@ def test_the_threshold_alone_decides_on_abstaining(inbox_file: InboxFile) -> Non
     above = run(inbox_file, question, OfflinePolicy(abstain_below=best.score + 1e-9))
     assert above.rubric["abstained"]
     assert above.policy["abstain_below"] == best.score + 1e-9
-
-
-def test_it_keeps_nothing_between_episodes(inbox_file: InboxFile) -> None:
-    used = OfflinePolicy()
-    run(inbox_file, VISITS, used)
-    assert run(inbox_file, HERON, used).messages == run(inbox_file, HERON).messages
 
 
 def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> None:
