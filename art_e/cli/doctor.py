@@ -26,7 +26,7 @@ from art_e.cli.output import console, example, plural, print_json, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.hosted import failure_of
-from art_e.models.providers import load_litellm
+from art_e.models.providers import close_clients_with_loop, load_litellm
 from art_e.privacy import load_env
 from art_e.storage import home
 
@@ -94,6 +94,8 @@ def _by_environment(model: str, variables: tuple[str, ...]) -> _Found:
 
 async def _call_all(models: list[str]) -> dict[str, _Found]:
     """Whether each model answers, or why it does not."""
+    if models:
+        await close_clients_with_loop()
     reasons = await asyncio.gather(*map(_why_it_fails, models))
     fix = "mend that, and run art-e doctor --online again"
     return {

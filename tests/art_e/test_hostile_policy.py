@@ -6,7 +6,6 @@ its sender, subject and body, and no call says them: where one shows, that mail 
 """
 
 import asyncio
-import itertools
 import json
 import re
 import urllib.parse
@@ -19,10 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import types
-from typer.testing import CliRunner
 
 from art_e.agent import run_episode
-from art_e.cli.main import app
 from art_e.cli.mcp import answer_call
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
@@ -112,14 +109,10 @@ IDS = [each for message_id in HIDDEN for each in spellings(message_id)]
 # Handles that were never given out, and names of rows.
 IDS += ["m0", "m3", "m99", "M1", "0", "1", "-1", "2", "*", "%", "_", "", "null", ".*", "\ud800"]
 WORDS = [
-    "swordfish", "payroll", "vault", "SWORDFISH", "ｓｗｏｒｄｆｉｓｈ", "sword%", "swordf*", "*",
-    "%", "", "swordfish OR payroll", f"to:{ZOE}", f"inbox:{ZOE}", "' UNION SELECT * FROM emails",
-    ZOE, "zoe", "order", "instructions", "vault\0", *HIDDEN,
+    "swordfish", "payroll", "ｓｗｏｒｄｆｉｓｈ", "sword%", "swordf*", "", f"inbox:{ZOE}",
+    "' UNION SELECT * FROM emails", "order", "vault\0", *HIDDEN,
 ]  # fmt: skip
-WHO = [
-    None, ZOE, "zoe", "ZOE@TEST.EXAMPLE", BOB, NAMESAKE, "@", "", "%", "*", "test.example", "\0",
-    f"{BOB}' OR '1'='1", f"{BOB},{ZOE}", f"{BOB} OR {ZOE}", "ｚｏｅ", "eve",
-]  # fmt: skip
+WHO = [None, "ZOE@TEST.EXAMPLE", BOB, NAMESAKE, "@", "", "%", f"{BOB}' OR '1'='1", "ｚｏｅ", "eve"]
 DAYS = [None, "0001-01-01", "2020-01-06", "2020-01-31", "2020-02-01", "2020-02-02", "9999-12-31"]
 HUGE = "swordfish " * 20_000
 
@@ -252,35 +245,6 @@ def test_no_spelling_of_a_hidden_id_is_read_or_cited(inbox: Inbox, handles: bool
             )
         )
         assert_nothing_leaked(shown)
-
-
-_typed = st.text(st.characters(exclude_characters="\0"), max_size=12)
-_typed_ids = st.sampled_from([each for each in IDS if "\ud800" not in each])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.tuples(st.just("read"), _typed_ids)
-    | st.tuples(st.just("search"), st.sampled_from(WORDS) | _typed),
-    st.lists(
-        st.tuples(
-            st.sampled_from(["--from", "--to"]), st.sampled_from([each for each in WHO if each])
-        )
-        | st.tuples(st.sampled_from(["--after", "--before"]), st.sampled_from(DAYS[1:])),
-        max_size=2,
-    ),
-    st.booleans(),
-)
-def test_the_command_line_shows_nothing(
-    db: Path, typed: tuple[str, str], filters: list[tuple[str, str]], as_json: bool
-) -> None:
-    command, argument = typed
-    options = ["--inbox", BOB, "--as-of", str(AS_OF), "--db", str(db), *(["--json"] * as_json)]
-    if command == "search":
-        options += itertools.chain.from_iterable(filters)
-    result = CliRunner().invoke(app, [command, *options, "--", argument])
-    assert result.exit_code in (0, 2), result.output
-    assert_nothing_leaked(result.output)
 
 
 def said(result: types.CallToolResult) -> str:

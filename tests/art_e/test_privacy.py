@@ -1,4 +1,4 @@
-"""Mail stays with its owner: modes of files, proxies, and code that comes with weights."""
+"""Mail and keys stay with their owner: modes of files, proxies, code beside weights, names."""
 
 import json
 import os
@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.privacy import REDACTED, load_env, redact
+from art_e.privacy import REDACTED, redact
+from art_e.publish import public_model, public_name
 from tests.builders import make_inbox
 from tests.command_line import ANN, MAILS
 from tests.provider import Provider, Request, says
@@ -165,17 +166,53 @@ def test_the_beginning_of_a_known_key_with_dots_is_taken_out(
     assert redact("got correct-ho...ery, want another") == f"got {REDACTED}, want another"
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    load_env.cache_clear()
-    return tmp_path
+# What others may see of names
 
 
-def test_what_is_set_wins_over_the_file(folder: Path) -> None:
-    os.environ["B_KEY"] = "set"
-    (folder / ".env").write_text("A_KEY=file\nexport B_KEY='file'\n# C_KEY=no\n", encoding="utf-8")
-    load_env()
-    assert (os.environ["A_KEY"], os.environ["B_KEY"]) == ("file", "set")
-    assert "C_KEY" not in os.environ
+CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct", "Qwen/Qwen2.5-14B-Instruct"),
+        ("/home/ann/runs/golden", "golden"),
+        ("../ann/secret/golden", "golden"),
+        ("C:\\Users\\ann\\golden", "golden"),
+        (CACHED, "Qwen/Qwen2.5-14B-Instruct"),
+        ("/data/datasets--me--mail/snapshots/1/x.parquet", "me/mail"),
+        ("golden", "golden"),
+        ("~", "~"),
+        ("~ann", "~"),
+        ("/", "/"),
+    ],
+)
+def test_a_name(name: str, shown: str) -> None:
+    assert public_name(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("offline", "offline"),
+        ("openrouter/google/gemini-2.5-pro", "openrouter/google/gemini-2.5-pro"),
+        ("local:Qwen/Qwen2.5-14B-Instruct", "local:Qwen/Qwen2.5-14B-Instruct"),
+        ("local:/home/ann/base+/home/ann/run/adapter", "local:base+adapter"),
+        (
+            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
+            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
+        ),
+        ("/home/ann/base", "base"),
+        ("local:~nobody", "local:~"),
+    ],
+)
+def test_a_model(name: str, shown: str) -> None:
+    assert public_model(name) == shown
+
+
+@given(st.lists(st.text("abcXYZ019._-", min_size=1, max_size=8), min_size=1, max_size=5))
+def test_nothing_of_a_path_but_its_end_is_left(parts: list[str]) -> None:
+    path = f"/home/annsecret/{'/'.join(parts)}"
+    for shown in (public_name(path), public_model(f"local:{path}")):
+        assert "annsecret" not in shown
+        assert "home" not in shown.replace("/".join(parts), "")

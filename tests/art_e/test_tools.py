@@ -221,15 +221,12 @@ def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(
     )
     mail, spaced_mail = (read(each, hit["message_id"]) for each in (plain, spaced))
     for shown, with_spaces in ((hit, spaced_hit), (mail, spaced_mail)):
-        assert shown.keys() == with_spaces.keys()
-        for name, value in shown.items():
-            if name in ("message_id", "date"):
-                assert with_spaces[name] == value
-            elif isinstance(value, list):
-                assert with_spaces[name] == [f" {each}" for each in value]
-            else:
-                assert with_spaces[name] == f" {value}"
-    assert spaced_hit["missing"] == [" zebra"]
+        texts = {name: each for name, each in shown.items() if name not in ("message_id", "date")}
+        spaced = {
+            name: [f" {each}" for each in value] if isinstance(value, list) else f" {value}"
+            for name, value in texts.items()
+        }
+        assert with_spaces == shown | spaced
 
 
 # Wrong and hostile calls: each is explained or bounded

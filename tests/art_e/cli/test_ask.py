@@ -1,15 +1,19 @@
-"""`art-e ask` with a policy that follows a script: the answer, its sources, the trace, failures."""
+"""`art-e ask` with a scripted policy: the answer, its sources, the trace, failures."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from art_e.cli.trace import shown_turn as shown_exchange
+from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import PolicyError, Usage
-from art_e.trajectory import read_trajectories
+from art_e.trajectory import exchanges, read_trajectories
 from tests.builders import ScriptedPolicy, answer, call, message, read_episodes, search_episodes
-from tests.command_line import ANN, LEASE_ID, Run, json_of
+from tests.command_line import ANN, LEASE_ID, Run, assert_safe, json_of
 
 QUESTION = "When does the warehouse lease end?"
 SEARCH = message(search_episodes("warehouse", "lease"))
@@ -123,3 +127,46 @@ def test_the_offline_policy_answers_end_to_end(art_e: Run, db: Path) -> None:
     shown = art_e(*asking).stdout
     assert shown.startswith("best passages, for no model was asked:\n")
     assert reply["passages"][0]["text"] in shown
+
+
+# The trace
+
+
+def shown_turn(number: int, message: dict[str, Any], observations: list[dict[str, Any]]) -> Any:
+    [exchange] = exchanges([message, *observations])
+    return shown_exchange(number, exchange)
+
+
+def called(name: str, arguments: Any) -> dict[str, Any]:
+    call = ToolCall("c1", name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+    return AssistantMessage(tool_calls=(call,)).to_chat()
+
+
+def observed(value: Any) -> list[dict[str, Any]]:
+    return [{"role": "tool", "tool_call_id": "c1", "content": json.dumps(value)}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["hits", "body", "error", "note", "keywords", "answer", "sources", "from"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["search_emails", "read_email", "return_final_answer", "other", ""])
+
+
+@given(NAMES, JSON | st.text(max_size=20), JSON, st.text(max_size=5))
+def test_whatever_a_model_writes_can_be_shown(
+    name: str, arguments: Any, observation: Any, behind: str
+) -> None:
+    [answer] = observed(observation)
+    answer["content"] += behind
+    assert_safe(shown_turn(1, called(name, arguments), [answer]).plain)

@@ -108,7 +108,7 @@ def test_owners_are_those_of_imports(db: Path) -> None:
 def test_an_unknown_address_suggests_the_nearest(db: Path, given: str, nearest: str) -> None:
     with InboxFile(db) as file:
         message = the_error(lambda: file.open_inbox(given))
-    assert re.match("no inbox '.*; nearest: " + re.escape(nearest), message)
+    assert re.match("no inbox .*; nearest: " + re.escape(nearest), message)
     assert "art-e inboxes" in message and len(message) < 1_000
     assert not re.search(r"[\x1b\ud800]", message)
 

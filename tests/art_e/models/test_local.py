@@ -127,18 +127,6 @@ def test_a_model_that_fails_ends_the_episodes_and_not_the_run(
     assert asyncio.run(ask_all(policy, start))[0].final_answer == "May 3"
 
 
-def test_a_run_stops_at_its_cost_limit(taught: Path, tmp_path: Path, start: Start) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "prices.toml").write_text(
-        f'[models."local:{taught}"]\n'
-        "usd_per_million_prompt = 1.0\nusd_per_million_completion = 100.0\n"
-    )
-    priced = LocalPolicy(str(taught), ModelOptions(max_output_tokens=120, max_cost_usd=0.001))
-    (trajectory,) = asyncio.run(ask_all(priced, start, QUESTIONS[:1]))
-    assert trajectory.error is not None
-    assert trajectory.error["kind"] == "budget"
-
-
 def test_a_batch_holds_the_requests_made_together_up_to_its_size(taught: Path) -> None:
     checkpoint = load_checkpoint(str(taught))
     model: Any = checkpoint.model

@@ -122,16 +122,8 @@ def test_an_unknown_model_has_no_policy(name: str) -> None:
     assert f"unknown model {name!r}; use offline" in the_error(Model(name).policy)
 
 
-@pytest.mark.parametrize(
-    ("host", "here"),
-    [
-        ("localhost:11434", True),
-        ("127.1.2.3", True),
-        ("[::1]:8000", True),
-        ("api.openai.com", False),
-        ("localhost.example.com", False),
-        ("127.0.0.1.example.com", False),
-    ],
-)
-def test_loopback(host: str, here: bool) -> None:
-    assert on_this_machine(host) is here
+def test_loopback() -> None:
+    for host in ("localhost:11434", "127.1.2.3", "[::1]:8000"):
+        assert on_this_machine(host)
+    for host in ("api.openai.com", "localhost.example.com", "127.0.0.1.example.com"):
+        assert not on_this_machine(host)
