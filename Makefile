@@ -15,7 +15,7 @@ demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

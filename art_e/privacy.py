@@ -49,21 +49,15 @@ def load_env() -> None:
 
 def redact(text: str) -> str:
     """`text` without keys: values of variables named like a key, and text that looks like one."""
-    values = sorted(_secret_values(), key=len, reverse=True)
+    named = (value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name))
+    keys = {value for value in named if len(value) >= _LEAST_CHARS}
+    values = sorted(keys, key=len, reverse=True)
     if values:
         whole = "|".join(re.escape(value) for value in values)
         cut = "|".join(re.escape(value[:_PREFIX_CHARS]) for value in values)
         echo = rf"(?:{cut})[\w-]{{0,200}}(?:[*•]{{2,}}|\.{{2,}}|…)[\w*•-]*"
         text = re.sub(echo, REDACTED, re.sub(whole, REDACTED, text))
     return _SHAPES.sub(REDACTED, text)
-
-
-def _secret_values() -> set[str]:
-    return {
-        value.strip()
-        for name, value in os.environ.items()
-        if _SECRET_NAME.search(name) and len(value.strip()) >= _LEAST_CHARS
-    }
 
 
 # The loopback interface as clients write it; `art_e.models.providers` adds a model's address.

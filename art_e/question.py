@@ -31,9 +31,6 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
-# The data set's own numbers are ids too.
-_PYDANTIC_CONFIG = {"coerce_numbers_to_str": True, "extra": "ignore"}
-
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -44,7 +41,8 @@ class Question:
     unknown. `how_realistic` is in 0..1.
     """
 
-    __pydantic_config__ = _PYDANTIC_CONFIG
+    # The public data set has numbers as ids.
+    __pydantic_config__ = {"coerce_numbers_to_str": True, "extra": "ignore"}
 
     id: str
     question: str

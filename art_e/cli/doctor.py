@@ -16,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import duckdb
 import typer
 from packaging.requirements import Requirement
 from typer import Option
@@ -220,7 +219,7 @@ def doctor(
 def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
     yield Finding("Python", "ok", platform.python_version())
     yield _packages()
-    yield _duckdb()
+    yield Finding("DuckDB", "ok", metadata.version("duckdb"))
     yield _home(home())
     yield _disk(home())
     yield _inbox(db)
@@ -241,14 +240,6 @@ def _packages() -> Finding:
             "packages", "broken", ", ".join(failed), "pip install --force-reinstall art-e"
         )
     return Finding("packages", "ok", ", ".join(CORE))
-
-
-def _duckdb() -> Finding:
-    try:
-        duckdb.execute("SELECT strip_accents('É')").fetchone()
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is the finding
-        return Finding("DuckDB", "broken", str(error), "pip install --force-reinstall duckdb")
-    return Finding("DuckDB", "ok", metadata.version("duckdb"))
 
 
 def _home(home: Path) -> Finding:

@@ -1,5 +1,6 @@
 """Options that several commands share, and their checks."""
 
+import contextlib
 import datetime as dt
 import re
 from pathlib import Path
@@ -55,13 +56,10 @@ def parse_day(day: str | None, option: str) -> dt.date | None:
     """The date that an option gives. Raises `UserError` for an invalid one."""
     if day is None:
         return None
-    wrong = UserError(f"{option} {day!r} is no date; write it as YYYY-MM-DD, such as 2001-03-31")
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII):
-        raise wrong
-    try:
-        return dt.date.fromisoformat(day)
-    except ValueError:  # such as 2001-02-30
-        raise wrong from None
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII):
+        with contextlib.suppress(ValueError):  # such as 2001-02-30
+            return dt.date.fromisoformat(day)
+    raise UserError(f"{option} {day!r} is no date; write it as YYYY-MM-DD, such as 2001-03-31")
 
 
 def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:

@@ -147,9 +147,6 @@ WEIGHTS: dict[str, float] = {
 
 _SHORT_WORDS = 4
 
-# The date of a mail that has none, as observations spell it.
-UNDATED = format_date(None)
-
 # Words about the question rather than its subject.
 _IDLE = STOP_WORDS | set(
     "tell say said give know please date day time name many much long often exactly".split()
@@ -219,7 +216,8 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     names = name_stems(question) & wanted
     value = asked_value(question)
     # A mail without a date counts as the oldest.
-    dates = sorted({mail.date for mail in mails}, key=lambda date: (date != UNDATED, date))
+    undated = format_date(None)
+    dates = sorted({mail.date for mail in mails}, key=lambda date: (date != undated, date))
     found = []
     for mail in mails:
         frame = _held(f"{mail.subject} {mail.sender}", wanted)

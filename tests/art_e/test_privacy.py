@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -14,23 +13,22 @@ from hypothesis import strategies as st
 
 from art_e.privacy import REDACTED, redact
 from art_e.publish import public_model, public_name
-from tests.builders import make_inbox
-from tests.command_line import ANN, MAILS
+from tests import tiny_qwen
+from tests.command_line import ANN, MAILS, Run, the_error
 from tests.provider import Provider, Request, says
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("art_e", "data_pipeline", "evals", "training")
 
 
-def art_e(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own."""
+def run(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a process."""
     return subprocess.run(
         [sys.executable, "-m", "art_e", *map(str, arguments)],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
         timeout=120,
-        cwd=environment.pop("cwd", str(ROOT)),
+        cwd=ROOT,
         env={**os.environ, **environment},
         check=False,
     )
@@ -43,8 +41,8 @@ def test_whatever_holds_mail_is_the_users_alone(tmp_path: Path) -> None:
     (mails / "1.eml").write_bytes(MAILS[0].data)
     before = os.umask(0o022)
     try:
-        ingested = art_e("ingest", mails, "--owner", ANN, ART_E_HOME=str(home))
-        asked = art_e("ask", "When does the lease end?", ART_E_HOME=str(home))
+        ingested = run("ingest", mails, "--owner", ANN, ART_E_HOME=str(home))
+        asked = run("ask", "When does the lease end?", ART_E_HOME=str(home))
     finally:
         os.umask(before)
     assert (ingested.returncode, asked.returncode) == (0, 0), ingested.stderr + asked.stderr
@@ -55,10 +53,7 @@ def test_whatever_holds_mail_is_the_users_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.2"])
-def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, host: str) -> None:
-    db = tmp_path / "inbox.duckdb"
-    make_inbox(db, MAILS)
-
+def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, db: Path, host: str) -> None:
     def overhears(_: Request) -> object:
         raise AssertionError("a proxy was asked")
 
@@ -66,7 +61,7 @@ def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, host: str) ->
         port = model.base_url.rpartition(":")[2]
         through = proxy.base_url.removesuffix("/v1")
         names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-        asked = art_e(
+        asked = run(
             "ask", "When does the lease end?", "--inbox", ANN, "--db", db,
             "--model", "hosted_vllm/mine", "--json",
             HOSTED_VLLM_API_BASE=f"http://{host}:{port}",
@@ -79,22 +74,17 @@ def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, host: str) ->
         assert bool(model.requests) is (host != "127.0.0.2"), asked.stderr
 
 
-def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
+def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(
+    art_e: Run, db: Path, tmp_path: Path
+) -> None:
     marker = tmp_path / "ran"
-    (folder / "evil.py").write_text(f"import pathlib; pathlib.Path({str(marker)!r}).touch()")
+    tiny_qwen.make_tokenizer(["When does the lease end?"]).save_pretrained(tmp_path)
+    (tmp_path / "evil.py").write_text(f"import pathlib; pathlib.Path({str(marker)!r}).touch()")
     config = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.C", "AutoModel": "evil.M"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    tiny_qwen = pytest.importorskip("tests.tiny_qwen")
-    tiny_qwen.make_tokenizer(["When does the lease end?"]).save_pretrained(folder)
-    db = tmp_path / "inbox.duckdb"
-    make_inbox(db, MAILS)
-    asked = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", f"local:{folder}")
-    assert asked.returncode == 2
-    assert "can't be loaded" in asked.stderr
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", f"local:{tmp_path}")
+    assert "can't be loaded" in the_error(asked)
     assert not marker.exists()
-    shutil.rmtree(folder)
 
 
 NAMES = (

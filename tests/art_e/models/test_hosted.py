@@ -403,17 +403,10 @@ def test_loading_litellm_asks_nobody_says_nothing_and_reads_no_env_file(tmp_path
     assert load_litellm().model_cost["o3"]["input_cost_per_token"] == 2e-6
 
 
-REQUEST: dict[str, Any] = {
-    "model": "openai/o3",
-    "temperature": 0.0,
-    "messages": [{"role": "user", "content": "When?"}],
-    "tools": [{"type": "function", "function": {"name": "read_email"}}],
-    "endpoint": None,
-}
 CALLS = (ToolCall("a", "read_email", '{"message_id": "m1"}'), ToolCall("b", "x\ud800", "\x00"))
 # With surrogates, which UTF-8 cannot hold.
 RESPONSE = Response(AssistantMessage("Zürich \ud800", CALLS), Usage(4, 3, 2, 1))
-KEY = request_key(REQUEST)
+KEY = request_key({"model": "openai/o3", "messages": HELLO})
 
 
 @pytest.mark.parametrize("response", [RESPONSE, Response(AssistantMessage(), None)])
