@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -42,7 +42,7 @@ class Question:
     """
 
     # The public data set has numbers as ids.
-    __pydantic_config__ = {"coerce_numbers_to_str": True, "extra": "ignore"}
+    __pydantic_config__: ClassVar = {"coerce_numbers_to_str": True, "extra": "ignore"}
 
     id: str
     question: str

@@ -369,7 +369,7 @@ class Calls:
         return Called(message, usage, cost, seconds)
 
     def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
-        """An upper bound of the tokens of a call, prompt and completion."""
+        """An upper bound of the tokens of a call, prompt and completion, if there is a limit."""
         if not self._limited:
             return 0, 0
         counted = load_litellm().token_counter(
