@@ -1,5 +1,6 @@
 """Loading question sets: files, folders and the hub; what is refused, and in what words."""
 
+import dataclasses
 import datetime as dt
 import json
 from pathlib import Path
@@ -50,11 +51,7 @@ def refused(source: str, **options: Any) -> str:
 
 def test_loads_a_bare_file_of_the_public_form(tmp_path: Path) -> None:
     source = write(tmp_path / "q.jsonl", PUBLIC, "", {**PUBLIC, "id": "x", "batch": {"new": [1]}})
-    assert load_questions(source) == [QUESTION, Question(**{**as_fields(QUESTION), "id": "x"})]
-
-
-def as_fields(question: Question) -> dict[str, Any]:
-    return {name: getattr(question, name) for name in Question.__dataclass_fields__}
+    assert load_questions(source) == [QUESTION, dataclasses.replace(QUESTION, id="x")]
 
 
 @pytest.mark.parametrize(
