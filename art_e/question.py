@@ -132,6 +132,17 @@ def as_question(row: Any) -> Question:
 
     Raises `ValueError`, in one line that begins with the field, if the row is no question.
     """
+    question = read_question(row)
+    if question.answerable is None and question.kind == "unanswerable":
+        return dataclasses.replace(question, answerable=False)
+    if question.answerable is None and question.answer is not None:
+        # A gold answer may abstain ("I don't know").
+        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
+    return question
+
+
+def read_question(row: Any) -> Question:
+    """The question of a row, with nothing added. Raises `ValueError` as `as_question` does."""
     from pydantic import ValidationError
 
     try:
@@ -145,11 +156,6 @@ def as_question(row: Any) -> Question:
         raise ValueError("a text has a lone surrogate") from None
     except (TypeError, RecursionError):
         raise ValueError("provenance: it is not JSON") from None
-    if question.answerable is None and question.kind == "unanswerable":
-        return dataclasses.replace(question, answerable=False)
-    if question.answerable is None and question.answer is not None:
-        # A gold answer may abstain ("I don't know").
-        return dataclasses.replace(question, answerable=not is_abstention(question.answer))
     return question
 
 
