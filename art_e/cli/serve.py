@@ -106,9 +106,6 @@ class Child:
             self._process.send_signal(number)
 
 
-WEIGHTS = "adapter_model.safetensors"
-
-
 def transformers_can_serve() -> bool:
     """Whether transformers and what its server needs are installed."""
     needed = ("torch", "transformers", "peft", "fastapi", "uvicorn", "openai", "pydantic")
@@ -130,7 +127,7 @@ def transformers_server(
     model.mkdir()
     _link(source, model, [each.name for each in source.iterdir() if each.is_file()])
     if adapter is not None:
-        _link(adapter_folder(adapter), model, ["adapter_config.json", WEIGHTS])
+        _link(adapter_folder(adapter), model, ["adapter_config.json", "adapter_model.safetensors"])
     for replaced in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         (model / replaced).unlink(missing_ok=True)
     tokenizer.response_template = RESPONSE_TEMPLATE
@@ -315,8 +312,9 @@ def with_options(server: Server, options: list[str]) -> Server:
 
 def check_free(host: str, port: int) -> None:
     """Raise `UserError` if a server can't listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port), family=_family(host)).close()
+        socket.create_server((host, port), family=family).close()
     except socket.gaierror:
         raise UserError(f"--host {host!r} is no address of this machine; use {LOOPBACK}") from None
     except OSError as error:
@@ -348,17 +346,10 @@ def print_address(name: str, host: str, port: int) -> None:
     """Print the one line that says how to use the server."""
     shown = _reachable(host)
     base = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/v1"
-    whom = "this machine only" if _is_loopback(host) else "whoever reaches it, without a key"
+    is_loopback = host in ("localhost", "::1") or host.startswith("127.")
+    whom = "this machine only" if is_loopback else "whoever reaches it, without a key"
     print_line(f"{base} serves {whom}: {BASE_VARIABLE}={base} --model hosted_vllm/{name}")
     sys.stdout.flush()
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _reachable(host: str) -> str:

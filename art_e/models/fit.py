@@ -190,7 +190,7 @@ class AnswerCandidate:
 
 
 def informative_words(question: str) -> list[str]:
-    """The words of `question` that tell what it is about; all words if there are none."""
+    """The words of `question` that tell what it is about, else all its words."""
     every = list(dict.fromkeys(words(question)))
     return [word for word in every if word not in _IDLE] or every
 
