@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +19,9 @@ from art_e.cli.mcp import answer_call, mail_server
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import ToolCall
-from art_e.tools import ReadEmail, SearchEmails, Tools, View, parse_call, schemas
+from art_e.tools import Tools, View, schemas
 from tests import builders as episodes
-from tests.builders import BOB, FOREIGN, LATER, LEASE, LEASE_COPY, QUESTION, step
+from tests.builders import BOB, FOREIGN, LATER, LEASE, LEASE_COPY, QUESTION, run, step
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 
@@ -37,18 +36,10 @@ HANDSHAKE = {
 Mode = Literal["legacy", "auto"]
 
 
-@pytest.fixture(scope="session")
-def mcp_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("mcp") / "inbox.duckdb"
-    episodes.write_inbox(path).close()
-    return path
-
-
-@pytest.fixture(scope="session")
-def expected(mcp_db: Path) -> Iterator[Tools]:
+@pytest.fixture
+def expected(inbox_file: InboxFile) -> Tools:
     """The same tools in this process."""
-    with InboxFile(mcp_db) as file:
-        yield Tools(file.open_inbox(BOB, date.fromisoformat(AS_OF)), View(handles=False))
+    return Tools(inbox_file.open_inbox(BOB, QUESTION.query_date), View(handles=False))
 
 
 async def ask(client: Client, made: ToolCall) -> types.CallToolResult:
@@ -61,21 +52,12 @@ def said(result: types.CallToolResult) -> str:
     return content.text
 
 
-def observation(tools: Tools, made: ToolCall) -> str:
-    arguments = parse_call(made)
-    if isinstance(arguments, SearchEmails):
-        return tools.search(arguments).text
-    assert isinstance(arguments, ReadEmail)
-    shown = tools.read(arguments)
-    assert shown is not None
-    return shown.text
-
-
 @pytest.mark.parametrize(("mode", "protocol"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
-def test_a_session(mcp_db: Path, expected: Tools, mode: Mode, protocol: str) -> None:
+def test_a_session(inbox_file: InboxFile, expected: Tools, mode: Mode, protocol: str) -> None:
     """With the handshake over stdin and stdout of a process, without it in this process."""
     episode = Episode(expected.inbox, QUESTION, view=View(handles=False))
-    command = ["-m", "art_e", "mcp", "--inbox", BOB, "--db", str(mcp_db), "--as-of", AS_OF]
+    db = str(inbox_file.path)
+    command = ["-m", "art_e", "mcp", "--inbox", BOB, "--db", db, "--as-of", AS_OF]
     process = StdioServerParameters(command=sys.executable, args=command)
 
     async def session() -> None:
@@ -112,7 +94,7 @@ def test_a_session(mcp_db: Path, expected: Tools, mode: Mode, protocol: str) -> 
         ):
             result = await ask(client, made)
             assert not result.is_error
-            assert said(result) == observation(expected, made)
+            assert json.loads(said(result)) == run(expected, made)
         assert json.loads(said(await ask(client, read(LEASE_COPY))))["message_id"] == LEASE
 
         for message_id in (FOREIGN, LATER, "m1", "<nowhere@t>", "x" * 1_000_000):
@@ -150,21 +132,18 @@ WRONG_CALLS: list[tuple[str, Any, str]] = [
 ]
 
 
-def test_mail_of_later_days_is_there_without_as_of(mcp_db: Path) -> None:
-    with InboxFile(mcp_db) as file:
-        tools = Tools(file.open_inbox(BOB), View(handles=False))
-        found = said(answer_call(tools, "search_emails", {"keywords": ["crane"]}))
-        assert episodes.FUTURE in found and FOREIGN not in found
+def test_mail_of_later_days_is_there_without_as_of(inbox_file: InboxFile) -> None:
+    tools = Tools(inbox_file.open_inbox(BOB), View(handles=False))
+    found = said(answer_call(tools, "search_emails", {"keywords": ["crane"]}))
+    assert episodes.FUTURE in found and FOREIGN not in found
 
 
 class Wire:
     """A server process and its two ends of plain text, to say what no client says."""
 
-    def __init__(self, db: Path, ignoring: bool = False) -> None:
-        # A process that ignores Ctrl-C, as a background job does, hands that on.
-        before = signal.signal(
-            signal.SIGINT, signal.SIG_IGN if ignoring else signal.default_int_handler
-        )
+    def __init__(self, db: Path) -> None:
+        # A background job ignores Ctrl-C, and hands that on.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "art_e", "mcp", "--inbox", BOB, "--db", str(db)],
             stdin=subprocess.PIPE,
@@ -194,11 +173,11 @@ class Wire:
 
 
 @pytest.fixture
-def wire(mcp_db: Path) -> Iterator[Callable[..., Wire]]:
+def wire(inbox_file: InboxFile) -> Iterator[Callable[..., Wire]]:
     started: list[Wire] = []
 
-    def start(**options: Any) -> Wire:
-        started.append(Wire(mcp_db, **options))
+    def start() -> Wire:
+        started.append(Wire(inbox_file.path))
         return started[-1]
 
     yield start

@@ -116,11 +116,8 @@ def test_max_results_is_brought_inside_and_said(tools: Tools, wanted: Any, got: 
 
 
 def test_dates_bound_a_search(tools: Tools) -> None:
-    days = [
-        hit["date"]
-        for hit in search(tools, sent_after="2020-01-08", sent_before="2020-01-10")["hits"]
-    ]
-    assert sorted(days) == ["2020-01-08", "2020-01-09"]
+    found = search(tools, sent_after="2020-01-08", sent_before="2020-01-10")["hits"]
+    assert sorted(hit["date"] for hit in found) == ["2020-01-08", "2020-01-09"]
     assert search(tools, sent_after="0001-01-01", sent_before="9999-12-31")["hits"]
 
 
@@ -181,12 +178,9 @@ def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None
     found = search(small, keywords=["lease"])
     # The model did not ask for a number of hits, so that there is nothing to tell it of.
     assert "note" not in found
-    assert [hit["subject"] for hit in found["hits"]] == [
-        hit["subject"] for hit in whole["hits"][:2]
-    ]
     for shown, full in zip(found["hits"], whole["hits"], strict=False):
         cut = shown["snippet"].removesuffix("...")
-        assert full["snippet"].startswith(cut)
+        assert (shown["subject"], full["snippet"][: len(cut)]) == (full["subject"], cut)
         assert 0 < len(cut) <= 12
         assert full["from"].startswith(shown["from"])
         assert "@" not in shown["from"] or "<" not in full["from"]
