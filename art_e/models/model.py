@@ -8,7 +8,7 @@ anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:
 from dataclasses import dataclass
 from typing import Literal
 
-from art_e.models.base import LOCAL_PREFIX, ModelOptions, Policy
+from art_e.models.base import LOCAL_PREFIX, ModelOptions, Policy, kind_of
 from art_e.models.hosted import LitellmPolicy
 from art_e.models.local import LocalPolicy
 from art_e.models.offline import OfflinePolicy
@@ -25,9 +25,7 @@ class Model:
     @property
     def kind(self) -> Literal["offline", "local", "hosted"]:
         """No model, one in this process, or one behind an API."""
-        if self.name == OfflinePolicy.model:
-            return "offline"
-        return "local" if self.name.startswith(LOCAL_PREFIX) else "hosted"
+        return kind_of(self.name)
 
     @property
     def path(self) -> str:

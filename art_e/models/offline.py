@@ -11,7 +11,7 @@ from typing import Any
 
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import PolicyStep, Usage
+from art_e.models.base import OFFLINE, PolicyStep, Usage
 from art_e.models.fit import AnswerCandidate, ReadMail, candidates, informative_words, name_stems
 from art_e.tools import MAX_RESULTS
 from art_e.trajectory import exchanges
@@ -35,7 +35,7 @@ READING_TURNS = 2
 class OfflinePolicy:
     """Extractive search and read, without a model. `abstain_below` is a candidate's score."""
 
-    model = "offline"
+    model = OFFLINE
 
     def __init__(self, abstain_below: float = ABSTAIN_BELOW) -> None:
         self._abstain_below = abstain_below
