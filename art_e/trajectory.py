@@ -157,12 +157,6 @@ class Trajectory:
             object.__setattr__(self, "events", _events(self.messages, self.handles))
 
     @property
-    def mails_found(self) -> list[str]:
-        """The stored ids of the mails that searches showed, each once, in order."""
-        found = (each for event in self.events for each in event.get("found", ()))
-        return list(dict.fromkeys(found))
-
-    @property
     def mails_read(self) -> list[str]:
         """The stored ids of the mails that were read, each once, in order."""
         return list(dict.fromkeys(each["read"] for each in self.events if "read" in each))

@@ -51,10 +51,9 @@ def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool
     """
     if recipe is None:
         return DEFAULT_FORM if max_turns is None else Form(max_turns)
-    given = {"--max-turns": max_turns is not None, "--prompt": other_prompt}
-    twice = [option for option, is_given in given.items() if is_given]
-    if twice:
-        raise UserError(f"--recipe decides {' and '.join(twice)} too; leave one of them out")
+    given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
+    if given:
+        raise UserError(f"--recipe decides {' and '.join(given)} too; leave one of them out")
     form = _training("recipe").named_recipe(recipe).episode
     return Form(form.max_turns, form.prompt, form.view, form.turn_tokens)
 

@@ -43,7 +43,6 @@ from art_e.tools import (
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-NAME = "art-e"
 TITLES = {"search_emails": "Search emails", "read_email": "Read an email"}
 
 
@@ -83,7 +82,7 @@ def mail_server(inbox: Inbox) -> Server[Any]:
         return answer_call(tools, called.name, called.arguments or {})
 
     return Server(
-        NAME,
+        "art-e",
         version=__version__,
         title="ART-E: search an inbox",
         instructions=f"Search and read the mail of one inbox. {_about(inbox)}",

@@ -185,8 +185,7 @@ def _show_record(record: Record) -> None:
 
 def _answer(trajectory: Trajectory) -> str:
     without = why_no_answer(trajectory)
-    given = one_line(trajectory.final_answer or "")
-    return given if without is None else f"no answer: {without}"
+    return one_line(trajectory.final_answer or "") if without is None else f"no answer: {without}"
 
 
 def _show_episode(trajectory: Trajectory, as_json: bool) -> None:

@@ -208,7 +208,6 @@ def _room_for(folder: Path, adapter: str) -> int:
 
 LOOPBACK = "127.0.0.1"
 BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of hosted_vllm/NAME
-POLL_S = 0.1
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -337,7 +336,7 @@ def wait_until_it_answers(child: Child, host: str, port: int) -> bool:
             pass
         finally:
             connection.close()
-        time.sleep(POLL_S)
+        time.sleep(0.1)
     note("Error: the server ended before it answered; see its log above")
     return False
 

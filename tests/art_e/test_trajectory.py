@@ -147,7 +147,7 @@ def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
     assert wrong.keys() == {"turn", "tool", "error", "notes"}
     assert "one turn left" in wrong["notes"][0]
     assert final["cited"] == [LEASE, "<no@t>"]
-    assert (made.mails_found, made.mails_read) == ([LEASE], [LEASE])
+    assert made.mails_read == [LEASE]
     row = json.loads(made.to_line())
     assert row.pop("events") == made.events
     assert Trajectory.from_line(json.dumps(row)) == made
