@@ -218,11 +218,11 @@ def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(
     mail, spaced_mail = (read(each, hit["message_id"]) for each in (plain, spaced))
     for shown, with_spaces in ((hit, spaced_hit), (mail, spaced_mail)):
         texts = {name: each for name, each in shown.items() if name not in ("message_id", "date")}
-        spaced = {
+        changed = {
             name: [f" {each}" for each in value] if isinstance(value, list) else f" {value}"
             for name, value in texts.items()
         }
-        assert with_spaces == shown | spaced
+        assert with_spaces == shown | changed
 
 
 # Wrong and hostile calls: each is explained or bounded
