@@ -97,8 +97,9 @@ _ADVERB = (
     r"(?:unfortunately|sadly|regrettably|honestly|currently|still|simply|hmm|well|ok|okay|um|"
     r"sorry|apologies|oh)"
 )
+# Strings, which `re` compiles at first use, so that other commands start without that work.
 _ABSTENTIONS = tuple(
-    re.compile(rf"(?:{_ADVERB} ){{0,3}}(?:(?:the )?(?:final )?answer (?:is )?)?{pattern}")
+    rf"(?:{_ADVERB} ){{0,3}}(?:(?:the )?(?:final )?answer (?:is )?)?{pattern}"
     for pattern in (
         # First person. "Have" and "find" need an object that is information, because
         # "I do not have a car" and "I could not find a hotel" are answers.
@@ -147,7 +148,7 @@ _ABSTENTIONS = tuple(
         r"could not be determined",
     )
 )
-_FILLER = re.compile(
+_FILLER = (
     rf"(?:{_ADVERB} ?){{1,3}}|i am (?:(?:very|so|really) )?(?:sorry|afraid)(?: that)?|"
     r"(?:i |my |please accept my )?(?:sincere )?apolog(?:ize|ise|ies)|"
     r"(?:very |so )?sorry(?: about that)?|"
@@ -165,14 +166,14 @@ _FILLER = re.compile(
     rf"(?:\w+ ){{1,3}}(?:wrote|asked|emailed)(?: \w+){{0,3}} (?:about|for|whether|if|on){_TAIL}|"
     rf"(?:\w+ ){{1,5}}(?:is|are|was|were) (?:discussed|mentioned|asked|raised){_TAIL}"
 )
-_OPENING = re.compile(
+_OPENING = (
     r"(?:i am (?:(?:very|so) )?(?:sorry|afraid)(?: that| to say)?|"
     rf"(?:based on|from|given|according to|after (?:searching|reading|checking|reviewing)) {_MAIL}"
     r"(?: (?:i|we) (?:(?:could|can|have) )?(?:find|found|read|see|seen|saw))?) (?=\w)"
 )
-_CONTINUED = re.compile(rf"{_ABOUT}|\d{{1,4}}")
+_CONTINUED = rf"{_ABOUT}|\d{{1,4}}"
 # After a word on what mail there is.
-_OF_THAT_MAIL = re.compile(
+_OF_THAT_MAIL = (
     rf"(?:it|they|he|she) {_NEVER} {_SAYS}{_TAIL}|(?:no|not)(?: \w+){{1,4}}|nothing{_ABOUT}"
 )
 
@@ -190,8 +191,8 @@ def _clauses(answer: str) -> list[str]:
 
 def _abstains(clause: str) -> bool:
     return any(
-        pattern.fullmatch(rest)
-        for rest in {clause, _OPENING.sub("", clause, count=1)}
+        re.fullmatch(pattern, rest)
+        for rest in {clause, re.sub(_OPENING, "", clause, count=1)}
         for pattern in _ABSTENTIONS
     )
 
@@ -207,9 +208,9 @@ def is_abstention(answer: str | None) -> bool:
         return False
     declined = of_mail = False
     for clause in clauses:
-        if _abstains(clause) or (of_mail and _OF_THAT_MAIL.fullmatch(clause)):
+        if _abstains(clause) or (of_mail and re.fullmatch(_OF_THAT_MAIL, clause)):
             declined = True
-        elif not (_FILLER.fullmatch(clause) or (declined and _CONTINUED.fullmatch(clause))):
+        elif not (re.fullmatch(_FILLER, clause) or (declined and re.fullmatch(_CONTINUED, clause))):
             return False
         of_mail = of_mail or re.search(rf"\b{_NOUN}\b", clause) is not None
     return declined

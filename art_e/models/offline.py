@@ -13,7 +13,6 @@ from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
 from art_e.models.base import OFFLINE, PolicyStep, Usage
 from art_e.models.fit import AnswerCandidate, ReadMail, candidates, informative_words, name_stems
-from art_e.tools import MAX_RESULTS
 from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
@@ -27,7 +26,8 @@ ABSTAIN_BELOW = 7.02
 NAMES_TO_COUNT = 3
 COUNTED = range(2, 5)
 
-# Mails read in one turn, and turns of reading.
+# Hits of its search, mails read in one turn, and turns of reading.
+HITS = 10
 READ_AT_ONCE = 4
 READING_TURNS = 2
 
@@ -53,7 +53,7 @@ class OfflinePolicy:
         turn = sum(each["role"] == "assistant" for each in messages)
         if turn == 0:
             keywords = informative_words(_question(messages))
-            return _calls(0, "search_emails", {"keywords": keywords, "max_results": MAX_RESULTS})
+            return _calls(0, "search_emails", {"keywords": keywords, "max_results": HITS})
         unread = [hit["message_id"] for hit in _hits(messages)][READ_AT_ONCE * (turn - 1) :]
         if turn <= READING_TURNS and unread and not _is_last_turn(messages):
             chosen = [{"message_id": each} for each in unread[:READ_AT_ONCE]]

@@ -1,5 +1,6 @@
 """An episode from its first message to its end: turns, calls, answers, facts."""
 
+import dataclasses
 import json
 from datetime import date
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from art_e.episode import MAX_CALLS, MAX_WRONG_MESSAGES, Episode, Rubric
+from art_e.episode import MAX_CALLS, MAX_WRONG_MESSAGES, Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from tests import builders as episodes
@@ -69,19 +70,16 @@ def test_a_whole_episode(start: Start) -> None:
     assert episode.done
     assert episode.final_answer == "May 3"
     assert episode.sources == (LEASE,)
-    assert episode.rubric == Rubric(
-        max_turns=10,
-        answerable=True,
-        num_gold_sources=1,
-        answered=True,
-        sources_correct=True,
-        num_sources=1,
-        found_gold=True,
-        read_gold=True,
-        turns=3,
-        effort=3,
-        tool_calls=3,
-    )
+    right = ("answerable", "answered", "sources_correct", "found_gold", "read_gold")
+    wrong = ("invalid_reads", "unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
+    assert dataclasses.asdict(episode.rubric) == {
+        "max_turns": 10,
+        **dict.fromkeys(right, True),
+        **dict.fromkeys(("abstained", "lost_to_format", "ran_out_of_turns"), False),
+        **dict.fromkeys(("num_gold_sources", "num_sources"), 1),
+        **dict.fromkeys(("turns", "effort", "tool_calls"), 3),
+        **dict.fromkeys((*wrong, "prompt_tokens", "completion_tokens"), 0),
+    }
     with pytest.raises(RuntimeError, match="done"):
         episode.step(message(search("lease")))
     assert episode.rubric.turns == 3
