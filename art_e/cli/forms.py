@@ -1,7 +1,6 @@
 """The option `--recipe`: the form of episode in which a model was trained, and its questions.
 
-Recipes belong to `training`, above this package. Like a command, its module is loaded by name when
-the option is given, so that no import points up.
+Recipes belong to `training`, above this package: its modules are loaded by name, as commands are.
 """
 
 from importlib import import_module
