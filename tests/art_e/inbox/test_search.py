@@ -185,6 +185,12 @@ def test_the_snippet_shows_the_matching_stretch(inbox: Inbox) -> None:
     assert hit.snippet.endswith("...")
 
 
+def test_the_snippet_is_the_stretch_with_most_words() -> None:
+    stretches = ["alpha", "alpha alpha beta", "beta alpha gamma", "gamma"]
+    body = f" {FILLER}".join(stretches)
+    assert "beta alpha gamma" in cut_snippet(body, stems(["alpha", "beta", "gamma"]))
+
+
 @pytest.mark.parametrize("word", ["NAÏVE", "aging", "happy", "moving", "2001"])
 def test_the_snippet_finds_every_form_of_a_word(word: str) -> None:
     body = FILLER + f"Then comes {word} at last. " + FILLER
