@@ -3,24 +3,20 @@
 The rule, in order:
 
 1. None, and text without a letter or digit, abstain.
-2. The text is folded (Unicode compatibility form, lower case, apostrophes
-   dropped, "don't" = "dont" = "do not") and cut into clauses: at sentence ends,
-   commas, colons and dashes, and at "but", "however", "although", "though" and
-   an "and" or "so" that opens a new clause.
-3. Each clause must be an abstention ("i do not know when ...", "not specified",
-   "the emails do not say ...", "no answer found"), a filler ("sorry", "i searched the
-   inbox"), a word on what mail there is ("the thread mentions a trip") or, after an
-   abstention, its topic ("about the move"); at least one must be an abstention. One
-   clause with any other content makes the text an answer.
+2. The text is folded (Unicode compatibility form, lower case, "don't" = "dont" = "do not") and
+   cut into clauses at punctuation and at "but", "however", "and" and the like.
+3. Each clause must be an abstention ("i do not know when ...", "not specified"), a filler ("sorry",
+   "i searched the inbox"), a remark on the mail ("the thread mentions a trip") or, after an
+   abstention, its topic ("about the move"). At least one must be an abstention; any other clause
+   makes the text an answer.
 
-So a report about somebody else's ignorance ("Kim said she does not know") is an
-answer, and so is a name that contains such a word ("Unknown Pleasures LLC").
+So "Kim said she does not know" is an answer, and so is "Unknown Pleasures LLC".
 """
 
 import re
 import unicodedata
 
-_MAX_WORDS = 80  # longer text is no abstention; this also bounds the work below
+_MAX_WORDS = 80  # longer text is an answer, which also bounds the work below
 
 _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
 _CLAUSE_END = re.compile(
@@ -36,8 +32,8 @@ _EXPANSIONS = {
     "idk": "do not know", "wouldnt": "would not", "wont": "will not",
 }  # fmt: skip
 
-# The grammar of an abstaining clause, over folded words. A tail of free words
-# stands only at the end of a pattern, and is bounded: matching stays linear.
+# The grammar of an abstaining clause, over folded words. Free words stand only at the end of a
+# pattern, and are bounded, so that matching stays linear.
 _TAIL = r"(?: \w+){0,25}"
 _MAIL = (
     r"(?:(?:any of the|the|these|those|this|any|your|my|all|available|provided|retrieved|given|"
@@ -101,8 +97,9 @@ _ADVERB = (
     r"(?:unfortunately|sadly|regrettably|honestly|currently|still|simply|hmm|well|ok|okay|um|"
     r"sorry|apologies|oh)"
 )
+# Strings, which `re` compiles at first use, so that other commands start without that work.
 _ABSTENTIONS = tuple(
-    re.compile(rf"(?:{_ADVERB} ){{0,3}}(?:(?:the )?(?:final )?answer (?:is )?)?{pattern}")
+    rf"(?:{_ADVERB} ){{0,3}}(?:(?:the )?(?:final )?answer (?:is )?)?{pattern}"
     for pattern in (
         # First person. "Have" and "find" need an object that is information, because
         # "I do not have a car" and "I could not find a hotel" are answers.
@@ -151,7 +148,7 @@ _ABSTENTIONS = tuple(
         r"could not be determined",
     )
 )
-_FILLER = re.compile(
+_FILLER = (
     rf"(?:{_ADVERB} ?){{1,3}}|i am (?:(?:very|so|really) )?(?:sorry|afraid)(?: that)?|"
     r"(?:i |my |please accept my )?(?:sincere )?apolog(?:ize|ise|ies)|"
     r"(?:very |so )?sorry(?: about that)?|"
@@ -169,14 +166,14 @@ _FILLER = re.compile(
     rf"(?:\w+ ){{1,3}}(?:wrote|asked|emailed)(?: \w+){{0,3}} (?:about|for|whether|if|on){_TAIL}|"
     rf"(?:\w+ ){{1,5}}(?:is|are|was|were) (?:discussed|mentioned|asked|raised){_TAIL}"
 )
-_OPENING = re.compile(
+_OPENING = (
     r"(?:i am (?:(?:very|so) )?(?:sorry|afraid)(?: that| to say)?|"
     rf"(?:based on|from|given|according to|after (?:searching|reading|checking|reviewing)) {_MAIL}"
     r"(?: (?:i|we) (?:(?:could|can|have) )?(?:find|found|read|see|seen|saw))?) (?=\w)"
 )
-_CONTINUED = re.compile(rf"{_ABOUT}|\d{{1,4}}")
+_CONTINUED = rf"{_ABOUT}|\d{{1,4}}"
 # After a word on what mail there is.
-_OF_THAT_MAIL = re.compile(
+_OF_THAT_MAIL = (
     rf"(?:it|they|he|she) {_NEVER} {_SAYS}{_TAIL}|(?:no|not)(?: \w+){{1,4}}|nothing{_ABOUT}"
 )
 
@@ -194,8 +191,8 @@ def _clauses(answer: str) -> list[str]:
 
 def _abstains(clause: str) -> bool:
     return any(
-        pattern.fullmatch(rest)
-        for rest in {clause, _OPENING.sub("", clause, count=1)}
+        re.fullmatch(pattern, rest)
+        for rest in {clause, re.sub(_OPENING, "", clause, count=1)}
         for pattern in _ABSTENTIONS
     )
 
@@ -211,9 +208,9 @@ def is_abstention(answer: str | None) -> bool:
         return False
     declined = of_mail = False
     for clause in clauses:
-        if _abstains(clause) or (of_mail and _OF_THAT_MAIL.fullmatch(clause)):
+        if _abstains(clause) or (of_mail and re.fullmatch(_OF_THAT_MAIL, clause)):
             declined = True
-        elif not (_FILLER.fullmatch(clause) or (declined and _CONTINUED.fullmatch(clause))):
+        elif not (re.fullmatch(_FILLER, clause) or (declined and re.fullmatch(_CONTINUED, clause))):
             return False
         of_mail = of_mail or re.search(rf"\b{_NOUN}\b", clause) is not None
     return declined

@@ -1,4 +1,4 @@
-"""A child process that does not outlive its parent, however the parent ended."""
+"""Has a child process end with its parent, even if the parent is killed."""
 
 import ctypes
 import os
@@ -18,9 +18,9 @@ def ends_with_parent() -> Callable[[], None] | None:
         return None
     parent, prctl = os.getpid(), ctypes.CDLL(None, use_errno=True).prctl
 
-    def ask() -> None:
+    def prepare() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # the parent ended before
+        if os.getppid() != parent:  # the parent has already ended
             os._exit(1)
 
-    return ask
+    return prepare

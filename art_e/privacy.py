@@ -1,4 +1,4 @@
-"""What keeps mail and keys with their owner: private files, no proxies, and keys redacted."""
+"""Keeps mail and keys with their owner: private files, no proxies, redacted keys."""
 
 import os
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 from art_e.errors import UserError
 
 REDACTED = "[redacted]"
-# A shorter value is no key, and would match innocent text.
+# A shorter value is no key, and would match other text.
 _LEAST_CHARS = 8
-# Length of a key's start by which a cut-off echo ("my-secr...") is recognised.
+# Length of a key's start that identifies a shortened echo ("my-secr...").
 _PREFIX_CHARS = 5
 _SECRET_NAME = re.compile(
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL)S?(?:_|$)", re.IGNORECASE
@@ -48,22 +48,16 @@ def load_env() -> None:
 
 
 def redact(text: str) -> str:
-    """`text` without keys: values of variables named like a key, and all that looks like one."""
-    values = sorted(_secret_values(), key=len, reverse=True)
+    """`text` without keys: values of variables named like a key, and text that looks like one."""
+    named = (value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name))
+    keys = {value for value in named if len(value) >= _LEAST_CHARS}
+    values = sorted(keys, key=len, reverse=True)
     if values:
         whole = "|".join(re.escape(value) for value in values)
         cut = "|".join(re.escape(value[:_PREFIX_CHARS]) for value in values)
         echo = rf"(?:{cut})[\w-]{{0,200}}(?:[*•]{{2,}}|\.{{2,}}|…)[\w*•-]*"
         text = re.sub(echo, REDACTED, re.sub(whole, REDACTED, text))
     return _SHAPES.sub(REDACTED, text)
-
-
-def _secret_values() -> set[str]:
-    return {
-        value.strip()
-        for name, value in os.environ.items()
-        if _SECRET_NAME.search(name) and len(value.strip()) >= _LEAST_CHARS
-    }
 
 
 # The loopback interface as clients write it; `art_e.models.providers` adds a model's address.

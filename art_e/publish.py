@@ -12,7 +12,7 @@ from art_e.errors import UserError
 from art_e.models.base import LOCAL_PREFIX
 from art_e.models.checkpoint import split_adapter
 from art_e.models.model import Model
-from art_e.text import cut_line
+from art_e.text import cut_line, printable
 
 _SHOWN_CHARS = 200
 _MARKDOWN = re.compile(r"([\\`*_\[\]|#~$!:@])|(?<=www)(\.)", re.IGNORECASE)
@@ -36,9 +36,8 @@ def escaped(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.4g}"
-    # Control characters end with the spaces: none is printable.
-    line = "".join(c if c.isprintable() else " " for c in str(value))
-    return html.escape(_MARKDOWN.sub(r"\\\1\2", cut_line(line, _SHOWN_CHARS)), quote=False)
+    line = cut_line(printable(str(value)), _SHOWN_CHARS)
+    return html.escape(_MARKDOWN.sub(r"\\\1\2", line), quote=False)
 
 
 @cache
@@ -61,11 +60,7 @@ def template(package: str, name: str) -> Template:
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # A model or data set in the hub's cache, as `huggingface_hub` names its folders.
 _CACHED = re.compile(r"(?:models|datasets)--([\w.-]+?)--([\w.-]+)")
-# A text that is only a path, and a path within a text; neither is part of a URL.
 _PATH = re.compile(r"(?:~\w*|\.{1,2}|[A-Za-z]:)?[\\/].*|~\w*", re.DOTALL)
-_PATH_WITHIN = re.compile(
-    r"(?<![\w/\\:.~])(?:~\w*|[A-Za-z]:)?[\\/](?:[^\s\\/'\":,;()<>]+[\\/])+[^\s\\/'\":,;()<>]*"
-)
 
 
 def is_hub_id(name: str) -> bool:
@@ -98,8 +93,3 @@ def public_model(name: str) -> str:
         base, adapter = model.path, None
     shown = [public_name(each) for each in (base, adapter) if each is not None]
     return LOCAL_PREFIX + "+".join(shown)
-
-
-def public_text(text: str) -> str:
-    """A program's message without the paths in it."""
-    return _PATH_WITHIN.sub(lambda found: public_name(found[0]), text)

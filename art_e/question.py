@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -31,9 +31,6 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
-# The data set's own numbers are ids too.
-_PYDANTIC_CONFIG = {"coerce_numbers_to_str": True, "extra": "ignore"}
-
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -44,7 +41,8 @@ class Question:
     unknown. `how_realistic` is in 0..1.
     """
 
-    __pydantic_config__ = _PYDANTIC_CONFIG
+    # The public data set has numbers as ids.
+    __pydantic_config__: ClassVar = {"coerce_numbers_to_str": True, "extra": "ignore"}
 
     id: str
     question: str
@@ -130,7 +128,7 @@ def read_rows(source: str) -> Iterator[RawRow]:
 
 
 def as_question(row: Any) -> Question:
-    """The question of a row of any source; `answerable` follows from the answer.
+    """The question of a row of any source; a missing `answerable` follows from the answer.
 
     Raises `ValueError`, in one line that begins with the field, if the row is no question.
     """
@@ -144,7 +142,7 @@ def as_question(row: Any) -> Question:
 
 
 def read_question(row: Any) -> Question:
-    """The question of a row, with nothing added; raises `ValueError` as `as_question` does."""
+    """The question of a row, with nothing added. Raises `ValueError` as `as_question` does."""
     from pydantic import ValidationError
 
     try:
@@ -176,7 +174,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         if value is not None or name not in ("message_ids", "provenance")
     }
     if isinstance(given.get("provenance"), str):
-        # Text that is no JSON is refused later.
+        # Validation rejects other text later.
         with contextlib.suppress(ValueError, RecursionError):
             given["provenance"] = json.loads(given["provenance"])
     return given

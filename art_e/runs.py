@@ -1,6 +1,6 @@
 """A run's folder: `config.json`, `trajectories.jsonl`, `metrics.json`, and `COMPLETE` last.
 
-A folder without `COMPLETE` is a run that is under way or was killed.
+A folder without `COMPLETE` belongs to a run that is under way or was killed.
 """
 
 import datetime as dt
@@ -40,12 +40,12 @@ class Run:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a run: its configuration is written first."""
+        """Whether the run has begun: its configuration is written first."""
         return (self.folder / _CONFIG).is_file()
 
     @property
     def complete(self) -> bool:
-        """Whether the run ended by itself."""
+        """Whether the run has ended by itself."""
         return (self.folder / _COMPLETE).exists()
 
     @property
@@ -77,8 +77,7 @@ class Run:
 def start_run(name: str, config: dict[str, Any], parent: Path, out: Path | None = None) -> Run:
     """Make a run's folder: `out`, or `parent/<time>-<name>`.
 
-    Raises `UserError` if `out` exists and is not empty; a configuration that a kill left half
-    written does not count.
+    Raises `UserError` if `out` holds more than a configuration that a kill left half written.
     """
     if out is not None:
         if out.exists() and (not out.is_dir() or any(map(_is_kept, out.iterdir()))):

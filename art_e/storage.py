@@ -18,7 +18,7 @@ _BLOCK = 1 << 20
 
 
 def partial_of(path: Path) -> Path:
-    """The name of a file or folder beside its place until it is whole."""
+    """The temporary name of a file or folder, beside its place, until it is complete."""
     return path.with_name(f".{path.name}.partial")
 
 

@@ -20,5 +20,5 @@ def printable(text: str) -> str:
 
 
 def digest(text: str) -> str:
-    """A short name for `text`: the first 16 hexadecimal digits of its SHA-256."""
+    """The first 16 hexadecimal digits of the SHA-256 of `text`."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -26,7 +26,7 @@ MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
 # Longer subjects and names are cut when they are shown.
 MAX_LINE_CHARS = 300
-# Further words of a search are left out, because each takes time and memory.
+# Further words of a search are ignored, because each takes time and memory.
 MAX_WORDS = 50
 MAX_FILTER_CHARS = 320
 
@@ -92,7 +92,7 @@ class CallError(Exception):
 
 
 class Observation(NamedTuple):
-    """A tool's answer: its text, and the mails it is about."""
+    """A tool's answer: its text, and the ids of the mails in it."""
 
     text: str
     message_ids: tuple[str, ...]

@@ -20,8 +20,8 @@ SCHEMA = "art-e/trajectory/1"
 class AnsweredCall(NamedTuple):
     """One tool call of a conversation, and the JSON objects that answered it.
 
-    `arguments` is the text as written if it is no JSON object. The first result is the tool's
-    own; the episode's note on the last turn is one more. What is no JSON object is `{"text": ...}`.
+    `arguments` is the text as written if it is no JSON object. The first result is the tool's,
+    a second one the episode's note on the last turn. Other text becomes `{"text": ...}`.
     """
 
     tool: str
@@ -110,21 +110,19 @@ def _events(messages: Sequence[ChatMessage], handles: Mapping[str, str]) -> list
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode. Message ids in `sources` are the stored ones; `handles` are those of the mails.
+    """One episode. `sources` are stored message ids; `handles` maps m1, m2, ... to such ids.
 
-    `usage` has prompt_tokens, cached_prompt_tokens, completion_tokens and
-    reasoning_tokens, `seconds` has total, model and tools, `error` has kind and message.
-    `cost_usd` is None if the price is unknown. `call_seconds` has, turn by turn, how
-    long the model's call took, None where it was not called; `retries` counts the calls
-    that failed and were made again. `started_at` is ISO 8601 in UTC. `verdict` is the first
-    judge's, `other_verdicts` those of further ones in their order. `repeat` counts from 0
-    if a question is asked several times; `question` is its golden row, so that a run
-    can be read without the questions' file.
+    `usage` has prompt_tokens, cached_prompt_tokens, completion_tokens and reasoning_tokens;
+    `seconds` has total, model and tools; `error` has kind and message. `cost_usd` is None if the
+    price is unknown. `call_seconds` lists the seconds of each turn's call, None without a call;
+    `retries` counts failed calls that were repeated. `started_at` is ISO 8601 in UTC. `verdict` is
+    the first judge's, `other_verdicts` has those of further judges in order. `repeat` counts from
+    0 if a question is asked several times. `question` is its golden row, so that a run can be read
+    without the questions' file.
 
     `events` has one entry for each tool call: turn (from 1) and tool, then its error, or its
     arguments with what it found, read or cited (stored message ids), and its notes. A message
-    without a call is an event of tool "". Events that are not given, as in older files, follow
-    from `messages`.
+    without a call is an event of tool "". Older files have no events; they follow from `messages`.
     """
 
     run_id: str
@@ -159,12 +157,6 @@ class Trajectory:
             object.__setattr__(self, "events", _events(self.messages, self.handles))
 
     @property
-    def mails_found(self) -> list[str]:
-        """The stored ids of the mails that searches showed, each once, in order."""
-        found = (each for event in self.events for each in event.get("found", ()))
-        return list(dict.fromkeys(found))
-
-    @property
     def mails_read(self) -> list[str]:
         """The stored ids of the mails that were read, each once, in order."""
         return list(dict.fromkeys(each["read"] for each in self.events if "read" in each))
@@ -186,10 +178,9 @@ class Trajectory:
 
 
 def read_trajectories(path: Path) -> Iterator[Trajectory]:
-    """The trajectories of a file, in order; a line cut off by a crash at the end is left out.
+    """The trajectories of a file, in order, without a torn last line.
 
     Raises `ValueError` if another line is no trajectory. A missing file has none.
     """
-    # Bytes: the end of a torn line may be half a character.
     for line in whole_lines(path):
         yield Trajectory.from_line(line.decode("utf-8"))

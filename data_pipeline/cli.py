@@ -223,7 +223,8 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
             about = f"{question.inbox_address}, {len(opened):,} mails up to {opened.as_of}"
             screen.print(text((f"inbox     {about}\n", "dim")), soft_wrap=True)
         run = begin_run("demo", question, policy, db, DEFAULT_MAX_TURNS, out)
-        answered = answer_question(opened, question, policy, run, trace=not as_json)
+        trace = None if as_json else console()
+        answered = answer_question(opened, question, policy, run, screen=trace)
     if as_json:
         print_json({**answered.to_json(), "gold_answer": question.answer})
     else:

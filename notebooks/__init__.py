@@ -1,1 +1,1 @@
-"""The walk through the whole: five notebooks, what they share, and what executes them."""
+"""Five notebooks that walk through the project, their helpers, and what executes them."""

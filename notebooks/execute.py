@@ -4,10 +4,9 @@
     python -m notebooks.execute 01 02           # these
     python -m notebooks.execute 01 --update     # and store its outputs in the repository
 
-All share a temporary `ART_E_HOME` and Jupyter, so 05 sees the model of 04, and the user's files
-stay untouched. The executed notebooks go to `runs/notebooks`, as .ipynb and .html. Those of `KEPT`
-have their outputs in the repository: their texts must be equal, their pictures only present. The
-others have none there.
+All share a temporary `ART_E_HOME` and Jupyter: 05 reads the model of 04, and the user's files stay
+untouched. The executed notebooks go to `runs/notebooks`, as .ipynb and .html. The repository stores
+the outputs of those in `KEPT`: their texts must be equal, their pictures only present.
 """
 
 import argparse
@@ -25,7 +24,7 @@ import nbformat
 
 FOLDER = Path(__file__).parent
 OUT = FOLDER.parent / "runs" / "notebooks"
-# Their outputs are the same on every machine; those of the others hold times and training.
+# Their outputs are the same on every machine; the others' contain times and training.
 KEPT = ("01", "02", "03")
 # A cell of 04 trains for minutes.
 CELL_SECONDS = 1_800
@@ -36,7 +35,7 @@ Notebook = Any
 
 
 class NotebookError(Exception):
-    """The failure of a notebook."""
+    """A notebook failed."""
 
 
 def notebooks() -> list[Path]:
@@ -86,7 +85,7 @@ def executed(path: Path, scratch: Path) -> Notebook:
     folder.mkdir()
     client = NotebookClient(
         made,
-        # It would warn of plain text, but listens on this machine alone.
+        # Else it warns about plain text, though it listens on this machine alone.
         extra_arguments=["--log-level=ERROR"],
         timeout=CELL_SECONDS,
         kernel_name="python3",
@@ -164,7 +163,7 @@ def _apart(scratch: Path) -> None:
 def _html(made: Notebook) -> str:
     from nbconvert import HTMLExporter
 
-    # No address to load scripts from: the page is read offline.
+    # Without addresses to load scripts from, because the page is read offline.
     exporter = HTMLExporter(require_js_url="", mathjax_url="", mermaid_js_url="")
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     page: str = exporter.from_notebook_node(made)[0]

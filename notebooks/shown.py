@@ -1,10 +1,9 @@
-"""What the notebooks share: commands with their output, charts, an episode as text.
+"""Helpers of the notebooks: commands with their output, charts, an episode as text.
 
     from shown import WORK, art_e, show
 
-It stands beside the notebooks, so that they find it wherever they are opened. Commands run in
-`WORK`, which keeps the notebooks' files; no output shows a path of the machine. Charts are those of
-the report, or drawn in its colours.
+Commands run in `WORK`, which keeps the notebooks' files; no output shows a path of the machine.
+Charts are those of the report, or drawn in its colours.
 """
 
 import io
@@ -43,11 +42,11 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 # The made-up company that the first notebooks are about.
 COMPANY = "synthetic:5000,seed=7"
-# Letters of a line of what commands print and of episodes.
+# Width of printed lines.
 COLUMNS = 100
-# Of a picture: a chart has few, and takes a third of the bytes with no more.
+# Colours of a picture: charts have few, and these take a third of the bytes.
 _COLOURS = 64
-# Two texts beside each other have less room: how far in a line begins, and what parts its cells.
+# The deepest indent and the gaps of a line in two columns of text.
 _DEEPEST, _GAPS = 5, re.compile(" {3,}")
 # Points around a plot of `panel`: left, right, above it, below it.
 _LEFT, _RIGHT, _HEAD, _FOOT = 48, 16, 48, 30
@@ -58,15 +57,15 @@ def art_e(command: str) -> None:
 
     Raises `RuntimeError` with its standard error if it fails.
     """
-    said = _run(command)
-    sys.stdout.write(f"$ art-e {command}\n{said}")
+    printed = _run(command)
+    sys.stdout.write(f"$ art-e {command}\n{printed}")
 
 
 def art_e_json(command: str) -> Any:
     """The data of `art-e COMMAND --json`; prints only the command."""
-    said = json.loads(_run(f"{command} --json"))
+    data = json.loads(_run(f"{command} --json"))
     sys.stdout.write(f"$ art-e {command} --json\n")
-    return said
+    return data
 
 
 def company() -> None:
@@ -77,15 +76,15 @@ def company() -> None:
 
 def begin(*words: str, log: Path) -> subprocess.Popen[bytes]:
     """Start `art-e WORDS` in `WORK` without waiting for its end; its output goes to `log`."""
-    with log.open("wb") as said:
+    with log.open("wb") as file:
         command = [sys.executable, "-m", "art_e", *words]
         return subprocess.Popen(
             command,
             cwd=WORK,
             env=_environment(),
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=file,
+            stderr=file,
         )
 
 
@@ -171,7 +170,7 @@ def _run(command: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    # A kernel asks for colours, which would be codes in a text.
+    # A kernel asks for colours, which would be codes in the text.
     mine = {name: value for name, value in os.environ.items() if "COLOR" not in name}
     return mine | {"ART_E_HOME": str(WORK.parent), "COLUMNS": str(COLUMNS)}
 

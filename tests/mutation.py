@@ -47,7 +47,7 @@ class Area(NamedTuple):
 _ART_E = (
     "tests/art_e",
     *(f"--ignore=tests/art_e/{name}" for name in ("cli", "inbox", "models")),
-    *(f"--ignore-glob=*/test_{name}*" for name in ("privacy", "mcp", "publish", "storage")),
+    *(f"--ignore-glob=*/test_{name}*" for name in ("privacy", "mcp", "storage")),
 )
 _EVALS = ("tests/evals", "--ignore=tests/evals/report", "--ignore-glob=*/test_eval*")
 _INGEST = ("tests/data_pipeline", "--ignore=tests/data_pipeline/golden")
@@ -197,14 +197,9 @@ def run(tests: tuple[str, ...], tree: Path, limit: float | None = None) -> int:
 
 
 def copy_of_tree(folder: Path) -> Path:
-    """A copy of the tracked files."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, folder / name)
-    return folder
+    """A copy of the working tree without hidden files and runs."""
+    left_out = shutil.ignore_patterns(".*", "runs", "__pycache__")
+    return Path(shutil.copytree(ROOT, folder, ignore=left_out, dirs_exist_ok=True))
 
 
 def measure(name: str, number: int, out: Path, tree: Path) -> None:

@@ -9,17 +9,13 @@ the report of the README. `docs/training.png`, `docs/ablations.png` and `docs/ha
 """
 
 import argparse
-import fcntl
 import io
 import os
-import pty
 import re
 import shlex
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 from pathlib import Path
 
 from PIL import Image
@@ -29,7 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.browser import Visit, chromium_path, running_browser
-from tests.builders import sent
+from tests.processes import on_terminal
 
 DOCS = Path(__file__).parent.parent / "docs"
 WIDTH = 126
@@ -79,33 +75,12 @@ def terminal_picture() -> str:
 
 def _ask(folder: Path) -> str:
     """The output of the command to a terminal, notes included."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
-        "ART_E_HOME": str(folder),
-        "PYTHONPATH": str(DOCS.parent),
-        "TERM": "xterm-256color",
-        "COLORTERM": "truecolor",
-        "PYTHONUTF8": "1",
-    }
-    art_e = [sys.executable, "-m", "art_e"]
-    ingest = [*art_e, "ingest", WORLD, "--db", "world.duckdb"]
-    subprocess.run(ingest, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
-    with subprocess.Popen(
-        [*art_e, "ask", QUESTION, *OPTIONS],
-        cwd=folder,
-        env=environment,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    ) as running:
-        os.close(theirs)
-        text = b"".join(sent(ours)).decode("utf-8")
-        os.close(ours)
-    if running.returncode:
-        raise RuntimeError(text)
-    return text.replace("\r\n", "\n").strip()
+    environment = {"ART_E_HOME": str(folder), "PYTHONPATH": str(DOCS.parent)}
+    environment["COLORTERM"] = "truecolor"
+    ingest = [sys.executable, "-m", "art_e", "ingest", WORLD, "--db", "world.duckdb"]
+    quiet = subprocess.DEVNULL
+    subprocess.run(ingest, cwd=folder, env=os.environ | environment, check=True, stdout=quiet)
+    return on_terminal(["ask", QUESTION, *OPTIONS], environment, WIDTH, cwd=folder).strip()
 
 
 def screenshot(report: Path, section: str) -> bytes:

@@ -1,17 +1,22 @@
-"""`art-e` as processes: killed ones, `art-e serve`, and a stand-in for the command of vLLM."""
+"""`art-e` as processes: killed ones, on a terminal, `art-e serve`, and a stand-in for vLLM."""
 
+import fcntl
 import itertools
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from tests.builders import sent
 from tests.provider import Reply, Request, cut
 
 
@@ -49,6 +54,26 @@ class Killing:
         _, stderr = self._process.communicate(timeout=120)
         assert self._process.returncode == -signal.SIGKILL, stderr
 
+
+def on_terminal(
+    arguments: Sequence[object], environment: Mapping[str, str], columns: int = 100, **options: Any
+) -> str:
+    """What `art-e` writes to a terminal (a pty) of so many columns."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    command = [sys.executable, "-m", "art_e", *map(str, arguments)]
+    options |= {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
+    # Only the terminal decides about colours.
+    kept = {name: value for name, value in os.environ.items() if name not in COLOURS}
+    terminal = {"TERM": "xterm-256color", "PYTHONUTF8": "1"}
+    with subprocess.Popen(command, env={**kept, **terminal, **environment}, **options):
+        os.close(theirs)
+        printed = b"".join(sent(ours))
+        os.close(ours)
+    return printed.decode().replace("\r\n", "\n")
+
+
+COLOURS = "NO_COLOR FORCE_COLOR TTY_COMPATIBLE TTY_INTERACTIVE COLORTERM COLUMNS".split()
 
 # What the server prints when it is ready.
 TOLD = re.compile(r"(http://\S+/v1) serves (.+): HOSTED_VLLM_API_BASE=(\S+) --model (\S+)\n")

@@ -3,7 +3,6 @@
 `make notebooks` checks that they run, and that their stored outputs are right.
 """
 
-import copy
 import re
 import shlex
 from pathlib import Path
@@ -84,7 +83,6 @@ def _notebook(text: str, *pictures: str) -> Notebook:
 
 def test_other_text_is_a_difference_and_other_pixels_are_not() -> None:
     kept = _notebook("a\nb\n", "AAAA")
-    assert list(differences(kept, copy.deepcopy(kept))) == []
     assert list(differences(kept, _notebook("a\nb\n", "BBBB"))) == []
     [changed] = differences(kept, _notebook("a\nc\n", "AAAA"))
     assert changed == "cell 1 (one): kept 'b', now 'c'"

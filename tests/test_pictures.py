@@ -4,7 +4,6 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from tests import pictures
@@ -23,6 +22,8 @@ def test_the_terminal_shows_what_the_command_prints_today() -> None:
     for part in (f'$ art-e ask "{pictures.QUESTION}"', " search ", " read ", " answer "):
         assert part in kept
     assert "3 turns, N s, no cost, offline" in kept
+    for name in ("report.png", "terminal.svg"):
+        assert 1_000 < (pictures.DOCS / name).stat().st_size < 300_000
 
 
 def test_a_browser_draws_it_and_fetches_nothing() -> None:
@@ -42,8 +43,3 @@ def test_the_screenshot_of_a_report_shows_its_charts(tmp_path: Path) -> None:
     with Image.open(taken) as picture:
         assert picture.size == (pictures.PAGE_WIDTH, pictures.PAGE_HEIGHT)
         assert len(picture.getcolors() or ()) > 1
-
-
-@pytest.mark.parametrize("name", ["report.png", "terminal.svg"])
-def test_pictures_are_small(name: str) -> None:
-    assert 1_000 < (pictures.DOCS / name).stat().st_size < 300_000

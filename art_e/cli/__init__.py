@@ -1,1 +1,1 @@
-"""The command line: one module a command group, everything heavy imported lazily."""
+"""The command line: the app, its output, and the commands about an inbox."""

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from art_e.agent import run_episode
-from art_e.cli.forms import RecipeOption, chosen_form
+from art_e.cli.forms import DEFAULT_FORM, Form, RecipeOption, chosen_form
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
@@ -43,13 +43,11 @@ from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.runs import Run, start_run
 from art_e.storage import runs_folder
-from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, exchanges
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
-
-
 OFFLINE_NOTE = (
     "offline is the baseline: it quotes the best sentence it finds and understands nothing;"
     " --model NAME asks a model instead"
@@ -72,10 +70,10 @@ class Passage(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An episode that has ended: what happened, the mails it cites, and where it is kept.
+    """An episode that has ended: what happened, the mails it cites, and its file.
 
-    `passages` are the best ones of the inbox, best first, where no model answered. `timed` is
-    false where responses may come from the cache: its seconds say nothing.
+    `passages` are the best ones of the inbox, best first, if no model answered. `timed` is false
+    if responses may come from the cache, so that seconds say nothing.
     """
 
     question: str
@@ -87,7 +85,7 @@ class Answered(NamedTuple):
 
     @property
     def kind(self) -> Literal["answer", "passages", "none"]:
-        """What the episode's answer is. Without a model it is a passage, and no answer."""
+        """What the episode gave; without a model it is a passage rather than an answer."""
         if why_no_answer(self.trajectory) is not None:
             return "none"
         return "passages" if self.trajectory.model == "offline" else "answer"
@@ -95,9 +93,9 @@ class Answered(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The episode as `art-e ask --json` prints it.
 
-        `kind` says what `answer` is: an answer, or, without a model, the best of the `passages`;
-        "none" without one. `seconds` are those of the wall clock, `call_seconds` those
-        of each call to the model; both are None where time is not measured.
+        `kind` says what `answer` is: an answer, without a model the best of the `passages`, or
+        nothing ("none"). `seconds` is wall time, `call_seconds` the time of each call to the
+        model; both are None if time is not measured.
         """
         trajectory = self.trajectory
         seconds = {name: round(each, 3) for name, each in trajectory.seconds.items()}
@@ -168,7 +166,6 @@ def ask(
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
     today = parse_day(as_of, "--as-of")
     form = chosen_form(recipe, max_turns)
-
     turn_tokens = form.turn_tokens_of(model)
     options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
     policy = ready_policy(Model(model), options)
@@ -180,18 +177,9 @@ def ask(
             note(OFFLINE_NOTE)
         elif (notice := Model(model).notice) is not None:
             note(notice)
-        answered = answer_question(
-            opened,
-            own,
-            policy,
-            run,
-            max_turns=form.max_turns,
-            view=form.view,
-            system_prompt=form.prompt,
-            trace=trace,
-            trace_to_stderr=as_json,
-            timed=not cache,
-        )
+        screen = console(to_stderr=as_json) if trace else None
+        answered = answer_question(opened, own, policy, run, form, screen)
+    answered = answered._replace(timed=not cache)
     if as_json:
         print_json(answered.to_json())
     else:
@@ -208,7 +196,7 @@ def begin_run(
     out: Path | None,
     recipe: str | None = None,
 ) -> Run:
-    """The folder for a run of one question; `recipe` is what said the episode's form."""
+    """Make the folder of a run of one question."""
     config = {
         "question": question.question,
         "inbox_address": question.inbox_address,
@@ -227,27 +215,18 @@ def answer_question(
     question: Question,
     policy: Policy,
     run: Run,
-    *,
-    max_turns: int = DEFAULT_MAX_TURNS,
-    view: View | None = None,
-    system_prompt: str | None = None,
-    trace: bool = False,
-    trace_to_stderr: bool = False,
-    timed: bool = True,
+    form: Form = DEFAULT_FORM,
+    screen: "Console | None" = None,
 ) -> Answered:
-    """Run the episode, showing its turns if `trace`; `run` keeps it and is complete then.
-
-    `view` None: the tools show all; `system_prompt` None: the usual one.
-    """
+    """Run the episode, print its turns on `screen`, and complete the run with its trajectory."""
     episode = Episode(
         opened,
         question,
-        max_turns=max_turns,
-        view=view or WHOLE_VIEW,
-        system_prompt=system_prompt,
+        max_turns=form.max_turns,
+        view=form.view,
+        system_prompt=form.prompt,
         today=dt.date.today(),
     )
-    screen = console(to_stderr=trace_to_stderr) if trace else None
 
     def show(message: AssistantMessage, observations: list[ChatMessage]) -> None:
         if screen is not None:
@@ -262,16 +241,16 @@ def answer_question(
         screen.print()
     mails = (opened.read(message_id) for message_id in trajectory.sources)
     sources = [email for email in mails if email is not None]
-    answered = Answered(question.question, trajectory, sources, run.trajectories, timed)
+    answered = Answered(question.question, trajectory, sources, run.trajectories)
     if answered.kind == "answer" or trajectory.error is not None:
         return answered
     return answered._replace(passages=best_passages(opened, question))
 
 
 def best_passages(opened: Inbox, question: Question) -> tuple[Passage, ...]:
-    """The sentences of the inbox that fit the question best, each of another mail.
+    """The sentences of the inbox that fit the question best, one from each mail.
 
-    The offline policy finds them, whatever model was asked: no call is made for them.
+    The offline policy finds them, without a call to a model.
     """
     episode = Episode(opened, question)
     asyncio.run(run_episode(episode, OfflinePolicy(), "passages"))
@@ -286,7 +265,7 @@ def best_passages(opened: Inbox, question: Question) -> tuple[Passage, ...]:
 
 
 def show_answer(answered: Answered) -> None:
-    """Print the answer, its sources, passages where no model answered, and what it took."""
+    """Print the answer, its sources, passages if no model answered, time and cost."""
     screen = console()
     trajectory = answered.trajectory
     without = why_no_answer(trajectory)
@@ -319,7 +298,7 @@ def _source_line(email: Email) -> "Text":
 
 
 def _cited(email: Email) -> dict[str, Any]:
-    """A mail as --json names it."""
+    """A source as --json names it."""
     return {
         "message_id": email.message_id,
         "date": format_date(email.date),
@@ -346,7 +325,7 @@ def _what_it_took(trajectory: Trajectory, timed: bool) -> str:
         parts.append(f"{read} + {usage['completion_tokens']:,} tokens")
     if trajectory.retries:
         parts.append(f"{trajectory.retries} retried")
-    # What a failed call cost is not known; a cost of 0 besides is that of no model, or set so.
+    # A failed call may cost something, so a sum of 0 after an error is unknown.
     if cost is None or (not cost and trajectory.error is not None):
         parts.append("cost unknown")
     else:
@@ -355,7 +334,7 @@ def _what_it_took(trajectory: Trajectory, timed: bool) -> str:
 
 
 def why_no_answer(trajectory: Trajectory) -> str | None:
-    """Why an episode ended without an answer; None where it has one."""
+    """Why an episode ended without an answer; None if it has one."""
     rubric = trajectory.rubric
     if trajectory.error is not None:
         return f"the model failed ({trajectory.error['kind']})"
@@ -371,7 +350,7 @@ def why_no_answer(trajectory: Trajectory) -> str | None:
 
 
 def exit_for(trajectory: Trajectory) -> None:
-    """Leave with 1 and a line on stderr where the episode failed for an outside reason."""
+    """Exit with code 1 and a line on stderr if the episode failed for an outside reason."""
     if trajectory.error is not None:
         kind, message = trajectory.error["kind"], trajectory.error["message"]
         note(f"Error: {kind}: {message}{'' if kind in _LASTING else '; try again'}")

@@ -10,14 +10,12 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import duckdb
 import typer
 from packaging.requirements import Requirement
 from typer import Option
@@ -27,11 +25,9 @@ from art_e.cli.output import console, example, plural, print_json, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.hosted import failure_of
-from art_e.models.providers import load_litellm
+from art_e.models.providers import close_clients_with_loop, load_litellm
 from art_e.privacy import load_env
 from art_e.storage import home
-
-# ---- What `art-e doctor` says of one thing that it looked at.
 
 State = Literal["ok", "missing", "broken"]
 
@@ -45,87 +41,64 @@ class Finding(NamedTuple):
     fix: str | None = None
 
 
-# ---- Which of the models that people want can be asked from here, and what the others lack.
-
-ONLINE_TOKENS = 16
-ONLINE_TIMEOUT_S = 20.0
-# A reasoning model that spent its few tokens on thinking has worked.
-_ENOUGH = "output limit was reached"
-
-
-# Models, and the variables of which one must be set.
+# Models behind a server, and the variables of which one must be set.
 HOSTED = {
     "openai/o3": ("OPENAI_API_KEY",),
     "openai/o4-mini": ("OPENAI_API_KEY",),
     "openai/gpt-4.1": ("OPENAI_API_KEY",),
     "gemini/gemini-2.5-pro": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "anthropic/claude-sonnet-5-5": ("ANTHROPIC_API_KEY",),
+    "ollama_chat/qwen2.5:14b": ("OLLAMA_API_BASE",),
+    "hosted_vllm/Qwen2.5-14B-Instruct": ("HOSTED_VLLM_API_BASE",),
 }
-OLLAMA = "ollama_chat/qwen2.5:14b"
-VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
+OLLAMA_FIX = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
 LOCAL = ("torch", "transformers")
+ONLINE_TOKENS = 16
+ONLINE_TIMEOUT_S = 20.0
+# A reasoning model that spent its few tokens on thinking has worked.
+_ENOUGH = "output limit was reached"
 
 
 def model_checks(*, online: bool) -> Iterator[Finding]:
-    """One check a model. "missing" says what to export or install; "broken" never occurs."""
+    """The models that can be called from here, and what the others need; none is "broken"."""
     load_env()
-    checks = dict(_looked_at())
-    ready = [model for model, check in checks.items() if check.state == "ok"]
+    found = {model: _by_environment(model, names) for model, names in HOSTED.items()}
     if online:
-        checks.update(_asked(ready))
-    yield from checks.values()
-    yield _local()
-
-
-def _looked_at() -> Iterator[tuple[str, Finding]]:
-    """What the environment says of the models behind a server."""
-    for model, variables in HOSTED.items():
-        found = next((name for name in variables if os.environ.get(name)), None)
-        if found is None:
-            yield model, _missing(model, f"no {variables[0]}", f"export {variables[0]}=...")
-        else:
-            yield model, _ready(model, f"{found} is set")
-    if os.environ.get("OLLAMA_API_BASE"):
-        yield OLLAMA, _ready(OLLAMA, "OLLAMA_API_BASE is set")
-    elif shutil.which("ollama"):
-        yield OLLAMA, _ready(OLLAMA, "ollama is installed")
-    else:
-        fix = "install Ollama and: ollama pull qwen2.5:14b; or export OLLAMA_API_BASE=URL"
-        yield OLLAMA, _missing(OLLAMA, "no ollama on this machine", fix)
-    if os.environ.get("HOSTED_VLLM_API_BASE"):
-        yield VLLM, _ready(VLLM, "HOSTED_VLLM_API_BASE is set")
-    else:
-        fix = "export HOSTED_VLLM_API_BASE=http://HOST:8000/v1"
-        yield VLLM, _missing(VLLM, "no HOSTED_VLLM_API_BASE", fix)
-
-
-def _local() -> Finding:
+        found |= asyncio.run(_call_all([name for name, each in found.items() if each[0] == "ok"]))
     absent = [name for name in LOCAL if importlib.util.find_spec(name) is None]
-    if absent:
-        fix = "pip install 'art-e[train]'"
-        return _missing("local:PATH", f"without {', '.join(absent)}", fix)
-    return _ready("local:PATH", f"{' and '.join(LOCAL)} are installed")
+    found["local:PATH"] = (
+        ("missing", f"without {', '.join(absent)}", "pip install 'art-e[train]'")
+        if absent
+        else ("ok", f"{' and '.join(LOCAL)} are installed", None)
+    )
+    for model, (state, detail, fix) in found.items():
+        yield Finding(f"model {model}", state, detail, fix)
 
 
-def _ready(model: str, detail: str) -> Finding:
-    return Finding(f"model {model}", "ok", detail)
+_Found = tuple[State, str, str | None]
 
 
-def _missing(model: str, detail: str, fix: str | None) -> Finding:
-    return Finding(f"model {model}", "missing", detail, fix)
+def _by_environment(model: str, variables: tuple[str, ...]) -> _Found:
+    """What the environment tells about a model behind a server."""
+    present = next((name for name in variables if os.environ.get(name)), None)
+    if present is not None:
+        return "ok", f"{present} is set", None
+    if model.startswith("ollama"):
+        if shutil.which("ollama"):
+            return "ok", "ollama is installed", None
+        return "missing", "no ollama on this machine", OLLAMA_FIX
+    value = "http://HOST:8000/v1" if model.startswith("hosted_vllm") else "..."
+    return "missing", f"no {variables[0]}", f"export {variables[0]}={value}"
 
 
-def _asked(models: list[str]) -> dict[str, Finding]:
-    """What each of the models said, or why it did not."""
-
-    async def ask_all() -> list[str | None]:
-        return await asyncio.gather(*map(_why_it_fails, models))
-
-    reasons = asyncio.run(ask_all()) if models else []
+async def _call_all(models: list[str]) -> dict[str, _Found]:
+    """Whether each model answers, or why it does not."""
+    if models:
+        await close_clients_with_loop()
+    reasons = await asyncio.gather(*map(_why_it_fails, models))
+    fix = "mend that, and run art-e doctor --online again"
     return {
-        model: _ready(model, "answered")
-        if reason is None
-        else _missing(model, reason, "mend that, and run art-e doctor --online again")
+        model: ("ok", "answered", None) if reason is None else ("missing", reason, fix)
         for model, reason in zip(models, reasons, strict=True)
     }
 
@@ -147,12 +120,9 @@ async def _why_it_fails(model: str) -> str | None:
     return None
 
 
-# ---- Whether this machine can train at full scale: its GPU, and what is installed beside the lock.
-
-NAME = "GPU training"
-# Linux has the driver's version here, containers too; elsewhere its command says it.
+GPU = "GPU training"
+# Linux has the driver's version here, containers too.
 DRIVER = Path("/proc/driver/nvidia/version")
-DRIVER_TIMEOUT_S = 10.0
 INSTALL = "make gpu, or: pip install --require-hashes --no-deps -r requirements/gpu.txt"
 RENT = "rent one with training/launch/sky.yaml; nano and everything else need none"
 # NVIDIA's release notes: the first driver that runs what is built with CUDA 13.
@@ -163,95 +133,55 @@ def gpu_check() -> Finding:
     """The GPU, and the packages that differ from the locked ones. Never "broken"."""
     driver = driver_version()
     if driver is None:
-        return Finding(NAME, "missing", "no CUDA device; only for training at full scale", RENT)
+        return Finding(GPU, "missing", "no CUDA device; only for training at full scale", RENT)
     if importlib.util.find_spec("torch") is None:
-        return Finding(NAME, "missing", f"NVIDIA driver {driver}, without torch", INSTALL)
+        return Finding(GPU, "missing", f"NVIDIA driver {driver}, without torch", INSTALL)
     import torch
 
+    cuda = torch.version.cuda
     if not torch.cuda.is_available():
-        built = torch.version.cuda
-        told = f"torch {torch.__version__}, {f'CUDA {built}' if built else 'built without CUDA'}"
+        built = f"torch {torch.__version__}, {f'CUDA {cuda}' if cuda else 'built without CUDA'}"
+        detail = f"NVIDIA driver {driver}, but no CUDA device: {built}"
         fix = f"{INSTALL}; CUDA 13 takes a driver from {LEAST_DRIVER} on"
-        return Finding(NAME, "missing", f"NVIDIA driver {driver}, but no CUDA device: {told}", fix)
+        return Finding(GPU, "missing", detail, fix)
     cards = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
     names = ", ".join(f"{each.name} ({each.total_memory / 2**30:.0f} GiB)" for each in cards)
-    card = (
-        f"{plural(len(cards), 'CUDA device')}: {names}, CUDA {torch.version.cuda}, driver {driver}"
-    )
-    wrong = differences()
+    card = f"{plural(len(cards), 'CUDA device')}: {names}, CUDA {cuda}, driver {driver}"
+    locked = locked_versions()
+    wrong = [
+        f"{name} {found} where {version} is locked" if found else f"without {name} {version}"
+        for name, version in locked.items()
+        if (found := _installed(name)) != version
+    ]
     if wrong:
-        return Finding(NAME, "missing", f"{card}; {', '.join(wrong)}", INSTALL)
-    as_locked = ", ".join(f"{name} {version}" for name, version in pins().items())
-    return Finding(NAME, "ok", f"{card}; as locked: {as_locked}")
+        return Finding(GPU, "missing", f"{card}; {', '.join(wrong)}", INSTALL)
+    as_locked = ", ".join(f"{name} {version}" for name, version in locked.items())
+    return Finding(GPU, "ok", f"{card}; as locked: {as_locked}")
 
 
 def driver_version() -> str | None:
-    """The NVIDIA driver's version, "of unknown version" if only its command is there, or None."""
-    if DRIVER.is_file():
-        found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)", DRIVER.read_text("utf-8", "replace"))
-        if found is not None:
-            return found[1]
-    command = shutil.which("nvidia-smi")
-    if command is None:
+    """The NVIDIA driver's version, "of unknown version" if its file is unreadable, or None."""
+    if not DRIVER.is_file():
         return None
-    asked = [command, "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(
-            asked, capture_output=True, text=True, timeout=DRIVER_TIMEOUT_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return next(iter(done.stdout.split()), "of unknown version")
+    found = re.search(r"Module.*?\s(\d+(?:\.\d+)+)", DRIVER.read_text("utf-8", "replace"))
+    return "of unknown version" if found is None else found[1]
 
 
-def pins() -> dict[str, str]:
-    """The packages that full-scale training takes, each with the one version that is locked."""
-    wanted = [each for each in _requires("art-e") if {"train", "gpu"} & _extras(each)]
-    versions = {each.name: next(iter(each.specifier)).version for each in wanted}
-    return dict(sorted(versions.items()))
-
-
-def differences() -> list[str]:
-    """What is not installed as locked, and a vLLM that TRL does not take, in words."""
-    wrong = []
-    for name, locked in pins().items():
-        found = _installed(name)
-        if found is None:
-            wrong.append(f"without {name} {locked}")
-        elif found != locked:
-            wrong.append(f"{name} {found} where {locked} is locked")
-    taken, vllm = vllm_of_trl(), _installed("vllm")
-    if taken is not None and vllm is not None and not taken.specifier.contains(vllm):
-        wrong.append(f"TRL takes vLLM {taken.specifier}")
-    return wrong
-
-
-def vllm_of_trl() -> Requirement | None:
-    """The versions of vLLM that the installed TRL says it takes, None where it says none."""
-    try:
-        return next((each for each in _requires("trl") if each.name == "vllm"), None)
-    except metadata.PackageNotFoundError:
-        return None
+def locked_versions() -> dict[str, str]:
+    """The packages that full-scale training needs, each with its one locked version."""
+    required = [Requirement(each) for each in metadata.requires("art-e") or []]
+    extras = re.compile(r'extra == "(?:train|gpu)"')
+    wanted = [each for each in required if extras.search(str(each.marker or ""))]
+    return {each.name: next(iter(each.specifier)).version for each in sorted(wanted, key=str)}
 
 
 def _installed(name: str) -> str | None:
-    """The version that is installed, without what a build adds to it (+cu130)."""
+    """The installed version, without a build's suffix (+cu130)."""
     try:
         return metadata.version(name).partition("+")[0]
     except metadata.PackageNotFoundError:
         return None
 
-
-def _requires(package: str) -> list[Requirement]:
-    return [Requirement(each) for each in metadata.requires(package) or []]
-
-
-def _extras(requirement: Requirement) -> set[str]:
-    """The extras that ask for it."""
-    return set(re.findall(r'extra == "([^"]+)"', str(requirement.marker or "")))
-
-
-# ---- The command.
 
 STYLES: dict[State, str] = {"ok": "green", "missing": "yellow", "broken": "bold red"}
 
@@ -289,7 +219,7 @@ def doctor(
 def _checks(db: Path | None, online: bool) -> Iterator[Finding]:
     yield Finding("Python", "ok", platform.python_version())
     yield _packages()
-    yield _duckdb()
+    yield Finding("DuckDB", "ok", metadata.version("duckdb"))
     yield _home(home())
     yield _disk(home())
     yield _inbox(db)
@@ -310,14 +240,6 @@ def _packages() -> Finding:
             "packages", "broken", ", ".join(failed), "pip install --force-reinstall art-e"
         )
     return Finding("packages", "ok", ", ".join(CORE))
-
-
-def _duckdb() -> Finding:
-    try:
-        duckdb.execute("SELECT strip_accents('É')").fetchone()
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with it is the finding
-        return Finding("DuckDB", "broken", str(error), "pip install --force-reinstall duckdb")
-    return Finding("DuckDB", "ok", metadata.version("duckdb"))
 
 
 def _home(home: Path) -> Finding:

@@ -1,7 +1,6 @@
-"""The option `--recipe`: the form of an episode as a model was trained, and the questions it kept.
+"""The option `--recipe`: the form of episode in which a model was trained, and its questions.
 
-Recipes belong to `training`, above this package. Its module is loaded by name when the option is
-given, as the app loads commands, so that no import points up.
+Recipes belong to `training`, above this package: its modules are loaded by name, as commands are.
 """
 
 from importlib import import_module
@@ -28,42 +27,38 @@ RecipeOption = Annotated[
 
 
 class Form(NamedTuple):
-    """How an episode is held. `prompt` None is the default one.
+    """The form of an episode; `turn_tokens` limits the turns of a self-hosted model."""
 
-    `turn_tokens` limits the turns of a self-hosted model; None: only the model's own limit.
-    """
-
-    max_turns: int
-    prompt: str | None
-    view: View
+    max_turns: int = DEFAULT_MAX_TURNS
+    prompt: str | None = None
+    view: View = WHOLE_VIEW
     turn_tokens: int | None = None
 
     def turn_tokens_of(self, model: str) -> int | None:
-        """The limit for a model: hosted ones may think first, and have none."""
+        """The limit for a model; hosted ones may think first, and have none."""
         return self.turn_tokens if self.turn_tokens and Model(model).self_hosted else None
+
+
+DEFAULT_FORM = Form()
 
 
 def chosen_form(recipe: str | None, max_turns: int | None, *, other_prompt: bool = False) -> Form:
     """The form of `--recipe`, else the default one with the turns of `--max-turns`.
 
-    Raises `UserError` for an unknown recipe, and for one beside options that it decides:
+    Raises `UserError` for an unknown recipe, and for one beside options that it sets itself:
     `--max-turns`, or `--prompt` (`other_prompt`).
     """
     if recipe is None:
-        return Form(DEFAULT_MAX_TURNS if max_turns is None else max_turns, None, WHOLE_VIEW)
-    given = {"--max-turns": max_turns is not None, "--prompt": other_prompt}
-    twice = [option for option, is_given in given.items() if is_given]
-    if twice:
-        raise UserError(f"--recipe decides {' and '.join(twice)} too; leave one of them out")
+        return DEFAULT_FORM if max_turns is None else Form(max_turns)
+    given = ["--max-turns"] * (max_turns is not None) + ["--prompt"] * other_prompt
+    if given:
+        raise UserError(f"--recipe decides {' and '.join(given)} too; leave one of them out")
     form = _training("recipe").named_recipe(recipe).episode
     return Form(form.max_turns, form.prompt, form.view, form.turn_tokens)
 
 
 def of_recipe(recipe: str, split: Split) -> tuple[list[Question], Path]:
-    """The questions of a split that the recipe asks, and their inbox file.
-
-    For training these are all; for validation and test as many as the recipe asks there.
-    """
+    """The questions of a split, as many as the recipe asks of it, and their inbox file."""
     chosen = _training("recipe").named_recipe(recipe)
     material = _training("material").load_material(chosen.data, split)
     judging = chosen.judging

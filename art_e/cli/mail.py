@@ -27,8 +27,7 @@ from art_e.inbox.tokenizer import fold, search_words, stems
 if TYPE_CHECKING:
     from rich.text import Text
 
-
-# A mail to 880 people is not read for their names; --json has them all.
+# --json has them all.
 MAX_RECIPIENTS_SHOWN = 30
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -36,12 +35,11 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command(epilog=example("art-e inboxes", "art-e inboxes --limit 5 --json"))
 def inboxes(
-    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 20,
+    limit: Annotated[int, Option(metavar="N", min=1, help="Number of inboxes to list.")] = 20,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the inboxes of the file, the one with most mail first."""
-
     with InboxFile(chosen_db(db)) as file:
         listed = file.inboxes(limit)
         total = int(file.counts["inboxes"])
@@ -83,7 +81,7 @@ def search(
     before: Annotated[str | None, Option(metavar="DATE", help="YYYY-MM-DD, excluded.")] = None,
     as_of: AsOfOption = None,
     junk: AllOption = False,
-    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 10,
+    limit: Annotated[int, Option(metavar="N", min=1, help="Number of mails to show.")] = 10,
     db: DbOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,7 +93,6 @@ def search(
     wanted = words or []
     if not (wanted or sender or recipient or sent_after or sent_before):
         raise UserError("nothing to search for: give words, or --from, --to, --after, --before")
-
     searched = search_words(wanted)
     if wanted and not searched:
         raise UserError("the search words hold no letter or digit: give words to look for")
@@ -136,7 +133,6 @@ def read(
 ) -> None:
     """Show one mail of an inbox in full."""
     today = parse_day(as_of, "--as-of")
-
     with InboxFile(chosen_db(db), junk=junk) as file:
         address = chosen_address(file, inbox, db)
         email = file.open_inbox(address, today).read(message_id)
@@ -152,9 +148,8 @@ def read(
         console().print(shown_email(email), soft_wrap=True)
 
 
-def shown_email(email: "Email") -> "Text":
+def shown_email(email: Email) -> "Text":
     """A mail as a person reads it: header lines, an empty line, the body."""
-
     lines = [
         ("Date", format_date(email.date)),
         ("From", str(email.sender)),
@@ -173,7 +168,7 @@ def shown_email(email: "Email") -> "Text":
     return text(*header, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
 
 
-def _listed(recipients: "Iterable[Mailbox]") -> str:
+def _listed(recipients: Iterable[Mailbox]) -> str:
     shown = [str(each) for each in recipients]
     if len(shown) > MAX_RECIPIENTS_SHOWN:
         more = len(shown) - MAX_RECIPIENTS_SHOWN
@@ -181,8 +176,7 @@ def _listed(recipients: "Iterable[Mailbox]") -> str:
     return ", ".join(shown)
 
 
-def _shown_hit(number: int, hit: "Hit", searched: list[str]) -> "Text":
-
+def _shown_hit(number: int, hit: Hit, searched: list[str]) -> "Text":
     indent = " " * 4
     lacks = f"   without: {' '.join(hit.missing)}" if hit.missing else ""
     shown = text(
@@ -198,7 +192,6 @@ def _shown_hit(number: int, hit: "Hit", searched: list[str]) -> "Text":
 
 
 def _highlighted(snippet: str, searched: list[str]) -> "Text":
-
     shown = text(snippet)
     wanted = set(stems(searched))
     for match in re.finditer(r"[^\W_]+", snippet):

@@ -2,9 +2,9 @@
 
     art-e COMMAND [OPTIONS]        python -m art_e COMMAND [OPTIONS]
 
-Exit codes: 0 done, 1 our fault, 2 a user's error, 130 interrupted, 141 the
-reader of our output went away. An error is one line on stderr. Commands import
-what is heavy when they run: `art-e --help` is as quick as typer itself.
+Exit codes: 0 done, 1 our fault, 2 a user's error, 130 interrupted, 141 the reader of our output
+went away. An error is one line on stderr. A command's module is imported when it is called, so that
+`art-e --help` is as fast as typer itself.
 """
 
 import errno
@@ -33,7 +33,7 @@ from art_e.privacy import files_for_owner_alone, loopback_directly, redact
 
 OUR_FAULT, USER_ERROR, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
-# What the user can mend when the operating system refuses something.
+# How a user can fix a refusal of the operating system.
 _MENDABLE = {
     errno.EACCES: "check its permissions, or name another place",
     errno.EPERM: "check its permissions, or name another place",
@@ -45,12 +45,11 @@ _MENDABLE = {
     errno.ENAMETOOLONG: "name a shorter one",
 }
 
-
-# What is said of an interrupted command besides, where it holds whenever that came.
+# What holds after an interrupted command, whenever that was.
 _KEPT = {"ingest": "; the inbox is as it was"}
 
-# The commands in the order of the help page: the module of each, imported when it is used, and its
-# line there. A module's `app` is the command, or holds it by its name.
+# The commands in the order of the help page, each with its module and its line there. A module's
+# `app` is the command, or holds it by its name.
 COMMANDS = {
     "demo": (
         "data_pipeline.cli",
@@ -91,7 +90,7 @@ COMMANDS = {
 
 
 class Commands(LazyGroup):
-    """The commands, ending as the module says."""
+    """The commands, with the exit codes and errors that this module's docstring names."""
 
     lazy = COMMANDS
 
@@ -122,14 +121,14 @@ class Commands(LazyGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command; every way in which it can fail ends here."""
+        """Run the chosen command and handle all its failures."""
         try:
             super().invoke(ctx)
             sys.stdout.flush()
         except UserError as error:
             _fail(f"Error: {error}", USER_ERROR)
         except BrokenPipeError:
-            # What is still buffered has nowhere to go; the interpreter flushes it at its end.
+            # The interpreter flushes at its end what is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(READER_GONE) from None
         except (typer.Exit, TyperException):

@@ -2,8 +2,8 @@
 
     art-e mcp --inbox me@example.com
 
-A client may call what a model may call in an episode, checked and answered by the same code, with
-two differences: message ids are spelt out, because a client keeps no handles, and without a
+A client can call the tools of an episode, checked and answered by the same code, with two
+differences: message ids are written in full, because a client keeps no handles, and without a
 question there are no turns and no final answer.
 """
 
@@ -43,7 +43,6 @@ from art_e.tools import (
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-NAME = "art-e"
 TITLES = {"search_emails": "Search emails", "read_email": "Read an email"}
 
 
@@ -83,7 +82,7 @@ def mail_server(inbox: Inbox) -> Server[Any]:
         return answer_call(tools, called.name, called.arguments or {})
 
     return Server(
-        NAME,
+        "art-e",
         version=__version__,
         title="ART-E: search an inbox",
         instructions=f"Search and read the mail of one inbox. {_about(inbox)}",
@@ -93,7 +92,7 @@ def mail_server(inbox: Inbox) -> Server[Any]:
 
 
 def answer_call(tools: Tools, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    """The result of a call: the observation, or what was wrong with the call."""
+    """The result of a call: the observation, or the error."""
     try:
         return _result(_observation(tools, ToolCall("", name, compact_json(arguments))))
     except CallError as error:
@@ -105,8 +104,8 @@ def run_server(inbox: Inbox) -> None:
 
     Ctrl-C, or a client that closes stdout, ends the process at once.
     """
-    # Python can't wake the thread that waits for stdin, so an exception would wait for the
-    # client's next line. The default signal handlers end the process; no file is being written.
+    # Python can't wake the thread that reads stdin, so an exception would wait for the client's
+    # next line. The default signal handlers end the process; no file is being written.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform != "win32":
@@ -135,7 +134,7 @@ def _result(text: str, is_error: bool = False) -> types.CallToolResult:
 
 
 def _about(inbox: Inbox) -> str:
-    """What a model must know: whose inbox it is, up to which day, and that mail is data."""
+    """Whose inbox it is, up to which day, and that mail is data."""
     until = "" if inbox.as_of is None else f" up to and with {inbox.as_of}"
     return (
         f"The inbox is that of {inbox.address}{until}; no other mail can be reached."
@@ -144,7 +143,7 @@ def _about(inbox: Inbox) -> str:
 
 
 def _listed(inbox: Inbox) -> list[types.Tool]:
-    """The tools with the schemas that a model gets; not every client shows instructions."""
+    """The tools with an episode's schemas, described in full: some clients hide instructions."""
     functions = (each["function"] for each in schemas())
     return [
         types.Tool(

@@ -1,5 +1,6 @@
-"""What every command that asks a model shares: its options, and where mail text goes."""
+"""Options that several commands share, and their checks."""
 
+import contextlib
 import datetime as dt
 import re
 from pathlib import Path
@@ -14,8 +15,6 @@ from art_e.models.model import Model
 from art_e.models.providers import warm_up
 from art_e.question import SPLITS, Split
 from art_e.storage import default_db, home
-
-# ---- Options that several commands share, and their checks.
 
 DbOption = Annotated[
     Path | None,
@@ -45,7 +44,6 @@ JsonOption = Annotated[
 
 def chosen_db(db: Path | None) -> Path:
     """The file of `--db`, or the default one."""
-
     return default_db() if db is None else db
 
 
@@ -58,17 +56,14 @@ def parse_day(day: str | None, option: str) -> dt.date | None:
     """The date that an option gives. Raises `UserError` for an invalid one."""
     if day is None:
         return None
-    wrong = UserError(f"{option} {day!r} is no date; write it as YYYY-MM-DD, such as 2001-03-31")
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII):
-        raise wrong
-    try:
-        return dt.date.fromisoformat(day)
-    except ValueError:  # such as 2001-02-30
-        raise wrong from None
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", day, re.ASCII):
+        with contextlib.suppress(ValueError):  # such as 2001-02-30
+            return dt.date.fromisoformat(day)
+    raise UserError(f"{option} {day!r} is no date; write it as YYYY-MM-DD, such as 2001-03-31")
 
 
-def chosen_address(file: "InboxFile", inbox: str | None, db: Path | None) -> str:
-    """The address of `--inbox`, or the file's only owner. Raises `UserError` where neither is."""
+def chosen_address(file: InboxFile, inbox: str | None, db: Path | None) -> str:
+    """The address of `--inbox`, or the file's only owner. Raises `UserError` without either."""
     if inbox is not None:
         return inbox
     owners = file.owners()
@@ -81,18 +76,15 @@ def chosen_address(file: "InboxFile", inbox: str | None, db: Path | None) -> str
     )
 
 
-def chosen_split(name: str | None) -> "Split | None":
+def chosen_split(name: str | None) -> Split | None:
     """The split of `--split`; None: all of them. Raises `UserError` for an invalid one."""
-
     chosen = next((each for each in SPLITS if each == name), None)
     if name is not None and chosen is None:
         raise UserError(f"no split {name!r}; there are {', '.join(SPLITS)}")
     return chosen
 
 
-# ---- What every command that asks a model shares: its options, and where mail text goes.
-
-# Questions that hosted models work on at a time, where `--concurrency` does not say.
+# The default of `--concurrency` for hosted models.
 HOSTED_CONCURRENCY = 8
 
 Effort = Literal["minimal", "low", "medium", "high"]
@@ -124,9 +116,8 @@ def model_options(
     cache: bool,
     concurrency: int,
     turn_tokens: int | None = None,
-) -> "ModelOptions":
-    """What the command line says of how a model is asked; `turn_tokens` bounds each message."""
-
+) -> ModelOptions:
+    """How the command line has a model called; `turn_tokens` limits each message."""
     return ModelOptions(
         temperature=temperature,
         reasoning_effort=effort,
@@ -139,10 +130,7 @@ def model_options(
 
 
 def default_concurrency(models: list[str]) -> int:
-    """Several at a time if all models but `offline` are hosted elsewhere, else 1.
-
-    A user's own machine is measured with one question at a time.
-    """
+    """Several questions at a time if all models but `offline` are hosted elsewhere, else 1."""
     called = [model for model in map(Model, models) if model.kind != "offline"]
     elsewhere = bool(called) and all(model.leaves_machine for model in called)
     return HOSTED_CONCURRENCY if elsewhere else 1
@@ -153,6 +141,6 @@ def ready_policy(model: Model, options: ModelOptions) -> Policy:
     host = model.host
     policy = model.policy(options)
     if host is not None and options.cache is None:
-        # Otherwise loading would count as part of the first question's time.
+        # Else loading would count as part of the first question's time.
         warm_up()
     return policy

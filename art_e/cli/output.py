@@ -1,6 +1,6 @@
 """What the commands print: data on stdout, notes and errors on stderr.
 
-Everything that others wrote passes `clean`; rich is never given it as markup.
+All text from others passes `clean`, and rich never reads it as markup.
 """
 
 import importlib
@@ -22,17 +22,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-
-# ---- Untrusted text made safe to print: no control sequences, no overrides of direction.
-
-# A string sequence (OSC, DCS, SOS, PM, APC) goes with its payload where it ends
-# properly; without an end only its introducer goes, so that it can't swallow the
-# rest of a mail. The payload's class stops at every ESC: the work stays linear.
+# A complete string sequence (OSC, DCS, SOS, PM, APC) is removed with its payload, of an unfinished
+# one only the introducer, so that it can't swallow the rest of a mail. The payload's class stops at
+# every ESC, so the work stays linear.
 _STRING = r"\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
 _CSI = r"\x1b\[[0-?]*[ -/]*[@-~]?"
 _OTHER_ESCAPE = r"\x1b(?:[ -/]+[0-~]?|[0-~])?"
-# One character each. C1 characters are no introducers here: in mail they are
-# mostly what is left of a wrong charset, and what stands between two is text.
+# One character each. C1 characters are no introducers here: in mail they mostly come from a wrong
+# charset, and what stands between two of them is text.
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _DIRECTIONS = r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _SURROGATES = r"[\ud800-\udfff]"
@@ -52,14 +49,15 @@ def one_line(text: str) -> str:
     return " ".join(clean(" ".join(text.split())).split())
 
 
-# ---- Ctrl-C that can't get lost on its way through a library.
-
 _asked = threading.Event()
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Note Ctrl-C from here on, but in a process that ignores it (nohup, a background job)."""
+    """Record Ctrl-C, unless this process ignores it (nohup, a background job).
+
+    A library may swallow the `KeyboardInterrupt`; `check` raises it again.
+    """
     _asked.clear()
     on_main_thread = threading.current_thread() is threading.main_thread()
     if not on_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -88,9 +86,7 @@ def _note(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-# ---- What the commands print: data on stdout, notes and errors on stderr.
-
-# Rows are not cut to a screen that is not there.
+# The width of tables without a terminal.
 PIPE_WIDTH = 240
 
 
@@ -101,17 +97,17 @@ def print_json(value: Any) -> None:
 
 
 def print_line(text: str = "") -> None:
-    """Print text of our own, or cleaned already, on stdout."""
+    """Print our own or cleaned text on stdout."""
     print(text)  # noqa: T201
 
 
 def note(text: str) -> None:
-    """Print one line on stderr: what is going on, never data."""
+    """Print one line on stderr: progress or an error, never data."""
     print(one_line(text), file=sys.stderr)  # noqa: T201
 
 
 def console(*, to_stderr: bool = False) -> "Console":
-    """A console that takes no markup and changes nothing in what it prints."""
+    """A console without markup, which prints text unchanged."""
     from rich.console import Console
 
     class Screen(Console):
@@ -141,9 +137,9 @@ def text(*parts: str | tuple[str, str]) -> "Text":
 
 @contextmanager
 def progress(things: str, total: int | None) -> "Iterator[Callable[..., None]]":
-    """A bar on stderr where that is a terminal, else nothing.
+    """A bar on stderr if that is a terminal, else nothing.
 
-    Gives a function to call with the number done since the last call, 1 if left out.
+    Yields a function to call with the number done since the last call (1 by default).
     """
     if not sys.stderr.isatty():
         yield lambda _=1: None
@@ -168,28 +164,28 @@ def plural(count: int, thing: str) -> str:
 
 
 def shown_usd(cost: float | None, digits: int = 4) -> str:
-    """A cost in USD, also one of which the price is not known."""
+    """A cost in USD; None is unknown."""
     return "cost unknown" if cost is None else f"${cost:.{digits}f}"
 
 
 def tolerate_any_character() -> None:
-    """Let stdout and stderr print what their encoding lacks as an escape."""
+    """Have stdout and stderr escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def example(*commands: str) -> str:
-    """The end of a help page: what to type, line by line."""
+    """The end of a help page: example commands, one a line."""
     lines = "\n".join(f"  {command}" for command in commands)
     return f"\b\nExample:\n{lines}"
 
 
 class LazyGroup(TyperGroup):
-    """Commands that are imported when they are used, after those that are there already.
+    """A group whose commands in `lazy` are imported when they are called.
 
-    `lazy` has by name the module and the line of the help page. The module's `app` is the
-    command, or holds it by its name.
+    `lazy` maps a command's name to its module and its line of the help page. The module's `app` is
+    the command, or holds it by its name.
     """
 
     lazy: ClassVar[dict[str, tuple[str, str]]] = {}
@@ -203,7 +199,7 @@ class LazyGroup(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that `args` begin with; an unknown name is answered with the nearest."""
+        """The command that `args` begin with; an error suggests the nearest name."""
         near = get_close_matches(args[0], self.list_commands(ctx)) if args else []
         if near and near[0] != args[0]:
             names = ", ".join(map(repr, near))
@@ -216,14 +212,8 @@ class LazyGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the help page's list of commands without importing any."""
-        rows = [
-            (
-                each,
-                self.lazy[each][1]
-                if each in self.lazy
-                else self.commands[each].get_short_help_str(80),
-            )
-            for each in self.list_commands(ctx)
-        ]
+        own = {name: each.get_short_help_str(80) for name, each in self.commands.items()}
+        lines = own | {name: line for name, (_, line) in self.lazy.items()}
+        rows = [(name, lines[name]) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

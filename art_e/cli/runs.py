@@ -1,7 +1,7 @@
-"""`art-e runs`: what was run, and what happened in it; for others too.
+"""`art-e runs`: lists runs, and shows what happened in one.
 
-A run may have been killed at any moment; what is left of it is shown, and what
-can't be read is said.
+A run may have been killed at any moment: the commands show what is left of it, and say what can't
+be read.
 """
 
 import dataclasses
@@ -22,7 +22,6 @@ from art_e.trajectory import Trajectory, exchanges, read_trajectories
 
 QUESTION_WIDTH = 60
 
-
 app = typer.Typer(
     help="List the runs that were made, and show what happened in them.", rich_markup_mode=None
 )
@@ -31,9 +30,9 @@ app = typer.Typer(
 class Record(NamedTuple):
     """What can be read of a run; `broken` says what can't."""
 
-    run: "Run"
+    run: Run
     config: dict[str, Any]
-    trajectories: "list[Trajectory]"
+    trajectories: list[Trajectory]
     broken: str | None
 
     @property
@@ -65,11 +64,10 @@ class Record(NamedTuple):
 
 @app.command("list", epilog=example("art-e runs list", "art-e runs list --limit 5 --json"))
 def list_all(
-    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 20,
+    limit: Annotated[int, Option(metavar="N", min=1, help="Number of runs to list.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs, the newest first."""
-
     found = list_runs(runs_folder())
     records = [read_run(run) for run in found[:limit]]
     if as_json:
@@ -107,7 +105,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's configuration and its episodes, or one episode in full."""
-
     record = read_run(find_run(name, runs_folder()))
     if record.broken is not None:
         note(f"this run is broken: {record.broken}; what can be read of it is shown")
@@ -120,9 +117,8 @@ def show(
         _show_record(record)
 
 
-def read_run(run: "Run") -> Record:
+def read_run(run: Run) -> Record:
     """What can be read of a run."""
-
     broken = None
     config: dict[str, Any] = {}
     trajectories: list[Trajectory] = []
@@ -134,7 +130,7 @@ def read_run(run: "Run") -> Record:
         broken = f"config.json can't be read ({error})"
     try:
         for trajectory in read_trajectories(run.trajectories):
-            trajectories.append(trajectory)  # noqa: PERF402 - what was read before an error counts
+            trajectories.append(trajectory)  # noqa: PERF402 - keeps those before an error
     except FileNotFoundError:
         if run.complete:
             broken = broken or "trajectories.jsonl is missing"
@@ -143,12 +139,12 @@ def read_run(run: "Run") -> Record:
     return Record(run, config, trajectories, broken)
 
 
-def _question(trajectory: "Trajectory") -> str:
+def _question(trajectory: Trajectory) -> str:
     asked = (each.get("content") for each in trajectory.messages if each.get("role") == "user")
     return str(next(asked, ""))
 
 
-def _facts(trajectory: "Trajectory") -> dict[str, Any]:
+def _facts(trajectory: Trajectory) -> dict[str, Any]:
     return {
         "episode_id": trajectory.episode_id,
         "question_id": trajectory.question_id,
@@ -163,7 +159,7 @@ def _facts(trajectory: "Trajectory") -> dict[str, Any]:
     }
 
 
-def _chosen(record: Record, start: str) -> "Trajectory":
+def _chosen(record: Record, start: str) -> Trajectory:
     found = [each for each in record.trajectories if each.episode_id.startswith(start)]
     if len(found) == 1 and start:
         return found[0]
@@ -175,7 +171,7 @@ def _show_record(record: Record) -> None:
     screen = console()
     screen.print(text((record.run.id, "bold"), f"  {one_line(record.state)}"), soft_wrap=True)
     for key, value in record.config.items():
-        shown = value if isinstance(value, str) else _compact(value)
+        shown = value if isinstance(value, str) else compact_json(value)
         screen.print(text((f"  {key}: ", "dim"), one_line(shown)), soft_wrap=True)
     screen.print(text(f"{plural(len(record.trajectories), 'episode')}"))
     for trajectory in record.trajectories:
@@ -187,14 +183,12 @@ def _show_record(record: Record) -> None:
         screen.print(line, soft_wrap=True)
 
 
-def _answer(trajectory: "Trajectory") -> str:
-
+def _answer(trajectory: Trajectory) -> str:
     without = why_no_answer(trajectory)
-    given = one_line(trajectory.final_answer or "")
-    return given if without is None else f"no answer: {without}"
+    return one_line(trajectory.final_answer or "") if without is None else f"no answer: {without}"
 
 
-def _show_episode(trajectory: "Trajectory", as_json: bool) -> None:
+def _show_episode(trajectory: Trajectory, as_json: bool) -> None:
     if as_json:
         print_json(dataclasses.asdict(trajectory))
         return
@@ -209,8 +203,3 @@ def _show_episode(trajectory: "Trajectory", as_json: bool) -> None:
     screen.print(text((_answer(trajectory), "bold")), soft_wrap=True)
     for message_id in trajectory.sources:
         screen.print(text((f"  {one_line(message_id)}", "dim")), soft_wrap=True)
-
-
-def _compact(value: Any) -> str:
-
-    return compact_json(value)

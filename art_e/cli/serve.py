@@ -1,7 +1,7 @@
 """`art-e serve`: an OpenAI-compatible server for a checkpoint, as a child of this process.
 
-The server is vLLM if it is installed, else transformers' own. This module waits until it answers,
-says how to use it, and ends with it.
+The server is vLLM if it is installed, else transformers' own. This process waits until the server
+answers, prints how to use it, and ends with it.
 """
 
 import errno
@@ -44,9 +44,6 @@ from art_e.storage import expanded
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-
-# ---- A server as a child process: started, sent our signals, ended with us.
-
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -59,15 +56,15 @@ class Server(NamedTuple):
 
 
 class Child:
-    """A process that is sent the signals that would end this one, while the block runs."""
+    """A process that receives the signals that would end this one, while the block runs."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked: list[int] = []
+        self._early: list[int] = []  # signals before the process exists
 
     def __enter__(self) -> Self:
-        # One that was ignored from the start (nohup) goes on being ignored.
+        # A signal that was ignored from the start (nohup) stays ignored.
         heard = [each for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN]
         self._before = {each: signal.signal(each, self._pass_on) for each in heard}
         self._process = subprocess.Popen(
@@ -75,12 +72,12 @@ class Child:
             cwd=self._server.folder,
             env=self._server.environment,
             stdin=subprocess.DEVNULL,
-            stdout=2,  # its log is no data of ours
-            # Of its own, or a Ctrl-C would reach it twice.
+            stdout=2,  # its log is not our data
+            # Else Ctrl-C would reach it twice.
             start_new_session=True,
-            preexec_fn=ends_with_parent(),  # noqa: PLW1509 - no thread is beside this one
+            preexec_fn=ends_with_parent(),  # noqa: PLW1509 - there is no other thread
         )
-        for number in self._asked:
+        for number in self._early:
             self._process.send_signal(number)
         return self
 
@@ -93,25 +90,20 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def exit_code(self) -> int:
-        """Wait for its end; 128 and the signal's number where one ended it, as shells say."""
+        """Wait for the end; 128 plus the signal's number if a signal ended it, as in shells."""
         assert self._process is not None
         code = self._process.wait()
         return code if code >= 0 else 128 - code
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         if self._process is None:
-            self._asked.append(number)
+            self._early.append(number)
         else:
             self._process.send_signal(number)
-
-
-# ---- The server of transformers, for where there is no vLLM: one request after another.
-
-WEIGHTS = "adapter_model.safetensors"
 
 
 def transformers_can_serve() -> bool:
@@ -123,10 +115,10 @@ def transformers_can_serve() -> bool:
 def transformers_server(
     checkpoint: str, adapter: str | None, name: str, listen: list[str], folder: Path
 ) -> Server:
-    """The server of transformers. Raises `UserError`.
+    """The server of transformers, which answers one request after another. Raises `UserError`.
 
-    It takes the path that it loads for the model's name, an adapter only beside the weights, and
-    the model's own tokenizer: `folder` gets a folder laid out so.
+    It uses the path that it loads as the model's name, and wants adapter and tokenizer beside the
+    weights, so `folder` gets a subfolder of that form.
     """
     require_train_extra()
     source = checkpoint_folder(checkpoint)
@@ -135,7 +127,7 @@ def transformers_server(
     model.mkdir()
     _link(source, model, [each.name for each in source.iterdir() if each.is_file()])
     if adapter is not None:
-        _link(adapter_folder(adapter), model, ["adapter_config.json", WEIGHTS])
+        _link(adapter_folder(adapter), model, ["adapter_config.json", "adapter_model.safetensors"])
     for replaced in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         (model / replaced).unlink(missing_ok=True)
     tokenizer.response_template = RESPONSE_TEMPLATE
@@ -144,7 +136,7 @@ def transformers_server(
     _end_turns(model, tokenizer)
     device, dtype = best_device()
     command = [sys.executable, "-m", "transformers.cli.transformers", "serve", name, *listen]
-    # All that it needs is in the folder; it would ask PyPI for newer versions.
+    # Everything is in the folder; else it would ask PyPI for newer versions.
     offline = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1"}
     return Server(
         [*command, "--device", device, "--dtype", dtype], folder, {**os.environ, **offline}
@@ -152,7 +144,7 @@ def transformers_server(
 
 
 def check_tokenizer(folder: Path, tokenizer: "PreTrainedTokenizerFast", checkpoint: str) -> None:
-    """Raise `UserError` if transformers (vLLM uses it too) would load another from `folder`."""
+    """Raise `UserError` if transformers, and so vLLM, would load another one from `folder`."""
     if not reloads_the_same(folder, tokenizer):
         raise UserError(
             f"servers would load another tokenizer than the one saved in {checkpoint};"
@@ -167,7 +159,7 @@ def _link(source: Path, folder: Path, names: list[str]) -> None:
 
 
 def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
-    """Let generation stop where `local:` stops, and repeat as freely."""
+    """Have generation stop where `local:` stops, without a penalty for repetition."""
     from transformers import AutoConfig, GenerationConfig
 
     path = folder / "generation_config.json"
@@ -182,9 +174,7 @@ def _end_turns(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> None:
     path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-# ---- vLLM's server: the options with which it calls tools and has an adapter.
-
-# vLLM makes room for adapters of these ranks.
+# The ranks of adapters that vLLM can make room for.
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
@@ -196,7 +186,7 @@ def vllm_server(
     check_tokenizer(model, load_tokenizer(model, checkpoint), checkpoint)
     command = [vllm, "serve", str(model), *listen, "--dtype", "bfloat16"]
     command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    # As `local:` and training sample; vLLM would take a published penalty for its default.
+    # Sample as `local:` and training do; vLLM's default would be the published penalty.
     command += ["--override-generation-config", json.dumps({"repetition_penalty": 1.0})]
     if adapter is None:
         command += ["--served-model-name", name]
@@ -212,15 +202,12 @@ def _room_for(folder: Path, adapter: str) -> int:
     rank = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")).get("r")
     room = next((each for each in RANKS if isinstance(rank, int) and rank <= each), None)
     if room is None:
-        raise UserError(f"vLLM serves no adapter of rank {rank}, as {adapter} is; merge it first")
+        raise UserError(f"vLLM serves no adapter of rank {rank}, such as {adapter}; merge it first")
     return room
 
 
-# ---- `serve`: an OpenAI-compatible server for a checkpoint, as a child of this process.
-
 LOOPBACK = "127.0.0.1"
 BASE_VARIABLE = "HOSTED_VLLM_API_BASE"  # where litellm looks for the server of hosted_vllm/NAME
-POLL_S = 0.1
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -238,7 +225,7 @@ def serve(
         str,
         Argument(
             metavar="CHECKPOINT",
-            help="Folder or hub id of a Qwen model; of a training run's folder the best one.",
+            help="Folder or hub id of a Qwen model, or a training run's folder for its best one.",
         ),
     ],
     adapter: Annotated[
@@ -247,7 +234,9 @@ def serve(
     host: Annotated[
         str, Option(metavar="HOST", help="Address to listen on; 0.0.0.0 serves other machines too.")
     ] = LOOPBACK,
-    port: Annotated[int, Option(metavar="PORT", min=1, max=65_535)] = 8000,
+    port: Annotated[
+        int, Option(metavar="PORT", min=1, max=65_535, help="Port to listen on.")
+    ] = 8000,
     name: Annotated[
         str | None, Option(metavar="NAME", help="Name of the model [default: the folder's].")
     ] = None,
@@ -290,15 +279,15 @@ def chosen_name(checkpoint: str, name: str | None) -> str:
 
 
 def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
-    """A training run's best checkpoint for its folder, and for an adapter what it belongs on.
+    """The model and the adapter to serve.
 
-    Others are as they are. Raises `UserError` for a run without one, for an adapter that
-    names no model, and for two adapters.
+    A training run's folder stands for its best checkpoint, and an adapter's folder for the model
+    that it was trained on with the adapter. Raises `UserError` for a run without a best checkpoint,
+    for an adapter that names no model, and for two adapters.
     """
     folder = expanded(checkpoint)
     if not folder.is_dir():
         return checkpoint, adapter
-
     best = meant_checkpoint(folder)
     base = base_of(best)
     if base is None:
@@ -309,10 +298,10 @@ def of_training(checkpoint: str, adapter: str | None) -> tuple[str, str | None]:
 
 
 def with_options(server: Server, options: list[str]) -> Server:
-    """The server with further options of its own. Raises `UserError` for what is set already."""
+    """The server with more options. Raises `UserError` for an option that is already set."""
     if options and not options[0].startswith("-"):
         raise UserError(f"what is {options[0]!r}? options of the server follow --, as --NAME VALUE")
-    # vLLM takes --max_model_len for --max-model-len.
+    # vLLM accepts --max_model_len for --max-model-len.
     given = [each.partition("=")[0].replace("_", "-") for each in options]
     taken = next((each for each in given if each.startswith("--") and each in server.command), None)
     if taken is not None:
@@ -321,9 +310,10 @@ def with_options(server: Server, options: list[str]) -> Server:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raise `UserError` where a server could not listen there."""
+    """Raise `UserError` if a server can't listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port), family=_family(host)).close()
+        socket.create_server((host, port), family=family).close()
     except socket.gaierror:
         raise UserError(f"--host {host!r} is no address of this machine; use {LOOPBACK}") from None
     except OSError as error:
@@ -335,7 +325,7 @@ def check_free(host: str, port: int) -> None:
 
 
 def wait_until_it_answers(child: Child, host: str, port: int) -> bool:
-    """Wait for the server to be ready, as long as it takes; whether it is, or has ended."""
+    """Wait until the server answers (True) or has ended (False)."""
     while child.running:
         connection = http.client.HTTPConnection(_reachable(host), port, timeout=5)
         try:
@@ -346,8 +336,8 @@ def wait_until_it_answers(child: Child, host: str, port: int) -> bool:
             pass
         finally:
             connection.close()
-        time.sleep(POLL_S)
-    note("Error: the server ended before it answered; what it said stands above")
+        time.sleep(0.1)
+    note("Error: the server ended before it answered; see its log above")
     return False
 
 
@@ -355,17 +345,10 @@ def print_address(name: str, host: str, port: int) -> None:
     """Print the one line that says how to use the server."""
     shown = _reachable(host)
     base = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/v1"
-    whom = "this machine only" if _is_loopback(host) else "whoever reaches it, without a key"
+    is_loopback = host in ("localhost", "::1") or host.startswith("127.")
+    whom = "this machine only" if is_loopback else "whoever reaches it, without a key"
     print_line(f"{base} serves {whom}: {BASE_VARIABLE}={base} --model hosted_vllm/{name}")
     sys.stdout.flush()
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _reachable(host: str) -> str:

@@ -1,9 +1,8 @@
 """The inbox file, opened for reading.
 
-One `InboxFile` serves all threads of a process (each gets its own cursor: one
-connection shared by threads returns wrong rows), and many processes may have
-the same file open. It is read-only, and DuckDB's access to other files and to
-the network is off. `Inbox` does the searching.
+One `InboxFile` serves all threads of a process (each gets its own cursor: a connection shared by
+threads returns wrong rows), and many processes may open the same file. It is read-only, and DuckDB
+can reach no other file and no network. `Inbox` does the searching.
 """
 
 import datetime as dt
@@ -47,8 +46,8 @@ class InboxFile:
         rebuild = f"art-e ingest SOURCE --db {path}"
         if not path.is_file():
             raise UserError(f"no inbox file at {path}; make one with: {rebuild}")
-        # A database of its own with the file attached: `duckdb.connect(path)` would hand
-        # out the file as it was when anyone in this process opened it first.
+        # A new database with the file attached: `duckdb.connect(path)` would return the file as it
+        # was when this process first opened it.
         self._connection = duckdb.connect(config={"autoinstall_known_extensions": False})
         try:
             quoted = str(path).replace("'", "''")
@@ -101,7 +100,7 @@ class InboxFile:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What was read, stored, dropped and why, as `art-e ingest --json` printed it."""
+        """The counts of mail read, stored and dropped, as `art-e ingest --json` printed them."""
         counts: dict[str, Any] = json.loads(self.meta["counts"])
         return counts
 
@@ -124,7 +123,7 @@ class InboxFile:
         """The address's mail, shared by its open inboxes while it is among the last used."""
         with self._lock:
             mail = self._slices.pop(address_id, None)
-        # Read outside the lock: of two threads at once both read, and one result is kept.
+        # Read outside the lock: if two threads read at once, one result is kept.
         mail = mail or Slice(self.execute, address_id, self._parties)
         with self._lock:
             mail = self._slices.setdefault(address_id, mail)

@@ -1,10 +1,9 @@
-"""One address's inbox, opened: search and read, and nothing else reachable.
+"""One address's inbox, opened: search and read, with nothing else in reach.
 
-An `Inbox` is a view of its address's `Slice` that ends with its `as_of`; every
-search, read and filter goes through it, so another inbox's mail and mail from
-the future are "not found" by construction. The ranking is that of
-`search_inbox` in macros.sql: BM25 over this inbox alone times 0.5 + 0.5 x share
-of words matched, newest first among equals. Points are whole numbers, so that
+An `Inbox` is a view of its address's `Slice` that ends with its `as_of`. Every search, read and
+filter goes through it, so another inbox's mail and mail from the future are "not found" by
+construction. The ranking is that of `search_inbox` in macros.sql: BM25 over this inbox alone, times
+0.5 + 0.5 x share of words matched, newest first among equals. Points are whole numbers, so that
 both give the same order. Threads may share an inbox: its caches only grow.
 """
 
@@ -20,12 +19,12 @@ import numpy as np
 
 from art_e.inbox.mail import Email, Execute, Hit, Mailbox, Mask, Numbers
 from art_e.inbox.schema import K1, POINTS, B
-from art_e.inbox.slice import UNDATED, Postings, Role, Slice, Vocabulary
+from art_e.inbox.slice import UNDATED, Postings, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import search_words, stems
 
-# One search at a time: threads that alternate within a search, as NumPy releases the interpreter's
-# lock, do 4,200 searches a second together instead of 7,000 (250,000 mails, 2 cores).
+# One search at a time: threads that alternate within a search, whenever NumPy releases the
+# interpreter's lock, are slower together.
 _TURN = threading.Lock()
 
 _NONE: Numbers = np.empty(0, dtype=np.int64)
@@ -96,9 +95,9 @@ class Inbox:
                 candidates, points = _ranked(found, len(by_stem))
             else:
                 candidates, points = np.arange(start, end), np.zeros(end - start, dtype=np.int64)
-            for wanted, role in ((from_addr, Role.FROM), (to_addr, Role.TO)):
+            for wanted, by_sender in ((from_addr, True), (to_addr, False)):
                 if wanted is not None and wanted.strip():
-                    allowed = self._mail.matching(wanted, role, self._size)[candidates]
+                    allowed = self._mail.matching(wanted, by_sender, self._size)[candidates]
                     candidates, points = candidates[allowed], points[allowed]
             best = _largest(candidates, points, max_results)
             holding = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# Workers that parse mail import this module, and end badly where they have loaded DuckDB.
+# Workers that parse mail import this module, and crash at their end if they have loaded DuckDB.
 if TYPE_CHECKING:
     import duckdb
 

@@ -1,11 +1,11 @@
-"""What an inbox file holds: its tables, its macros and its mark of completeness."""
+"""The SQL of an inbox file, its version, and the constants of the ranking."""
 
 from importlib import resources
 from string import Template
 
 from art_e.inbox.tokenizer import STOP_WORDS
 
-# Raised when a file of the version before can't be read any more.
+# Goes up when older files can't be read any more.
 SCHEMA_VERSION = "3"
 
 # BM25 with its usual constants (Robertson and Zaragoza, 2009), subjects counted twice.
@@ -13,8 +13,8 @@ K1 = 1.2
 B = 0.75
 SUBJECT_WEIGHT = 2
 
-# Points are millionths of a BM25 score, summed as whole numbers: the order of
-# addition can't change a sum, in Python or in SQL.
+# Points are millionths of a BM25 score, summed as whole numbers, so that the order of addition
+# can't change a sum, in Python or in SQL.
 POINTS = 1e6
 
 

@@ -1,9 +1,8 @@
-"""All mail of one address, in memory: what every opened `Inbox` over it shares.
+"""All mail of one address, in memory, shared by every opened `Inbox` over it.
 
-A mail's *position* is its place in the slice, oldest first. The first search
-reads from the file what it needs; with the second the whole slice is read, so
-that a single search on the command line stays cheap and the ten-thousandth of
-a training run runs no SQL. Threads may share a slice.
+A mail's *position* is its place in the slice, oldest first. The first search reads from the file
+what it needs, the second reads the whole slice: a single search on the command line stays cheap,
+and later searches run no SQL. Threads may share a slice.
 """
 
 import bisect
@@ -12,7 +11,6 @@ import itertools
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -63,7 +61,7 @@ SEARCHES_IN_SQL = 1
 # Masks of address filters that are kept.
 FILTERS_KEPT = 128
 
-# Python's overhead for the strings and the tuple of one mail.
+# Python's overhead for the strings and the tuple of a mail.
 _BYTES_A_ROW = 500
 
 _BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
@@ -82,13 +80,6 @@ class Postings(NamedTuple):
 # What a search shows of a mail: message id, date, sender's address and name, subject, body.
 # Plain tuples, because the garbage collector skips them: it took 27 ms for 33,000 named tuples.
 Row = tuple[str, dt.datetime | None, str, str, str, str]
-
-
-class Role(Enum):
-    """The part of a mail that an address filter looks at."""
-
-    FROM = "from"
-    TO = "to"
 
 
 class _Person(NamedTuple):
@@ -132,10 +123,7 @@ class _Parties(NamedTuple):
 
 
 class Slice:
-    """The mail that one address sent or received, by the table `parties`.
-
-    `nbytes` is about what it holds in memory.
-    """
+    """The mail that one address sent or received; `nbytes` is about its size in memory."""
 
     def __init__(self, execute: Execute, address_id: int, parties: str = "parties") -> None:
         self._execute = execute
@@ -169,7 +157,7 @@ class Slice:
         )
 
     def positions_of(self, message_ids: Sequence[str]) -> list[Sequence[int]]:
-        """Where the mails are that have each id: first its own, then those it is a copy of."""
+        """The positions of each id's mails: first its own, then those that it is a copy of."""
         if self._rows is not None:
             return [self._by_message_id.get(each, ()) for each in message_ids]
         found: dict[str, list[int]] = {each: [] for each in message_ids}
@@ -193,7 +181,7 @@ class Slice:
         return int(self.sent.searchsorted(epoch))
 
     def begin_search(self) -> bool:
-        """Count a search; the second reads the whole slice. Whether it is read."""
+        """Count a search, the second of which reads the whole slice; whether it is in memory."""
         if self._rows is None:
             self._searches += 1
             if self._searches > SEARCHES_IN_SQL:
@@ -266,7 +254,7 @@ class Slice:
                 if not row[-1].isascii()
             }
             self.nbytes += 2 * sum(map(len, self.folded.values()))
-            self._rows = rows  # last: it says that all is read
+            self._rows = rows  # last, as the mark that all is read
 
     def _read_message_ids(self, rows: list[tuple[Any, ...]]) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {
@@ -282,11 +270,11 @@ class Slice:
             found[message_id] = (*found.get(message_id, ()), position)
         return found
 
-    def _matching(self, wanted: str, role: Role, size: int) -> Mask:
-        """Which mails have a sender, or a recipient (To, Cc, Bcc), that the filter matches by
-        the names that the first `size` mails give.
+    def _matching(self, wanted: str, by_sender: bool, size: int) -> Mask:
+        """Which mails have a sender, or else a recipient (To, Cc, Bcc), that the filter matches.
 
-        The rule is that of the macro `address_matches`.
+        Names count that the first `size` mails give. The rule is that of the macro
+        `address_matches`.
         """
         bracketed = _BRACKETED.search(wanted.lower())
         parts = _BETWEEN_PARTS.split(bracketed[1] if bracketed else wanted.lower())
@@ -295,9 +283,7 @@ class Slice:
         fits = np.zeros(len(parties.people), dtype=np.bool_)
         fits[parties.people_with(parts, size)] = True
         mask = np.zeros(len(self.ids), dtype=np.bool_)
-        mask[
-            parties.positions[fits[parties.places] & (parties.is_sender == (role is Role.FROM))]
-        ] = True
+        mask[parties.positions[fits[parties.places] & (parties.is_sender == by_sender)]] = True
         return mask
 
     def _read_parties(self) -> _Parties:
@@ -332,7 +318,7 @@ class Slice:
     def _names(self) -> list[tuple[str, str, int]]:
         """Each address, each name that this slice's mail gives it, and the first such mail.
 
-        The names of the file's table `addresses` would tell what other inboxes hold.
+        The names in the file's table `addresses` would reveal other inboxes.
         """
         return self._execute(
             "SELECT address, lower(name) AS name, min(email_id) FROM ("

@@ -1,1 +1,1 @@
-"""What chooses the next message: a model, or the offline baseline."""
+"""Policies, which choose the next message: a model, or the offline baseline."""

@@ -1,4 +1,4 @@
-"""What an episode asks of a policy: the next message, and what it cost."""
+"""The protocol of a policy, which chooses the next message of an episode."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,7 @@ class PolicyStep:
     retries: int = 0
 
 
-# Kinds of `PolicyError` that every further call would meet: a refused key, a missing model, an
+# Kinds of `PolicyError` that further calls would raise too: a rejected key, a missing model, an
 # account without credit.
 REFUSED = frozenset({"auth", "no-model", "no-credit"})
 
@@ -79,11 +79,20 @@ class Policy(Protocol):
         ...
 
 
-# Names of models that transformers runs in this process start so.
+OFFLINE = "offline"
+# The prefix of models that transformers runs in this process.
 LOCAL_PREFIX = "local:"
 
-# A message is a few calls or a short answer. A cut-off one is a wrong one, so a model that
-# thinks gets room for it.
+
+def kind_of(model: str) -> Literal["offline", "local", "hosted"]:
+    """No model, one in this process, or one behind an API, by its name."""
+    if model == OFFLINE:
+        return "offline"
+    return "local" if model.startswith(LOCAL_PREFIX) else "hosted"
+
+
+# Enough for a few calls or a short answer, after a model's thinking. A message that is cut off is
+# malformed.
 MAX_OUTPUT_TOKENS = 4_096
 MAX_REASONING_TOKENS = 16_384
 

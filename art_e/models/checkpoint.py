@@ -1,8 +1,7 @@
 """Checkpoints: a model, its adapter and its tokenizer, from folders or the hub.
 
-What is wrong with one is a one-line error before a run starts. The tokenizer is the
-very one that was saved. torch, transformers
-and peft are the extra `train`, and are imported when a checkpoint is loaded.
+Their faults are one-line errors before a run starts. The tokenizer is loaded exactly as it was
+saved. torch, transformers and peft are the extra `train`, imported when a checkpoint is loaded.
 """
 
 import json
@@ -21,12 +20,11 @@ from art_e.storage import expanded
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-
 CONFIG, ADAPTER_CONFIG, TOKENIZER = "config.json", "adapter_config.json", "tokenizer.json"
-# Of a training run's folder.
+# In the folder of a training run.
 CHECKPOINTS, METRICS = "checkpoints", "metrics.json"
 INSTALL_EXTRA = "pip install 'art-e[train]'"
-# What is fetched from the hub; the same weights in older formats are left there.
+# Files fetched from the hub; it may hold the same weights in older formats.
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]
 
 
@@ -46,7 +44,7 @@ class Checkpoint:
 def split_adapter(name: str) -> tuple[str, str | None]:
     """The checkpoint and the adapter of "PATH-or-hub-id[+ADAPTER]"; a path may hold a "+".
 
-    Raises `UserError` for the home of nobody.
+    Raises `UserError` if a ~user home does not exist.
     """
     parts = name.split("+")
     bases = ["+".join(parts[:count]) for count in range(len(parts), 0, -1)]
@@ -55,15 +53,12 @@ def split_adapter(name: str) -> tuple[str, str | None]:
 
 
 def checkpoint_folder(name: str) -> Path:
-    """The folder of a model, fetched from the hub where `name` is an id of it.
-
-    Raises `UserError` without one.
-    """
+    """The folder of a model, fetched from the hub if `name` is a hub id. Raises `UserError`."""
     return _folder(name, CONFIG, "model")
 
 
 def adapter_folder(name: str) -> Path:
-    """The folder of a peft adapter, likewise."""
+    """The folder of a peft adapter, found as `checkpoint_folder` finds a model."""
     return _folder(name, ADAPTER_CONFIG, "adapter")
 
 
@@ -73,20 +68,17 @@ def meant_checkpoint(folder: Path) -> Path:
 
 
 def best_checkpoint(run_folder: Path) -> Path:
-    """The checkpoint of a training run that did best on validation, by its metrics.
-
-    Raises `UserError` without one.
-    """
+    """The checkpoint of a training run that did best on validation. Raises `UserError`."""
     best = json_object(run_folder / METRICS).get("best_checkpoint")
     if not isinstance(best, str):
         raise UserError(
             f"{run_folder} has no best checkpoint yet: its {METRICS} names none; name one of"
-            f" {run_folder / CHECKPOINTS}, or go on with the run (--resume)"
+            f" {run_folder / CHECKPOINTS}, or continue the run (--resume)"
         )
     folder = run_folder / best
     if not folder.is_dir():
         raise UserError(
-            f"{folder}, the best checkpoint of {run_folder}, is gone; name one of"
+            f"{folder}, the best checkpoint of {run_folder}, is missing; name one of"
             f" {run_folder / CHECKPOINTS}"
         )
     return folder
@@ -95,7 +87,7 @@ def best_checkpoint(run_folder: Path) -> Path:
 def base_of(checkpoint: Path) -> str | None:
     """The folder or hub id of the model under the adapter in `checkpoint`; None for a whole model.
 
-    Raises `UserError` for an adapter that names none.
+    Raises `UserError` if the adapter names no model.
     """
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return None
@@ -122,16 +114,15 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def require_train_extra() -> None:
-    """Raise `UserError` where what loads checkpoints is not installed."""
-    # Before the first import of the hub's library: who uses what is nobody's business.
+    """Raise `UserError` if the libraries that load checkpoints are not installed."""
+    # Must precede the first import of the hub's library.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    # On a CPU bitsandbytes warns on import that a faster kernel is missing.
+    # On a CPU bitsandbytes warns of a missing faster kernel when it is imported.
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     try:
         import peft  # noqa: F401
         import torch  # noqa: F401
         import transformers
-
     except ImportError as error:
         raise UserError(f"local models need {error.name}: {INSTALL_EXTRA}") from None
     if not sys.stderr.isatty():
@@ -140,7 +131,7 @@ def require_train_extra() -> None:
 
 
 def best_device() -> tuple[str, str]:
-    """The device that models run on here, and their number format on it."""
+    """The device that models run on here, and the number format of their weights."""
     import torch
 
     accelerator = torch.accelerator.current_accelerator(check_available=True)
@@ -155,11 +146,11 @@ def load_checkpoint(
     bits: int = 16,
     sharded: bool = False,
 ) -> Checkpoint:
-    """The model, with the adapter on it, on the best device. Raises `UserError`.
+    """The model, with its adapter, on the best device. Raises `UserError`.
 
-    `exact` is for weights that are to be trained: they stay in float32 on a GPU too, where
-    steps would be lost in the rounding of others. 4 `bits` hold the linear layers in NF4. With
-    `sharded` the weights wait on the CPU for a trainer that spreads them over several devices.
+    `exact` keeps weights in float32 on a GPU too: bfloat16 would round small training steps away.
+    With 4 `bits` the linear layers are NF4. With `sharded` the weights stay on the CPU for a
+    trainer that spreads them over several devices.
     """
     require_train_extra()
     folder = checkpoint_folder(name)
@@ -187,10 +178,10 @@ def load_checkpoint(
 
 
 def load_tokenizer(folder: Path, name: str) -> "PreTrainedTokenizerFast":
-    """The tokenizer that is saved in `folder`, with a chat template that calls tools as Qwen.
+    """The tokenizer saved in `folder`; its chat template must call tools as Qwen's does.
 
-    `AutoTokenizer` makes a Qwen2 tokenizer of its own where the config says qwen2, other
-    rules for cutting words included; so tokenizer.json is read as it is. `name` is for errors.
+    It reads tokenizer.json as it is: `AutoTokenizer` would replace the rules that split words if
+    the config says qwen2. `name` is for errors.
     """
     from jinja2 import TemplateError
     from transformers import PreTrainedTokenizerFast
@@ -214,7 +205,7 @@ def load_tokenizer(folder: Path, name: str) -> "PreTrainedTokenizerFast":
         ) from None
     if not (isinstance(rendered, str) and template_fits(rendered)):
         raise UserError(
-            f"{name} does not call tools in Qwen's form, the only one that is read here; use a"
+            f"{name} does not call tools in Qwen's form, the only one that local: reads; use a"
             " Qwen model, or serve it yourself and use --model hosted_vllm/NAME"
         )
     return tokenizer
@@ -226,7 +217,7 @@ def reloads_the_same(folder: Path, tokenizer: "PreTrainedTokenizerFast") -> bool
 
     try:
         reloaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except ValueError:  # a tokenizer that is code: never run, and never asked for
+    except ValueError:  # a tokenizer that comes as code, which is never run
         return False
     return bool(_content(reloaded) == _content(tokenizer))
 
@@ -247,12 +238,12 @@ def end_of_turn(tokenizer: "PreTrainedTokenizerFast") -> int | None:
     None if the template writes no special token there. Qwen2.5-Instruct's generation config
     lists two end tokens, and only the template tells which of them ends a turn.
     """
-    said = "said"
+    reply = "reply"
     rendered = tokenizer.apply_chat_template(
-        [{"role": "user", "content": "?"}, {"role": "assistant", "content": said}], tokenize=False
+        [{"role": "user", "content": "?"}, {"role": "assistant", "content": reply}], tokenize=False
     )
     assert isinstance(rendered, str)
-    first = tokenizer.encode(rendered.rpartition(said)[2], add_special_tokens=False)[:1]
+    first = tokenizer.encode(rendered.rpartition(reply)[2], add_special_tokens=False)[:1]
     return next((each for each in first if each in tokenizer.all_special_ids), None)
 
 
@@ -277,7 +268,7 @@ def _from_hub(name: str, needed: str, kind: str) -> Path:
         folder = Path(snapshot_download(name, allow_patterns=_FILES))
     except GatedRepoError:
         raise UserError(
-            f"{name} asks for its terms to be accepted: do so at https://huggingface.co/{name},"
+            f"{name} has terms to accept: do so at https://huggingface.co/{name},"
             " then hf auth login"
         ) from None
     except RepositoryNotFoundError:
@@ -287,8 +278,8 @@ def _from_hub(name: str, needed: str, kind: str) -> Path:
         ) from None
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise UserError(
-            f"there is no folder {name}, and the hub can't be asked for it"
-            f" ({type(error).__name__}); where there is a network: hf download {name}"
+            f"there is no folder {name}, and the hub can't be reached"
+            f" ({type(error).__name__}); with a network: hf download {name}"
         ) from None
     if not (folder / needed).is_file():
         raise UserError(f"{name} on the hub is no {kind}: it has no {needed}; use another id")
@@ -321,8 +312,7 @@ def _load_model(
 
 
 def _keep_differentiable(model: "PreTrainedModel") -> None:
-    """Some CPUs have bitsandbytes pack weights when it first generates, for good: no gradient
-    goes through those any more."""
+    """Keep bitsandbytes from packing weights on some CPUs, which stops gradients for good."""
     from bitsandbytes.nn.modules import Linear4bit
 
     for module in model.modules():
@@ -331,7 +321,7 @@ def _keep_differentiable(model: "PreTrainedModel") -> None:
 
 
 def _in_four_bits(dtype: Any, device: str | None) -> dict[str, Any]:
-    """QLoRA's way (arXiv 2305.14314): NF4, its constants quantised once more."""
+    """As in QLoRA (arXiv 2305.14314): NF4 with double quantisation."""
     import torch
     from transformers import BitsAndBytesConfig
 
@@ -342,27 +332,27 @@ def _in_four_bits(dtype: Any, device: str | None) -> dict[str, Any]:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=dtype,
     )
-    # accelerate compares the number of the device that such weights are on.
+    # accelerate compares the device's number.
     place = torch.cuda.current_device() if device == "cuda" else device
     return {"quantization_config": config, "device_map": {"": place}}
 
 
 def _with_adapter(model: "PreTrainedModel", folder: Path, name: str) -> "PreTrainedModel":
-    """The model with the adapter on it, where every weight of the adapter has its place."""
+    """The model with the adapter on it. Raises `UserError` if weights have no counterpart."""
     from peft import PeftModel, get_peft_model_state_dict, load_peft_weights
     from safetensors import SafetensorError
 
     try:
         with warnings.catch_warnings():
-            # Missing weights are found out below.
+            # Missing weights are found below.
             warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
-            # peft 0.21 asks transformers 5 by an older name.
+            # peft 0.21 uses an older name of transformers 5.
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
             adapted = PeftModel.from_pretrained(model, str(folder))
         saved = load_peft_weights(str(folder), device="cpu")
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise _misfit(name, _in_a_line(error)) from None
-    # Left to itself peft would look on the hub whether embeddings were resized.
+    # By default peft would look on the hub whether embeddings were resized.
     own = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     lost = (own - set(saved)) | (set(saved) - own - set(adapted.state_dict()))
     if lost:
@@ -381,7 +371,7 @@ def _misfit(name: str, why: str) -> UserError:
 
 
 def _content(tokenizer: Any) -> Any:
-    """All that decides what a tokenizer makes of a text."""
+    """All that decides how a tokenizer encodes a text."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     return {key: value for key, value in content.items() if key not in ("truncation", "padding")}
 

@@ -2,8 +2,8 @@
 
 It sends the conversation and the tools, returns the answer as the next message, and accounts for
 tokens, cost, seconds and retries. One policy serves many episodes at once, and several event
-loops one after another. The order here: retries, failures, the form of messages, one call
-(`Calls`), the policy (`LitellmPolicy`).
+loops one after another. In order: retries, failures, the form of messages, one call (`Calls`), the
+policy (`LitellmPolicy`).
 """
 
 import asyncio
@@ -70,20 +70,19 @@ class Retries:
     tries: int = 8
     base_s: float = 0.5
     longest_s: float = 30.0
-    # Longest wait that a provider may ask for: nobody waits for a day's quota.
+    # Longest wait that a provider may ask for.
     longest_asked_s: float = 60.0
 
     def wait_s(self, failed: int, asked: float | None) -> float:
         """Seconds to wait after `failed` failures: full jitter, or what the provider asked for."""
         if asked is not None:
-            # Never earlier than asked; calls that failed together spread out.
+            # Never earlier; calls that failed together spread out.
             return min(asked, self.longest_asked_s) + random.uniform(0, self.base_s)
         return random.uniform(0, min(self.longest_s, self.base_s * 2 ** (failed - 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Retried(Generic[T]):
-    """What a call returned at last, and how many tries failed before."""
+class Retried(NamedTuple, Generic[T]):
+    """The result of a call, and how many tries failed before it."""
 
     result: T
     retries: int
@@ -127,7 +126,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 _MAX_CHARS = 300
 # How litellm introduces a provider's message.
 _FRAMES = re.compile(r"^(?:litellm\.\w+: |\w+ ?(?:Error|Exceeded): |\w+Exception - )+")
-# 408 and 409 mean that the same request may pass later.
+_KINDS = {
+    **dict.fromkeys((401, 403), "auth"),
+    402: "no-credit",
+    404: "no-model",
+    429: "rate-limit",
+    **dict.fromkeys((408, 504), "timeout"),
+}
+# With these the same request may pass later.
 _PASSING = frozenset({408, 409, 425, 429})
 _BROKEN = {
     "timeout": "no answer in time",
@@ -145,26 +151,26 @@ def failure_of(error: Exception, model: str) -> ProviderError:
     if too_long or _has_code(error, "context_length_exceeded"):
         return ProviderError("context", f"{model}: {what}", again=False)
     if any(isinstance(each, ConnectionRefusedError) for each in _chain(error)):
-        # No server is there, and none starts while a user waits for the line that says so.
-        return ProviderError(
-            "connection", f"{model}: no server answers at its address", again=False
-        )
+        # A retry would not help: no server is running.
+        message = f"{model}: no server answers at its address"
+        return ProviderError("connection", message, again=False)
     if headers is None and (broken := _broken(error)) is not None:
         return ProviderError(broken, f"{model}: {_BROKEN[broken]}", again=True, may_be_billed=True)
     if status < 400 or (headers is None and status >= 500):
         message = f"{model}: no readable answer: {what}"
         return ProviderError("provider", message, again=True, may_be_billed=True)
-    no_credit = status == 402 or _has_code(error, "insufficient_quota")
+    kind = _KINDS.get(status, "provider" if status >= 500 else "request")
+    kind = "no-credit" if _has_code(error, "insufficient_quota") else kind
     return ProviderError(
-        "no-credit" if no_credit else _kind(status),
+        kind,
         f"{model}: {status}: {what}",
-        again=(status in _PASSING or status >= 500) and not no_credit,
+        again=(status in _PASSING or status >= 500) and kind != "no-credit",
         retry_after=None if headers is None else retry_after_s(headers),
     )
 
 
 def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
-    """How a call without an answer ended; None if the provider answered."""
+    """How a call ended without an answer; None if the provider answered."""
     import httpx
     import openai
 
@@ -177,18 +183,6 @@ def _broken(error: Exception) -> Literal["timeout", "connection"] | None:
     if any(isinstance(each, lost) and "litellm" not in type(each).__module__ for each in chain):
         return "connection"
     return None
-
-
-def _kind(status: int) -> str:
-    if status in {401, 403}:
-        return "auth"
-    if status == 404:
-        return "no-model"
-    if status == 429:
-        return "rate-limit"
-    if status in {408, 504}:
-        return "timeout"
-    return "provider" if status >= 500 else "request"
 
 
 def _has_code(error: Exception, code: str) -> bool:
@@ -375,7 +369,7 @@ class Calls:
         return Called(message, usage, cost, seconds)
 
     def _most_tokens(self, request: Mapping[str, Any]) -> tuple[int, int]:
-        """An upper bound of the tokens of a call, prompt and completion."""
+        """An upper bound of the tokens of a call, prompt and completion, if there is a limit."""
         if not self._limited:
             return 0, 0
         counted = load_litellm().token_counter(
@@ -385,12 +379,6 @@ class Calls:
 
 
 _FRAME_TOKENS = 200  # of a prompt, besides its messages and tools
-
-
-class _Answer(NamedTuple):
-    response: Response
-    cost_usd: float | None
-    seconds: float
 
 
 class LitellmPolicy:
@@ -440,9 +428,9 @@ class LitellmPolicy:
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """The model's next message. Raises `PolicyError` when the retries are used up.
 
-        Its kinds: auth, no-model, no-credit, rate-limit, provider, timeout, connection, context,
-        request, budget. A cached response costs nothing and has no seconds; its usage is that of
-        the call that was paid for.
+        Kinds of errors: auth, no-model, no-credit, rate-limit, provider, timeout, connection,
+        context, request, budget. A cached response costs nothing and has no seconds; its usage is
+        that of the call that was paid for.
         """
         request = self._request(messages, tools)
         key = None
@@ -450,32 +438,34 @@ class LitellmPolicy:
             key = request_key({**request, "endpoint": self._takes.endpoint})
             if (kept := self._responses.get(key)) is not None:
                 return PolicyStep(kept.message, kept.usage or Usage(), 0.0)
-        made = await make(lambda: self._ask(request, messages), self._retries)
-        response, cost, seconds = made.result
+        made = await make(lambda: self._call(request), self._retries)
+        called = made.result
+        message = self._read(called.message, messages)
         if self._responses is not None and key is not None:
-            self._responses.put(key, response)
-        usage = response.usage or Usage()
-        return PolicyStep(response.message, usage, cost, seconds, made.retries)
+            self._responses.put(key, Response(message, called.usage))
+        usage = called.usage or Usage()
+        return PolicyStep(message, usage, called.cost_usd, called.seconds, made.retries)
 
     def _request(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
     ) -> Mapping[str, Any]:
-        """All that the answer depends on, copied because the episode will add to `messages`."""
+        """All that the answer depends on, copied because the episode adds to `messages`."""
         written = as_text(messages, tools) if self._as_text else messages
         request = {**self._parameters, "messages": sendable(written, self._takes.system_role)}
         return request if self._as_text else {**request, "tools": tools}
 
-    async def _ask(self, request: Mapping[str, Any], messages: list[ChatMessage]) -> _Answer:
+    async def _call(self, request: Mapping[str, Any]) -> Called:
         """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
         warm_up()
         async with self._place():
-            answer, usage, cost, seconds = await self._calls.make(request)
-        if self._as_text:
-            turn = sum(each["role"] == "assistant" for each in messages)
-            message = parse_text(answer.content or "", turn)
-        else:
-            message = received(answer, messages)
-        return _Answer(Response(message, usage), cost, seconds)
+            return await self._calls.make(request)
+
+    def _read(self, answer: Any, messages: list[ChatMessage]) -> AssistantMessage:
+        """The message of a response to `messages`."""
+        if not self._as_text:
+            return received(answer, messages)
+        turn = sum(each["role"] == "assistant" for each in messages)
+        return parse_text(answer.content or "", turn)
 
     def _place(self) -> asyncio.Semaphore:
         """The semaphore that limits the running loop's concurrent calls."""

@@ -102,7 +102,7 @@ class BatchedGenerator:
                 for each, answer in zip(batch, answers, strict=True)
                 if each.loop is loop
             ]
-            # In one go, so that these callers share their next batch too. The loop may be closed.
+            # Together, so that these callers share their next batch. The loop may be closed.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_resolve, results)
 
@@ -159,7 +159,7 @@ def _resolve(results: Sequence[tuple["asyncio.Future[Generated]", Generated | Ex
 
 
 def _unless_all_gone(batch: Sequence[_Request]) -> Callable[..., "torch.Tensor"]:
-    """Stops a generation that nobody waits for (Ctrl-C); called after each token."""
+    """A criterion, called after each token, that stops a generation after Ctrl-C."""
     import torch
 
     def ended(ids: "torch.Tensor", scores: object, **_: object) -> "torch.Tensor":
@@ -170,10 +170,10 @@ def _unless_all_gone(batch: Sequence[_Request]) -> Callable[..., "torch.Tensor"]
 
 
 def _generation_config(checkpoint: Checkpoint, temperature: float) -> "GenerationConfig":
-    """The model's own configuration, but the temperature alone decides how it samples.
+    """The model's own configuration, with the temperature alone deciding the sampling.
 
-    Training samples so too. Qwen2.5-Instruct is published with `repetition_penalty` 1.05, which
-    punishes copying from mail, `top_p` 0.8 and `top_k` 20.
+    Training samples the same way. Qwen2.5-Instruct's published `repetition_penalty` of 1.05 would
+    punish copying from mail.
     """
     config = copy.deepcopy(checkpoint.generation_config)
     config.do_sample = temperature > 0

@@ -8,11 +8,10 @@ anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:
 from dataclasses import dataclass
 from typing import Literal
 
-from art_e.models.base import LOCAL_PREFIX, ModelOptions, Policy
+from art_e.models.base import LOCAL_PREFIX, ModelOptions, Policy, kind_of
 from art_e.models.hosted import LitellmPolicy
 from art_e.models.local import LocalPolicy
 from art_e.models.offline import OfflinePolicy
-from art_e.models.prices import Price, price_of
 from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
 from art_e.privacy import load_env
 
@@ -26,9 +25,7 @@ class Model:
     @property
     def kind(self) -> Literal["offline", "local", "hosted"]:
         """No model, one in this process, or one behind an API."""
-        if self.name == OfflinePolicy.model:
-            return "offline"
-        return "local" if self.name.startswith(LOCAL_PREFIX) else "hosted"
+        return kind_of(self.name)
 
     @property
     def path(self) -> str:
@@ -74,11 +71,6 @@ class Model:
     def shares_machine(self) -> bool:
         """Whether other models on the user's hardware would slow it down."""
         return self.kind == "offline" or self.self_hosted
-
-    @property
-    def price(self) -> Price | None:
-        """What its tokens cost; None if that is unknown."""
-        return price_of(self.name)
 
     def policy(self, options: ModelOptions | None = None) -> Policy:
         """The policy, ready to be called. Raises `UserError` for a model that can't be used."""

@@ -11,24 +11,23 @@ from typing import Any
 
 from art_e.inbox.tokenizer import stems, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.models.base import PolicyStep, Usage
+from art_e.models.base import OFFLINE, PolicyStep, Usage
 from art_e.models.fit import AnswerCandidate, ReadMail, candidates, informative_words, name_stems
-from art_e.tools import MAX_RESULTS
 from art_e.trajectory import exchanges
 
 NOTHING = "I don't know"
 
-# Score below which it abstains, because the answer is likelier wrong than right, by a logistic
-# regression on the validation questions of the companies that the weights were fitted on.
+# Below this score an answer is likelier wrong than right, by a logistic regression on the
+# validation questions of the companies that the weights were fitted on.
 ABSTAIN_BELOW = 7.02
 
 # "How many" is the number of hits that contain all its names, if there are enough names to tell
-# them from the rest, and few such hits. The rule answers 27 of the 84 synthetic training
-# questions of this kind, 24 of them right.
+# them from the rest, and few such hits.
 NAMES_TO_COUNT = 3
 COUNTED = range(2, 5)
 
-# Mails read in one turn, and turns of reading.
+# Hits of its search, mails read in one turn, and turns of reading.
+HITS = 10
 READ_AT_ONCE = 4
 READING_TURNS = 2
 
@@ -36,7 +35,7 @@ READING_TURNS = 2
 class OfflinePolicy:
     """Extractive search and read, without a model. `abstain_below` is a candidate's score."""
 
-    model = "offline"
+    model = OFFLINE
 
     def __init__(self, abstain_below: float = ABSTAIN_BELOW) -> None:
         self._abstain_below = abstain_below
@@ -54,15 +53,13 @@ class OfflinePolicy:
         turn = sum(each["role"] == "assistant" for each in messages)
         if turn == 0:
             keywords = informative_words(_question(messages))
-            return _calls(
-                turn, [("search_emails", {"keywords": keywords, "max_results": MAX_RESULTS})]
-            )
+            return _calls(0, "search_emails", {"keywords": keywords, "max_results": HITS})
         unread = [hit["message_id"] for hit in _hits(messages)][READ_AT_ONCE * (turn - 1) :]
         if turn <= READING_TURNS and unread and not _is_last_turn(messages):
-            return _calls(
-                turn, [("read_email", {"message_id": each}) for each in unread[:READ_AT_ONCE]]
-            )
-        return _final(turn, *self._answer(messages))
+            chosen = [{"message_id": each} for each in unread[:READ_AT_ONCE]]
+            return _calls(turn, "read_email", *chosen)
+        answer, sources = self._answer(messages)
+        return _calls(turn, "return_final_answer", {"answer": answer, "sources": sources})
 
     def _answer(self, messages: list[ChatMessage]) -> tuple[str, list[str]]:
         """The answer and its sources."""
@@ -95,10 +92,10 @@ def all_candidates(messages: list[ChatMessage]) -> list[AnswerCandidate]:
 
 def is_to_be_counted(messages: list[ChatMessage]) -> bool:
     """Whether the question asks how many, and no mail read states it ("12 people")."""
-    asked = re.search(r"\bhow (?:often|many times|many (\w+))", _question(messages).lower())
-    if asked is None:
+    how_many = re.search(r"\bhow (?:often|many times|many (\w+))", _question(messages).lower())
+    if how_many is None:
         return False
-    thing = stems([asked[1] or "times"])[0]
+    thing = stems([how_many[1] or "times"])[0]
     for each in _observations(messages):
         body = words(each.get("body", ""))
         if any(
@@ -140,14 +137,10 @@ def _hits(messages: list[ChatMessage]) -> list[dict[str, Any]]:
     return [hit for each in _observations(messages) for hit in each.get("hits", [])]
 
 
-def _final(turn: int, answer: str, sources: list[str]) -> AssistantMessage:
-    return _calls(turn, [("return_final_answer", {"answer": answer, "sources": sources})])
-
-
-def _calls(turn: int, calls: list[tuple[str, dict[str, Any]]]) -> AssistantMessage:
-    return AssistantMessage(
-        tool_calls=tuple(
-            ToolCall(f"call_{turn}_{number}", name, compact_json(arguments))
-            for number, (name, arguments) in enumerate(calls)
-        )
+def _calls(turn: int, tool: str, *arguments: dict[str, Any]) -> AssistantMessage:
+    """A message that calls one tool, once for each set of arguments."""
+    calls = (
+        ToolCall(f"call_{turn}_{number}", tool, compact_json(each))
+        for number, each in enumerate(arguments)
     )
+    return AssistantMessage(tool_calls=tuple(calls))

@@ -2,7 +2,7 @@
 
 Prices of hosted models come from litellm's list in the installed package; the cost of a call is
 computed here, because litellm's handling of cached tokens has been wrong. Self-hosted models have
-no list price: their entries stand in `prices.toml` of `ART_E_HOME`, and win over the list:
+no list price. Entries in `prices.toml` of `ART_E_HOME` override the list:
 
     [models."hosted_vllm/Qwen2.5-14B-Instruct"]
     gpu_usd_per_hour = 2.10
@@ -113,12 +113,12 @@ def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> floa
 def gpu_entry(
     model: str, gpu_usd_per_hour: float, seconds: float, prompt_tokens: int, completion_tokens: int
 ) -> str:
-    """The lines of `prices.toml` by which so many tokens cost what those seconds did.
+    """The lines of `prices.toml` under which these tokens cost what these GPU seconds did.
 
-    `gpu_usd_per_hour` is that of all GPUs together. Prompts and completions shared the seconds in
-    an unknown ratio, so half count for each: the rates are twice the measured throughput, and
-    calls cost what was measured while tokens keep their proportion. Raises `ValueError` without
-    seconds or without tokens of both kinds.
+    `gpu_usd_per_hour` is the price of all GPUs together. Prompts and completions shared the time
+    in an unknown ratio, so each gets half: the rates are twice the measured throughput, and the
+    cost is right for the same mix of tokens. Raises `ValueError` without seconds or without tokens
+    of both kinds.
     """
     if min(seconds, prompt_tokens, completion_tokens) <= 0:
         raise ValueError("no rate without seconds and tokens of both kinds")
@@ -151,29 +151,23 @@ def _own_entries(path: Path) -> Mapping[str, Any]:
 
 def _own_price(entry: Any, where: str) -> Price:
     """The price of an entry of `prices.toml`; `where` names it in errors."""
-    forms = (_GPU_FIELDS, (*_PLAIN_FIELDS, _CACHED_FIELD))
-    both = f"either {', '.join(forms[0])}, or {', '.join(forms[1])}"
+    plain = (*_PLAIN_FIELDS, _CACHED_FIELD)
+    both = f"either {', '.join(_GPU_FIELDS)}, or {', '.join(plain)}"
     if not isinstance(entry, dict):
         raise UserError(f"{where} is no table; it holds {both}")
-    unknown = [name for name in entry if not any(name in form for form in forms)]
-    if unknown:
-        raise UserError(f"{where}: unknown field {unknown[0]!r}; it holds {both}")
     by_gpu = any(name in entry for name in _GPU_FIELDS)
-    if by_gpu and any(name in entry for name in forms[1]):
-        raise UserError(f"{where} has fields of two kinds; it holds {both}")
-    numbers: dict[str, float] = {}
+    for name in entry:
+        if name not in (_GPU_FIELDS if by_gpu else plain):
+            kind = "has fields of two kinds" if name in plain else f"has an unknown field {name!r}"
+            raise UserError(f"{where} {kind}; it holds {both}")
     for name in _GPU_FIELDS if by_gpu else _PLAIN_FIELDS:
         if name not in entry:
             raise UserError(f"{where}.{name} is missing; it holds {both}")
+    numbers: dict[str, float] = {}
     for name, value in entry.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
         above_zero = name.endswith("_per_second")
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or value < 0
-            or (above_zero and value == 0)
-        ):
+        if not is_number or not (0 < value < math.inf or (value == 0 and not above_zero)):
             least = "above 0" if above_zero else "of 0 or more"
             raise UserError(f"{where}.{name} is {value!r}; write a number {least}")
         numbers[name] = float(value)
@@ -227,13 +221,13 @@ def _list_price(entry: Mapping[str, Any]) -> Price | None:
 
 
 def _rates(entry: Mapping[str, Any], ending: str = "") -> Price | None:
-    """The prices of those fields; None if one is missing, or 0, which nobody filled in."""
+    """The prices in these fields; None if one is missing, or 0, which stands for missing."""
     prompt, cached, completion, reasoning = (
         entry.get(f"{field}{ending}", entry.get(field)) for field in _TOKEN_FIELDS
     )
     if not prompt or not completion:
         return None
-    # Without a price of their own, cached tokens cost what others do.
+    # Without their own price, cached tokens cost what others do.
     return Price(prompt, cached or prompt, completion, reasoning or None)
 
 
@@ -278,10 +272,8 @@ class Budget:
         """
         most = 0.0 if self._price is None else self._price.most(prompt_tokens, completion_tokens)
         with self._lock:
-            if (
-                self._limit is not None
-                and self._spent + self._reserved + Fraction(most) > self._limit
-            ):
+            in_sum = self._spent + self._reserved + Fraction(most)
+            if self._limit is not None and in_sum > self._limit:
                 self._refused = True
                 pending = f" and ${float(self._reserved):.4f} under way" if self._reserved else ""
                 raise PolicyError(

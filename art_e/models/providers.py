@@ -1,8 +1,8 @@
-"""What litellm knows of a hosted model without calling it: its host and what it accepts.
+"""What litellm knows about a hosted model without calling it: its host and what it accepts.
 
-This is the one place that imports litellm. Its import takes seconds, so nothing loads it before a
-model is named. By default it fetches its price list over HTTP, reads `.env`, prints hints and
-logs requests; here it does none of that.
+Only this module imports litellm, which takes seconds, so it happens when a model is named. By
+default litellm fetches its price list over HTTP, reads `.env`, prints hints and logs requests; here
+it does none of that.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from art_e.errors import UserError
 from art_e.models.base import MAX_OUTPUT_TOKENS, MAX_REASONING_TOKENS
 from art_e.privacy import loopback_directly
 
-# litellm reads these at import: prices and headers come from the installed package, and `.env` is
-# ours to read.
+# litellm reads these at import: prices and headers come from the installed package, and it leaves
+# `.env` to us.
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
@@ -36,19 +36,19 @@ _closers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
 @cache
 def load_litellm() -> ModuleType:
-    """The module litellm, silent, and offline but for the calls that we make."""
+    """The module litellm, silent, and offline except for the calls that we make."""
     os.environ.update(_ENVIRONMENT)
     loopback_directly()
     import litellm
 
-    # pydantic warns of litellm's types; users can do nothing about them.
+    # pydantic warns about litellm's types.
     warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier", category=UserWarning)
     litellm.suppress_debug_info = True
     litellm.turn_off_message_logging = True
     litellm.disable_hf_tokenizer_download = True
     # We retry ourselves, and count it.
     litellm.num_retries = 0
-    # Its logs may hold mail text; what matters comes as an exception.
+    # Its logs may hold mail text; failures come as exceptions.
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return litellm
@@ -56,18 +56,18 @@ def load_litellm() -> ModuleType:
 
 @cache
 def warm_up() -> None:
-    """Load what litellm loads for a first call, so that it does not count as latency.
+    """Load what litellm loads for a first call, so that this does not count as latency.
 
-    litellm makes up the answer; no request is sent.
+    The answer is a mock: no request is sent.
     """
     import openai.resources.chat  # noqa: F401 - its import takes half a second
 
     load_litellm().completion(
         model="openai/gpt-4.1",
         messages=[{"role": "user", "content": ""}],
-        # For a request with tools it loads an MCP server.
+        # A request with tools loads an MCP server.
         tools=[{"type": "function", "function": {"name": "none", "parameters": {}}}],
-        # Not "", for which it would ask the provider.
+        # With "" it would call the provider.
         mock_response="none",
     )
 
@@ -99,9 +99,6 @@ async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None,
                 await closing
 
 
-# Which host receives what a model is sent.
-
-
 class _Address(NamedTuple):
     """Environment variables of a provider's address (the first one set wins) and the default."""
 
@@ -110,7 +107,7 @@ class _Address(NamedTuple):
 
 
 _OLLAMA = _Address(("OLLAMA_API_BASE",), "http://localhost:11434")
-# Addresses that litellm determines only while it makes the call; it tells the others before.
+# Addresses that litellm only determines during a call; it gives the others before.
 _ADDRESSES = {
     "openai": _Address(("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com"),
     "anthropic": _Address(
@@ -130,23 +127,23 @@ _ADDRESSES = {
     "openai_like": _Address(("OPENAI_LIKE_API_BASE",)),
     "litellm_proxy": _Address(("LITELLM_PROXY_API_BASE",)),
 }
-# Providers whose models run on the user's own hardware: nobody sells calls by these names.
+# Providers whose models run on the user's own hardware.
 SELF_HOSTED = ("hosted_vllm", "ollama", "ollama_chat", "lm_studio")
-# Ollama passes these on to its makers' servers.
+# Ollama forwards these to its makers' servers.
 _OLLAMA_CLOUD = ("-cloud", ":cloud")
 OLLAMA_HOST = "ollama.com"
 
 
 def receiving_host(model: str) -> str:
-    """The host, with its port if one is named, that receives what a hosted model is sent.
+    """The host (and port, if named) that receives what a hosted model is sent.
 
     Raises `UserError` if the provider or its address is unknown.
     """
     provider, address = _provider(model)
     known = _ADDRESSES.get(provider)
     if known is not None:
-        set_ones = (os.environ.get(name) for name in known.variables)
-        address = next(filter(None, set_ones), address or known.default)
+        from_environment = filter(None, map(os.environ.get, known.variables))
+        address = next(from_environment, address or known.default)
         if not address:
             raise UserError(
                 f"where is the server of {model}? export {known.variables[0]}=URL,"
@@ -180,10 +177,13 @@ def _provider(model: str) -> tuple[str, str | None]:
     try:
         _, provider, _, _ = litellm.get_llm_provider(model)
     except litellm.BadRequestError:
-        raise UserError(
-            f"unknown model {model!r}; use offline, local:PATH or a litellm name such as openai/o3"
-        ) from None
+        raise _unknown(model) from None
     return provider, litellm.get_api_base(model, {})
+
+
+def _unknown(model: str) -> UserError:
+    names = "offline, local:PATH or a litellm name such as openai/o3"
+    return UserError(f"unknown model {model!r}; use {names}")
 
 
 def _host_of(address: str, model: str) -> str:
@@ -201,8 +201,6 @@ def _host_of(address: str, model: str) -> str:
     return shown if port is None else f"{shown}:{port}"
 
 
-# What a model accepts.
-
 # litellm drops `tool_choice` for these, because requests with it hang.
 _OLLAMA_NAMES = frozenset({"ollama", "ollama_chat"})
 # Hosted providers that document "auto" and no "required".
@@ -211,12 +209,12 @@ _AUTO_ONLY = frozenset({"dashscope"})
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be sent to a model.
+    """What a model accepts.
 
-    `native_tools`: it accepts tool schemas. `reasons`: it may think before it answers, and its
-    output holds both. `tool_choice` is the strongest form that it accepts, `max_tokens` the name
-    of the parameter that limits its output, `system_role` the role of the system prompt,
-    `endpoint` a base URL other than the provider's own (it may hold credentials).
+    `native_tools`: tool schemas. `reasons`: it may think before it answers, within its output.
+    `tool_choice` is the strongest form that it accepts, `max_tokens` the name of the parameter
+    that limits its output, `system_role` the role of the system prompt, `endpoint` a base URL
+    other than the provider's own (it may hold credentials).
     """
 
     native_tools: bool
@@ -230,7 +228,7 @@ class Capabilities:
 
     @property
     def most_tokens(self) -> int:
-        """The limit of its output unless the user sets one."""
+        """The default limit of its output."""
         return MAX_REASONING_TOKENS if self.reasons else MAX_OUTPUT_TOKENS
 
 
@@ -240,14 +238,11 @@ def capabilities_of(model: str) -> Capabilities:
     try:
         name, provider, _, base = litellm.get_llm_provider(model)
     except litellm.BadRequestError:
-        name = provider = ""
-        base = None
+        raise _unknown(model) from None
     if not name or name != name.strip():
-        raise UserError(
-            f"unknown model {model!r}; use offline, local:PATH or a litellm name such as openai/o3"
-        )
+        raise _unknown(model)
     missing = litellm.validate_environment(model)["missing_keys"]
-    # What is no API key has other sources (a cloud's profile, a default address).
+    # Other settings have other sources (a cloud's profile, a default address).
     if missing and all(each.endswith("_API_KEY") for each in missing):
         raise UserError(f"{model} needs a key: export {' or '.join(missing)}, or put it into .env")
     taken = litellm.get_supported_openai_params(name, custom_llm_provider=provider) or []
@@ -259,8 +254,7 @@ def capabilities_of(model: str) -> Capabilities:
         reasons=fixed_sampling or entry.get("supports_reasoning") is True,
         tool_choice=_tool_choice(provider, taken, entry.get("supports_tool_choice")),
         temperature="temperature" in taken and not fixed_sampling,
-        # Claude refuses to think unless its thoughts are sent back with each tool call, and our
-        # conversations hold none.
+        # Claude only thinks if its thoughts come back with each tool call; our messages hold none.
         reasoning_effort="reasoning_effort" in taken and "claude" not in name,
         max_tokens="max_completion_tokens" if fixed_sampling else "max_tokens",
         # litellm would turn their system prompt into a user's message.
@@ -274,12 +268,12 @@ def _tool_choice(
 ) -> Literal["required", "auto"] | None:
     if "tool_choice" not in taken or provider in _OLLAMA_NAMES or listed is False:
         return None
-    # A self-hosted server may enforce "required" with a grammar that differs from the form in
-    # which the model was trained to call.
+    # A self-hosted server may enforce "required" with a grammar other than the form that the
+    # model was trained to write.
     return "required" if listed and provider not in _AUTO_ONLY else "auto"
 
 
 def _endpoint(provider: str) -> str | None:
-    """The address of a provider that the environment sets."""
+    """The provider's address from the environment, if set."""
     prefix = provider.removesuffix("_chat").upper()
     return os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE")

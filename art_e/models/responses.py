@@ -1,7 +1,7 @@
-"""Responses of models kept on disk, so that the same request is not paid for twice.
+"""Keeps responses of models on disk, so that no request is paid for twice.
 
 The folder has one file for each response, named by the SHA-256 of the whole request. A file holds
-the model's message and its usage, and nothing of the request, in which keys might be.
+the model's message and its usage, but not the request, which might contain keys.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class Responses:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            _log.warning("response %s can't be read and is asked for again: %s", key, error)
+            _log.warning("response %s can't be read and is requested again: %s", key, error)
             return None
 
     def put(self, key: str, response: Response) -> None:
@@ -88,5 +88,5 @@ class Responses:
         return [each.usage for each in kept]
 
     def _path(self, key: str) -> Path:
-        # A run has tens of thousands of responses: subfolders stay quick.
+        # Subfolders, because a run has tens of thousands of responses.
         return self._folder / key[:2] / f"{key}.json"

@@ -3,8 +3,8 @@
 Trajectories keep the OpenAI form. Qwen's form is that of its chat template. For a model without
 tool calls, `prompts/text_calls.txt` describes the tools after the system prompt: a call is one
 object `{"name": TOOL, "arguments": {...}}`; a message may hold several, alone, in a list, in code
-fences, and with prose around them. In the conversation sent to it, its earlier calls stand in that
-form and the tools' answers are user messages. What is no call stays text.
+fences, and with prose around them. The conversation sent to it has its earlier calls in that form
+and the tools' answers as user messages. Everything else stays text.
 """
 
 import json

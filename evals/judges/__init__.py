@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from art_e.errors import UserError
-from art_e.models.model import Model
+from art_e.models.base import kind_of
 from art_e.privacy import load_env
 from art_e.storage import home
 from evals.judges.f1 import F1Judge
@@ -36,7 +36,7 @@ def choose_judge(
     """
     if name in _WITHOUT_MODEL:
         return _WITHOUT_MODEL[name]()
-    if Model(name).kind == "local":
+    if kind_of(name) == "local":
         raise UserError(
             "a checkpoint can't judge in this process: art-e serve it,"
             " and name it as --judge hosted_vllm/NAME"

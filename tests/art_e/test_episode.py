@@ -1,15 +1,31 @@
-"""An episode from its first message to its end: turns, calls, answers."""
+"""An episode from its first message to its end: turns, calls, answers, facts."""
 
 import dataclasses
 import json
+from datetime import date
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from art_e.episode import MAX_CALLS, Episode
+from art_e.episode import MAX_CALLS, MAX_WRONG_MESSAGES, Episode
 from art_e.inbox.file import InboxFile
-from art_e.message import AssistantMessage
+from art_e.message import AssistantMessage, ChatMessage
 from tests import builders as episodes
-from tests.builders import CREW, LEASE, PRICE, QUESTION, Start, answer, call, message, step
+from tests.builders import (
+    CREW,
+    LEASE,
+    LEASE_COPY,
+    PRICE,
+    QUESTION,
+    Start,
+    answer,
+    call,
+    message,
+    shown,
+    step,
+)
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 
@@ -54,27 +70,15 @@ def test_a_whole_episode(start: Start) -> None:
     assert episode.done
     assert episode.final_answer == "May 3"
     assert episode.sources == (LEASE,)
+    right = ("answerable", "answered", "sources_correct", "found_gold", "read_gold")
+    wrong = ("invalid_reads", "unparseable_calls", "unknown_tool_calls", "bad_argument_calls")
     assert dataclasses.asdict(episode.rubric) == {
         "max_turns": 10,
-        "answerable": True,
-        "num_gold_sources": 1,
-        "answered": True,
-        "abstained": False,
-        "sources_correct": True,
-        "num_sources": 1,
-        "found_gold": True,
-        "read_gold": True,
-        "turns": 3,
-        "effort": 3,
-        "tool_calls": 3,
-        "invalid_reads": 0,
-        "unparseable_calls": 0,
-        "unknown_tool_calls": 0,
-        "bad_argument_calls": 0,
-        "lost_to_format": False,
-        "ran_out_of_turns": False,
-        "prompt_tokens": 0,
-        "completion_tokens": 0,
+        **dict.fromkeys(right, True),
+        **dict.fromkeys(("abstained", "lost_to_format", "ran_out_of_turns"), False),
+        **dict.fromkeys(("num_gold_sources", "num_sources"), 1),
+        **dict.fromkeys(("turns", "effort", "tool_calls"), 3),
+        **dict.fromkeys((*wrong, "prompt_tokens", "completion_tokens"), 0),
     }
     with pytest.raises(RuntimeError, match="done"):
         episode.step(message(search("lease")))
@@ -185,3 +189,288 @@ def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> Non
     assert episode.rubric.turns == 1
     with pytest.raises(RuntimeError, match="done"):
         episode.cut_off()
+
+
+SEARCH = "search_emails"
+UNKNOWN = message(call("think", {}))
+
+
+# Wrong calls
+
+WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
+    "unknown tool": (UNKNOWN, "unknown_tool_calls", "there is no tool 'think'"),
+    "no call": (TALK, "unparseable_calls", "no tool was called"),
+    "cut off": (message(call(SEARCH, '{"keywords": ["a')), "unparseable_calls", "not JSON"),
+    "lacking": (message(call(SEARCH, {})), "bad_argument_calls", "keywords: Field required"),
+    "unknown key": (message(search("a", limit=3)), "bad_argument_calls", "limit: Extra"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wrong: str) -> None:
+    said, counter, helpful = WRONG[wrong]
+    episode = start()
+    observations = episode.step(said)
+    assert helpful in shown(observations)[0]["error"]
+    assert episode.messages[-1] == observations[-1]
+    assert getattr(episode.rubric, counter) == 1
+    counters = ("unknown_tool_calls", "unparseable_calls", "bad_argument_calls")
+    assert sum(getattr(episode.rubric, each) for each in counters) == 1
+    assert (episode.rubric.turns, episode.rubric.effort) == (1, 1)
+    assert not episode.done
+    for _ in range(MAX_WRONG_MESSAGES - 2):
+        episode.step(said)
+    assert not episode.done
+    episode.step(said)
+    assert episode.done
+    assert episode.rubric.lost_to_format
+    assert getattr(episode.rubric, counter) == 3
+    assert not (episode.rubric.answered or episode.rubric.abstained)
+    assert not episode.rubric.ran_out_of_turns
+
+
+def test_a_right_message_between_wrong_ones_saves_the_episode(start: Start) -> None:
+    episode = start()
+    for said in (TALK, UNKNOWN, message(search("lease")), TALK, UNKNOWN):
+        episode.step(said)
+    assert not episode.done
+    episode.step(message(call(SEARCH, "")))
+    assert episode.rubric.lost_to_format
+
+
+def test_one_right_call_makes_a_message_right(start: Start) -> None:
+    episode = start(max_turns=5)
+    for _ in range(4):
+        step(episode, call("think", {}), search("lease"), call(SEARCH, "["))
+    assert not episode.done
+    assert episode.rubric.unknown_tool_calls == episode.rubric.unparseable_calls == 4
+
+
+@pytest.mark.parametrize("missing", [episodes.FOREIGN, episodes.LATER, "m7", "<no@t>", "", "\0"])
+def test_reading_what_is_not_there_is_answered_and_counted(start: Start, missing: str) -> None:
+    episode = start()
+    for _ in range(3):
+        assert "not found in this inbox" in step(episode, read(missing))[0]["error"]
+    assert episode.rubric.invalid_reads == 3
+    assert not episode.done
+
+
+# Gold and sources
+
+
+def test_aliases_of_gold_are_gold(start: Start) -> None:
+    episode = start(message_ids=(LEASE_COPY,))
+    step(episode, search("lease"))
+    assert episode.rubric.found_gold is True
+    step(episode, read(LEASE))
+    assert episode.rubric.read_gold is True
+    step(episode, answer("May 3", LEASE_COPY))
+    assert episode.sources == (LEASE,)
+    assert episode.rubric.sources_correct is True
+
+
+def test_copies_of_one_mail_are_one_gold_and_one_source(start: Start) -> None:
+    episode = start(message_ids=(LEASE_COPY, LEASE))
+    step(episode, read(LEASE_COPY))
+    step(episode, answer("May 3", "m1", LEASE, LEASE_COPY, LEASE.strip("<>")))
+    assert episode.rubric.num_gold_sources == 1
+    assert episode.rubric.num_sources == 1
+    assert episode.sources == (LEASE,)
+    assert episode.rubric.sources_correct is True
+
+
+def test_every_gold_mail_is_needed(start: Start) -> None:
+    episode = start(message_ids=(PRICE, CREW))
+    facts = []
+    for said in (search("costs"), search("crew"), read(PRICE), read(CREW)):
+        step(episode, said)
+        facts.append((episode.rubric.found_gold, episode.rubric.read_gold))
+    assert facts == [(False, False), (True, False), (True, False), (True, True)]
+    step(episode, answer("4,000", PRICE))
+    assert episode.rubric.num_gold_sources == 2
+    assert episode.rubric.sources_correct is False
+    complete = start(message_ids=(PRICE, CREW))
+    step(complete, answer("4,000", CREW, LEASE, PRICE))
+    assert complete.rubric.sources_correct is True
+    assert complete.rubric.num_sources == 3
+
+
+def test_gold_beyond_the_episodes_day_is_never_found(start: Start) -> None:
+    episode = start(message_ids=(episodes.LATER,))
+    step(episode, search(episodes.FUTURE), read(episodes.LATER))
+    step(episode, answer("x", episodes.LATER))
+    assert (episode.rubric.found_gold, episode.rubric.read_gold) == (False, False)
+    assert episode.rubric.sources_correct is False
+    assert episode.sources == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "num_gold"),
+    [
+        ({"answerable": False, "message_ids": ()}, None),
+        ({"answerable": False, "message_ids": (LEASE,)}, None),
+        ({"answerable": None, "answer": None, "message_ids": ()}, None),
+        ({"answerable": True, "message_ids": ()}, 0),
+    ],
+)
+def test_what_does_not_apply_is_none(
+    start: Start, fields: dict[str, Any], num_gold: int | None
+) -> None:
+    episode = start(**fields)
+    step(episode, search("lease"), read(LEASE))
+    step(episode, answer("May 3", LEASE))
+    rubric = episode.rubric
+    assert rubric.num_gold_sources == num_gold
+    assert (rubric.found_gold, rubric.read_gold, rubric.sources_correct) == (None, None, None)
+    assert rubric.num_sources == 1
+    assert rubric.answerable is fields["answerable"]
+
+
+def test_invented_sources_are_counted_and_dropped(start: Start) -> None:
+    episode = start()
+    step(episode, search("crane"))
+    cited = (PRICE, "m1", "m99", "<invented@t>", episodes.FOREIGN, "m99")
+    step(episode, answer("May 3", *cited))
+    assert set(episode.sources) == {PRICE, episode.tools.handles["m1"]}
+    assert episode.rubric.num_sources == len(set(episode.sources)) + 3
+    assert episode.rubric.sources_correct is False
+
+
+def test_without_handles_ids_are_shown(start: Start) -> None:
+    episode = start(handles=False)
+    assert step(episode, search("lease", max_results=1))[0]["hits"][0]["message_id"] == LEASE
+    step(episode, answer("May 3", LEASE, "m1"))
+    assert episode.sources == (LEASE,)
+    assert episode.rubric.num_sources == 2
+
+
+# Whatever a model says, an episode keeps its rules
+
+
+SEARCH = "search_emails"
+_words = st.sampled_from(
+    ["crane", "harbor", "lease", "instructions", episodes.SECRET, episodes.FUTURE, "\ud800", ""]
+)
+_ids = st.sampled_from(
+    [LEASE, LEASE_COPY, PRICE, episodes.HOSTILE, episodes.FOREIGN, episodes.LATER, "*", "\udfff"]
+) | st.integers(1, 12).map(lambda number: f"m{number}")
+_addresses = st.none() | st.sampled_from([episodes.BOB, "ann", "zoe@test.example", "%", "", "@"])
+_days = st.none() | st.dates(date(2020, 1, 1), date(2020, 3, 1)).map(str)
+_searches = st.builds(
+    lambda keywords, **filters: search(*keywords, **filters),
+    st.lists(_words, max_size=4),
+    from_addr=_addresses,
+    to_addr=_addresses,
+    sent_after=_days,
+    sent_before=_days,
+    max_results=st.integers(-1, 12),
+)
+_answers = st.builds(
+    lambda text, sources: answer(text, *sources),
+    st.sampled_from([None, "May 3", "I don't know", "\ud800"]),
+    st.lists(_ids, max_size=4),
+)
+_garbage = st.builds(
+    call,
+    st.sampled_from([SEARCH, "read_email", "return_final_answer", "sql", "\ud800", ""]),
+    st.sampled_from(
+        ["", "{", "[]", "{}", "null", '{"message_id": 1}', '{"answer": "x"}', "\ud800"]
+    ),
+)
+_right = _searches | st.builds(read, _ids)
+_messages = st.builds(
+    lambda calls, text: message(*calls, text=text),
+    # Answers are rare, or all episodes would be short.
+    st.lists(_right | _right | _right | _garbage, max_size=6)
+    | st.lists(_right | _garbage | _answers, max_size=3),
+    st.none() | st.sampled_from(["", "Hm.", "\ud800"]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(_messages, min_size=8, max_size=8),
+    st.integers(1, 8),
+    st.booleans(),
+    st.sampled_from([True, False, None]),
+)
+def test_whatever_a_model_says_the_episode_keeps_its_rules(
+    start: Start,
+    script: list[AssistantMessage],
+    max_turns: int,
+    handles: bool,
+    answerable: bool | None,
+) -> None:
+    episode = start(max_turns=max_turns, handles=handles, answerable=answerable)
+    for said in script[:max_turns]:
+        if episode.done:
+            break
+        observations = episode.step(said)
+        assert_answered(said, observations)
+    assert episode.done, "it ends within its turns"
+    rubric = episode.rubric
+    ends = [rubric.answered, rubric.abstained, rubric.lost_to_format, rubric.ran_out_of_turns]
+    assert sum(ends) == 1
+    assert rubric.turns <= max_turns
+    assert rubric.turns <= rubric.effort <= rubric.turns + rubric.tool_calls
+    wrong = rubric.unparseable_calls + rubric.unknown_tool_calls + rubric.bad_argument_calls
+    assert wrong + rubric.invalid_reads <= rubric.tool_calls + rubric.turns
+    assert len(episode.sources) <= rubric.num_sources
+    if answerable is False:
+        assert rubric.found_gold is rubric.read_gold is rubric.sources_correct is None
+    assert all(episode.tools.inbox.canonical_id(each) == each for each in episode.sources)
+    assert_valid(episode.messages)
+    json.dumps(episode.messages, ensure_ascii=False).encode()
+
+
+def assert_answered(said: AssistantMessage, observations: list[ChatMessage]) -> None:
+    """Each call is answered once, in order, by whole JSON objects that tell of no other mail."""
+    if said.tool_calls:
+        assert [each["tool_call_id"] for each in observations] == [
+            each.id for each in said.tool_calls
+        ]
+    else:
+        assert [each["role"] for each in observations] == ["user"]
+    for each in observations:
+        for line in each["content"].split("\n"):
+            assert isinstance(json.loads(line), dict)
+        # Only the bodies and subjects of mails that Bob must not see say these.
+        assert f"a {episodes.SECRET}" not in each["content"]
+        assert f"a {episodes.FUTURE}" not in each["content"]
+        assert episodes.SECRET not in json.dumps(found(each["content"]))
+        assert episodes.FUTURE not in json.dumps(found(each["content"]))
+
+
+def found(content: str) -> list[Any]:
+    """What an observation shows of mails, without the model's own words in it."""
+    observation = json.loads(content.partition("\n")[0])
+    if "body" in observation:
+        return [observation]
+    return [
+        {key: value for key, value in hit.items() if key != "missing"}
+        for hit in observation.get("hits", [])
+    ]
+
+
+def assert_valid(messages: list[ChatMessage]) -> None:
+    """What the chat API asks of a conversation."""
+    assert [each["role"] for each in messages[:2]] == ["system", "user"]
+    open_calls: list[str] = []
+    previous = "user"
+    assert messages[2]["role"] == "assistant"
+    for each in messages[2:]:
+        role = each["role"]
+        if role == "tool":
+            assert each["tool_call_id"] == open_calls.pop(0)
+            assert isinstance(each["content"], str)
+        else:
+            assert not open_calls, "every call is answered before the next message"
+            assert (role == "assistant") == (previous != "assistant")
+        if role == "assistant":
+            assert set(each) <= {"role", "content", "tool_calls"}
+            open_calls = [made["id"] for made in each.get("tool_calls", [])]
+            assert each["content"] != "" or not open_calls
+            assert open_calls or isinstance(each["content"], str)
+            assert len(set(open_calls)) == len(open_calls)
+        previous = role
+    assert not open_calls

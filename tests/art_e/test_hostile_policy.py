@@ -6,7 +6,6 @@ its sender, subject and body, and no call says them: where one shows, that mail 
 """
 
 import asyncio
-import itertools
 import json
 import re
 import urllib.parse
@@ -18,19 +17,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import Client, types
-from typer.testing import CliRunner
+from mcp import types
 
 from art_e.agent import run_episode
-from art_e.cli.main import app
-from art_e.cli.mcp import answer_call, mail_server
+from art_e.cli.mcp import answer_call
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage, ChatMessage, ToolCall
 from art_e.models.base import PolicyStep, Usage
 from art_e.question import Question
-from art_e.tools import ARGUMENTS, Tools, View
+from art_e.tools import Tools, View
 from art_e.trajectory import Trajectory
 from data_pipeline.ingest.batch import Rules
 from tests.builders import BOB, call, make_inbox, message, raw
@@ -100,14 +97,11 @@ def spellings(message_id: str) -> list[str]:
     wide = "".join(chr(ord(char) + 0xFEE0) for char in bare)
     return [
         message_id, bare, f" {message_id}\n", f"<{message_id}>", f"<{bare}", f"{bare}>",
-        message_id.upper(), bare.title(), wide, f"<{wide}>", f"<\u200b{bare}>", f"\ufeff{bare}",
-        f"{message_id}\0", f"\0{message_id}", f"{LEASE}\0{message_id}", f"{LEASE},{message_id}",
-        f"{LEASE} {message_id}", f"{LEASE}\n{message_id}", json.dumps(message_id),
-        json.dumps([message_id]), urllib.parse.quote(message_id), f"mid:{bare}",
-        f"mail/{message_id}", f"../{ZOE}/{bare}", f"{ZOE}:{message_id}", f"%{bare[:4]}%",
-        f"{bare[:4]}*", f"<{bare[:4]}", f"' OR message_id = '{message_id}' --",
+        message_id.upper(), wide, f"<\u200b{bare}>", f"\ufeff{bare}", f"{message_id}\0",
+        f"{LEASE}\0{message_id}", f"{LEASE},{message_id}", f"{LEASE}\n{message_id}",
+        json.dumps([message_id]), urllib.parse.quote(message_id), f"mail/{message_id}",
+        f"{ZOE}:{message_id}", f"%{bare[:4]}%", f"{bare[:4]}*", f"<{bare[:4]}",
         f"{LEASE}' UNION SELECT body FROM emails WHERE message_id = '{message_id}",
-        f"{LEASE}; SELECT * FROM read_inbox('{ZOE}', '{message_id}')",
     ]  # fmt: skip
 
 
@@ -115,19 +109,11 @@ IDS = [each for message_id in HIDDEN for each in spellings(message_id)]
 # Handles that were never given out, and names of rows.
 IDS += ["m0", "m3", "m99", "M1", "0", "1", "-1", "2", "*", "%", "_", "", "null", ".*", "\ud800"]
 WORDS = [
-    "swordfish", "payroll", "vault", "SWORDFISH", "ｓｗｏｒｄｆｉｓｈ", "sword%", "swordf*", "*",
-    "%", "", "swordfish OR payroll", f"to:{ZOE}", f"inbox:{ZOE}", "' UNION SELECT * FROM emails",
-    ZOE, "zoe", "order", "instructions", "vault\0", *HIDDEN,
+    "swordfish", "payroll", "ｓｗｏｒｄｆｉｓｈ", "sword%", "swordf*", "", f"inbox:{ZOE}",
+    "' UNION SELECT * FROM emails", "order", "vault\0", *HIDDEN,
 ]  # fmt: skip
-WHO = [
-    None, ZOE, "zoe", "ZOE@TEST.EXAMPLE", BOB, NAMESAKE, "@", "", "%", "*", "test.example", "\0",
-    f"{BOB}' OR '1'='1", f"{BOB},{ZOE}", f"{BOB} OR {ZOE}", "ｚｏｅ", "eve",
-]  # fmt: skip
+WHO = [None, "ZOE@TEST.EXAMPLE", BOB, NAMESAKE, "@", "", "%", f"{BOB}' OR '1'='1", "ｚｏｅ", "eve"]
 DAYS = [None, "0001-01-01", "2020-01-06", "2020-01-31", "2020-02-01", "2020-02-02", "9999-12-31"]
-NAMES = [
-    "open_inbox", "search_all_inboxes", "list_inboxes", "read_file", "sql", "execute", "python",
-    "Tools.read", "tools.inbox.read", "__init__", "search_emails ", "READ_EMAIL", "\x1b[31m", "",
-]  # fmt: skip
 HUGE = "swordfish " * 20_000
 
 _ids = st.sampled_from(IDS) | st.sampled_from([*VISIBLE, "m1", "m2"]) | st.text(max_size=20)
@@ -146,22 +132,7 @@ _searches = st.tuples(
     st.fixed_dictionaries({"keywords": st.lists(_words, max_size=4)}, optional=_filters),
 )
 _reads = st.tuples(st.just("read_email"), st.fixed_dictionaries({"message_id": _ids}))
-# What the tools do not take, beside what they do.
-_smuggled = st.tuples(
-    st.sampled_from([*ARGUMENTS, *NAMES]),
-    st.fixed_dictionaries(
-        {"keywords": st.lists(_words, max_size=2)},
-        optional={
-            "message_id": _ids,
-            "inbox": _who,
-            "inbox_address": _who,
-            "as_of": _days,
-            "limit": st.integers(),
-            "where": st.just("1=1"),
-        },
-    ),
-)
-_calls = _searches | _reads | _searches | _reads | _smuggled
+_calls = _searches | _reads
 _answers = st.tuples(
     st.just("return_final_answer"),
     st.fixed_dictionaries({"answer": st.text(max_size=9), "sources": st.lists(_ids, max_size=5)}),
@@ -274,71 +245,6 @@ def test_no_spelling_of_a_hidden_id_is_read_or_cited(inbox: Inbox, handles: bool
             )
         )
         assert_nothing_leaked(shown)
-
-
-def test_no_filter_and_no_words_find_a_hidden_mail(inbox: Inbox) -> None:
-    tools = Tools(inbox, View(handles=False))
-    for word, who, day in itertools.product(WORDS, WHO, DAYS):
-        for filters in (
-            {"from_addr": who, "sent_after": day},
-            {"to_addr": who, "sent_before": day},
-        ):
-            shown = said(answer_call(tools, "search_emails", {"keywords": [word], **filters}))
-            assert_nothing_leaked(shown)
-            found = json.loads(shown)["hits"]
-            assert {each["message_id"] for each in found} <= VISIBLE
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(_calls | _answers, min_size=1, max_size=12))
-def test_an_mcp_client_is_shown_nothing(
-    inbox: Inbox, calls: list[tuple[str, dict[str, Any]]]
-) -> None:
-    async def session() -> list[str]:
-        async with Client(mail_server(inbox)) as client:
-            return [said(await client.call_tool(*each)) for each in calls]
-
-    for shown in asyncio.run(session()):
-        assert_nothing_leaked(shown)
-
-
-_typed = st.text(st.characters(exclude_characters="\0"), max_size=12)
-_typed_ids = st.sampled_from([each for each in IDS if "\ud800" not in each])
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.tuples(st.just("read"), _typed_ids)
-    | st.tuples(st.just("search"), st.sampled_from(WORDS) | _typed),
-    st.lists(
-        st.tuples(
-            st.sampled_from(["--from", "--to"]), st.sampled_from([each for each in WHO if each])
-        )
-        | st.tuples(st.sampled_from(["--after", "--before"]), st.sampled_from(DAYS[1:])),
-        max_size=2,
-    ),
-    st.booleans(),
-)
-def test_the_command_line_shows_nothing(
-    db: Path, typed: tuple[str, str], filters: list[tuple[str, str]], as_json: bool
-) -> None:
-    command, argument = typed
-    options = ["--inbox", BOB, "--as-of", str(AS_OF), "--db", str(db), *(["--json"] * as_json)]
-    if command == "search":
-        options += itertools.chain.from_iterable(filters)
-    result = CliRunner().invoke(app, [command, *options, "--", argument])
-    assert result.exit_code in (0, 2), result.output
-    assert_nothing_leaked(result.output)
-
-
-def test_ask_shows_nothing(db: Path, tmp_path: Path) -> None:
-    for number, question in enumerate((INSTRUCTION, "Whose vault has the swordfish payroll?")):
-        asked = ["ask", question, "--inbox", BOB, "--as-of", str(AS_OF), "--db", str(db)]
-        result = CliRunner().invoke(app, [*asked, "--trace", "--out", str(tmp_path / str(number))])
-        assert result.exit_code == 0
-        assert "Order" in result.output
-        assert_nothing_leaked(result.output)
-        assert_nothing_leaked((tmp_path / str(number) / "trajectories.jsonl").read_text())
 
 
 def said(result: types.CallToolResult) -> str:

@@ -1,8 +1,7 @@
-"""Mail stays with its owner: modes of files, proxies, and code that comes with weights."""
+"""Mail and keys stay with their owner: modes of files, proxies, code beside weights, names."""
 
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -12,24 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.privacy import REDACTED, load_env, redact
-from tests.builders import make_inbox
-from tests.command_line import ANN, MAILS
+from art_e.privacy import REDACTED, redact
+from art_e.publish import public_model, public_name
+from tests import tiny_qwen
+from tests.command_line import ANN, MAILS, Run, the_error
 from tests.provider import Provider, Request, says
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("art_e", "data_pipeline", "evals", "training")
 
 
-def art_e(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own."""
+def run(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a process."""
     return subprocess.run(
         [sys.executable, "-m", "art_e", *map(str, arguments)],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
         timeout=120,
-        cwd=environment.pop("cwd", str(ROOT)),
+        cwd=ROOT,
         env={**os.environ, **environment},
         check=False,
     )
@@ -42,8 +41,8 @@ def test_whatever_holds_mail_is_the_users_alone(tmp_path: Path) -> None:
     (mails / "1.eml").write_bytes(MAILS[0].data)
     before = os.umask(0o022)
     try:
-        ingested = art_e("ingest", mails, "--owner", ANN, ART_E_HOME=str(home))
-        asked = art_e("ask", "When does the lease end?", ART_E_HOME=str(home))
+        ingested = run("ingest", mails, "--owner", ANN, ART_E_HOME=str(home))
+        asked = run("ask", "When does the lease end?", ART_E_HOME=str(home))
     finally:
         os.umask(before)
     assert (ingested.returncode, asked.returncode) == (0, 0), ingested.stderr + asked.stderr
@@ -53,11 +52,8 @@ def test_whatever_holds_mail_is_the_users_alone(tmp_path: Path) -> None:
     assert modes == {str(each): 0o700 if each.is_dir() else 0o600 for each in made}
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
-def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, host: str) -> None:
-    db = tmp_path / "inbox.duckdb"
-    make_inbox(db, MAILS)
-
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.2"])
+def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, db: Path, host: str) -> None:
     def overhears(_: Request) -> object:
         raise AssertionError("a proxy was asked")
 
@@ -65,7 +61,7 @@ def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, host: str) ->
         port = model.base_url.rpartition(":")[2]
         through = proxy.base_url.removesuffix("/v1")
         names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-        asked = art_e(
+        asked = run(
             "ask", "When does the lease end?", "--inbox", ANN, "--db", db,
             "--model", "hosted_vllm/mine", "--json",
             HOSTED_VLLM_API_BASE=f"http://{host}:{port}",
@@ -78,22 +74,17 @@ def test_no_proxy_hears_of_a_model_on_this_machine(tmp_path: Path, host: str) ->
         assert bool(model.requests) is (host != "127.0.0.2"), asked.stderr
 
 
-def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
+def test_code_that_comes_with_weights_is_never_run_and_never_asked_for(
+    art_e: Run, db: Path, tmp_path: Path
+) -> None:
     marker = tmp_path / "ran"
-    (folder / "evil.py").write_text(f"import pathlib; pathlib.Path({str(marker)!r}).touch()")
+    tiny_qwen.make_tokenizer(["When does the lease end?"]).save_pretrained(tmp_path)
+    (tmp_path / "evil.py").write_text(f"import pathlib; pathlib.Path({str(marker)!r}).touch()")
     config = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.C", "AutoModel": "evil.M"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    tiny_qwen = pytest.importorskip("tests.tiny_qwen")
-    tiny_qwen.make_tokenizer(["When does the lease end?"]).save_pretrained(folder)
-    db = tmp_path / "inbox.duckdb"
-    make_inbox(db, MAILS)
-    asked = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", f"local:{folder}")
-    assert asked.returncode == 2
-    assert "can't be loaded" in asked.stderr
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked = art_e("ask", "When?", "--inbox", ANN, "--db", db, "--model", f"local:{tmp_path}")
+    assert "can't be loaded" in the_error(asked)
     assert not marker.exists()
-    shutil.rmtree(folder)
 
 
 NAMES = (
@@ -126,20 +117,16 @@ def test_no_value_of_a_key_passes(
     "secret",
     [
         "sk-proj-abcDEF123456_789-xyz",
-        "sk-abc***************xyz",
-        "sk-ant-api03-abcdefgh",
         "sk-proj-...wxyz",
         "test-key*********1234",
-        "****1234",
         "abcd••••••••",
         "AIzaSyD-abcdefghijklmnopqrstuvwxyz12345",
         "hf_abcdefghijklmnopqrst",
-        "gsk_abcdefghijklmnop",
         "AKIAIOSFODNN7EXAMPLE",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N",
     ],
 )
-@pytest.mark.parametrize("frame", ["{}", "Incorrect API key provided: {}. See x.", "'{}',", "({})"])
+@pytest.mark.parametrize("frame", ["Incorrect API key provided: {}. See x.", "('{}',)"])
 def test_what_has_the_shape_of_a_key_does_not_pass(secret: str, frame: str) -> None:
     shown = redact(frame.format(secret))
     assert REDACTED in shown
@@ -153,12 +140,9 @@ def test_what_has_the_shape_of_a_key_does_not_pass(secret: str, frame: str) -> N
     [
         "",
         "429: Rate limit reached for o3 in organization org on tokens per min",
-        "missing bearer or basic authentication in header",
         "the task-oriented desk-mate asks for risk-free music",
-        "set HF_HUB_OFFLINE=1 or export OPENAI_API_KEY=",
         "write to ann@harbor.example, see https://platform.openai.com/account/api-keys.",
         "a ** bold ** word and a rule:\n****\n2 * 3 * 4",
-        "TOKENIZERS_PARALLELISM is unset",
     ],
 )
 def test_innocent_text_passes(text: str) -> None:
@@ -172,17 +156,53 @@ def test_the_beginning_of_a_known_key_with_dots_is_taken_out(
     assert redact("got correct-ho...ery, want another") == f"got {REDACTED}, want another"
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    load_env.cache_clear()
-    return tmp_path
+# What others may see of names
 
 
-def test_what_is_set_wins_over_the_file(folder: Path) -> None:
-    os.environ["B_KEY"] = "set"
-    (folder / ".env").write_text("A_KEY=file\nexport B_KEY='file'\n# C_KEY=no\n", encoding="utf-8")
-    load_env()
-    assert (os.environ["A_KEY"], os.environ["B_KEY"]) == ("file", "set")
-    assert "C_KEY" not in os.environ
+CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/snapshots/0a1b"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct", "Qwen/Qwen2.5-14B-Instruct"),
+        ("/home/ann/runs/golden", "golden"),
+        ("../ann/secret/golden", "golden"),
+        ("C:\\Users\\ann\\golden", "golden"),
+        (CACHED, "Qwen/Qwen2.5-14B-Instruct"),
+        ("/data/datasets--me--mail/snapshots/1/x.parquet", "me/mail"),
+        ("golden", "golden"),
+        ("~", "~"),
+        ("~ann", "~"),
+        ("/", "/"),
+    ],
+)
+def test_a_name(name: str, shown: str) -> None:
+    assert public_name(name) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("offline", "offline"),
+        ("openrouter/google/gemini-2.5-pro", "openrouter/google/gemini-2.5-pro"),
+        ("local:Qwen/Qwen2.5-14B-Instruct", "local:Qwen/Qwen2.5-14B-Instruct"),
+        ("local:/home/ann/base+/home/ann/run/adapter", "local:base+adapter"),
+        (
+            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
+            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
+        ),
+        ("/home/ann/base", "base"),
+        ("local:~nobody", "local:~"),
+    ],
+)
+def test_a_model(name: str, shown: str) -> None:
+    assert public_model(name) == shown
+
+
+@given(st.lists(st.text("abcXYZ019._-", min_size=1, max_size=8), min_size=1, max_size=5))
+def test_nothing_of_a_path_but_its_end_is_left(parts: list[str]) -> None:
+    path = f"/home/annsecret/{'/'.join(parts)}"
+    for shown in (public_name(path), public_model(f"local:{path}")):
+        assert "annsecret" not in shown
+        assert "home" not in shown.replace("/".join(parts), "")

@@ -1,5 +1,6 @@
 """Loading question sets: files, folders and the hub; what is refused, and in what words."""
 
+import dataclasses
 import datetime as dt
 import json
 from pathlib import Path
@@ -50,11 +51,7 @@ def refused(source: str, **options: Any) -> str:
 
 def test_loads_a_bare_file_of_the_public_form(tmp_path: Path) -> None:
     source = write(tmp_path / "q.jsonl", PUBLIC, "", {**PUBLIC, "id": "x", "batch": {"new": [1]}})
-    assert load_questions(source) == [QUESTION, Question(**{**as_fields(QUESTION), "id": "x"})]
-
-
-def as_fields(question: Question) -> dict[str, Any]:
-    return {name: getattr(question, name) for name in Question.__dataclass_fields__}
+    assert load_questions(source) == [QUESTION, dataclasses.replace(QUESTION, id="x")]
 
 
 @pytest.mark.parametrize(
@@ -62,11 +59,9 @@ def as_fields(question: Question) -> dict[str, Any]:
     [
         ({}, True),
         ({"answer": None}, None),
-        ({"answer": ""}, False),
         ({"answer": "I don't know."}, False),
         ({"answer": None, "kind": "unanswerable"}, False),
         ({"kind": "unanswerable"}, False),
-        ({"answer": "", "answerable": True}, True),
         ({"answerable": False}, False),
     ],
 )
@@ -81,18 +76,12 @@ def test_tells_whether_a_question_has_an_answer(
     ("row", "named"),
     [
         ({key: value for key, value in PUBLIC.items() if key != "question"}, "question"),
-        ({key: value for key, value in PUBLIC.items() if key != "inbox_address"}, "inbox_address"),
         ({**PUBLIC, "id": None}, "id"),
-        ({**PUBLIC, "question": ["a", "b"]}, "question"),
         ({**PUBLIC, "message_ids": "<1@t>"}, "message_ids"),
         ({**PUBLIC, "message_ids": [{}]}, "message_ids.0"),
-        ({**PUBLIC, "query_date": "last week"}, "query_date"),
         ({**PUBLIC, "query_date": "2020-02-31"}, "query_date"),
         ({**PUBLIC, "how_realistic": "very"}, "how_realistic"),
         ({**PUBLIC, "kind": "riddle"}, "kind"),
-        ({**PUBLIC, "difficulty": 3}, "difficulty"),
-        ({**PUBLIC, "answerable": "perhaps"}, "answerable"),
-        ({**PUBLIC, "split": "dev"}, "split"),
         ({**PUBLIC, "provenance": "me"}, "provenance"),
         ({**PUBLIC, "answer": "\ud800"}, "surrogate"),
         (["not", "an", "object"], "row"),
@@ -111,11 +100,8 @@ def test_loads_a_folder_of_splits(tmp_path: Path) -> None:
     write(tmp_path / "test.jsonl", {**PUBLIC, "id": 3, "split": "test"})
     write(tmp_path / "questions.jsonl", {**PUBLIC, "id": 4})
     folder = str(tmp_path)
-    assert [(each.id, each.split) for each in load_questions(folder)] == [
-        ("1", "train"),
-        ("2", "train"),
-        ("3", "test"),
-    ]
+    found = [(each.id, each.split) for each in load_questions(folder)]
+    assert found == [("1", "train"), ("2", "train"), ("3", "test")]
     assert [each.id for each in load_questions(folder, "test")] == ["3"]
     assert "validation" in refused(folder, split="validation")
 
@@ -141,21 +127,10 @@ def test_loads_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
         "test": datasets.Dataset.from_list([{**PUBLIC, "id": 3, "split": None}]),
         "spare": datasets.Dataset.from_list([{**PUBLIC, "id": 4}]),
     }
-    asked = []
-
-    def load(hub_id: str) -> dict[str, Any]:
-        asked.append(hub_id)
-        return parts
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(datasets, "load_dataset", {"someone/some.questions": parts}.get)
     questions = load_questions("someone/some.questions")
-    assert asked == ["someone/some.questions"]
-    assert [(each.id, each.split) for each in questions] == [
-        ("1", "train"),
-        ("2", "train"),
-        ("3", "test"),
-        ("4", None),
-    ]
+    found = [(each.id, each.split) for each in questions]
+    assert found == [("1", "train"), ("2", "train"), ("3", "test"), ("4", None)]
     assert questions[0].message_ids == QUESTION.message_ids
     assert [each.id for each in load_questions("someone/some.questions", "test")] == ["3"]
 

@@ -1,5 +1,6 @@
-"""Files are whole or unchanged, logs lose at most a line that was being written, locks exclude."""
+"""Files are whole, logs lose at most the line being written, locks exclude, text is safe."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,9 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from art_e.errors import UserError
+from art_e.message import observation_json
 from art_e.storage import AppendLog, append_line, locked, partial_of, whole_lines, write_whole
+from art_e.text import cut_line
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -169,3 +174,27 @@ def test_a_child_of_a_killed_process_ends() -> None:
     while alive(child):
         assert time.monotonic() < ends, "the child lives on"
         time.sleep(0.05)
+
+
+# Text is one line, encodable, and holds no token that steers a model
+
+
+@given(st.text(st.characters()), st.integers(0, 50))
+def test_whatever_the_text_it_is_one_line_that_can_be_written(text: str, most: int) -> None:
+    line = cut_line(text, most)
+    assert len(line) <= most + len("...")
+    assert len(line.splitlines()) <= 1
+    line.encode()
+
+
+STEERING = ("<|", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>")
+FRAGMENTS = st.lists(
+    st.sampled_from([*STEERING, "im_start|>", "<", "|", "\\", '"', "\\u003c", "x"]), max_size=12
+)
+
+
+@given(FRAGMENTS.map("".join))
+def test_no_token_that_steers_is_left_and_the_text_reads_the_same(said: str) -> None:
+    written = observation_json({"body": said})
+    assert not any(each in written for each in STEERING)
+    assert json.loads(written) == {"body": said}

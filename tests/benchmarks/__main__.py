@@ -11,6 +11,7 @@ import argparse
 import datetime as dt
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.benchmarks import ingest, overhead, search
@@ -26,7 +27,7 @@ NAMES = ("search", "ingest", "episode", "startup")
 
 
 def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The options of this process's command line, with their defaults filled in."""
+    """The options of the command line, with their defaults."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("names", nargs="*", help=f"{', '.join(NAMES)} (default: all)")
     size_help = f"mails of a synthetic world; may be repeated (default {DEFAULT_SIZE:,})"
@@ -38,7 +39,6 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
         default=default if default.is_file() else None,
         help=f"a real archive (default: {ARCHIVE_NAME} in the folder ART_E_REAL_DATA)",
     )
-    parser.add_argument("--compared", type=int, default=100, help="queries compared in a world")
     options = parser.parse_args(arguments)
     options.names = options.names or list(NAMES)
     options.size = sorted(options.size or ([] if options.archive else [DEFAULT_SIZE]))
@@ -49,41 +49,36 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def run_all(options: argparse.Namespace, folder: Path) -> list[Result]:
-    """The results of the chosen benchmarks, shown one by one as they arrive."""
-    results: list[Result] = []
-
-    def keep(result: Result) -> None:
-        results.append(result)
-        show(result)
-
+def run_all(options: argparse.Namespace, folder: Path) -> Iterator[Result]:
+    """The results of the chosen benchmarks, one by one."""
     sources = {f"synthetic-{size}": [f"synthetic:{size}"] for size in options.size}
     if options.archive is not None:
         sources = {REAL_ARCHIVE: [str(options.archive), "--format", "enron"], **sources}
     worlds = [make_world(name, source, folder) for name, source in sources.items()]
     if "search" in options.names:
-        for world in worlds:
-            keep(search.benchmark(world, compared=options.compared))
+        yield from map(search.benchmark, worlds)
     if "ingest" in options.names:
         if options.archive is not None:
-            keep(ingest.benchmark(REAL_ARCHIVE, options.archive))
+            yield ingest.benchmark(REAL_ARCHIVE, options.archive)
         for size in options.size:
-            if size <= ingest.MOST_STAGED:
-                keep(ingest.benchmark(f"synthetic-{size}", synthetic_archive(size, folder)))
+            if size <= ingest.MOST_MAILS:
+                yield ingest.benchmark(f"synthetic-{size}", synthetic_archive(size, folder))
     chosen = worlds[0 if options.archive else -1]
     if "episode" in options.names:
-        keep(overhead.episode(chosen))
+        yield overhead.episode(chosen)
     if "startup" in options.names:
-        keep(overhead.startup(chosen))
-    return results
+        yield overhead.startup(chosen)
 
 
 def main() -> None:
     """Run, show, write."""
     options = parse_options()
     machine = machine_facts()
+    results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
-        results = run_all(options, Path(folder))
+        for result in run_all(options, Path(folder)):
+            results.append(result)
+            show(result)
     name = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     written = write_report(OUT / f"{name}.json", results, machine)
     print(f"written: {', '.join(map(str, written))}")

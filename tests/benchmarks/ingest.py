@@ -1,33 +1,20 @@
 """Ingest end to end from an archive, against the reference design in the same run.
 
 Both are whole processes that read the same archive (`art-e ingest` and
-`tests.benchmarks.reference`), in turn, twice each. Then ours stage by stage in this process, on one
-core but for DuckDB ("index" writes the file, too).
+`tests.benchmarks.reference`), in turn, twice each.
 """
 
-import itertools
 import json
 import statistics
 import sys
 import tempfile
-import time
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from data_pipeline.ingest.batch import Job, StoredMail, default_rules, process
-from data_pipeline.ingest.build import BATCH_MESSAGES, InboxBuild
-from data_pipeline.ingest.parse import parse_message
-from data_pipeline.ingest.records import ParsedEmail, RawMessage
-from data_pipeline.ingest.sources import open_source
 from tests.benchmarks.measure import MB, run_process
-from tests.benchmarks.reference import MAX_BODY_CHARS, MAX_RECIPIENTS
 
-# The stages hold all messages in memory, so that each can be timed alone.
-MOST_STAGED = 60_000
-
-T = TypeVar("T")
+# The reference takes minutes for more mails.
+MOST_MAILS = 60_000
 
 
 def benchmark(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
@@ -62,41 +49,4 @@ def benchmark(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
     ratios = {
         key: sides["reference"][key] / sides["ours"][key] for key in ("seconds", "cpu_seconds")
     }
-    return {
-        "benchmark": "ingest",
-        "world": name,
-        **sides,
-        "ratios": ratios,
-        "stages": {"ours": stages(archive), "reference": reports["reference"]["stages"]},
-    }
-
-
-def stages(archive: Path) -> dict[str, float]:
-    """CPU seconds of our stages, one after the other."""
-    seconds: dict[str, float] = {}
-
-    def timed(stage: str, work: Callable[[], T]) -> T:
-        started = time.process_time()
-        result = work()
-        seconds[stage] = time.process_time() - started
-        return result
-
-    rules = default_rules("enron")
-    source = itertools.islice(open_source(str(archive), "enron"), MOST_STAGED)
-    raw = timed("read", lambda: [each for each in source if isinstance(each, RawMessage)])
-    parsed = timed("parse", lambda: [parse_message(each) for each in raw])
-    mails = [
-        StoredMail(email, rules.any_id, ())
-        for email in parsed
-        if isinstance(email, ParsedEmail)
-        and len(email.body) <= MAX_BODY_CHARS
-        and len(email.to) + len(email.cc) + len(email.bcc) <= MAX_RECIPIENTS
-    ]
-    starts = range(0, len(mails), BATCH_MESSAGES)
-    jobs = [Job(mails[start : start + BATCH_MESSAGES], rules, None) for start in starts]
-    batches = timed("tokenise", lambda: [process(job) for job in jobs])
-    with tempfile.TemporaryDirectory() as folder, InboxBuild(Path(folder) / "db") as build:
-        timed("load", lambda: deque(map(build.add, batches), maxlen=0))
-        timed("deduplicate", build.deduplicate)
-        timed("index", lambda: build.finish(len(mails)))
-    return seconds
+    return {"benchmark": "ingest", "world": name, **sides, "ratios": ratios}

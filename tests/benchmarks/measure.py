@@ -1,4 +1,4 @@
-"""Times, memory of whole processes, and facts about the machine."""
+"""Times and memory of whole processes, and facts about the machine."""
 
 import os
 import platform
@@ -6,7 +6,6 @@ import sqlite3
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +15,11 @@ import duckdb
 import numpy as np
 
 MB = 1024 * 1024
-_PROC = Path("/proc")
+_CPUINFO = Path("/proc/cpuinfo")
 
 
 class ProcessCost(NamedTuple):
-    """The cost of a whole process; `peak_mb` includes its children and is 0 without /proc."""
+    """The cost of a whole process; `peak_mb` is the resident memory of its largest process."""
 
     wall_seconds: float
     cpu_seconds: float
@@ -40,15 +39,6 @@ def median_of(tables: Sequence[dict[str, float]]) -> dict[str, float]:
     return {key: statistics.median(table[key] for table in tables) for key in tables[0]}
 
 
-def rss_mb(pid: int | str = "self") -> float:
-    """The resident memory of a process; 0 if it has ended or the system has no /proc."""
-    try:
-        pages = (_PROC / str(pid) / "statm").read_text(encoding="ascii").split()[1]
-    except OSError:
-        return 0.0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE") / MB
-
-
 def run_process(command: list[str], environment: dict[str, str] | None = None) -> ProcessCost:
     """Run `command` to its end. Raises `RuntimeError` with its stderr if it fails."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -56,12 +46,9 @@ def run_process(command: list[str], environment: dict[str, str] | None = None) -
         process = subprocess.Popen(
             command, stdout=out, stderr=err, env={**os.environ, **(environment or {})}
         )
-        watch = _MemoryWatch(process.pid)
-        watch.start()
         # Only wait4 reports the CPU time of this child alone.
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
-        watch.stop()
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
@@ -69,15 +56,15 @@ def run_process(command: list[str], environment: dict[str, str] | None = None) -
             printed = err.read().decode("utf-8", "replace")
             raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {printed}")
         cpu = usage.ru_utime + usage.ru_stime
-        return ProcessCost(wall, cpu, watch.peak_mb, out.read().decode("utf-8", "replace"))
+        peak = usage.ru_maxrss / 1024
+        return ProcessCost(wall, cpu, peak, out.read().decode("utf-8", "replace"))
 
 
 def machine_facts() -> dict[str, Any]:
     """What the figures depend on besides the code."""
     model = platform.processor()
-    cpuinfo = _PROC / "cpuinfo"
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    if _CPUINFO.exists():
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
         names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
         model = next(names, model)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / MB / 1024
@@ -92,31 +79,3 @@ def machine_facts() -> dict[str, Any]:
         "numpy": np.__version__,
         "load_average": round(os.getloadavg()[0], 2),
     }
-
-
-class _MemoryWatch(threading.Thread):
-    """Adds up the memory of a process and its descendants 50 times a second."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self.peak_mb = 0.0
-        self._pid = pid
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        while not self._stopped.wait(0.02):
-            self.peak_mb = max(self.peak_mb, sum(map(rss_mb, self._tree())))
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join()
-
-    def _tree(self) -> list[int]:
-        found = [self._pid]
-        for parent in found:
-            try:
-                for task in (_PROC / str(parent) / "task").iterdir():
-                    found += map(int, (task / "children").read_text(encoding="ascii").split())
-            except OSError:  # it has ended
-                continue
-        return found

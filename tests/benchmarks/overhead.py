@@ -1,8 +1,7 @@
 """What ART-E costs besides the model: milliseconds a turn of an episode, seconds of a process.
 
 Two scripted policies play episodes: one answers in its first message, one searches and reads before
-it does. Opening the largest inbox up to a date is what a rollout pays before its first turn.
-Processes are medians of seven, beside an interpreter that does nothing.
+it does. Processes are medians of seven, beside an interpreter that does nothing.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage
 from art_e.question import Question
 from tests.benchmarks.measure import run_process, summary
-from tests.benchmarks.queries import draw_queries, largest_inboxes
+from tests.benchmarks.queries import draw_queries, largest_inbox
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
 from tests.builders import Query, ScriptedPolicy, answer, message
@@ -37,7 +36,7 @@ ANSWER = message(answer("on Monday"))
 def episode(world: World, episodes: int = EPISODES) -> dict[str, Any]:
     """Milliseconds a turn of both policies in the largest inbox."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
-        largest = largest_inboxes(inbox_file, 1)[0]
+        largest = largest_inbox(inbox_file)
         drawn = draw_queries(inbox_file, reference, [largest.address], episodes * SEARCHES)
         queries = [query for _, query in drawn]
         starts = range(0, len(queries), SEARCHES)
@@ -49,21 +48,10 @@ def episode(world: World, episodes: int = EPISODES) -> dict[str, Any]:
         policies = {
             name: asyncio.run(_run_all(inbox, each, name)) for name, each in scripts.items()
         }
-        [(days,)] = inbox_file.execute(
-            "SELECT quantile_disc(sent_at, [0.5, 0.75, 1.0]) FROM emails"
-        ).fetchall()
-        opening = []
-        for day in days * 3:
-            started = time.perf_counter()
-            inbox_file.open_inbox(largest.address, day.date())
-            opening.append(1000 * (time.perf_counter() - started))
+    inbox_size = largest._asdict()
     return {
-        "benchmark": "episode",
-        "world": world.name,
-        "inbox": largest._asdict(),
-        "policies": policies,
-        "open_inbox_ms": summary(opening),
-    }
+        "benchmark": "episode", "world": world.name, "inbox": inbox_size, "policies": policies
+    }  # fmt: skip
 
 
 async def _run_all(
@@ -94,7 +82,7 @@ def _search_and_read(queries: Sequence[Query]) -> list[AssistantMessage]:
 def startup(world: World, runs: int = RUNS) -> dict[str, Any]:
     """CPU and wall seconds of whole `art-e` processes over the world's file."""
     with InboxFile(world.db) as inbox_file, ReferenceInbox(world.sqlite) as reference:
-        largest = largest_inboxes(inbox_file, 1)[0]
+        largest = largest_inbox(inbox_file)
         drawn = draw_queries(inbox_file, reference, [largest.address], 10)
     keywords = max((query.keywords for _, query in drawn), key=len)
     where = ["--inbox", largest.address, "--db", str(world.db)]

@@ -10,7 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from art_e.inbox.file import InboxFile
-from art_e.inbox.tokenizer import STOP_WORDS, stems, words
+from art_e.inbox.tokenizer import STOP_WORDS, words
 from tests.benchmarks.reference import ReferenceInbox
 from tests.builders import Query
 
@@ -49,18 +49,15 @@ def inbox_near(inbox_file: InboxFile, emails: int) -> InboxSize:
     return InboxSize(*rows[0])
 
 
-def largest_inboxes(inbox_file: InboxFile, count: int) -> list[InboxSize]:
-    """The largest inboxes, the largest first."""
-    rows = inbox_file.execute(
-        "SELECT address, emails FROM addresses ORDER BY emails DESC, address LIMIT ?", [count]
-    ).fetchall()
-    return [InboxSize(*row) for row in rows]
+def largest_inbox(inbox_file: InboxFile) -> InboxSize:
+    """The largest inbox."""
+    return inbox_near(inbox_file, 10**9)
 
 
 def unequal_inboxes(inbox_file: InboxFile) -> list[InboxSize]:
     """The largest inbox, a medium one and a small one, without repetition."""
     sizes = [inbox_near(inbox_file, emails) for emails in (MEDIUM, SMALL)]
-    return list(dict.fromkeys([*largest_inboxes(inbox_file, 1), *sizes]))
+    return list(dict.fromkeys([largest_inbox(inbox_file), *sizes]))
 
 
 def draw_queries(
@@ -81,28 +78,6 @@ def draw_queries(
     return drawn
 
 
-def plain_words(
-    inbox_file: InboxFile, reference: ReferenceInbox, address: str, count: int, seed: int = 0
-) -> list[str]:
-    """Words for which both designs must find the same mails of an inbox.
-
-    No other word of the file has their stem, and no sender's name or address has them: the
-    reference does not index those.
-    """
-    rng = Random(seed)
-    rows = inbox_file.execute(
-        "SELECT any_value(word) FROM terms GROUP BY stem HAVING count(*) = 1"
-    ).fetchall()
-    senders = inbox_file.execute("SELECT DISTINCT from_name, from_address FROM emails").fetchall()
-    of_senders = set(stems([word for sender in senders for word in words(" ".join(sender))]))
-    single = {word for (word,) in rows if stems([word])[0] not in of_senders}
-    found: list[str] = []
-    for mail in _mails_with_words(inbox_file, reference, address, 4 * count, rng, least_share=0):
-        candidates = [word for word in mail.words if word in single]
-        found += rng.sample(candidates, min(1, len(candidates)))
-    return list(dict.fromkeys(found))[:count]
-
-
 def _query(mail: _Mail, rng: Random) -> Query:
     query = Query(rng.sample(mail.words, min(rng.randint(1, 4), len(mail.words))))
     if rng.random() < 0.5 and mail.sent_at is not None:
@@ -120,12 +95,7 @@ def _query(mail: _Mail, rng: Random) -> Query:
 
 
 def _mails_with_words(
-    inbox_file: InboxFile,
-    reference: ReferenceInbox,
-    address: str,
-    count: int,
-    rng: Random,
-    least_share: float = LEAST_SHARE,
+    inbox_file: InboxFile, reference: ReferenceInbox, address: str, count: int, rng: Random
 ) -> list[_Mail]:
     """About `count` mails of an inbox with words to search for; all of a smaller inbox."""
     rows = inbox_file.execute(
@@ -141,7 +111,7 @@ def _mails_with_words(
     texts = [_words_of(f"{subject} {body}") for *_, subject, body in found]
     total = inbox_file.counts["stored"]
     frequencies = reference.mails_with(sorted({word for text in texts for word in text}))
-    least, most = max(2, least_share * total), max(10, MOST_SHARE * total)
+    least, most = max(2, LEAST_SHARE * total), max(10, MOST_SHARE * total)
     middling = {word for word, mails in frequencies.items() if least <= mails <= most}
     mails = [
         _Mail(sent_at, sender, list(filter(None, to)), [word for word in text if word in middling])

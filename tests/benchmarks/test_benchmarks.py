@@ -32,8 +32,7 @@ def reference(tiny: World) -> Iterator[ReferenceInbox]:
 
 def test_search_is_compared_and_timed(tiny: World, tmp_path: Path) -> None:
     result = search.benchmark(tiny, queries=30, rounds=1, compared=20)
-    assert result["agreement"]["macro"] == result["agreement"]["contains"] == 20
-    assert result["agreement"]["same_set"] >= 5
+    assert result["agreement"]["queries"] == 20
     ours, theirs = result["ours"]["p50"], result["reference"]["p50"]
     assert result["ratios"]["p50"] == pytest.approx(theirs / ours)
     show(result)
@@ -46,10 +45,6 @@ def test_a_search_that_differs_is_noticed(
     world: InboxFile, reference: ReferenceInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses = [inbox.address for inbox in unequal_inboxes(world)]
-    monkeypatch.setattr(search, "by_macro", lambda _, __, ___: [])
-    with pytest.raises(AssertionError, match="disagree"):
-        search.compare(world, reference, addresses, 10)
-    monkeypatch.undo()
     real = search.reference_ids
     monkeypatch.setattr(search, "reference_ids", lambda *given: {*real(*given), "<other@x>"})
     with pytest.raises(AssertionError, match="ours lacks"):
@@ -85,8 +80,7 @@ def test_all_agree_on_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:
     with InboxFile(real.db) as inbox_file, ReferenceInbox(real.sqlite) as opened:
         addresses = [inbox.address for inbox in unequal_inboxes(inbox_file)]
         counts = search.compare(inbox_file, opened, addresses, 60)
-    assert counts["macro"] == counts["contains"] == 60
-    assert counts["same_set"] >= 40
+    assert counts["queries"] == 60 and counts["ours_hits"] >= counts["reference_hits"] > 60
 
 
 def test_the_command_line_names_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,19 @@
-"""`art-e ask` with a policy that follows a script: the answer, its sources, the trace, failures."""
+"""`art-e ask` and `art-e runs`: answers and their sources, the trace, failures, states of runs."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from art_e.cli.trace import shown_turn as shown_exchange
+from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import PolicyError, Usage
-from art_e.trajectory import read_trajectories
+from art_e.trajectory import exchanges, read_trajectories
 from tests.builders import ScriptedPolicy, answer, call, message, read_episodes, search_episodes
-from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, json_of
+from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of
 
 QUESTION = "When does the warehouse lease end?"
 SEARCH = message(search_episodes("warehouse", "lease"))
@@ -111,22 +115,6 @@ def test_a_failing_model_is_our_fault_and_is_kept(ask: Any) -> None:
     assert trajectory.error is not None
 
 
-@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
-def test_hostile_mail_and_answers_are_only_text(ask: Any, as_json: list[str]) -> None:
-    script = [
-        message(search_episodes("zebra", HOSTILE), text=HOSTILE),
-        message(read_episodes("m1"), read_episodes(HOSTILE), call(HOSTILE, {})),
-        message(answer(f"7781 {HOSTILE}", HOSTILE_ID, HOSTILE)),
-    ]
-    result = ask("--trace", *as_json, script=script)
-    assert result.exit_code == 0
-    assert 'search   "zebra' in (result.stderr if as_json else result.stdout)
-    assert not as_json or json.loads(result.stdout)["turns"] == 3
-    assert "7781" in result.stdout and "[bold]red[/bold]" in result.stdout
-    assert_safe(result.stdout)
-    assert_safe(result.stderr)
-
-
 def test_the_offline_policy_answers_end_to_end(art_e: Run, db: Path) -> None:
     asking = ("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db)
     result = art_e(*asking, "--json")
@@ -139,3 +127,117 @@ def test_the_offline_policy_answers_end_to_end(art_e: Run, db: Path) -> None:
     shown = art_e(*asking).stdout
     assert shown.startswith("best passages, for no model was asked:\n")
     assert reply["passages"][0]["text"] in shown
+
+
+# The trace
+
+
+def shown_turn(number: int, message: dict[str, Any], observations: list[dict[str, Any]]) -> Any:
+    [exchange] = exchanges([message, *observations])
+    return shown_exchange(number, exchange)
+
+
+def called(name: str, arguments: Any) -> dict[str, Any]:
+    call = ToolCall("c1", name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+    return AssistantMessage(tool_calls=(call,)).to_chat()
+
+
+def observed(value: Any) -> list[dict[str, Any]]:
+    return [{"role": "tool", "tool_call_id": "c1", "content": json.dumps(value)}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["hits", "body", "error", "note", "keywords", "answer", "sources", "from"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["search_emails", "read_email", "return_final_answer", "other", ""])
+
+
+@given(NAMES, JSON | st.text(max_size=20), JSON, st.text(max_size=5))
+def test_whatever_a_model_writes_can_be_shown(
+    name: str, arguments: Any, observation: Any, behind: str
+) -> None:
+    [answer] = observed(observation)
+    answer["content"] += behind
+    assert_safe(shown_turn(1, called(name, arguments), [answer]).plain)
+
+
+# `art-e runs`
+
+
+@pytest.fixture
+def reply(art_e: Run, db: Path) -> dict[str, Any]:
+    """The answer of `ask --json`, whose run is the only one."""
+    answer: dict[str, Any] = json_of(
+        art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--json")
+    )
+    return answer
+
+
+def test_without_runs_there_is_a_word_on_stderr(art_e: Run) -> None:
+    result = art_e("runs", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "art-e ask" in result.stderr
+    assert json_of(art_e("runs", "list", "--json")) == []
+
+
+def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> None:
+    folder = Path(reply["trajectory"]).parent
+    [listed] = json_of(art_e("runs", "list", "--json"))
+    assert listed["run"] == folder.name
+    assert (listed["name"], listed["model"]) == ("ask", "offline")
+    assert (listed["episodes"], listed["complete"], listed["broken"]) == (1, True, None)
+    assert folder.name in art_e("runs", "list").stdout
+    shown = json_of(art_e("runs", "show", folder.name, "--json"))
+    [episode] = shown["episodes"]
+    assert (episode["question"], episode["answer"]) == (QUESTION, reply["answer"])
+    assert shown["config"]["question"] == QUESTION
+    text = art_e("runs", "show", folder).stdout
+    assert "model: offline" in text and reply["answer"] in text
+
+
+def test_show_episode_gives_the_full_trace(art_e: Run, reply: dict[str, Any]) -> None:
+    name = Path(reply["trajectory"]).parent.name
+    [episode] = json_of(art_e("runs", "show", name, "--json"))["episodes"]
+    start = episode["episode_id"][:6]
+    shown = art_e("runs", "show", name, "--episode", start).stdout
+    assert shown.startswith(QUESTION)
+    assert " 1  search" in shown and "read     m1" in shown and LEASE_ID in shown
+    whole = json_of(art_e("runs", "show", name, "--episode", start, "--json"))
+    assert whole["episode_id"] == episode["episode_id"]
+    assert whole["messages"][1] == {"role": "user", "content": QUESTION}
+
+
+def test_killed_and_broken_runs_are_listed_as_such(
+    art_e: Run, reply: dict[str, Any], home: Path
+) -> None:
+    path = Path(reply["trajectory"])
+    (path.parent / "COMPLETE").unlink()
+    whole = path.read_text()
+    path.write_text(whole + '{"schema": "art-e/traj')
+    [killed] = json_of(art_e("runs", "list", "--json"))
+    assert (killed["episodes"], killed["complete"], killed["broken"]) == (1, False, None)
+    assert "incomplete" in art_e("runs", "list").stdout
+    path.write_text(whole + f"not json {HOSTILE}\n")
+    garbled = home / "runs" / "garbled"
+    garbled.mkdir()
+    (garbled / "config.json").write_text("{")
+    listed = {each["run"]: each for each in json_of(art_e("runs", "list", "--json"))}
+    assert "line 2" in listed[path.parent.name]["broken"]
+    assert listed[path.parent.name]["episodes"] == 1
+    assert "config.json" in listed["garbled"]["broken"]
+    result = art_e("runs", "list")
+    assert result.exit_code == 0 and result.stdout.count("broken: ") == 2
+    shown = art_e("runs", "show", path.parent.name)
+    assert reply["answer"] in shown.stdout and "broken" in shown.stderr
+    assert_safe(result.stdout + shown.output)

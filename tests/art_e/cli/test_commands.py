@@ -32,7 +32,6 @@ from tests.command_line import (
     BOB,
     EVE,
     HOSTILE,
-    HOSTILE_ID,
     LEASE_ID,
     Run,
     assert_safe,
@@ -69,10 +68,8 @@ IN_ANN = ["--inbox", ANN]
     [
         (["bogus"], ["bogus", "art-e --help"]),
         (["serch", "x"], ["search"]),
-        (["--bogus"], ["--bogus", "art-e --help"]),
         (["search", "x", "--limit", "0"], ["--limit", "art-e search --help"]),
         (["ask"], ["QUESTION", "art-e ask --help"]),
-        (["runs"], ["art-e runs --help"]),
         (["runs", "show", "nothing"], ["art-e runs list"]),
         (["ingest", "x", "--format", "pst"], ["--format", "mbox"]),
         (["search", "x", "--inbox", "anne@harbor.example"], [ANN, "art-e inboxes"]),
@@ -80,17 +77,13 @@ IN_ANN = ["--inbox", ANN]
         (["search", *IN_ANN], ["--from"]),
         (["search", "?!", "--from", "bob", *IN_ANN], ["letter or digit"]),
         (["search", "x", "--after", "01/02/2001", *IN_ANN], ["--after", "YYYY-MM-DD"]),
-        (["search", "x", "--before", "2001-02-30", *IN_ANN], ["--before", "2001-02-30"]),
         (["search", "x", "--as-of", "２００１-01-01", *IN_ANN], ["--as-of"]),
         (["search", "x", "--after", "2001-03-01", "--before", "2001-03-01", *IN_ANN], ["swap"]),
         (["read", "<nowhere@x>", *IN_ANN], ["<nowhere@x>", "art-e search"]),
-        (["read", LEASE_ID, "--inbox", EVE], [LEASE_ID]),
         (["read", LEASE_ID, "--as-of", "2001-01-31", *IN_ANN], ["up to 2001-01-31"]),
         (["ask", " ? ", *IN_ANN], ["question is empty"]),
         (["ask", "When?", "--model", "gpt-17", *IN_ANN], ["gpt-17", "offline"]),
-        (["ask", "When?"], ["--inbox"]),
         (["mcp", "--as-of", "soon", *IN_ANN], ["--as-of", "soon", "YYYY-MM-DD"]),
-        (["mcp"], ["--inbox ADDRESS"]),
     ],
 )
 def test_user_errors_are_one_line_with_the_fix(
@@ -241,33 +234,7 @@ def test_read_shows_the_whole_mail(art_e: Run, owned_db: Path, shown_id: str) ->
     assert shown.endswith("\nThe warehouse lease ends on March 31, 2002.\n\nBob\n")
 
 
-def test_mcp_says_on_stderr_what_it_serves(owned_db: Path) -> None:
-    """The client leaves at once."""
-    done = subprocess.run(
-        [sys.executable, "-m", "art_e", "mcp", "--db", str(owned_db), "--as-of", "2001-03-31"],
-        input="",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == ""
-    served = f"serving {ANN}, 3 mails up to 2001-03-31"
-    assert done.stderr == f"{served}; waiting for an MCP client on stdin\n"
-
-
 # Hostile text
-
-
-@pytest.mark.parametrize("args", [["search", "zebra"], ["read", HOSTILE_ID]], ids=lambda a: a[0])
-@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
-def test_hostile_mail_is_only_text(
-    art_e: Run, db: Path, args: list[str], as_json: list[str]
-) -> None:
-    result = art_e(*args, *IN_ANN, "--db", db, *as_json)
-    assert result.exit_code == 0
-    assert "prize" in result.stdout and "[bold]red[/bold]" in result.stdout
-    assert_safe(result.stdout)
-    assert result.stdout.isascii() or not as_json
 
 
 FORBIDDEN = {

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +78,8 @@ def test_each_model_says_what_to_export(art_e: Run, bare: pytest.MonkeyPatch) ->
     installed = all(importlib.util.find_spec(each) for each in ("torch", "transformers"))
     assert checks["local:PATH"]["state"] == ("ok" if installed else "missing")
     bare.setenv("GOOGLE_API_KEY", KEY)
-    bare.setenv("OLLAMA_API_BASE", "http://localhost:11434")
     checks = models(json_of(art_e("doctor", "--json")))
     assert checks["gemini/gemini-2.5-pro"]["state"] == "ok"
-    assert checks["ollama_chat/qwen2.5:14b"]["state"] == "ok"
     assert checks["openai/o3"]["state"] == "missing"
 
 
@@ -116,16 +113,6 @@ def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch)
 # GPUs
 
 CLOSED_MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15\n"
-
-
-def test_without_a_gpu_torch_is_not_asked(art_e: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "driver_version", lambda: None)
-    monkeypatch.setitem(sys.modules, "torch", None)  # an import would fail
-    result = art_e("doctor", "--json")
-    [check] = [each for each in json_of(result)["checks"] if each["name"] == "GPU training"]
-    assert check["state"] == "missing"
-    assert "no CUDA device" in check["detail"]
-    assert "training/launch/sky.yaml" in check["fix"]
 
 
 def test_a_driver_without_a_device_says_what_to_install(

@@ -6,11 +6,7 @@ Only rich's own colours may reach the terminal as sequences; the mail's colours 
 
 import asyncio
 import base64
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,10 +18,11 @@ from art_e.question import Question
 from art_e.runs import start_run
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import ScriptedPolicy, answer, call, make_inbox, message, sent
+from tests.builders import ScriptedPolicy, answer, call, make_inbox, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.command_line import assert_safe
+from tests.processes import on_terminal
 
 ANN = "ann@harbor.example"
 SEQUENCES = {
@@ -94,44 +91,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, db: Path) -> Path:
     return home
 
 
-@pytest.fixture(scope="module")
-def environment(home: Path) -> dict[str, str]:
-    """Nothing in it but the terminal decides about colours."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLORTERM")
-    }
-    terminal = {"TERM": "xterm-256color", "COLUMNS": "100", "PYTHONUTF8": "1"}
-    return {**kept, **terminal, "ART_E_HOME": str(home)}
-
-
-Terminal = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def terminal(environment: dict[str, str]) -> Terminal:
-    """Runs a command line with its output on a pty; what the terminal was sent."""
-
-    def run(*args: object, **more: str) -> str:
-        ours, theirs = os.openpty()
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "art_e", *map(str, args)],
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                env={**environment, **more},
-                start_new_session=True,
-            )
-        finally:
-            os.close(theirs)
-        printed = b"".join(sent(ours))
-        os.close(ours)
-        process.wait()
-        return printed.decode().replace("\r\n", "\n")
-
-    return run
+def terminal(home: Path, *arguments: object) -> str:
+    return on_terminal(arguments, {"ART_E_HOME": str(home)})
 
 
 def assert_only_our_colours(printed: str) -> None:
@@ -165,23 +126,23 @@ def test_the_stored_mail_has_the_sequences(db: Path) -> None:
     ids=["search", "read", "ask", "inboxes"],
 )
 def test_mail_moves_nothing_on_a_terminal(
-    terminal: Terminal, db: Path, command: list[str], shown: str
+    home: Path, db: Path, command: list[str], shown: str
 ) -> None:
-    printed = terminal(*command, "--db", db)
+    printed = terminal(home, *command, "--db", db)
     assert shown in SGR.sub("", printed)
     # rich takes the pty for a terminal.
     assert SGR.search(printed)
     assert_only_our_colours(printed)
 
 
-def test_a_models_words_move_nothing_on_a_terminal(terminal: Terminal, home: Path) -> None:
-    listed = terminal("runs", "list")
+def test_a_models_words_move_nothing_on_a_terminal(home: Path) -> None:
+    listed = terminal(home, "runs", "list")
     assert "evil/title" in SGR.sub("", listed)
-    overview = terminal("runs", "show", "evil")
+    overview = terminal(home, "runs", "show", "evil")
     assert "7781" in overview
     found = re.search(r"^  ([0-9a-f]{8})  ", SGR.sub("", overview), re.MULTILINE)
     assert found is not None
-    trace = terminal("runs", "show", "evil", "--episode", found[1])
+    trace = terminal(home, "runs", "show", "evil", "--episode", found[1])
     for each in ("says", "search", "read", "answer", "not found in this inbox", "7781"):
         assert each in trace
     for printed in (listed, overview, trace):

@@ -1,6 +1,7 @@
 """Opening an inbox file: what is refused and how, its inboxes, owners and counts."""
 
 import multiprocessing
+import random
 import re
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from art_e.errors import UserError
 from art_e.inbox import file as inbox_file
 from art_e.inbox.file import InboxFile, InboxSummary
+from art_e.inbox.inbox import Inbox
 from tests.builders import (
     make_inbox,
     material,
@@ -20,7 +22,7 @@ from tests.builders import (
     random_query,
     raw,
     seeded_answers,
-    seeded_answers_of,
+    the_error,
 )
 from tests.builders import run_queries as run
 
@@ -55,19 +57,13 @@ def change(statement: str) -> Callable[[Path], None]:
     ("spoil", "why"),
     [
         (Path.unlink, "no inbox file"),
-        (lambda path: (path.unlink(), path.mkdir()), "no inbox file"),
         (lambda path: path.write_bytes(b"mail " * 5_000), "can't be opened"),
-        (lambda path: path.write_bytes(b""), "can't be opened"),
         (lambda path: path.write_bytes(path.read_bytes()[:9_000]), "can't be opened"),
         (change("DELETE FROM meta WHERE key = 'complete'"), "not a complete inbox file"),
         (change("UPDATE meta SET value = '0' WHERE key = 'schema_version'"), "of this version"),
         (change("UPDATE meta SET value = 'none/0' WHERE key = 'tokenizer'"), "of this version"),
-        (change("DROP TABLE meta"), "not a complete inbox file"),
     ],
-    ids=[
-        *("missing", "folder", "garbage", "empty", "cut"),
-        *("incomplete", "other-version", "other-tokenizer", "no-meta"),
-    ],
+    ids=["missing", "garbage", "cut", "incomplete", "other-version", "other-tokenizer"],
 )
 def test_what_is_no_whole_inbox_file_is_refused(
     db: Path, spoil: Callable[[Path], object], why: str
@@ -80,15 +76,6 @@ def test_what_is_no_whole_inbox_file_is_refused(
     assert message.endswith(f"with: art-e ingest SOURCE --db {db}")
 
 
-def test_a_refused_file_is_let_go_of(db: Path) -> None:
-    change("DELETE FROM meta WHERE key = 'complete'")(db)
-    with pytest.raises(UserError):
-        InboxFile(db)
-    change("INSERT INTO meta VALUES ('complete', 'true')")(db)
-    with InboxFile(db) as file:
-        assert len(file.inboxes()) == 5
-
-
 def test_inboxes_are_counted_by_role(db: Path) -> None:
     with InboxFile(db) as file:
         assert file.inboxes() == [
@@ -98,10 +85,7 @@ def test_inboxes_are_counted_by_role(db: Path) -> None:
             InboxSummary("list@test.example", emails=1, sent=0, received=1),
             InboxSummary("me@test.example", emails=1, sent=0, received=0),
         ]
-        assert [each.address for each in file.inboxes(limit=2)] == [
-            "bob@test.example",
-            "ann@test.example",
-        ]
+        assert file.inboxes(limit=2) == file.inboxes()[:2]
         for summary in file.inboxes():
             assert len(file.open_inbox(summary.address)) == summary.emails
 
@@ -109,49 +93,31 @@ def test_inboxes_are_counted_by_role(db: Path) -> None:
 def test_owners_are_those_of_imports(db: Path) -> None:
     with InboxFile(db) as file:
         assert file.owners() == ["me@test.example"]
-        assert message_ids(file.open_inbox("me@test.example").search([])) == ["<4@t>"]
-
-
-def test_an_address_is_found_in_any_case(db: Path) -> None:
-    with InboxFile(db) as file:
-        inbox = file.open_inbox("  Bob@TEST.example ")
-        assert inbox.address == "bob@test.example"
-        assert len(inbox) == 4
+        assert message_ids(file.open_inbox(" Me@TEST.example").search([])) == ["<4@t>"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "nearest"),
+    ("given", "nearest"),
     [
         ("bop@test.example", "bob@test.example"),
         ("cleo@test.exmaple", "cleo@test.example"),
-        ("list", "list@test.example"),
+        ("x" * 100_000, ""),
+        ("\x1b[31m\n\ud800'; --", ""),
     ],
 )
-def test_an_unknown_address_suggests_the_nearest(db: Path, asked: str, nearest: str) -> None:
-    with InboxFile(db) as file, pytest.raises(UserError) as caught:
-        file.open_inbox(asked)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert f"no inbox '{asked}'" in message
-    assert re.search(rf"nearest: {re.escape(nearest)}", message)
-    assert "art-e inboxes" in message
-
-
-@pytest.mark.parametrize("asked", ["", "\ud800", "x" * 100_000, "a\nb", "\x1b[31m", "'; --"])
-def test_an_absurd_address_is_one_line(db: Path, asked: str) -> None:
-    with InboxFile(db) as file, pytest.raises(UserError) as caught:
-        file.open_inbox(asked)
-    assert not re.search(r"[\n\x1b\ud800]", str(caught.value))
-    assert len(str(caught.value)) < 1_000
+def test_an_unknown_address_suggests_the_nearest(db: Path, given: str, nearest: str) -> None:
+    with InboxFile(db) as file:
+        message = the_error(lambda: file.open_inbox(given))
+    assert re.match("no inbox .*; nearest: " + re.escape(nearest), message)
+    assert "art-e inboxes" in message and len(message) < 1_000
+    assert not re.search(r"[\x1b\ud800]", message)
 
 
 def test_the_first_search_gives_what_later_ones_give(world: InboxFile) -> None:
-    import random
-
     made_of = material(world)
     address = world.inboxes(limit=1)[0].address
     rng = random.Random(7)
-    for _ in range(12):
+    for _ in range(6):
         query = random_query(rng, made_of)
         with InboxFile(world.path) as fresh:
             inbox = fresh.open_inbox(address)
@@ -176,48 +142,35 @@ def test_mail_in_memory_is_bounded(world: InboxFile, monkeypatch: pytest.MonkeyP
 
 QUERIES = 200
 THREADS = 8
-PROCESSES = 4
+PROCESSES = 2
 
 
-@pytest.fixture(scope="module")
-def expected(world: InboxFile) -> list[str]:
-    """What one thread of one process finds."""
-    return seeded_answers(world, 7, QUERIES)
-
-
-def in_threads(work: Callable[[], list[str]]) -> list[list[str]]:
-    """What each of eight threads gets that start together."""
-    barrier = threading.Barrier(THREADS)
-
-    def start_together() -> list[str]:
-        barrier.wait()
-        return work()
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return [future.result() for future in [pool.submit(start_together) for _ in range(THREADS)]]
-
-
-def test_four_processes_find_what_one_finds(world_db: Path, expected: list[str]) -> None:
+def test_several_processes_find_what_one_finds(world_db: Path) -> None:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
-        futures = [pool.submit(seeded_answers_of, world_db, 7, QUERIES) for _ in range(PROCESSES)]
+        futures = [pool.submit(seeded_answers, world_db, 7, QUERIES) for _ in range(PROCESSES)]
         answers = [future.result() for future in futures]
-    assert [each == expected for each in answers] == [True] * PROCESSES
+    assert answers == [seeded_answers(world_db, 7, QUERIES)] * PROCESSES
 
 
 def test_eight_threads_may_share_an_inbox(world: InboxFile) -> None:
     made_of = material(world)
     address = made_of.addresses[0]
 
-    def search(words: list[str]) -> list[str]:
-        return [repr(shared.search(words[n : n + 3])) for n in range(QUERIES // 2)]
+    barrier = threading.Barrier(THREADS)
 
+    def search(inbox: Inbox, threads: int) -> list[str]:
+        if threads > 1:
+            barrier.wait()
+        words = made_of.words
+        return [repr(inbox.search(words[n : n + 3])) for n in range(QUERIES // 2)]
+
+    one = search(world.open_inbox(address), 1)
+    # Opened anew: eight threads fill its caches at once.
     shared = world.open_inbox(address)
-    one = search(made_of.words)
-    # Opened anew: all its caches are filled by eight threads at once.
-    shared = world.open_inbox(address)
-    answers = in_threads(lambda: search(made_of.words))
-    assert [each == one for each in answers] == [True] * THREADS
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = list(pool.map(search, [shared] * THREADS, [THREADS] * THREADS))
+    assert answers == [one] * THREADS
 
 
 def test_a_reader_goes_on_with_the_file_that_it_opened(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_the_copies_are_stored_as_aliases(leaky: Leaky) -> None:
     assert counts["duplicates"] == -(-MAILS // 7)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_nothing_of_another_inbox_or_the_future_is_found(
     leaky: Leaky, shell: duckdb.DuckDBPyConnection, data: st.DataObject
@@ -151,65 +151,42 @@ def test_nothing_of_another_inbox_or_the_future_is_found(
                 assert (read, canonical, rows) == (None, None, [])
 
 
-@settings(max_examples=25, deadline=None)
-@given(data=st.data())
-def test_many_are_read_as_each_is_read(leaky: Leaky, data: st.DataObject) -> None:
-    address = data.draw(st.sampled_from([OWNER, "copied1@test.example", *leaky.made_of.addresses]))
-    as_of = data.draw(st.none() | st.sampled_from(leaky.made_of.days))
-    inbox = leaky.file.open_inbox(address, as_of)
-    known = sorted(message_id for mail in leaky.mails for message_id in mail.ids)
+def test_many_are_read_as_each_is_read_from_the_file_and_from_memory(leaky: Leaky) -> None:
     # Aliases and mails of others are among them, as are ids that come twice or name nothing.
-    named = st.sampled_from([*known, "<nothing@nowhere>", ""])
-    wanted = data.draw(st.lists(named | named.map(lambda each: f" {each.strip('<>')} ")))
-    one_by_one = [inbox.read(each) for each in wanted]
-    assert inbox.read_many(wanted) == one_by_one
-    visible = {
-        each for mail in leaky.mails if is_visible(mail, address, as_of) for each in mail.ids
-    }
-    for message_id, mail in zip(wanted, one_by_one, strict=True):
-        assert (mail is not None) == (f"<{message_id.strip().strip('<>')}>" in visible)
-    if data.draw(st.booleans()):
-        # From memory now, and no longer from the file.
-        for _ in range(2):
-            inbox.search(["project"])
-        assert inbox.read_many(wanted) == one_by_one
+    ids = sorted(message_id for mail in leaky.mails for message_id in mail.ids)
+    wanted = [*ids, ids[0], "", f" {ids[1].strip('<>')} "]
+    for address in ("copied1@test.example", leaky.made_of.addresses[0]):
+        with InboxFile(leaky.db) as file:
+            inbox = file.open_inbox(address, leaky.made_of.days[12])
+            found = inbox.read_many(wanted)
+            assert found[:40] == [inbox.read(each) for each in wanted[:40]]
+            for _ in range(2):
+                inbox.search(["project"])
+            assert inbox.read_many(wanted) == found == [inbox.read(each) for each in wanted]
+            assert 0 < sum(each is not None for each in found) < len(wanted)
 
 
 @pytest.mark.parametrize(
     "statement",
     [
         "SELECT * FROM read_text('{secret}')",
-        "SELECT * FROM '{secret}'",
         "ATTACH '{other}' AS other",
         "COPY (SELECT 1) TO '{other}'",
-        "COPY emails TO '{other}'",
-        "SELECT * FROM glob('{folder}/*')",
         "SET enable_external_access = true",
         "INSTALL fts",
+        "DELETE FROM emails",
+        "CREATE TABLE mine (i INTEGER)",
     ],
 )
-def test_an_opened_file_reaches_no_other(leaky: Leaky, tmp_path: Path, statement: str) -> None:
+def test_an_opened_file_is_read_only_and_reaches_no_other(
+    leaky: Leaky, tmp_path: Path, statement: str
+) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("secret\n1\n")
     places = {"secret": secret, "other": tmp_path / "other.db", "folder": tmp_path}
-    with pytest.raises(duckdb.Error, match=r"Permission Error|Cannot enable"):
+    with pytest.raises(duckdb.Error, match=r"Permission Error|Cannot enable|read-only"):
         leaky.file.execute(statement.format(**places)).fetchall()
     assert list(tmp_path.iterdir()) == [secret]
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM emails",
-        "INSERT INTO meta VALUES ('a', 'b')",
-        "UPDATE parties SET address_id = 0",
-        "CREATE TABLE mine (i INTEGER)",
-        "DROP MACRO TABLE search_inbox",
-    ],
-)
-def test_an_opened_file_is_read_only(leaky: Leaky, statement: str) -> None:
-    with pytest.raises(duckdb.InvalidInputException, match="read-only"):
-        leaky.file.execute(statement)
 
 
 # Non-interference: what a search says depends on the open inbox up to its date, and on nothing else
@@ -220,6 +197,7 @@ class Twins(NamedTuple):
 
     whole: InboxFile
     alone: InboxFile
+    shells: tuple[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection]
     address: str
     as_of: dt.date
     made_of: Material
@@ -241,8 +219,10 @@ def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tw
     own = [each for each in everything if is_own(each)]
     make_inbox(folder / "whole.duckdb", [*everything, *named_otherwise(own)])
     make_inbox(folder / "alone.duckdb", own)
-    with InboxFile(folder / "whole.duckdb") as whole, InboxFile(folder / "alone.duckdb") as alone:
-        yield Twins(whole, alone, address, as_of, leaky.made_of)
+    paths = folder / "whole.duckdb", folder / "alone.duckdb"
+    shells = plain_connection(paths[0]), plain_connection(paths[1])
+    with InboxFile(paths[0]) as whole, InboxFile(paths[1]) as alone, shells[0], shells[1]:
+        yield Twins(whole, alone, shells, address, as_of, leaky.made_of)
 
 
 def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
@@ -265,7 +245,7 @@ def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_what_a_search_says_depends_on_the_open_inbox_alone(
     twins: Twins, data: st.DataObject
@@ -279,10 +259,7 @@ def test_what_a_search_says_depends_on_the_open_inbox_alone(
     )
     whole = run(twins.whole.open_inbox(twins.address, twins.as_of), query)
     assert whole == run(twins.alone.open_inbox(twins.address, twins.as_of), query)
-    in_sql = []
-    for file in (twins.whole, twins.alone):
-        with plain_connection(file.path) as shell:
-            in_sql.append(run_sql(shell, twins.address, twins.as_of, query))
+    in_sql = [run_sql(shell, twins.address, twins.as_of, query) for shell in twins.shells]
     assert in_sql[0] == in_sql[1] == [as_row(hit) for hit in whole]
 
 

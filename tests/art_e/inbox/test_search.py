@@ -1,16 +1,21 @@
-"""Search as a user sees it: what is found, in which order, and how it is shown."""
+"""Search as a user sees it: what is found, in which order, how it is shown, and by which words."""
 
 import datetime as dt
+import sys
+import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 
+import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
+from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
-from art_e.inbox.tokenizer import stems, words
+from art_e.inbox.tokenizer import fold, stems, words
 from tests.builders import date_header, make_inbox, message_ids, raw
 
 BOB = "bob@test.example"
@@ -66,14 +71,9 @@ def test_more_matching_keywords_come_first(inbox: Inbox) -> None:
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-@pytest.mark.parametrize("keyword", ["move", "moved", "MOVE", "Mové", "move?"])
+@pytest.mark.parametrize("keyword", ["moved", "MOVE", "Mové?"])
 def test_forms_cases_and_accents_of_a_word_are_one(inbox: Inbox, keyword: str) -> None:
     assert set(message_ids(inbox.search([keyword]))) == {"<move@t>", "<budget@t>"}
-
-
-@pytest.mark.parametrize("keyword", ["cafe", "CAFÉ", "elysee", "cafe\u0301"])
-def test_accents_are_not_needed(inbox: Inbox, keyword: str) -> None:
-    assert message_ids(inbox.search([keyword])) == ["<cafe@t>"]
 
 
 def test_subjects_count_more_than_bodies(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -118,22 +118,19 @@ def test_unknown_words_are_missing_and_alone_find_nothing(inbox: Inbox) -> None:
 
 @pytest.mark.parametrize(
     "wanted",
-    [
-        *("cleo", "COLE", "cole cleo", "far.example", "cleo@far.example", "<cleo@far.example>"),
-        *("Someone Else <CLEO@far.example>", '"Cole, Cleo"', " cleo "),
-    ],
+    [*("COLE", "cole cleo", "far.example", "Someone Else <CLEO@far.example>", '"Cole, Cleo"')],
 )
 def test_the_sender_by_any_part(inbox: Inbox, wanted: str) -> None:
     assert message_ids(inbox.search([], from_addr=wanted)) == ["<move@t>"]
 
 
-@pytest.mark.parametrize("wanted", ["dana", "Dahl", "zola", "Émile Zola", "emile@zola.example"])
+@pytest.mark.parametrize("wanted", ["Dahl", "Émile Zola", "emile@zola.example"])
 def test_recipients_by_any_part_in_to_and_cc(inbox: Inbox, wanted: str) -> None:
     assert message_ids(inbox.search([], to_addr=wanted)) == ["<budget@t>"]
     assert inbox.search([], from_addr=wanted) == []
 
 
-@pytest.mark.parametrize("wanted", ["dana cole", "nobody", "%", "_", "<>", "' OR 1=1 --", "\ud800"])
+@pytest.mark.parametrize("wanted", ["dana cole", "%", "<>", "' OR 1=1 --", "\ud800"])
 def test_a_filter_that_fits_nobody_finds_nothing(inbox: Inbox, wanted: str) -> None:
     assert inbox.search([], from_addr=wanted) == inbox.search([], to_addr=wanted) == []
 
@@ -145,12 +142,6 @@ def test_dates_from_inclusive_to_exclusive(inbox: Inbox) -> None:
     assert message_ids(inbox.search([], sent_before=day(7))) == ["<move@t>"]
     assert len(inbox.search([], sent_after=dt.date.min, sent_before=dt.date.max)) == 7
     assert inbox.search([], sent_after=day(9), sent_before=day(9)) == []
-
-
-def test_max_results_keeps_the_best(inbox: Inbox) -> None:
-    every = inbox.search(["portland", "move", "lunch"], max_results=100)
-    assert len(every) > 3
-    assert inbox.search(["portland", "move", "lunch"], max_results=2) == every[:2]
 
 
 def test_as_of_includes_its_day(file: InboxFile) -> None:
@@ -194,7 +185,13 @@ def test_the_snippet_shows_the_matching_stretch(inbox: Inbox) -> None:
     assert hit.snippet.endswith("...")
 
 
-@pytest.mark.parametrize("word", ["Élan", "NAÏVE", "aging", "happy", "Zürich", "moving", "2001"])
+def test_the_snippet_is_the_stretch_with_most_words() -> None:
+    stretches = ["alpha", "alpha alpha beta", "beta alpha gamma", "gamma"]
+    body = f" {FILLER}".join(stretches)
+    assert "beta alpha gamma" in cut_snippet(body, stems(["alpha", "beta", "gamma"]))
+
+
+@pytest.mark.parametrize("word", ["NAÏVE", "aging", "happy", "moving", "2001"])
 def test_the_snippet_finds_every_form_of_a_word(word: str) -> None:
     body = FILLER + f"Then comes {word} at last. " + FILLER
     assert f"comes {word} at" in cut_snippet(body, stems(words(word)))
@@ -211,3 +208,116 @@ def test_snippets_are_short_lines_of_the_body(body: str, wanted: str) -> None:
     assert snippet.removeprefix("...").removesuffix("...") in line
     if len(body) <= SNIPPET_CHARS:
         assert snippet == line
+
+
+# Words and stems: the same in Python and in DuckDB
+
+
+# Assigned since Unicode 3.2: newer characters are known to Python or DuckDB alone,
+# depending on their versions. No control character but white space comes out of the parser.
+_OLD = unicodedata.ucd_3_2_0
+ASSIGNED = [
+    char
+    for char in map(chr, range(32, sys.maxunicode + 1))
+    if _OLD.category(char) not in ("Cn", "Co", "Cs")
+] + ["\t", "\n"]
+
+DUCKDB_WORDS = r"regexp_extract_all(lower(strip_accents(text)), '[\p{L}\p{N}]+')"
+
+
+@pytest.fixture(scope="module")
+def connection() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def test_every_character_folds_and_splits_as_in_duckdb(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    texts = [f"{char} A{char}B" for char in ASSIGNED]
+    rows = connection.execute(
+        f"SELECT text, lower(strip_accents(text)), {DUCKDB_WORDS} FROM (SELECT unnest(?) AS text)",
+        [texts],
+    ).fetchall()
+    differing = [
+        (ascii(text), fold(text), folded, words(text), found)
+        for text, folded, found in rows
+        if (fold(text), words(text)) != (folded, found)
+    ]
+    assert len(rows) == len(texts)
+    assert differing == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(st.sampled_from(ASSIGNED), max_size=40))
+@example("ΟΔΟΣ ΣΑΣ")
+@example("İstanbul e\u0301tude \u1100\u1161\u11a8 ﬁne Ⅻ x² straße")
+@example("q\u0323\u0307 \u0307q")
+def test_text_folds_and_splits_as_in_duckdb(
+    connection: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    row = connection.execute(
+        f"SELECT lower(strip_accents(text)), {DUCKDB_WORDS} FROM (SELECT ? AS text)", [text]
+    ).fetchone()
+    assert row == (fold(text), words(text))
+
+
+def test_words_are_folded_runs_of_letters_and_digits() -> None:
+    text = "Zürich's café, NAÏVE_plan #42 (Q3/2001): 1,250.00 don\u2019t"
+    assert words(text) == [
+        *("zurich", "s", "cafe", "naive", "plan", "42", "q3"),
+        *("2001", "1", "250", "00", "don", "t"),
+    ]
+
+
+# Those that Snowball's English stemmer looks for, or makes an exception of.
+ENDINGS = (
+    "s es ies ied ss sses us ed eed eedly edly ing ying ingly y ational tional ization ation ator"
+    " izer anci ency ently ably bly ly ousness ously fulness fully lessly ality alism ally iveness"
+    " ivity bility ogist ogy logy icate ative alize icity ical ful ness ance ence able ible ate ive"
+    " ize ity ic al ism ion sion er ous ant ement ment ent e l ll tt at bl iz"
+).split()
+ODD = (
+    "andes atlas bias cosmos early gently howe idly news only singly skies skis sky ugly evening"
+    " canning inning earring herring outing shouting dying lying playing proceed exceeding succeeds"
+    " add egg off generic commune arsenal internal past pasted organs y yy ayy yes is 2001 3rd über"
+).split()
+letters = st.text("aeiouybcdglnrstwxé7", max_size=5)
+made_up = st.builds(lambda *parts: "".join(parts), letters, *[st.sampled_from([*ENDINGS, ""])] * 2)
+
+
+def in_sql(world: InboxFile, words: list[str]) -> dict[str, str]:
+    return dict(world.execute("SELECT word, stem FROM stems_of(?)", [words]).fetchall())
+
+
+def test_every_word_of_the_world_and_every_exception(world: InboxFile) -> None:
+    words = [word for (word,) in world.execute("SELECT word FROM terms").fetchall()] + ODD
+    assert in_sql(world, words) == dict(zip(words, stems(words), strict=True))
+    assert len(words) > 1_000
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(words=st.lists(made_up.filter(bool), max_size=60))
+def test_words_that_no_mail_has(world: InboxFile, words: list[str]) -> None:
+    assert in_sql(world, words) == dict(zip(words, stems(words), strict=True))
+
+
+FORMS = {
+    "cost": "the costs",
+    "relocating": "we relocate",
+    "companies": "one company",
+    "planning": "plan ahead",
+    "moves": "we moved",
+}
+
+
+def test_a_form_that_no_mail_has_finds_the_others(tmp_path: Path) -> None:
+    mails = [raw(f"<{form}@t>", body=f"It says {text} here.") for form, text in FORMS.items()]
+    make_inbox(tmp_path / "inbox.duckdb", mails)
+    with InboxFile(tmp_path / "inbox.duckdb") as file:
+        inbox = file.open_inbox("bob@test.example")
+        for form in [*FORMS] * (LOOK_UPS_IN_SQL + 1):
+            assert message_ids(inbox.search([form])) == [f"<{form}@t>"]
+            rows = file.execute("FROM search_inbox('bob@test.example', ?)", [[form]]).fetchall()
+            assert message_ids(rows) == [f"<{form}@t>"]

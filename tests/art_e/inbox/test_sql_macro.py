@@ -55,7 +55,7 @@ def queries(made_of: Material) -> st.SearchStrategy[Query]:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=70)
 @given(data=st.data())
 def test_search_is_the_same_in_sql(
     world: InboxFile, shell: duckdb.DuckDBPyConnection, made_of: Material, data: st.DataObject
@@ -76,7 +76,7 @@ def as_email(row: tuple[Any, ...]) -> Email:
     return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_read_is_the_same_in_sql(
     world: InboxFile, shell: duckdb.DuckDBPyConnection, made_of: Material, data: st.DataObject

@@ -46,37 +46,28 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(each, raising=False)
 
 
+# Native tools, the choice of tools, temperature, effort, and whether it thinks; `...` is either.
 @pytest.mark.usefixtures("keys")
 @pytest.mark.parametrize(
-    ("model", "native", "tool_choice", "temperature", "effort", "reasons"),
+    ("model", "expected"),
     [
-        ("openai/gpt-4.1", True, "required", True, False, False),
-        ("openai/gpt-5", True, "required", False, True, True),
-        ("gemini/gemini-2.5-pro", True, "required", True, True, True),
+        ("openai/gpt-4.1", (True, "required", True, False, False)),
+        ("gemini/gemini-2.5-pro", (True, "required", True, True, True)),
         # Its thoughts would have to be sent back with each call.
-        ("anthropic/claude-sonnet-4-5", True, "required", True, False, None),
+        ("anthropic/claude-sonnet-4-5", (True, "required", True, False, ...)),
         # Servers of the user: calls in the form that the model was taught.
-        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", True, "auto", True, True, False),
-        ("dashscope/qwen-max", True, "auto", True, True, None),
+        ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", (True, "auto", True, True, False)),
         # A request with a choice of tools hangs.
-        ("ollama_chat/qwen2.5:14b", True, None, True, True, None),
-        ("ollama/qwen2.5:14b", False, None, True, None, None),
-        ("deepseek/deepseek-reasoner", False, None, True, None, None),
+        ("ollama_chat/qwen2.5:14b", (True, None, True, True, ...)),
+        ("ollama/qwen2.5:14b", (False, None, True, ..., ...)),
+        ("deepseek/deepseek-reasoner", (False, None, True, ..., ...)),
     ],
 )
-def test_capabilities(
-    model: str,
-    native: bool,
-    tool_choice: str | None,
-    temperature: bool,
-    effort: bool | None,
-    reasons: bool | None,
-) -> None:
+def test_capabilities(model: str, expected: tuple[Any, ...]) -> None:
     takes = capabilities_of(model)
-    assert (takes.native_tools, takes.tool_choice) == (native, tool_choice)
-    assert takes.temperature == temperature
-    assert effort is None or takes.reasoning_effort == effort
-    assert reasons is None or takes.reasons == reasons
+    found = takes.native_tools, takes.tool_choice, takes.temperature, takes.reasoning_effort
+    for value, wanted in zip((*found, takes.reasons), expected, strict=True):
+        assert wanted is ... or value == wanted
 
 
 @pytest.mark.parametrize(
@@ -173,6 +164,30 @@ def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
         "tool_calls": "native",
         "tool_choice": "required",
     }
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (call("search_emails", '["lease"]'), "search_emails"),
+        (call("search_emails", '{"keywords": ["lease"'), "search_emails"),
+        (call("search emails!\u202e" + "x" * 100, {}), "search_emails_" + "x" * 50),
+    ],
+    ids=["no object", "not JSON", "odd name"],
+)
+def test_what_goes_back_is_lawful_and_what_is_kept_is_what_was_written(
+    make: Make, start: Start, made: ToolCall, name: str
+) -> None:
+    """Most providers refuse other names of tools, and arguments that are no JSON object."""
+    with Provider([says(None, made), says(None, answer("On May 3."))]) as provider:
+        trajectory = asyncio.run(run_episode(start(), make(provider, "openai/gpt-4.1"), "r"))
+        request = provider.requests[1]
+    [sent] = request.messages[2]["tool_calls"]
+    assert sent["function"]["name"] == name
+    assert isinstance(json.loads(sent["function"]["arguments"]), dict)
+    [kept] = trajectory.messages[2]["tool_calls"]
+    assert kept["function"] == {"name": made.name, "arguments": made.arguments}
+    assert [each.get("tool_call_id") for each in request.messages[3:]] == [kept["id"]]
 
 
 def test_ids_are_kept_and_made_distinct(make: Make) -> None:
@@ -275,21 +290,16 @@ def test_a_response_from_the_cache_is_not_paid_for_again(
     ("reply", "kind", "tries"),
     [
         (refuses(401, "Incorrect API key", code="invalid_api_key"), "auth", 1),
-        (refuses(403, "no access to o3"), "auth", 1),
         (refuses(404, "no such model", code="model_not_found"), "no-model", 1),
         (refuses(400, "bad value"), "request", 1),
         (refuses(400, "maximum context length is 9", code="context_length_exceeded"), "context", 1),
         (refuses(429, "You exceeded your quota", code="insufficient_quota"), "no-credit", 1),
-        (refuses(402, "Insufficient credits"), "no-credit", 1),
         (rate_limited("0"), "rate-limit", 3),
         (broken(500), "provider", 3),
         (broken(504), "timeout", 3),
-        (refuses(529, "overloaded"), "provider", 3),
-        (cut(), "connection", 3),
         (cut(-1), "connection", 3),
         (stalls(), "timeout", 3),
         (no_json(), "provider", 3),
-        (Reply(b'{"choices": []}'), "provider", 3),
         (Reply(b'{"choices": [{"message": null}]}'), "provider", 3),
         (says(None, content=[{"type": "text", "text": "Hm."}]), "provider", 3),
     ],
@@ -350,18 +360,9 @@ def test_waits_double_with_full_jitter_and_keep_to_what_was_asked() -> None:
     assert 60.0 <= retries.wait_s(1, 86_400.0) <= 61.0
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        (" 0.25 ", 0.25),
-        ("-3", 0.0),
-        ("nan", None),
-        ("Sat, 32 Foo 2026 00:00:00 GMT", None),
-        ("Sat, 21 Nov 2020 00:00:00 GMT", 0.0),
-    ],
-)
-def test_retry_after(value: str, seconds: float | None) -> None:
-    assert retry_after_s({"retry-after": value}) == seconds
+def test_retry_after_is_a_number_or_a_date() -> None:
+    given = {" 0.25 ": 0.25, "-3": 0.0, "nan": None, "Sat, 32 Foo 2026 00:00:00 GMT": None}
+    assert {each: retry_after_s({"retry-after": each}) for each in given} == given
     later = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
     assert 3_000 < (retry_after_s({"retry-after": later}) or 0) <= 3_600
 
@@ -395,30 +396,10 @@ def test_loading_litellm_asks_nobody_says_nothing_and_reads_no_env_file(tmp_path
     assert load_litellm().model_cost["o3"]["input_cost_per_token"] == 2e-6
 
 
-REQUEST: dict[str, Any] = {
-    "model": "openai/o3",
-    "temperature": 0.0,
-    "messages": [{"role": "user", "content": "When?"}],
-    "tools": [{"type": "function", "function": {"name": "read_email"}}],
-    "endpoint": None,
-}
 CALLS = (ToolCall("a", "read_email", '{"message_id": "m1"}'), ToolCall("b", "x\ud800", "\x00"))
 # With surrogates, which UTF-8 cannot hold.
 RESPONSE = Response(AssistantMessage("Zürich \ud800", CALLS), Usage(4, 3, 2, 1))
-KEY = request_key(REQUEST)
-
-
-def test_a_key_is_that_of_the_whole_request() -> None:
-    assert request_key(dict(reversed(REQUEST.items()))) == KEY
-    others = [
-        {**REQUEST, "model": "openai/o4-mini"},
-        {**REQUEST, "temperature": 0.5},
-        {**REQUEST, "messages": []},
-        {**REQUEST, "tools": []},
-        {**REQUEST, "endpoint": "http://localhost:8000/v1"},
-        {**REQUEST, "max_tokens": 9},
-    ]
-    assert len({KEY, *map(request_key, others)}) == 7
+KEY = request_key({"model": "openai/o3", "messages": HELLO})
 
 
 @pytest.mark.parametrize("response", [RESPONSE, Response(AssistantMessage(), None)])

@@ -15,6 +15,7 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy
+from art_e.models.fit import MAX_CHARS, MAX_SENTENCE_CHARS, asked_value, split_sentences
 from art_e.models.offline import NOTHING, OfflinePolicy, best_candidate
 from art_e.question import Question
 from art_e.tools import View, schemas
@@ -115,7 +116,6 @@ def called(trajectory: Trajectory) -> list[list[str]]:
         ),
         # Mail of another inbox has these words.
         ("When does the kiln open?", None, NOTHING, []),
-        ("¿?", None, NOTHING, []),
     ],
 )
 def test_answers(
@@ -158,12 +158,6 @@ def test_the_threshold_alone_decides_on_abstaining(inbox_file: InboxFile) -> Non
     assert above.policy["abstain_below"] == best.score + 1e-9
 
 
-def test_it_keeps_nothing_between_episodes(inbox_file: InboxFile) -> None:
-    used = OfflinePolicy()
-    run(inbox_file, VISITS, used)
-    assert run(inbox_file, HERON, used).messages == run(inbox_file, HERON).messages
-
-
 def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> None:
     done = run(inbox_file, "When does the zeppelin fly?")
     assert called(done) == [["search_emails"], ["read_email"], ANSWER]
@@ -188,3 +182,47 @@ def test_no_body_crashes_it(body: str) -> None:
     [call] = act(messages, OfflinePolicy(abstain_below=float("-inf"))).tool_calls
     assert call.name == "return_final_answer"
     assert json.loads(call.arguments)["sources"] in ([], ["m1"])
+
+
+# Reading: the value that a question asks for, and sentences
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("When is the move?", "date"),
+        ("How many people come?", "number"),
+        ("What did Ada say the roof costs?", "amount"),
+        ("To whom did Ada write?", "person"),
+        ("Which hotel is booked?", "place"),
+        ("What is Ada's phone number?", "contact"),
+        ("Which flight number does Ada have?", "code"),
+        ("Why was the roof late?", None),
+        # Words that only contain one of the others.
+        ("What is the costume?", None),
+    ],
+)
+def test_the_value_that_a_question_asks_for(question: str, expected: str | None) -> None:
+    assert asked_value(question) == expected
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["", ">", "> ", "> > ", "- ", "From: ", "-----Original Message-----"]),
+        st.text(alphabet="aB3 .?!\"'()\t\x0b\u00a0é", max_size=60),
+    ).map("".join),
+    max_size=12,
+).map("\n".join)
+HUGE = st.sampled_from(["x", ". ((", "a\n", "\x00\x85\u2028\ud800"]).map(lambda unit: unit * 50_000)
+
+
+@given(LINES | HUGE)
+def test_sentences_are_pieces_of_the_body_in_order(body: str) -> None:
+    bare = "".join(body.replace(">", " ").split())
+    at = 0
+    sentences = split_sentences(body)
+    for sentence in sentences:
+        assert sentence.text == " ".join(sentence.text.split()) != ""
+        assert len(sentence.text) <= MAX_SENTENCE_CHARS
+        at = bare.index("".join(sentence.text.split()), at)
+    assert sum(len(each.text) for each in sentences) <= MAX_CHARS
