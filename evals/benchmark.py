@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import itertools
 import json
-import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,8 +30,7 @@ from art_e.storage import AppendLog
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.gpu_time import at_measured_cost, servings
-from evals.judges import option_of
+from evals.gpu_time import figures_of, servings
 from evals.metrics import run_metrics
 from evals.scored import Scored, read_in
 from evals.verdict import Judge
@@ -40,34 +38,29 @@ from evals.verdict import Judge
 # ---- The expected cost of a benchmark.
 
 
-class Tokens(NamedTuple):
-    """Tokens a question, `cached` ones are part of the prompt's; `source` says how we know."""
-
-    prompt: float
-    cached: float
-    completion: float
-    source: str
-
-
-# About four searches and two mails read, each turn sending what came before once more.
-ASSUMED = Tokens(15_000, 0, 600, "assumed: no run yet")
-
-
 class CostEstimate(NamedTuple):
-    """`usd` is None if the model's price is unknown."""
+    """The cost of `episodes` that each use `usage`; `usd` is None if the price is unknown.
+
+    `source` says where `usage` comes from.
+    """
 
     model: str
     episodes: int
-    tokens: Tokens
+    usage: Usage
+    source: str
     usd: float | None
 
     def __str__(self) -> str:
         cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
         return (
             f"{self.model}: {cost} for {self.episodes:,} episodes"
-            f" ({self.tokens.prompt:,.0f} + {self.tokens.completion:,.0f} tokens each,"
-            f" {self.tokens.source})"
+            f" ({self.usage.prompt_tokens:,} + {self.usage.completion_tokens:,} tokens each,"
+            f" {self.source})"
         )
+
+
+# About four searches and two mails read, each turn sending what came before once more.
+ASSUMED = Usage(15_000, 0, 600)
 
 
 def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
@@ -75,22 +68,19 @@ def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
 
     A run of the same model comes first, then one of any model.
     """
-    measured: dict[str, Tokens] = {}
+    measured: dict[str, tuple[Usage, str]] = {}
     for run in list_runs(runs):
         finished = run.complete and (run.folder / "metrics.json").is_file()
         for name, figures in (run.metrics.get("models", {}) if finished else {}).items():
-            means = [figures["tokens"].get(f"{kind}_tokens") for kind in _KINDS]
-            # Runs made before figures had intervals hold plain numbers; `offline` has no tokens.
-            if all(isinstance(mean, dict) for mean in means) and means[0]["value"]:
-                prompt, cached, completion = (mean["value"] for mean in means)
-                found = Tokens(prompt, cached, completion, f"as {name} in {run.id}")
-                measured.setdefault(name, found)
-    tokens = measured.get(model) or next(iter(measured.values()), ASSUMED)
-    one = Usage(round(tokens.prompt), round(tokens.cached), round(tokens.completion))
-    return CostEstimate(model, episodes, tokens, expected_cost(model, [one], episodes))
-
-
-_KINDS = ("prompt", "cached_prompt", "completion")
+            kinds = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens")
+            means = [figures["tokens"][kind]["value"] for kind in kinds]
+            if means[0]:  # `offline` has no tokens
+                usage = Usage(*map(round, means))
+                measured.setdefault(name, (usage, f"as {name} in {run.id}"))
+    any_model = next(iter(measured.values()), (ASSUMED, "assumed: no run yet"))
+    usage, source = measured.get(model, any_model)
+    usd = expected_cost(model, [usage], episodes)
+    return CostEstimate(model, episodes, usage, source, usd)
 
 
 # ---- Short names of the baselines that results are compared with. Any other name is litellm's own.
@@ -166,7 +156,7 @@ def _differing(run: Run, config: Mapping[str, Any]) -> list[str]:
         f"{name} {shown(had.get(name))}, not {shown(wanted[name])}"
         for name in wanted
         # A run that a cost limit stopped may resume with a higher one.
-        if name != "max_cost_usd" and had.get(name) != wanted[name]
+        if name not in ("max_cost_usd", "command") and had.get(name) != wanted[name]
     ]
 
 
@@ -222,39 +212,6 @@ def read_prompt(path: Path | None) -> Prompt:
 def kept_by(recipe: str, split: str | None) -> str:
     """The name that a run's configuration gives to a recipe's questions of a split."""
     return f"{split or 'test'} of {recipe}"
-
-
-# Options of `art-e eval run` that take one value, by their names in a run's configuration.
-_OPTIONS = (
-    "questions", "split", "limit", "repeat", "recipe", "max_turns", "reasoning_effort",
-    "temperature", "max_cost_usd", "tool_calls", "gpu_usd_per_hour", "gpus", "db",
-)  # fmt: skip
-
-
-def command(config: Mapping[str, Any]) -> str | None:
-    """The `art-e eval run` of that configuration, fit for a shell; None for other runs."""
-    if not {"models", "questions", "judges"} <= config.keys():
-        return None
-    words = ["art-e", "eval", "run"]
-    for model in config["models"]:
-        words += ["-m", model]
-    for judge in config["judges"]:
-        words += ["--judge", option_of(judge)]
-    implied: set[str] = set()
-    if (recipe := config.get("recipe")) is not None:
-        implied = {"max_turns"}
-        if config["questions"] == kept_by(recipe, config.get("split")):
-            implied |= {"questions", "db"}
-    for name in _OPTIONS:
-        if config.get(name) is not None and name not in implied:
-            option = "max-cost" if name == "max_cost_usd" else name.replace("_", "-")
-            words += [f"--{option}", str(config[name])]
-    if path := (config.get("prompt") or {}).get("path"):  # else the package's own
-        words += ["--prompt", path]
-    at_once = set((config.get("concurrency") or {}).values())
-    if len(at_once) == 1:  # else each model had its own default
-        words += ["--concurrency", str(at_once.pop())]
-    return shlex.join([*words, "--cache"] if config.get("cache") else words)
 
 
 def fingerprint(questions: Sequence[Question]) -> str:
@@ -386,25 +343,35 @@ def run_benchmark(
         for scored in done.values():
             on_scored(scored)
         asyncio.run(run_all(log))
-        served = servings(run.config)
-        episodes = at_measured_cost([each.trajectory for each in done.values()], served)
-        metrics = run_metrics(
-            list(map(Scored, (each.question for each in done.values()), episodes)),
-            [each.policy.model for each in entrants],
-            [each.name for each in judges],
-            timed=timed,
-            served=served,
-        )
+        figures = _figures(list(done.values()), entrants, judges, run, timed=timed)
+        for model, each in figures.items():
+            each["not_asked"] = len(questions) * repeats - each["n"]
+            each["stopped"] = stopped[model] if each["not_asked"] else None
+        metrics = run_metrics(list(done.values()), [each.name for each in judges], figures)
         metrics["prompt"] = {"name": chosen.name, "hash": chosen.hash}
-        for entrant in entrants:
-            figures = metrics["models"][entrant.policy.model]
-            figures["concurrency"] = entrant.concurrency
-            figures["not_asked"] = len(questions) * repeats - figures["n"]
-            figures["stopped"] = stopped[entrant.policy.model] if figures["not_asked"] else None
         run.write_json("metrics.json", metrics)
-        if not any(each["not_asked"] for each in metrics["models"].values()):
+        if not any(each["not_asked"] for each in figures.values()):
             run.finish()
     return metrics
+
+
+def _figures(
+    scored: Sequence[Scored],
+    entrants: Sequence[Entrant],
+    judges: Sequence[Judge],
+    run: Run,
+    *,
+    timed: bool,
+) -> dict[str, Any]:
+    """The figures of each model, in the order of the entrants."""
+    served, names = servings(run.config), [each.name for each in judges]
+    found = {}
+    for entrant in entrants:
+        model = entrant.policy.model
+        of_model = [each for each in scored if each.trajectory.model == model]
+        figures = figures_of(of_model, names, served.get(model), timed=timed)
+        found[model] = {**figures, "concurrency": entrant.concurrency}
+    return found
 
 
 async def _judged(scored: Scored, judges: Sequence[Judge], mails: Sequence[Email]) -> Scored:

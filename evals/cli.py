@@ -1,6 +1,8 @@
 """`art-e eval`: run a benchmark, compare models, measure judges, label answers, write a report."""
 
 import asyncio
+import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -50,7 +52,6 @@ from evals.benchmark import (
     Entrant,
     Prompt,
     check_questions,
-    command,
     drawn,
     estimate_cost,
     find_killed,
@@ -61,7 +62,7 @@ from evals.benchmark import (
     read_prompt,
     run_benchmark,
 )
-from evals.gpu_time import servings
+from evals.gpu_time import load_costed, servings
 from evals.judges import choose_judge, needs_model, spent_by
 from evals.judges.labels import (
     Case,
@@ -119,7 +120,17 @@ def _print_table(
 _COLUMNS = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
 
 
-def print_metrics(metrics: Mapping[str, Any], folder: Path) -> None:
+def _show(metrics: Mapping[str, Any], run: Run, as_json: bool) -> None:
+    """Print the figures; exit with 1 if nothing of a model was measured."""
+    if as_json:
+        print_json({**metrics, "run": str(run.folder)})
+    else:
+        _print_metrics(metrics, run)
+    if not all(each["n"] for each in metrics["models"].values()):
+        raise typer.Exit(1)
+
+
+def _print_metrics(metrics: Mapping[str, Any], run: Run) -> None:
     """Print one table of all models, notes on each, and the command that shows more."""
     rows = []
     for name, figures in metrics["models"].items():
@@ -135,7 +146,7 @@ def print_metrics(metrics: Mapping[str, Any], folder: Path) -> None:
         _print_table("", headings, caption, rows)
     for name, figures in metrics["models"].items():
         print_lines(f"{name}: {line}" for line in _notes(figures))
-    print_lines([f"run: {folder}", f"the report: art-e eval report {folder}"])
+    print_lines([f"run: {run.folder}", f"the report: art-e eval report {run.folder}"])
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -181,44 +192,38 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-# ---- The price of a GPU: whose cost it measures, and what to write down.
+# ---- The cost of a self-hosted model: whose it is, and what to write down.
 
 
-def priced(
-    gpu_usd_per_hour: float | None, gpus: int | None, models: Sequence[str], *, cache: bool
-) -> dict[str, Any]:
-    """The options as the run's configuration holds them. Raises `UserError` if they can't be
-    used."""
+def _self_hosted(
+    gpu_usd_per_hour: float | None, models: Sequence[str], *, cache: bool
+) -> list[str] | None:
+    """The models whose cost is measured, None without a price. Raises `UserError` if there is no
+    such model, or if a cache would answer in no time."""
     if gpu_usd_per_hour is None:
-        if gpus is not None:
-            raise UserError("--gpus is the number of GPUs with a price; add --gpu-usd-per-hour")
-        return {"gpu_usd_per_hour": None, "gpus": None, "self_hosted": None}
+        return None
     self_hosted = [each for each in models if Model(each).self_hosted]
     if not self_hosted:
         raise UserError(
-            "--gpu-usd-per-hour is for a model that you serve yourself, and none of the run's is"
-            " one: add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
+            "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
+            " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
         )
     if cache:
         raise UserError(
             "--gpu-usd-per-hour measures time, and --cache answers without any; leave one out"
         )
-    return {"gpu_usd_per_hour": gpu_usd_per_hour, "gpus": gpus or 1, "self_hosted": self_hosted}
+    return self_hosted
 
 
-def note_entries(metrics: Mapping[str, Any]) -> None:
+def _note_prices(metrics: Mapping[str, Any]) -> None:
     """Say on stderr what to write into `prices.toml`, so that estimates use the measurement."""
     for model, figures in metrics["models"].items():
         measured = figures["throughput"]
-        if measured is None:
+        if measured is None or measured["left_out"] is not None:
             continue
-        if measured["left_out"] is not None:
-            note(f"{model}: its cost was not measured: {measured['left_out']}")
-            continue
-        price = measured["gpu_usd_per_hour"] * measured["gpus"]
         tokens = measured["prompt_tokens"], measured["completion_tokens"]
         try:
-            lines = gpu_entry(model, price, measured["seconds"], *tokens)
+            lines = gpu_entry(model, measured["usd_per_hour"], measured["seconds"], *tokens)
         except ValueError:
             note(f"{model}: its server reports no tokens, so prices.toml can't have its cost")
             continue
@@ -294,11 +299,8 @@ def run(
         Option(
             metavar="USD",
             min=0,
-            help="Price of the GPU of a model that you serve: measures its cost a question.",
+            help="Price of the GPUs that serve your own model; measures its cost a question.",
         ),
-    ] = None,
-    gpus: Annotated[
-        int | None, Option(metavar="N", min=1, help="Number of GPUs at that price [default: 1].")
     ] = None,
     db: DbOption = None,
     out: OutOption = None,
@@ -335,11 +337,7 @@ def run(
             "limit": limit,
             "repeat": repeat,
             "judges": [each.name for each in deciding],
-            "prompt": {
-                "name": chosen_prompt.name,
-                "hash": chosen_prompt.hash,
-                **({} if prompt is None else {"path": str(prompt)}),
-            },
+            "prompt": {"name": chosen_prompt.name, "hash": chosen_prompt.hash},
             "recipe": recipe,
             "max_turns": form.max_turns,
             "view": asdict(form.view),
@@ -349,8 +347,10 @@ def run(
             "max_cost_usd": max_cost,
             "tool_calls": tool_calls,
             "cache": cache,
-            **priced(gpu_usd_per_hour, gpus, names, cache=cache),
+            "gpu_usd_per_hour": gpu_usd_per_hour,
+            "self_hosted": _self_hosted(gpu_usd_per_hour, names, cache=cache),
             "db": str(inbox_file.path),
+            "command": shlex.join(["art-e", *sys.argv[1:]]),
         }
         started = find_killed(config, runs_folder(), out) if resume else None
         done = [] if started is None else list(on_disk(started, asked).values())
@@ -394,23 +394,11 @@ def run(
             )
     for each in deciding:
         note_cost(each)
-    _show(metrics, config, started, json_output)
-
-
-def _show(metrics: dict[str, Any], config: dict[str, Any], run: Run, as_json: bool) -> None:
-    """Print the figures, and the command that resumes an incomplete run; exit with 1 if a model
-    was not measured."""
-    note_entries(metrics)
-    if as_json:
-        print_json({**metrics, "run": str(run.folder)})
-    else:
-        print_metrics(metrics, run.folder)
-    if not run.complete:
-        again = command({**config, "max_cost_usd": None})
-        higher = "" if config["max_cost_usd"] is None else " --max-cost USD"
-        note(f"not complete; to go on: {again}{higher} --resume --out {run.folder}")
-    if not all(each["n"] for each in metrics["models"].values()):
-        raise typer.Exit(1)
+    _note_prices(metrics)
+    if not started.complete:
+        higher = "" if max_cost is None else "a higher --max-cost and "
+        note(f"not complete; give the same command with {higher}--resume --out {started.folder}")
+    _show(metrics, started, json_output)
 
 
 def _questions(given: str | None) -> str:
@@ -480,7 +468,7 @@ def compare(
 def _side(argument: str) -> _Side:
     name, model = _parted(argument)
     run = find_run(name, runs_folder())
-    scored = load_run(run)
+    scored = load_costed(run)
     models = list(dict.fromkeys(each.trajectory.model for each in scored))
     if model is None and len(models) > 1:
         raise UserError(f"{name} has {', '.join(models)}; say which, such as {name}:{models[0]}")

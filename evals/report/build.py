@@ -26,7 +26,6 @@ from art_e import __version__
 from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import write_whole
-from evals.benchmark import command
 from evals.hacking import detect
 from evals.paired import compare, holm
 from evals.report import tables
@@ -221,7 +220,7 @@ def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
     return {
         "id": name,
         "complete": measured.run.complete,
-        "command": command(config),
+        "command": config.get("command"),
         "facts": {
             "Models": ", ".join(each.model for each in measured.entries),
             "Prompt": ", ".join(dict.fromkeys(each.prompt for each in measured.scored)),

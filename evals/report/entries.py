@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.runs import Run
-from evals.gpu_time import servings
+from evals.gpu_time import figures_of, load_costed, servings
 from evals.hacking import HELD_OUT, step_of, steps_of
-from evals.metrics import model_metrics
-from evals.scored import Scored, load_run
+from evals.scored import Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def measure(runs: Sequence[Run]) -> list[Measured]:
 
     Raises `UserError` if a run has no episode or can't be read.
     """
-    loaded = [(run, load_run(run)) for run in runs]
+    loaded = [(run, load_costed(run)) for run in runs]
     groups = [(run, group) for run, scored in loaded for group in _by_model(scored)]
     labels = iter(_labels([(run, group[-1].trajectory.model) for run, group in groups]))
     measured = []
@@ -78,7 +77,7 @@ def _entry(run: Run, label: str, scored: list[Scored], judges: list[str]) -> Ent
         scored = [each for each in held_out if step_of(each) == last]
         label, serving = f"{label}, step {last}", None
     timed = not run.config.get("cache")
-    figures = model_metrics(scored, judges, timed=timed, serving=serving)
+    figures = figures_of(scored, judges, serving, timed=timed)
     return Entry(run, model, label, scored, figures)
 
 

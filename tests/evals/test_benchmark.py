@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 import json
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,6 @@ from evals.benchmark import (
     Entrant,
     Prompt,
     check_questions,
-    command,
     drawn,
     estimate_cost,
     model_name,
@@ -329,7 +327,7 @@ def earlier(runs: Path, name: str, models: dict[str, float], *, complete: bool =
 
 def test_the_newest_run_of_the_same_model_gives_the_estimate(tmp_path: Path) -> None:
     assumed = estimate_cost("openai/o3", 1000, tmp_path)
-    one = ASSUMED.prompt * PROMPT + ASSUMED.completion * COMPLETION
+    one = ASSUMED.prompt_tokens * PROMPT + ASSUMED.completion_tokens * COMPLETION
     assert assumed.usd == pytest.approx(1000 * one)
     assert f"openai/o3: about ${1000 * one:.2f} for 1,000 episodes" in str(assumed)
     earlier(tmp_path, "20260101-000000-eval", {"openai/o3": 9_000})
@@ -340,55 +338,11 @@ def test_the_newest_run_of_the_same_model_gives_the_estimate(tmp_path: Path) -> 
     assert estimate.usd == pytest.approx(10 * (4_500 * PROMPT + 500 * CACHED + 300 * COMPLETION))
     assert "as openai/o3 in 20260102-000000-eval" in str(estimate)
     # Another model's tokens are nearer the truth than an assumption.
-    assert estimate_cost("openai/o4-mini", 10, tmp_path).tokens.prompt == 7_000
+    assert estimate_cost("openai/o4-mini", 10, tmp_path).usage.prompt_tokens == 7_000
     unpriced = estimate_cost("hosted_vllm/mine", 10, tmp_path)
     assert unpriced.usd is None and "cost unknown" in str(unpriced)
 
 
-# ---- The command that made a run.
-
-CONFIG: dict[str, Any] = {
-    "models": ["offline", "openai/o3"],
-    "judges": ["offline/3", "f1/1", "gemini/gemini-2.5-flash@1f0c3a9b"],
-    "questions": "my questions.jsonl",
-    "split": "test",
-    "limit": None,
-    "repeat": 2,
-    "prompt": {"name": "default", "hash": "0123"},
-    "max_turns": 10,
-    "concurrency": {"offline": 1, "openai/o3": 8},
-    "cache": False,
-}
-KEPT = {"recipe": "nano", "questions": "test of nano", "split": None, "db": "w.duckdb"}
-
-
-@pytest.mark.parametrize(
-    ("changed", "options"),
-    [
-        ({}, "--questions 'my questions.jsonl' --split test --repeat 2 --max-turns 10"),
-        (
-            {
-                "concurrency": {"offline": 4, "openai/o3": 4},
-                "prompt": {"name": "short", "hash": "4567", "path": "my/short one"},
-                "cache": True,
-                "max_cost_usd": 3,
-                "gpu_usd_per_hour": 2.1,
-                "gpus": 2,
-            },
-            "--questions 'my questions.jsonl' --split test --repeat 2 --max-turns 10 --max-cost 3"
-            " --gpu-usd-per-hour 2.1 --gpus 2 --prompt 'my/short one' --concurrency 4 --cache",
-        ),
-        # The questions that a recipe keeps are not named again.
-        (KEPT, "--repeat 2 --recipe nano"),
-    ],
-)
-def test_the_command_leads_back_to_the_run(changed: dict[str, Any], options: str) -> None:
-    given = "-m offline -m openai/o3 --judge offline --judge f1 --judge gemini/gemini-2.5-flash"
-    words = shlex.split(command({**CONFIG, **changed}) or "")
-    assert words == shlex.split(f"art-e eval run {given} {options}")
-
-
-def test_a_run_of_another_command_has_none_and_presets_are_models() -> None:
-    assert command({"name": "train", "models": ["local:x"], "recipe": "nano"}) is None
+def test_presets_are_models() -> None:
     assert model_name("gpt-4.1") == "openai/gpt-4.1"
     assert model_name("local:mine") == "local:mine"

@@ -10,23 +10,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.trajectory import Trajectory
-from evals.gpu_time import NOTHING_ENDED, Serving, at_measured_cost, gpu_seconds, shares
-from evals.metrics import model_metrics
-from evals.scored import Scored, load_run
+from evals.gpu_time import (
+    NOTHING_ENDED,
+    Serving,
+    at_measured_cost,
+    figures_of,
+    gpu_seconds,
+    load_costed,
+    servings,
+    shares,
+)
+from evals.scored import Scored
 from evals.statistics import UNKNOWN
 from tests.evals.runs import episode, question, write_run
 
 BEGUN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-SERVING = Serving(1.8, 2, 4)  # two GPUs, together a tenth of a cent a second
+SERVING = Serving(3.6, 4)  # a tenth of a cent a second
+CONFIG: dict[str, Any] = {
+    "gpu_usd_per_hour": 3.6,
+    "self_hosted": ["own"],
+    "concurrency": {"own": 4},
+}
 
 
-def ran(start: float, took: float, *, number: int = 0, **options: Any) -> Trajectory:
+def ran(start: float, took: float, *, number: int = 0, **options: Any) -> Scored:
     """An episode that began so many seconds after `BEGUN`."""
     outcome = options.pop("outcome", "right")
     started = (BEGUN + dt.timedelta(seconds=start)).isoformat(timespec="milliseconds")
     options = {"model": "own", "run_id": "run", "started_at": started, **options}
-    return episode(question(number), outcome, seconds=took, **options)
+    asked = question(number)
+    return Scored(asked, episode(asked, outcome, seconds=took, **options))
 
 
 # Whole seconds, so that a count of them is exact.
@@ -58,8 +71,9 @@ def test_pauses_are_nobodys_and_the_order_makes_no_difference() -> None:
     assert gpu_seconds(episodes[::-1]) == pytest.approx(expected[::-1])
     # A clock of another zone is the same clock.
     elsewhere = dt.timezone(dt.timedelta(hours=5))
-    moved = dt.datetime.fromisoformat(episodes[1].started_at).astimezone(elsewhere).isoformat()
-    episodes[1] = dataclasses.replace(episodes[1], started_at=moved)
+    middle = episodes[1].trajectory
+    moved = dt.datetime.fromisoformat(middle.started_at).astimezone(elsewhere).isoformat()
+    episodes[1] = Scored(question(0), dataclasses.replace(middle, started_at=moved))
     assert gpu_seconds(episodes) == pytest.approx(expected)
 
 
@@ -71,8 +85,9 @@ def test_only_served_models_have_measured_costs() -> None:
     ]
     found = at_measured_cost(episodes, {"own": SERVING})
     # Three seconds, each of them half: the hosted model was no load for the GPU.
-    assert [each.cost_usd for each in found] == pytest.approx([0.0015, 0.5, 0.0015])
-    assert [each.model for each in found] == ["own", "hosted", "own"]
+    costs = [each.trajectory.cost_usd for each in found]
+    assert costs == pytest.approx([0.0015, 0.5, 0.0015])
+    assert [each.trajectory.model for each in found] == ["own", "hosted", "own"]
     assert at_measured_cost(episodes, {}) == episodes
 
 
@@ -81,54 +96,44 @@ def test_only_served_models_have_measured_costs() -> None:
 TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0, number=number) for number in range(20)]
 
 
-def figures_of(episodes: list[Trajectory], serving: Serving | None = SERVING) -> dict[str, Any]:
-    costed = at_measured_cost(episodes, {} if serving is None else {"own": serving})
-    scored = [Scored(question(number), each) for number, each in enumerate(costed)]
-    return model_metrics(scored, ["offline/3"], serving=serving)
-
-
 def test_throughput_is_by_the_seconds_in_which_it_was_asked(tmp_path: Path) -> None:
-    figures = figures_of(TWO_AT_A_TIME)
+    figures = figures_of(TWO_AT_A_TIME, ["offline/3"], SERVING)
     measured = dict(figures["throughput"])
-    assert {name: measured.pop(name)["value"] for name in (
-        "questions_per_second", "prompt_tokens_per_second", "completion_tokens_per_second",
-        "gpu_hours_per_1000",
-    )} == pytest.approx({
-        "questions_per_second": 1, "prompt_tokens_per_second": 1_000,
-        "completion_tokens_per_second": 100, "gpu_hours_per_1000": 2_000 / 3_600,
-    })  # fmt: skip
+    assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
     assert measured == {
         "seconds": pytest.approx(20), "n": 20, "at_once": pytest.approx(2),
-        "prompt_tokens": 20_000, "completion_tokens": 2_000, "gpu_usd_per_hour": 1.8, "gpus": 2,
+        "prompt_tokens": 20_000, "completion_tokens": 2_000, "usd_per_hour": 3.6,
         "concurrency": 4, "left_out": None,
     }  # fmt: skip
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
     assert figures["cost_usd"] == pytest.approx(0.02)
-    assert figures["cost_source"] == str(SERVING)
-    other = figures_of(TWO_AT_A_TIME, None)
+    assert figures["cost_source"] == "measured at $3.60 an hour, concurrency 4"
+    other = figures_of(TWO_AT_A_TIME, ["offline/3"], None)
     assert (other["throughput"], other["cost_source"]) == (None, "price per token")
     assert other["cost_usd"] == pytest.approx(20 * 0.002)
     # A run read from disk costs the same; on disk stays what was known when each was asked.
-    config: Any = {
-        "gpu_usd_per_hour": 1.8,
-        "gpus": 2,
-        "self_hosted": ["own"],
-        "concurrency": {"own": 4},
-    }
-    run = write_run(tmp_path / "run", TWO_AT_A_TIME, **config)
-    assert model_metrics(load_run(run), ["offline/3"], serving=SERVING) == figures
+    run = write_run(tmp_path / "run", [each.trajectory for each in TWO_AT_A_TIME], **CONFIG)
+    costs = [each.trajectory.cost_usd or 0.0 for each in load_costed(run)]
+    assert sum(costs) == pytest.approx(figures["cost_usd"])
     assert '"cost_usd":0.002' in run.trajectories.read_text().replace(" ", "")
+
+
+def test_runs_name_their_served_models() -> None:
+    assert servings({"models": ["own"]}) == {}
+    assert servings(CONFIG) == {"own": SERVING}
+    # A run made before holds the price of one of its GPUs.
+    assert servings({**CONFIG, "gpu_usd_per_hour": 1.8, "gpus": 2}) == {"own": SERVING}
 
 
 def test_a_server_that_fails_is_no_cheap_one() -> None:
     failed = [ran(100 + number, 1.0, outcome="failed") for number in range(20)]
-    figures = figures_of([*TWO_AT_A_TIME, *failed])
+    figures = figures_of([*TWO_AT_A_TIME, *failed], ["offline/3"], SERVING)
     assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
     # 40 seconds for 20 questions.
     assert figures["throughput"]["questions_per_second"]["value"] == pytest.approx(0.5)
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(2.0)
     assert figures["cost_usd"] == pytest.approx(0.04)
-    nothing = figures_of(failed)
+    nothing = figures_of(failed, ["offline/3"], SERVING)
     assert nothing["throughput"]["left_out"] == NOTHING_ENDED
     assert nothing["throughput"]["questions_per_second"] == nothing["cost_per_1000_usd"] == UNKNOWN
     assert nothing["cost_usd"] is nothing["cost_source"] is None

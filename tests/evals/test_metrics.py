@@ -194,7 +194,8 @@ def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
     asked = [question(0), question(1), question(4)]
     strong = [scored("right", asked=each, model="strong") for each in asked]
     weak = scored("wrong", asked=asked[0], model="weak", repeat=1)
-    metrics = run_metrics([weak, *strong], ["strong", "weak", "absent"], [JUDGE])
+    figures = {"strong": figures_of(strong), "weak": figures_of([weak]), "absent": figures_of([])}
+    metrics = run_metrics([weak, *strong], [JUDGE], figures)
     assert metrics["judges"] == [JUDGE]
     assert metrics["questions"] == {"n": 3, "answerable": 2, "inboxes": 2, "repeats": 2}
     models = metrics["models"]

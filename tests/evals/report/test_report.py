@@ -234,7 +234,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     ]
     other = episodes("other", {"right": 9}, questions=items)
     prompt = {"name": HOSTILE, "hash": HOSTILE}
-    run = write_run(folder / "a", [*hostile, *other], questions=HOSTILE, prompt=prompt)
+    run = write_run(
+        folder / "a",
+        [*hostile, *other],
+        questions=HOSTILE,
+        prompt=prompt,
+        command=f"art-e eval run -m {HOSTILE}",
+    )
     steps = [step(1, components={HOSTILE: 0.5, "a_b": 0.1}), step(2)]
     alarm = {"step": 7, "kind": "no spread", "message": f"says {HOSTILE}"}
     curves = trained(folder / "t <b>\x1b", steps, [validation(0)], [alarm], complete=False)
