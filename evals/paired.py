@@ -91,15 +91,6 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[Pair]:
     return [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """The p of each of several comparisons, corrected for their number by Holm's step-down."""
-    corrected, least = list(ps), 0.0
-    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
-        corrected[place] = least
-    return corrected
-
-
 def mcnemar(only_a: int, only_b: int) -> float:
     """McNemar's exact two-sided p that A and B are right equally often.
 

@@ -11,6 +11,8 @@ from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
 
+# Splits whose questions training does not see.
+HELD_OUT = ("validation", "test")
 _NOT_ASKED = REFUSED | {"budget"}
 
 
@@ -65,6 +67,12 @@ class Scored:
     def unjudged(self) -> bool:
         """Whether the deciding judge gave no verdict on an answer or abstention."""
         return self.ended and self.verdict_of(0) is None
+
+    @property
+    def step(self) -> int | None:
+        """The training step whose policy ran the episode; None outside training."""
+        step = self.trajectory.policy.get("step")
+        return step if isinstance(step, int) else None
 
     @property
     def cached(self) -> bool:

@@ -27,13 +27,14 @@ from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import write_whole
 from evals.hacking import detect
-from evals.paired import compare, holm
+from evals.paired import compare
 from evals.report import tables
 from evals.report.charts import Chart, CurveChart, svg, write_png
 from evals.report.entries import Entry, Measured, measure, run_names
 from evals.report.tables import NONE, SOURCE, Captioned, Table, differences, percent
 from evals.report.training import TrainingRows, read_training, step_charts, validation_charts
 from evals.report.viewer import viewer_data, viewer_parts
+from evals.statistics import holm
 
 
 class Section(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Any
 
 from art_e.runs import Run
 from evals.gpu_time import figures_of, load_costed, servings
-from evals.hacking import HELD_OUT, step_of, steps_of
-from evals.scored import Scored
+from evals.scored import HELD_OUT, Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +61,18 @@ def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
     """The episodes of each model; all steps of a training are one, whatever it is called."""
     groups: dict[str | None, list[Scored]] = {}
     for each in scored:
-        model = each.trajectory.model if step_of(each) is None else None
-        groups.setdefault(model, []).append(each)
+        groups.setdefault(each.trajectory.model if each.step is None else None, []).append(each)
     return list(groups.values())
 
 
 def _entry(run: Run, label: str, scored: list[Scored], judges: list[str]) -> Entry:
     model = scored[-1].trajectory.model
     serving = servings(run.config).get(model)
-    if steps_of(scored):
+    if scored[-1].step is not None:
         # The last held-out questions, if there are any, else the last ones trained on.
         held_out = [each for each in scored if each.question.split in HELD_OUT] or scored
-        last = steps_of(held_out)[-1]
-        scored = [each for each in held_out if step_of(each) == last]
+        last = max(each.step or 0 for each in held_out)
+        scored = [each for each in held_out if each.step == last]
         label, serving = f"{label}, step {last}", None
     timed = not run.config.get("cache")
     figures = figures_of(scored, judges, serving, timed=timed)

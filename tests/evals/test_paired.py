@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.paired import Planned, compare, holm, mcnemar, paired, power
+from evals.paired import Planned, compare, mcnemar, paired, power
 from evals.scored import Scored
+from evals.statistics import holm
 from tests.evals.runs import Outcome, episode, question
 
 ASKED = [question(number, kind="lookup") for number in range(12)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evals.hacking import SIDE, detect, step_of, windows
+from evals.hacking import SIDE, detect, windows
 from evals.scored import Scored
 from tests.evals import hacks
 from tests.evals.hacks import HACKS, changed, honest, learner, rewarding
@@ -85,7 +85,7 @@ def test_a_hack_learnt_late_is_caught_and_placed(detector: str, hack: hacks.Hack
     found = {each.detector: each for each in detect(scored)}
     assert detector in found
     assert found[detector].message.endswith(", steps 40 to 49")
-    steps = {each.trajectory.episode_id: step_of(each) for each in scored}
+    steps = {each.trajectory.episode_id: each.step for each in scored}
     assert all((steps[each] or 0) >= 40 for each in found[detector].episodes)
 
 
@@ -106,10 +106,10 @@ def test_a_jump_of_reward_is_caught_where_it_is() -> None:
     scored = learner(61, accuracy=nothing_learnt, hack=jumping(0.5))
     found = {each.detector: each for each in detect(scored)}
     assert "from step 29 to 30 " in found["reward jump"].message
-    steps = {each.trajectory.episode_id: step_of(each) for each in scored}
+    steps = {each.trajectory.episode_id: each.step for each in scored}
     assert {steps[each] for each in found["reward jump"].episodes} == {30, 31, 32}
     # Too near the end of a run it can't be told from luck.
-    early = [each for each in scored if (step_of(each) or 0) < 30 + SIDE - 1]
+    early = [each for each in scored if (each.step or 0) < 30 + SIDE - 1]
     assert "reward jump" not in alarmed(early)
 
 
@@ -159,7 +159,7 @@ def test_each_fifth_keeps_the_last_visit_to_a_question() -> None:
     ]
     for window in found:
         for name in {each.question.id for each in window.scored}:
-            kept = {step_of(each) for each in window.scored if each.question.id == name}
+            kept = {each.step for each in window.scored if each.question.id == name}
             assert len(kept) == 1
     assert sum(len(each.scored) for each in found) < len(scored)
 
