@@ -204,18 +204,13 @@ class CurveChart:
         return figure
 
     def _draw_curve(self, axes: "Axes", curve: Curve, colour: str) -> None:
-        marks = [(mark.value, mark.low, mark.high) for mark in curve.marks]
-        rows = pd.DataFrame(marks, index=curve.steps, columns=["value", "low", "high"], dtype=float)
-        rows = rows.dropna(subset="value")
-        banded = rows.dropna()
-        if len(banded):
-            band = (banded.index, banded["low"], banded["high"])
-            axes.fill_between(*band, color=colour, alpha=0.16, linewidth=0)
+        known = [(at, each.value) for at, each in zip(curve.steps, curve.marks, strict=True)]
+        values = pd.Series(dict(known), dtype=float).dropna()
         if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
-            axes.plot(rows.index, rows["value"], color=colour, linewidth=0.8, alpha=0.35)
-        smoothed = rows["value"].rolling(self.smooth, center=True, min_periods=1).mean()
-        dots = "o" if len(rows) <= _FEW_STEPS else ""
-        axes.plot(rows.index, smoothed, color=colour, linewidth=2, marker=dots, markersize=4)
+            axes.plot(values.index, values, color=colour, linewidth=0.8, alpha=0.35)
+        smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
+        dots = "o" if len(values) <= _FEW_STEPS else ""
+        axes.plot(values.index, smoothed, color=colour, linewidth=2, marker=dots, markersize=4)
 
     def _label_baselines(self, axes: "Axes") -> None:
         """Write each label at the end of its line, or higher where another one is in the way."""

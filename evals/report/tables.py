@@ -193,7 +193,6 @@ COLUMNS = {
     )
 }
 _MODELS = [column for column in COLUMNS.values() if column.figure != "latency_mean_s"]
-_THROUGHPUT = "Details: throughput of models on your GPU"
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
@@ -216,14 +215,6 @@ _DETAILS = {
         Column("latency_parts_s.tools", "Time in tools", seconds),
         Column("latency_parts_s.rest", "Other time", seconds),
     ),
-    _THROUGHPUT: (
-        Column("throughput.questions_per_second", "Questions", digits),
-        Column("throughput.prompt_tokens_per_second", "Prompt tokens", digits),
-        Column("throughput.completion_tokens_per_second", "Completion tokens", digits),
-        Column("throughput.gpu_hours_per_1000", "GPU hours per 1,000", digits),
-        Column("throughput.at_once", "Under way at a time", lambda each: Cell(f"{each:.1f}")),
-        Column("throughput.concurrency", "Concurrency", count),
-    ),
 }
 
 
@@ -238,14 +229,8 @@ def headline(entries: Sequence[Entry]) -> Table:
 
 
 def details(entries: Sequence[Entry]) -> list[Captioned]:
-    """The figures behind the headline; the throughput of those models whose GPU has a price."""
-    served = [each for each in entries if each.figures["throughput"] is not None]
-    having = dict.fromkeys(_DETAILS, entries) | {_THROUGHPUT: served}
-    return [
-        Captioned(heading, _table(columns, having[heading]))
-        for heading, columns in _DETAILS.items()
-        if having[heading]
-    ]
+    """The figures behind the headline."""
+    return [Captioned(heading, _table(columns, entries)) for heading, columns in _DETAILS.items()]
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:

@@ -36,15 +36,12 @@ def test_steps_have_their_curves(tmp_path: Path) -> None:
     drawn = by_name(step_charts(read_training([run])))
     assert list(drawn) == [
         "steps-reward", "steps-accuracy", "steps-turns", "steps-entropy", "steps-kl",
-        "steps-flat-groups", "steps-format-errors", "steps-tokens-per-second", "steps-loss",
+        "steps-flat-share", "steps-format-errors", "steps-loss",
     ]  # fmt: skip
     assert drawn["steps-entropy"].curves[0].steps == (1, 2, 3, 4, 5, 6, 7)
     assert values(drawn["steps-entropy"])[:3] == [0.25, 0.2, 0.25]
     assert values(drawn["steps-kl"])[:2] == [0.1, None]
-    assert values(drawn["steps-flat-groups"])[:3] == [0.25, 0.75, 0.25]
-    # Without what came before the first step, and without the steps beside a validation.
-    speed = values(drawn["steps-tokens-per-second"])
-    assert speed == [None, 500, 500, None, None, 500, 500]
+    assert values(drawn["steps-flat-share"])[:3] == [0.25, 0.75, 0.25]
     labels = [each.label for each in drawn["steps-reward"].curves]
     assert labels == ["reward", "correctness", "format"]
 
@@ -60,7 +57,10 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
     entries = [entry for each in measure([other]) for entry in each.entries]
     rows = read_training([*runs, other])
     held_out, stepwise = by_name(validation_charts(rows, entries)), by_name(step_charts(rows))
-    figures = ("accuracy", "hallucination", "abstention", "turns", "effort", "reward")
+    figures = (
+        "accuracy", "hallucination-unanswerable", "abstention", "turns-when-correct",
+        "effort-when-correct", "reward",
+    )  # fmt: skip
     assert list(held_out) == [f"validation-{each}" for each in figures]
     accuracy = held_out["validation-accuracy"]
     assert values(accuracy) == [None, 0.75]
