@@ -5,21 +5,11 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.gpu_time import (
-    NOTHING_ENDED,
-    Serving,
-    at_measured_cost,
-    figures_of,
-    gpu_seconds,
-    load_costed,
-    servings,
-    shares,
-)
+from evals.gpu_time import NOTHING_ENDED, Serving, figures_of, gpu_seconds, load_costed, servings
 from evals.scored import Scored
 from evals.statistics import UNKNOWN
 from tests.evals.runs import episode, question, write_run
@@ -42,53 +32,54 @@ def ran(start: float, took: float, *, number: int = 0, **options: Any) -> Scored
     return Scored(asked, episode(asked, outcome, seconds=took, **options))
 
 
+def times_of(*episodes: Scored) -> list[float | None]:
+    times = gpu_seconds(episodes)
+    return [times.get(each.trajectory.episode_id) for each in episodes]
+
+
 # Whole seconds, so that a count of them is exact.
 TIMES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, max_size=25)
 
 
 @given(TIMES)
-def test_each_second_is_split_among_those_that_ran_in_it(times: list[tuple[int, int]]) -> None:
-    counted = [0.0] * len(times)
-    busy = 0
-    for second in range(40):
-        running = [at for at, (start, took) in enumerate(times) if start <= second < start + took]
-        busy += bool(running)
-        for at in running:
-            counted[at] += 1 / len(running)
-    starts, took = (np.asarray(each, dtype=np.float64) for each in zip(*times, strict=True))
-    found = shares(starts, starts + took)
-    assert found == pytest.approx(counted)
-    assert found.sum() == pytest.approx(busy)
+def test_the_machines_time_is_that_in_which_any_question_ran(times: list[tuple[int, int]]) -> None:
+    busy = sum(any(start <= second < start + took for start, took in times) for second in range(40))
+    found = gpu_seconds([ran(*each, number=number) for number, each in enumerate(times)])
+    assert sum(found.values()) == pytest.approx(busy)
 
 
-def test_pauses_are_nobodys_and_the_order_makes_no_difference() -> None:
-    apart = [ran(0, 2.0), ran(2.5, 1.0), ran(3_600, 4.0)]
-    assert gpu_seconds(apart) == pytest.approx([2.0, 1.0, 4.0])
-    episodes = [ran(0, 2.0), ran(1, 3.0), ran(1.5, 0.25)]
-    # 0 to 1 alone, to 1.5 by two, to 1.75 by three, to 2 by two, to 4 alone.
-    expected = [1 + 0.25 + 0.25 / 3 + 0.125, 0.25 + 0.25 / 3 + 0.125 + 2, 0.25 / 3]
-    assert gpu_seconds(episodes) == pytest.approx(expected)
-    assert gpu_seconds(episodes[::-1]) == pytest.approx(expected[::-1])
+def test_questions_bear_it_in_proportion_to_their_own_and_pauses_are_nobodys() -> None:
+    apart = [ran(0, 2.0), ran(2.5, 1.0, number=1), ran(3_600, 4.0, number=2)]
+    assert times_of(*apart) == pytest.approx([2.0, 1.0, 4.0])
+    # Four seconds for six of questions.
+    episodes = [ran(0, 2.0), ran(1, 3.0, number=1), ran(1.5, 1.0, number=2)]
+    expected = [4 / 3, 2.0, 2 / 3]
+    assert times_of(*episodes) == pytest.approx(expected)
+    assert times_of(*episodes[::-1]) == pytest.approx(expected[::-1])
     # A clock of another zone is the same clock.
     elsewhere = dt.timezone(dt.timedelta(hours=5))
-    middle = episodes[1].trajectory
-    moved = dt.datetime.fromisoformat(middle.started_at).astimezone(elsewhere).isoformat()
-    episodes[1] = Scored(question(0), dataclasses.replace(middle, started_at=moved))
-    assert gpu_seconds(episodes) == pytest.approx(expected)
+    middle = episodes[1]
+    moved = dt.datetime.fromisoformat(middle.trajectory.started_at).astimezone(elsewhere)
+    there = dataclasses.replace(middle.trajectory, started_at=moved.isoformat())
+    episodes[1] = Scored(middle.question, there)
+    assert times_of(*episodes) == pytest.approx(expected)
 
 
-def test_only_served_models_have_measured_costs() -> None:
+def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
     episodes = [
         ran(0, 2.0, cost=9.0),
         ran(0, 2.0, model="hosted", cost=0.5),
-        ran(1, 2.0, cost=None),
+        ran(1, 2.0, number=1, cost=None),
+        ran(3, 1.0, number=2, outcome="failed"),
     ]
-    found = at_measured_cost(episodes, {"own": SERVING})
-    # Three seconds, each of them half: the hosted model was no load for the GPU.
-    costs = [each.trajectory.cost_usd for each in found]
-    assert costs == pytest.approx([0.0015, 0.5, 0.0015])
-    assert [each.trajectory.model for each in found] == ["own", "hosted", "own"]
-    assert at_measured_cost(episodes, {}) == episodes
+    run = write_run(tmp_path / "run", [each.trajectory for each in episodes], **CONFIG)
+    found = [each.trajectory for each in load_costed(run)]
+    # Four seconds, each of them half: the hosted model was no load for the GPU, and the two that
+    # ended bear the time of the one that failed.
+    assert [each.cost_usd for each in found] == [
+        pytest.approx(0.002), 0.5, pytest.approx(0.002), None,
+    ]  # fmt: skip
+    assert [each.model for each in found] == ["own", "hosted", "own", "own"]
 
 
 # ---- Throughput: 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
@@ -126,7 +117,7 @@ def test_runs_name_their_served_models() -> None:
 
 
 def test_a_server_that_fails_is_no_cheap_one() -> None:
-    failed = [ran(100 + number, 1.0, outcome="failed") for number in range(20)]
+    failed = [ran(100 + n, 1.0, number=20 + n, outcome="failed") for n in range(20)]
     figures = figures_of([*TWO_AT_A_TIME, *failed], ["offline/3"], SERVING)
     assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
     # 40 seconds for 20 questions.
