@@ -113,25 +113,33 @@ class Key(NamedTuple):
 
 
 def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Run | None:
-    """The run at `out`, else the newest unfinished run in `parent` with this configuration.
+    """The run at `out`, else the newest unfinished benchmark in `parent`; None without one.
 
-    None without one. Raises `UserError`, naming what differs, if `out` has another configuration.
+    Raises `UserError`, naming what differs, if it has another configuration.
     """
-    if out is None:
-        same = (
-            run for run in list_runs(parent) if not run.complete and not _differing(run, config)
-        )
-        return next((run for run in same if not _under_way(run)), None)
-    run = Run(out)
-    if not run.begun:
+    unfinished = (
+        run for run in list_runs(parent) if not run.complete and run.config["name"] == "eval"
+    )
+    run = next(unfinished, None) if out is None else Run(out)
+    if run is None or not run.begun:
         return None
-    differing = _differing(run, config)
+    had, wanted = run.config, json.loads(json.dumps(config))
+    differing = [
+        f"{name} {_shown(had.get(name))}, not {_shown(wanted[name])}"
+        for name in wanted
+        # A run that a cost limit stopped may resume with a higher one.
+        if name not in ("max_cost_usd", "command") and had.get(name) != wanted[name]
+    ]
     if differing:
         raise UserError(
-            f"{out} can't be resumed: it was made with {'; '.join(differing)};"
+            f"{run.folder} can't be resumed: it was made with {'; '.join(differing)};"
             " give the same options, or another --out"
         )
     return run
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
@@ -143,29 +151,6 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
         if scored.asked:
             found.setdefault(_key(each), scored)
     return found
-
-
-def _differing(run: Run, config: Mapping[str, Any]) -> list[str]:
-    """Where the run's configuration differs from `config`, item by item."""
-
-    def shown(value: Any) -> str:
-        return "none" if value is None else json.dumps(value, ensure_ascii=False)
-
-    had, wanted = run.config, json.loads(json.dumps(config))
-    return [
-        f"{name} {shown(had.get(name))}, not {shown(wanted[name])}"
-        for name in wanted
-        # A run that a cost limit stopped may resume with a higher one.
-        if name not in ("max_cost_usd", "command") and had.get(name) != wanted[name]
-    ]
-
-
-def _under_way(run: Run) -> bool:
-    try:
-        with held(run):
-            return False
-    except UserError:
-        return True
 
 
 # ---- The benchmark itself.

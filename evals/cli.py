@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -49,6 +49,7 @@ from art_e.storage import default_golden, runs_folder
 from art_e.trajectory import read_trajectories
 from evals import paired
 from evals.benchmark import (
+    PRESETS,
     Entrant,
     Prompt,
     check_questions,
@@ -62,7 +63,6 @@ from evals.benchmark import (
     read_prompt,
     run_benchmark,
 )
-from evals.gpu_time import load_costed, servings
 from evals.judges import choose_judge, needs_model, spent_by
 from evals.judges.labels import (
     Case,
@@ -77,9 +77,9 @@ from evals.judges.labels import (
 from evals.labelling import label
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
-from evals.report.tables import COLUMNS, differences
-from evals.scored import Scored, load_run
-from evals.statistics import Estimate
+from evals.report.entries import Entry, measure
+from evals.report.tables import COLUMNS, differences, number, percent, summary, usd
+from evals.scored import load_run
 from evals.verdict import Judge
 
 app = typer.Typer(
@@ -87,15 +87,7 @@ app = typer.Typer(
 )
 
 
-def shown(estimate: Estimate, form: str = ".1%") -> str:
-    """A figure with its interval in brackets; "-" if it is unknown."""
-    value, low, high = estimate["value"], estimate["low"], estimate["high"]
-    if value is None:
-        return "-"
-    return f"{value:{form}}" + ("" if low is None else f" [{low:{form}}, {high:{form}}]")
-
-
-def print_lines(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     """Print lines of untrusted text, each on one line, not wrapped."""
     for line in lines:
         console().print(text(one_line(line)), soft_wrap=True)
@@ -108,8 +100,8 @@ def _print_table(
     from rich.table import Table
 
     table = Table(title=text(one_line(title)), caption=caption)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
     for row in rows:
         table.add_row(*(text(one_line(cell)) for cell in row))
     console().print(table)
@@ -137,7 +129,7 @@ def _print_metrics(metrics: Mapping[str, Any], run: Run) -> None:
         if figures["n"]:
             cells = [column.cell(figures) for column in _COLUMNS]
             # Intervals of all columns would need more room than a terminal has.
-            shares = [f"{cell.value} {cell.interval}".strip() for cell in cells[: len(HEADLINE)]]
+            shares = [cell.brief for cell in cells[: len(HEADLINE)]]
             others = [cell.value for cell in cells[len(HEADLINE) :]]
             rows.append([name, f"{figures['n']:,}", *shares, *others])
     if rows:
@@ -145,8 +137,8 @@ def _print_metrics(metrics: Mapping[str, Any], run: Run) -> None:
         caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
         _print_table("", headings, caption, rows)
     for name, figures in metrics["models"].items():
-        print_lines(f"{name}: {line}" for line in _notes(figures))
-    print_lines([f"run: {run.folder}", f"the report: art-e eval report {run.folder}"])
+        _print_lines(f"{name}: {line}" for line in _notes(figures))
+    _print_lines([f"run: {run.folder}", f"the report: art-e eval report {run.folder}"])
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -165,19 +157,20 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     funnel = {step: n for step, n in figures["funnel"].items() if n}
     yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
     if figures["always_right"] is not None:
-        yield f"right every time: {shown(figures['always_right'])}"
+        yield f"right every time: {percent(figures['always_right']).brief}"
     if (compared := figures["agreement"]) is not None:
         one, other = compared["judges"]
         yield (
-            f"judge {other}: accuracy {shown(figures['by_judge'][other]['accuracy'])}; it agrees"
-            f" with {one} on {shown(compared['share'])}, kappa {shown(compared['kappa'], '.2f')}"
+            f"judge {other}: accuracy {percent(figures['by_judge'][other]['accuracy']).brief}; it"
+            f" agrees with {one} on {percent(compared['share']).brief},"
+            f" kappa {number(compared['kappa']).brief}"
         )
     measured = figures["throughput"]
     if measured is not None and measured["left_out"] is not None:
         yield f"cost not measured: {measured['left_out']}"
     elif measured is not None:
         yield (
-            f"${shown(figures['cost_per_1000_usd'], '.2g')} per 1,000 questions,"
+            f"{usd(figures['cost_per_1000_usd']).brief} per 1,000 questions,"
             f" {figures['cost_source']}: {measured['questions_per_second']['value']:.3g}"
             f" questions/s, {measured['at_once']:.1f} under way at a time"
         )
@@ -246,32 +239,18 @@ def _note_prices(metrics: Mapping[str, Any]) -> None:
 )
 def run(
     models: Annotated[
-        list[str],
-        Option(
-            "--model",
-            "-m",
-            help="Model, or o3, o4-mini, gpt-4.1, gemini-2.5-pro, qwen2.5-14b; may be repeated.",
-        ),
+        list[str], Option("--model", "-m", help=f"Model, or {', '.join(PRESETS)}; may be repeated.")
     ],
     questions: Annotated[
         str | None,
-        Option(
-            help="Golden-set folder, JSONL or Parquet file, or hub id"
-            " [default: golden in ART_E_HOME]."
-        ),
+        Option(help="Golden-set folder, file or hub id [default: golden in ART_E_HOME]."),
     ] = None,
-    split: Annotated[
-        str | None, Option(help="train, validation or test; default: all rows.")
-    ] = None,
-    limit: Annotated[
-        int | None, Option(min=1, help="N questions, drawn over inboxes and kinds.")
-    ] = None,
+    split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
     repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
     judge: Annotated[
         list[str] | None,
-        Option(
-            help="offline, f1 or a model; may be repeated, the first decides [default: offline]."
-        ),
+        Option(help="offline, f1 or a model; repeatable, the first decides [default: offline]."),
     ] = None,
     prompt: Annotated[
         Path | None, Option(metavar="FILE", help="System prompt, to compare prompts by.")
@@ -283,11 +262,7 @@ def run(
     recipe: RecipeOption = None,
     concurrency: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            min=1,
-            help="Questions at a time for each model [default: 8 if hosted, else 1].",
-        ),
+        Option(min=1, help="Questions at a time of each model [default: 8 if hosted, else 1]."),
     ] = None,
     effort: EffortOption = None,
     temperature: TemperatureOption = None,
@@ -297,9 +272,7 @@ def run(
     gpu_usd_per_hour: Annotated[
         float | None,
         Option(
-            metavar="USD",
-            min=0,
-            help="Price of the GPUs that serve your own model; measures its cost a question.",
+            metavar="USD", min=0, help="Price of the GPUs of your own model; measures its cost."
         ),
     ] = None,
     db: DbOption = None,
@@ -308,8 +281,8 @@ def run(
 ) -> None:
     """Ask every question, judge the answers, print accuracy with intervals.
 
-    A small model knows only the prompt and the tools that it was trained with: --recipe gives these
-    to all models of the run. Without --questions it asks those that the recipe keeps for its test.
+    A small model knows only the prompt and the tools of its training: --recipe gives these to all
+    models of the run. Without --questions, they are asked the test questions of the recipe.
 
     After a kill, the same command with --resume asks only the questions without an answer.
     """
@@ -380,18 +353,14 @@ def run(
         started = started or start_run("eval", config, runs_folder(), out)
         with progress("episodes", len(asked) * repeat * len(names)) as advance:
             metrics = run_benchmark(
-                asked,
-                entrants,
-                inbox_file,
-                deciding,
-                started,
+                asked, entrants, inbox_file, deciding, started,
                 max_turns=form.max_turns,
                 prompt=chosen_prompt,
                 view=form.view,
                 repeats=repeat,
                 timed=not cache,
                 on_scored=lambda _: advance(),
-            )
+            )  # fmt: skip
     for each in deciding:
         note_cost(each)
     _note_prices(metrics)
@@ -428,16 +397,6 @@ def _spent(model: str, run: Run | None) -> float:
 _SHOWN_FLIPS = 20
 
 
-class _Side(NamedTuple):
-    run: str
-    model: str
-    prompt: str
-    judges: Sequence[str]
-    cost_source: str | None
-    timed: bool
-    scored: Sequence[Scored]
-
-
 @app.command(
     epilog=example(
         "art-e eval compare 20260101-120000-eval 20260101-130000-eval",
@@ -453,34 +412,51 @@ def compare(
     json_output: JsonOption = False,
 ) -> None:
     """Compare two models or prompts, question by question: difference, significance, flips."""
-    a, b = _side(run_a), _side(run_b)
-    if a.judges != b.judges:
-        note(f"A was judged by {', '.join(a.judges)}, B by {', '.join(b.judges)}")
+    (a, facts_a), (b, facts_b) = _side(run_a), _side(run_b)
+    if facts_a["judges"] != facts_b["judges"]:
+        judges = (", ".join(facts["judges"]) for facts in (facts_a, facts_b))
+        note("A was judged by {}, B by {}".format(*judges))
     found = paired.compare(a.scored, b.scored, timed=a.timed and b.timed)
     if json_output:
-        names = ("run", "model", "prompt", "judges", "cost_source")
-        sides = [{name: getattr(side, name) for name in names} for side in (a, b)]
-        print_json({"a": sides[0], "b": sides[1], **found})
-    else:
-        _print_compared(a, b, found)
+        print_json({"a": facts_a, "b": facts_b, **found})
+        return
+    rows = [
+        (row.label, *(cell.brief for cell in row.cells)) for row in differences(found["figures"])
+    ]
+    caption = "in brackets: 95 % interval of B - A"
+    _print_table(f"{found['n']:,} pairs", ("", "A", "B", "B - A"), caption, rows)
+    for side, facts in (("A", facts_a), ("B", facts_b)):
+        cost = f", cost by {facts['cost_source']}" if facts["cost_source"] else ""
+        _print_lines(
+            [f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"]
+        )
+    _print_lines(summary(found, "A", "B"))
+    for flip in found["flipped"][:_SHOWN_FLIPS]:
+        answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
+        _print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
+    if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
+        console().print(f"and {more:,} more flipped; --json has them all")
 
 
-def _side(argument: str) -> _Side:
+def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
+    """The model that `RUN:MODEL` names, and what to say about it."""
     name, model = _parted(argument)
-    run = find_run(name, runs_folder())
-    scored = load_costed(run)
-    models = list(dict.fromkeys(each.trajectory.model for each in scored))
+    [measured] = measure([find_run(name, runs_folder())])
+    models = {each.model: each for each in measured.entries}
     if model is None and len(models) > 1:
-        raise UserError(f"{name} has {', '.join(models)}; say which, such as {name}:{models[0]}")
-    chosen = models[0] if model is None else model_name(model)
-    if chosen not in models:
+        raise UserError(
+            f"{name} has {', '.join(models)}; say which, such as {name}:{next(iter(models))}"
+        )
+    entry = measured.entries[0] if model is None else models.get(model_name(model))
+    if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
-    of_model = [each for each in scored if each.trajectory.model == chosen]
-    judges = list(dict.fromkeys(each.verdicts[0]["judge"] for each in of_model if each.verdicts))
-    serving = servings(run.config).get(chosen)
-    source = None if serving is None else str(serving)
-    timed = not run.config.get("cache", False)
-    return _Side(run.id, chosen, of_model[0].prompt, judges, source, timed, of_model)
+    return entry, {
+        "run": measured.run.id,
+        "model": entry.model,
+        "prompt": entry.scored[0].prompt,
+        "judges": measured.judges[:1],
+        "cost_source": entry.figures["cost_source"],
+    }
 
 
 def _parted(argument: str) -> tuple[str, str | None]:
@@ -491,37 +467,6 @@ def _parted(argument: str) -> tuple[str, str | None]:
         if any(Run(folder).begun for folder in (runs_folder() / name, Path(name))):
             return name, ":".join(parts[end:]) or None
     return parts[0], None
-
-
-def _print_compared(a: _Side, b: _Side, found: Mapping[str, Any]) -> None:
-    _print_table(
-        f"{found['n']:,} pairs",
-        ("", "A", "B", "B - A"),
-        "in brackets: 95 % interval of B - A",
-        [
-            (row.label, *(f"{cell.value} {cell.interval}".strip() for cell in row.cells))
-            for row in differences(found["figures"])
-        ],
-    )
-    sides = {"A": a, "B": b}
-    left_out = [plural(found["left_out"][side], "episode") for side in "ab"]
-    lines = [
-        *(f"{each}: {of.model}, prompt {of.prompt}, run {of.run}" for each, of in sides.items()),
-        *(f"cost of {each}: {of.cost_source}" for each, of in sides.items() if of.cost_source),
-        f"left out, because the other was not asked: {left_out[0]} of A and {left_out[1]} of B",
-        f"right in A alone {found['only_a']}, in B alone {found['only_b']},"
-        f" p of equal accuracy {found['p']:.3g}"
-        f" ({'significant' if found['p'] < 0.05 else 'may be chance'})",
-        f"net reduction of errors {shown(found['net_reduction'])}: of A's errors B mends"
-        f" {shown(found['mended'])},"
-        f" of B's errors A has right {shown(found['broken'])}",
-    ]
-    print_lines(lines)
-    for flip in found["flipped"][:_SHOWN_FLIPS]:
-        answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
-        _print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
-    if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
-        console().print(f"and {more:,} more flipped; --json has them all")
 
 
 def _print_answers(before: str, question: str, answers: Mapping[str, str | None]) -> None:
@@ -703,18 +648,18 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         [
             category,
             str(shares["n"]),
-            shown(shares["agreement"]),
+            percent(shares["agreement"]).brief,
             *map(str, shares["confusion"].values()),
             str(shares["unjudged"]),
         ]
         for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
     ]
     _print_table(f"{name} on {on}", headings, caption, rows)
-    summary = f"kappa {shown(figures['kappa'], '.2f')}"
+    summary = f"kappa {number(figures['kappa']).brief}"
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         summary += f", adversarial answers judged correct: {hostile}"
-    print_lines([summary])
+    _print_lines([summary])
 
 
 def _print_wrong(rated: Rated) -> None:
@@ -755,4 +700,4 @@ def report(
     if json_output:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])
+    _print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])

@@ -41,7 +41,8 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
          "mended": estimate, the share of A's errors that B has right,
          "broken": estimate, the share of B's errors that A has right,
-         "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b"}]}
+         "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
+                      "episodes": [id of A's, id of B's]}]}
 
     A figure that is unknown for a pair is left out, as is latency unless `timed`. `p` is the larger
     of McNemar's exact p, which takes a repeated question as right if most of its repeats are, and
@@ -161,4 +162,5 @@ def _flip(pair: Pair) -> dict[str, Any]:
         "a": pair.a.trajectory.final_answer,
         "b": pair.b.trajectory.final_answer,
         "right": "a" if pair.a.correct else "b",
+        "episodes": [each.trajectory.episode_id for each in pair],
     }

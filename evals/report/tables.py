@@ -23,10 +23,14 @@ class Cell(NamedTuple):
     share: float | None = None
 
     @property
+    def brief(self) -> str:
+        """The figure with its interval."""
+        return f"{self.value} {self.interval}".strip()
+
+    @property
     def line(self) -> str:
         """The cell on one line, for charts."""
-        n = "" if self.n is None else f"n={self.n:,}"
-        return "  ".join(filter(None, (f"{self.value} {self.interval}".strip(), n)))
+        return self.brief if self.n is None else f"{self.brief}  n={self.n:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,23 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
             Row(column.heading, [*sides, difference._replace(value=f"{sign}{difference.value}")])
         )
     return rows
+
+
+def summary(
+    compared: Mapping[str, Any], a: str, b: str, corrected: float | None = None
+) -> list[str]:
+    """A comparison of `evals.paired` in words; `corrected` is its p beside other pairs."""
+    shares = ("net_reduction", "mended", "broken")
+    net, mended, broken = (percent(compared[name]).brief for name in shares)
+    by_holm = "" if corrected is None else f", corrected for all pairs (Holm) {corrected:.3g}"
+    left_out = sum(compared["left_out"].values())
+    return [
+        f"Equal accuracy: p = {compared['p']:.3g}{by_holm}. {compared['only_a']} questions are"
+        f" right only in {a}, {compared['only_b']} only in {b}.",
+        f"{b} has {net} fewer errors than {a}, net: it corrects {mended} of them, and {a} has right"
+        f" {broken} of {b}'s.",
+        *([f"{left_out:,} episodes that only one of them has are left out."] if left_out else []),
+    ]
 
 
 def _table(columns: Sequence[Column], entries: Sequence[Entry]) -> Table:

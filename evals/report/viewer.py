@@ -1,16 +1,14 @@
-"""The episode viewer's data and its parts of the page, which works without a server.
+"""The data of the page's episode viewer, which works without a server.
 
-`viewer_data` is what the page's script reads; texts that episodes share are in it once.
-`viewer_parts` gives the fragment of the page, its style and its script.
+`viewer_data` is what the page's script reads; values that episodes share are in it once.
 """
 
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 from art_e.message import compact_json
 from art_e.question import Question
@@ -87,9 +85,7 @@ def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> di
         "calls": [
             {
                 "tool": call.tool,
-                "arguments": call.arguments
-                if isinstance(call.arguments, str)
-                else {name: _argument(each) for name, each in call.arguments.items()},
+                "arguments": _arguments(call.arguments),
                 "results": shown(call.results),
             }
             for call in exchange.calls
@@ -98,9 +94,17 @@ def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> di
     }
 
 
-def _argument(value: Any) -> str | list[str] | None:
-    if isinstance(value, list):
-        return [each if isinstance(each, str) else compact_json(each) for each in value]
+def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
+    """The arguments as strings, lists of strings, or None; other values become JSON."""
+    if isinstance(given, str):
+        return given
+    return {
+        name: list(map(_word, each)) if isinstance(each, list) else _word(each)
+        for name, each in given.items()
+    }
+
+
+def _word(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else compact_json(value)
 
 
@@ -139,33 +143,10 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-# ---- The viewer's data and its parts of the page.
+# ---- The episodes.
 
 # Each is a way for an episode to end, in the order in which the page offers them.
 OUTCOMES = ("right", "wrong", "abstained", "out of turns", "lost", "failed", "unjudged")
-_SCRIPTS = ("links.js", "finding.js", "conversation.js", "viewer.js")
-
-
-class ViewerParts(NamedTuple):
-    """What a page includes of the viewer, each as text: markup, style, one script."""
-
-    html: str
-    css: str
-    js: str
-
-
-def viewer_parts() -> ViewerParts:
-    """The viewer's files of this folder.
-
-    The page puts `viewer_data` into `<script type="application/json" id="viewer-data">` in front of
-    the script.
-    """
-    folder = resources.files(__package__)
-    html, css, *scripts = (
-        folder.joinpath(name).read_text(encoding="utf-8")
-        for name in ("viewer.html", "viewer.css", *_SCRIPTS)
-    )
-    return ViewerParts(html, css, '(() => {\n"use strict";\n' + "\n".join(scripts) + "})();\n")
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:

@@ -414,7 +414,7 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
         "model": O3,
         "prompt": "default (0123456789abcdef)",
         "judges": ["offline/3"],
-        "cost_source": None,
+        "cost_source": "price per token",
     }
     assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")
     # 4 of 20 questions can't be answered: 2 of each side's first ten, 4 of its first 18.
@@ -425,8 +425,8 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
     people = art_e("eval", "compare", f"{runs / 'first'}:{O3}", "second").stdout
     for text in (
         "A: openai/o3, prompt default (0123456789abcdef), run first",
-        "p of equal accuracy 0.0156 (significant)",
-        "net reduction of errors 87.5%",
+        "Equal accuracy: p = 0.0156. 0 questions are right only in A, 7 only in B.",
+        "B has 87.5% [",
     ):
         assert text in people
     assert people.count("right in B alone: When does the lease") == 7

@@ -185,30 +185,24 @@ def test_what_was_spent_before_the_kill_counts(world_db: Path, tmp_path: Path) -
         assert figures["not_asked"] >= 1
 
 
-def test_only_an_unfinished_run_of_the_same_options_is_found(tmp_path: Path) -> None:
+def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs" / "old", episodes("m", {"right": 1}), complete=False, limit=5)
+    start_run("train", {"limit": 5}, tmp_path / "runs")
     config = {"limit": 6, "max_turns": 10, "models": ["m"], "split": None}
-    with pytest.raises(UserError) as refused:
-        find_killed(config, tmp_path / "runs", run.folder)
-    assert 'limit 5, not 6; split "test", not none' in str(refused.value)
-    assert "models" not in str(refused.value)
-    same = {**config, "limit": 5, "split": "test"}
+    for out in (run.folder, None):
+        with pytest.raises(UserError) as refused:
+            find_killed(config, tmp_path / "runs", out)
+        assert 'limit 5, not 6; split "test", not none' in str(refused.value)
+        assert "models" not in str(refused.value)
+    same = {**config, "limit": 5, "split": "test", "max_cost_usd": 7.0, "command": "art-e ..."}
     assert find_killed(same, tmp_path / "runs", run.folder) == run
-    # Without --out one of other options is passed over, and so is one that has ended.
-    assert find_killed(config, tmp_path / "runs", None) is None
     assert find_killed(same, tmp_path / "runs", None) == run
+    with held(run), pytest.raises(UserError, match="under way in another process"), held(run):
+        pass
+    # One that has ended is passed over, unless it is named.
     run.finish()
-    assert find_killed(same, tmp_path / "runs", None) is None
+    assert find_killed(config, tmp_path / "runs", None) is None
     assert find_killed(same, tmp_path / "runs", tmp_path / "new") is None
-
-
-def test_a_run_that_is_under_way_is_left_alone(tmp_path: Path) -> None:
-    run = start_run("eval", {"limit": 5}, tmp_path)
-    with held(run):
-        assert find_killed({"limit": 5}, tmp_path, None) is None
-        with pytest.raises(UserError, match="under way in another process"), held(run):
-            pass
-    assert find_killed({"limit": 5}, tmp_path, None) == run
 
 
 def test_a_line_that_is_there_twice_is_one_episode(tmp_path: Path) -> None:

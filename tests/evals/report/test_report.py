@@ -172,7 +172,7 @@ def test_models_of_two_runs_are_paired_by_question(tmp_path: Path) -> None:
     assert [cell.value for cell in accuracy.cells] == ["40.0%", "90.0%", "+50.0 pts"]
     # Five questions flipped, all one way: p = 2 / 2^5.
     assert "p = 0.0625" in pair.summary[0]
-    assert "0 questions right only in weak, 5 only in strong" in pair.summary[0]
+    assert "0 questions are right only in weak, 5 only in strong" in pair.summary[0]
     assert "strong has 83.3%" in pair.summary[1]
     assert {flip["right"] for flip in pair.flips} == {"strong"}
     assert len(pair.flips) == 5
