@@ -21,7 +21,7 @@ from art_e.agent import run_episode
 from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email
+from art_e.inbox.inbox import Inbox
 from art_e.models.base import REFUSED, Policy, Usage
 from art_e.models.prices import expected_cost
 from art_e.question import Question
@@ -35,52 +35,18 @@ from evals.metrics import run_metrics
 from evals.scored import Scored, read_in
 from evals.verdict import Judge
 
-# ---- The expected cost of a benchmark.
-
-
-class CostEstimate(NamedTuple):
-    """The cost of `episodes` that each use `usage`; `usd` is None if the price is unknown.
-
-    `source` says where `usage` comes from.
-    """
-
-    model: str
-    episodes: int
-    usage: Usage
-    source: str
-    usd: float | None
-
-    def __str__(self) -> str:
-        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
-        return (
-            f"{self.model}: {cost} for {self.episodes:,} episodes"
-            f" ({self.usage.prompt_tokens:,} + {self.usage.completion_tokens:,} tokens each,"
-            f" {self.source})"
-        )
-
-
 # About four searches and two mails read, each turn sending what came before once more.
-ASSUMED = Usage(15_000, 0, 600)
+TYPICAL = Usage(15_000, 0, 600)
 
 
-def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
-    """The expected cost of so many episodes, by the newest run in the folder `runs`.
-
-    A run of the same model comes first, then one of any model.
-    """
-    measured: dict[str, tuple[Usage, str]] = {}
-    for run in list_runs(runs):
-        finished = run.complete and (run.folder / "metrics.json").is_file()
-        for name, figures in (run.metrics.get("models", {}) if finished else {}).items():
-            kinds = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens")
-            means = [figures["tokens"][kind]["value"] for kind in kinds]
-            if means[0]:  # `offline` has no tokens
-                usage = Usage(*map(round, means))
-                measured.setdefault(name, (usage, f"as {name} in {run.id}"))
-    any_model = next(iter(measured.values()), (ASSUMED, "assumed: no run yet"))
-    usage, source = measured.get(model, any_model)
-    usd = expected_cost(model, [usage], episodes)
-    return CostEstimate(model, episodes, usage, source, usd)
+def estimate(model: str, episodes: int) -> str:
+    """What so many typical episodes are likely to cost, in words."""
+    usd = expected_cost(model, [TYPICAL], episodes)
+    cost = "cost unknown" if usd is None else f"about ${usd:,.2f}"
+    return (
+        f"{model}: {cost} for {episodes:,} episodes of typically {TYPICAL.prompt_tokens:,} +"
+        f" {TYPICAL.completion_tokens} tokens"
+    )
 
 
 # ---- Short names of the baselines that results are compared with. Any other name is litellm's own.
@@ -286,7 +252,7 @@ def run_benchmark(
         trajectory.policy["prompt"] = chosen.name
         scored = Scored(question, trajectory)
         # An episode that is out of turns or lost has neither answered nor abstained.
-        return await _judged(scored, judges, read_in(trajectory, inbox)) if scored.ended else scored
+        return await _judged(scored, judges, inbox) if scored.ended else scored
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
@@ -359,15 +325,15 @@ def _figures(
     return found
 
 
-async def _judged(scored: Scored, judges: Sequence[Judge], mails: Sequence[Email]) -> Scored:
+async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
     """The episode with the verdicts of all judges, asked at the same time."""
-    answer = scored.trajectory.final_answer
+    question, trajectory = scored.question, scored.trajectory
+    mails = read_in(trajectory, inbox)
     verdicts = await asyncio.gather(
-        *(judge.judge(scored.question, answer, mails) for judge in judges)
+        *(judge.judge(question, trajectory.final_answer, mails) for judge in judges)
     )
     first, *others = map(dataclasses.asdict, verdicts)
-    trajectory = dataclasses.replace(scored.trajectory, verdict=first, other_verdicts=others)
-    return Scored(scored.question, trajectory)
+    return Scored(question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others))
 
 
 def _key(trajectory: Trajectory) -> Key:

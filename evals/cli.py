@@ -47,22 +47,7 @@ from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.trajectory import read_trajectories
-from evals import paired
-from evals.benchmark import (
-    PRESETS,
-    Entrant,
-    Prompt,
-    check_questions,
-    drawn,
-    estimate_cost,
-    find_killed,
-    fingerprint,
-    kept_by,
-    model_name,
-    on_disk,
-    read_prompt,
-    run_benchmark,
-)
+from evals import benchmark, paired
 from evals.judges import choose_judge, needs_model, spent_by
 from evals.judges.labels import (
     Case,
@@ -78,7 +63,7 @@ from evals.labelling import label
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
 from evals.report.entries import Entry, measure
-from evals.report.tables import COLUMNS, differences, number, percent, summary, usd
+from evals.report.tables import COLUMNS, differences, digits, number, percent, summary, usd
 from evals.scored import load_run
 from evals.verdict import Judge
 
@@ -169,18 +154,16 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     if measured is not None and measured["left_out"] is not None:
         yield f"cost not measured: {measured['left_out']}"
     elif measured is not None:
-        yield (
-            f"{usd(figures['cost_per_1000_usd']).brief} per 1,000 questions,"
-            f" {figures['cost_source']}: {measured['questions_per_second']['value']:.3g}"
-            f" questions/s, {measured['at_once']:.1f} under way at a time"
-        )
-    tokens = {name: each["value"] for name, each in figures["tokens"].items()}
-    if tokens["prompt_tokens"]:
+        cost = usd(figures["cost_per_1000_usd"]).brief
+        speed = digits(measured["questions_per_second"]).brief
+        yield f"{cost} per 1,000 questions, {figures['cost_source']}: {speed} questions/s"
+    tokens = {name: digits(each).value for name, each in figures["tokens"].items()}
+    if figures["tokens"]["prompt_tokens"]["value"]:
         unknown = measured is None and figures["cost_per_1000_usd"]["value"] is None
         yield (
-            f"{'cost unknown, ' if unknown else ''}{tokens['prompt_tokens']:,.0f} +"
-            f" {tokens['completion_tokens']:,.0f} tokens a question"
-            f" ({tokens['cached_prompt_tokens']:,.0f} cached),"
+            f"{'cost unknown, ' if unknown else ''}{tokens['prompt_tokens']} +"
+            f" {tokens['completion_tokens']} tokens a question"
+            f" ({tokens['cached_prompt_tokens']} cached),"
             f" retries {figures['retries']}, {figures['concurrency']} at a time"
         )
 
@@ -239,7 +222,8 @@ def _note_prices(metrics: Mapping[str, Any]) -> None:
 )
 def run(
     models: Annotated[
-        list[str], Option("--model", "-m", help=f"Model, or {', '.join(PRESETS)}; may be repeated.")
+        list[str],
+        Option("--model", "-m", help=f"Model, or {', '.join(benchmark.PRESETS)}; may be repeated."),
     ],
     questions: Annotated[
         str | None,
@@ -287,25 +271,29 @@ def run(
     After a kill, the same command with --resume asks only the questions without an answer.
     """
     of_split = chosen_split(split)
-    names = list(dict.fromkeys(map(model_name, models)))
+    names = list(dict.fromkeys(map(benchmark.model_name, models)))
     judges = list(dict.fromkeys(judge or ["offline"]))
     form = chosen_form(recipe, max_turns, other_prompt=prompt is not None)
-    chosen_prompt = read_prompt(prompt) if form.prompt is None else Prompt("recipe", form.prompt)
+    chosen_prompt = (
+        benchmark.read_prompt(prompt)
+        if form.prompt is None
+        else benchmark.Prompt("recipe", form.prompt)
+    )
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
     if recipe is not None and questions is None and db is None:
-        source = kept_by(recipe, of_split)
+        source = benchmark.kept_by(recipe, of_split)
         kept, path = of_recipe(recipe, of_split or "test")
     else:
         source = _questions(questions)
         kept, path = load_questions(source, of_split), chosen_db(db)
-    asked = kept if limit is None else drawn(kept, limit)
+    asked = kept if limit is None else benchmark.drawn(kept, limit)
     with InboxFile(path) as inbox_file:
-        check_questions(asked, inbox_file)
+        benchmark.check_questions(asked, inbox_file)
         config = {
             "models": names,
             "questions": source,
-            "questions_hash": fingerprint(asked),
+            "questions_hash": benchmark.fingerprint(asked),
             "split": split,
             "limit": limit,
             "repeat": repeat,
@@ -325,8 +313,8 @@ def run(
             "db": str(inbox_file.path),
             "command": shlex.join(["art-e", *sys.argv[1:]]),
         }
-        started = find_killed(config, runs_folder(), out) if resume else None
-        done = [] if started is None else list(on_disk(started, asked).values())
+        started = benchmark.find_killed(config, runs_folder(), out) if resume else None
+        done = [] if started is None else list(benchmark.on_disk(started, asked).values())
         entrants = []
         for name in names:
             left_usd = None if max_cost is None else max(0.0, max_cost - _spent(name, started))
@@ -335,7 +323,9 @@ def run(
                 effort, temperature, left_usd, tool_calls, cache, at_once[name], turn_tokens
             )
             policy = ready_policy(Model(name), options)
-            entrants.append(Entrant(policy, at_once[name], alone=Model(name).shares_machine))
+            entrants.append(
+                benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)
+            )
         if started is not None:
             note(f"resuming {started.folder}: {plural(len(done), 'episode')} there already")
         elif resume:
@@ -349,10 +339,10 @@ def run(
         for name in names:
             left = len(asked) * repeat - sum(each.trajectory.model == name for each in done)
             if name != "offline" and left:
-                note(f"estimate: {estimate_cost(name, left, runs_folder())}")
+                note(f"estimate: {benchmark.estimate(name, left)}")
         started = started or start_run("eval", config, runs_folder(), out)
         with progress("episodes", len(asked) * repeat * len(names)) as advance:
-            metrics = run_benchmark(
+            metrics = benchmark.run_benchmark(
                 asked, entrants, inbox_file, deciding, started,
                 max_turns=form.max_turns,
                 prompt=chosen_prompt,
@@ -447,7 +437,7 @@ def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
         raise UserError(
             f"{name} has {', '.join(models)}; say which, such as {name}:{next(iter(models))}"
         )
-    entry = measured.entries[0] if model is None else models.get(model_name(model))
+    entry = measured.entries[0] if model is None else models.get(benchmark.model_name(model))
     if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     return entry, {

@@ -5,9 +5,8 @@ proportion to their own. Intervals are over questions; they leave out how much t
 differs from hour to hour. `throughput` in `metrics.json` is
 
     {"seconds": the machine's time, "n": questions that ended,
-     "at_once": mean number of questions under way, "questions_per_second": estimate,
-     "prompt_tokens", "completion_tokens": sums, "usd_per_hour", "concurrency": as it was served,
-     "left_out": why nothing was measured, or null}
+     "questions_per_second": estimate, "prompt_tokens", "completion_tokens": sums,
+     "usd_per_hour", "concurrency": as it was served, "left_out": why nothing was measured, or null}
 """
 
 import dataclasses
@@ -89,7 +88,6 @@ def figures_of(
     whole, usd_per_second = sum(seconds), serving.usd_per_hour / 3600
     sample = sample_of(ended)
     used = [each.trajectory.usage for each in ended]
-    under_way = sum(each.trajectory.seconds["total"] for each in scored)
     return figures | {
         "cost_per_1000_usd": sample.mean([1000 * time * usd_per_second for time in seconds]),
         "cost_usd": whole * usd_per_second if ended else None,
@@ -97,7 +95,6 @@ def figures_of(
         "throughput": {
             "seconds": whole if ended else None,
             "n": len(ended),
-            "at_once": under_way / whole if ended else None,
             "questions_per_second": sample.ratio([1.0] * len(ended), seconds) if ended else UNKNOWN,
             "prompt_tokens": sum(usage["prompt_tokens"] for usage in used),
             "completion_tokens": sum(usage["completion_tokens"] for usage in used),

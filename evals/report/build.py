@@ -155,7 +155,7 @@ def _page(
     environment.filters["thousands"] = lambda count: f"{count:,}"
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
-        made_at=_minute(dt.datetime.now(dt.UTC).isoformat()),
+        made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
         version=__version__,
         policy=content_security_policy(scripts),
         styles=[Markup(_file(each)) for each in ("page.css", "viewer.css")],
@@ -209,7 +209,7 @@ def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
         "facts": {
             "Models": ", ".join(each.model for each in measured.entries),
             "Prompt": ", ".join(dict.fromkeys(each.prompt for each in measured.scored)),
-            "Started": _minute(str(config.get("started_at", NONE))),
+            "Started": str(config.get("started_at", NONE)),
             "Questions": f"{questions:,} of {config.get('questions', 'the run')}{split}",
             "Episodes": f"{len(measured.scored):,}",
             "Judge": ", ".join(measured.judges) or NONE,
@@ -217,14 +217,6 @@ def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
             "Commit": (config.get("commit") or NONE)[:12],
         },
     }
-
-
-def _minute(moment: str) -> str:
-    """A time to the minute in UTC; the text as it is if it is no time."""
-    try:
-        return dt.datetime.fromisoformat(moment).astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (ValueError, OverflowError):
-        return moment
 
 
 def _file(name: str) -> str:

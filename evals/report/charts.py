@@ -278,8 +278,6 @@ def _tick(scale: Scale) -> Callable[[float, float], str]:
     def shown(value: float, _: float) -> str:
         if scale == "share":
             return f"{value:.0%}"
-        if scale == "seconds" and 0 < value < 1:
-            return f"{1000 * value:g} ms"
         number = f"{value:,.0f}" if value >= 10 else f"{value:g}"
         return {"usd": f"${number}", "seconds": f"{number} s"}.get(scale, number)
 

@@ -82,10 +82,10 @@ def _entry(run: Run, label: str, scored: list[Scored], judges: list[str]) -> Ent
 def _labels(models: Sequence[tuple[Run, str]]) -> list[str]:
     """The models' names, with the prompt or the run where several have the same name."""
     names = run_names([run for run, _ in models])
-    forms = [
-        (model, f"{model}, prompt {prompt_name(run)}", f"{model} in {names[run]}")
-        for run, model in models
-    ]
+    forms = []
+    for run, model in models:
+        prompt = (run.config.get("prompt") or {}).get("name")
+        forms.append((model, f"{model}, prompt {prompt}", f"{model} in {names[run]}"))
     used = Counter(form for of in forms for form in of)
     return [next((form for form in of if used[form] == 1), of[-1]) for of in forms]
 
@@ -95,9 +95,3 @@ def run_names(runs: Iterable[Run]) -> dict[Run, str]:
     distinct = list(dict.fromkeys(runs))
     used = Counter(run.id for run in distinct)
     return {run: run.id if used[run.id] == 1 else str(run.folder) for run in distinct}
-
-
-def prompt_name(run: Run) -> str | None:
-    """The name of the prompt that the run's models were given, if it is recorded."""
-    prompt = run.config.get("prompt")
-    return str(prompt["name"]) if isinstance(prompt, dict) else None

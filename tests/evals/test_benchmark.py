@@ -23,24 +23,22 @@ from art_e.runs import Run, start_run
 from art_e.tools import View
 from art_e.trajectory import read_trajectories
 from evals.benchmark import (
-    ASSUMED,
+    TYPICAL,
     Entrant,
     Prompt,
     check_questions,
     drawn,
-    estimate_cost,
+    estimate,
     model_name,
     read_prompt,
     run_benchmark,
 )
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
-from evals.statistics import Sample
 from evals.verdict import Judge, Verdict
 from tests.builders import BOB, CREW, LEASE, PRICE, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
-from tests.evals.runs import write_run
 
 TALK = AssistantMessage("Hm.")
 DOWN = PolicyError("provider", "503")
@@ -307,40 +305,11 @@ def test_a_sample_is_fixed_spread_and_grows_by_adding(
         assert abs(drawn_of[inbox] - share * size) < 3
 
 
-# ---- The expected cost, by what earlier runs used. USD per token by OpenAI's list.
-
-PROMPT, CACHED, COMPLETION = 2e-6, 0.5e-6, 8e-6
-
-
-def earlier(runs: Path, name: str, models: dict[str, float], *, complete: bool = True) -> None:
-    """A run whose models used so many prompt tokens a question, a tenth of them cached."""
-
-    def tokens(prompt: float) -> dict[str, Any]:
-        means = {"prompt": prompt, "cached_prompt": prompt / 10, "completion": 300}
-        sample = Sample(["i"] * 2, ["1", "2"])
-        return {f"{each}_tokens": sample.mean([mean] * 2) for each, mean in means.items()}
-
-    run = write_run(runs / name, [], complete=complete)
-    figures = {model: {"tokens": tokens(prompt)} for model, prompt in models.items()}
-    run.write_json("metrics.json", {"models": figures})
-
-
-def test_the_newest_run_of_the_same_model_gives_the_estimate(tmp_path: Path) -> None:
-    assumed = estimate_cost("openai/o3", 1000, tmp_path)
-    one = ASSUMED.prompt_tokens * PROMPT + ASSUMED.completion_tokens * COMPLETION
-    assert assumed.usd == pytest.approx(1000 * one)
-    assert f"openai/o3: about ${1000 * one:.2f} for 1,000 episodes" in str(assumed)
-    earlier(tmp_path, "20260101-000000-eval", {"openai/o3": 9_000})
-    earlier(tmp_path, "20260102-000000-eval", {"openai/o3": 5_000})
-    earlier(tmp_path, "20260103-000000-eval", {"openai/gpt-4.1": 7_000})
-    earlier(tmp_path, "20260104-000000-eval", {"openai/o3": 1_000}, complete=False)
-    estimate = estimate_cost("openai/o3", 10, tmp_path)
-    assert estimate.usd == pytest.approx(10 * (4_500 * PROMPT + 500 * CACHED + 300 * COMPLETION))
-    assert "as openai/o3 in 20260102-000000-eval" in str(estimate)
-    # Another model's tokens are nearer the truth than an assumption.
-    assert estimate_cost("openai/o4-mini", 10, tmp_path).usage.prompt_tokens == 7_000
-    unpriced = estimate_cost("hosted_vllm/mine", 10, tmp_path)
-    assert unpriced.usd is None and "cost unknown" in str(unpriced)
+def test_the_estimate_is_that_of_typical_episodes() -> None:
+    # USD per token by OpenAI's list.
+    usd = 1000 * (TYPICAL.prompt_tokens * 2e-6 + TYPICAL.completion_tokens * 8e-6)
+    assert f"openai/o3: about ${usd:.2f} for 1,000 episodes" in estimate("openai/o3", 1000)
+    assert "cost unknown" in estimate("hosted_vllm/mine", 10)
 
 
 def test_presets_are_models() -> None:

@@ -12,11 +12,12 @@ from typer.testing import Result
 
 from art_e.message import ToolCall
 from art_e.models.base import Usage
+from art_e.models.prices import expected_cost
 from art_e.question import Question
 from art_e.runs import Run as RunFolder
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import drawn, estimate_cost
+from evals.benchmark import drawn
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_run
 from tests.provider import Provider, Reply, Request, rate_limited, refuses, says
@@ -384,7 +385,7 @@ def test_the_cost_is_the_time_at_the_gpus_price(
     first = noted.index(f'[models."{OWN}"]')
     (home / "prices.toml").write_text("\n".join(noted[first : first + 4]) + "\n")
     monkeypatch.setenv("ART_E_HOME", str(home))
-    expected = estimate_cost(OWN, 1_000, home / "runs").usd
+    expected = expected_cost(OWN, [USAGE], 1_000)
     assert expected == pytest.approx(figures["cost_per_1000_usd"]["value"], rel=1e-4)
 
 

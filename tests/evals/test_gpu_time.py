@@ -92,7 +92,7 @@ def test_throughput_is_by_the_seconds_in_which_it_was_asked(tmp_path: Path) -> N
     measured = dict(figures["throughput"])
     assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
     assert measured == {
-        "seconds": pytest.approx(20), "n": 20, "at_once": pytest.approx(2),
+        "seconds": pytest.approx(20), "n": 20,
         "prompt_tokens": 20_000, "completion_tokens": 2_000, "usd_per_hour": 3.6,
         "concurrency": 4, "left_out": None,
     }  # fmt: skip

@@ -59,7 +59,7 @@ def estimate(value: float | None, low: float | None = None, high: float | None =
         (tables.number(estimate(3.205, 3.1, 3.3)), "3.21 [3.10, 3.30]  n=71"),
         (tables.usd(estimate(1234.5, 1000, 1500)), "$1,234.50 [1,000.00, 1,500.00]  n=71"),
         (tables.usd(estimate(-0.00071)), "-$0.00071  n=71"),
-        (tables.seconds(estimate(0.0123, 0.01, 0.02)), "12.3 ms [10.0, 20.0]  n=71"),
+        (tables.seconds(estimate(0.0123, 0.01, 0.02)), "0.012 s [0.01, 0.02]  n=71"),
         (tables.digits(estimate(2480.4)), "2,480  n=71"),
         (tables.percent(estimate(None)), "–  n=71"),
     ],
@@ -299,8 +299,6 @@ def test_plots_are_written_beside_it_and_again_the_same(tmp_path: Path) -> None:
     odd = write_run(
         tmp_path / "run", episodes("m \ud800", {"right": 3}), models=["m"], concurrency={}
     )
-    started = {**odd.config, "started_at": "2026-11-21T03:24:59+01:00"}
-    odd.write_json("config.json", started)
     run = Run(odd.folder)
     written = build_report([run], run.folder)
     names = ["accuracy", "mistakes", "cost", "latency", "turns"]
@@ -308,7 +306,6 @@ def test_plots_are_written_beside_it_and_again_the_same(tmp_path: Path) -> None:
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in written[1:])
     text = Page(written[0].read_text("utf-8")).text
     assert "m ?" in text
-    assert "Started2026-11-21 02:24 UTCQuestions" in text
     before = sorted(each.name for each in run.folder.iterdir())
     assert build_report([run], run.folder) == written
     assert sorted(each.name for each in run.folder.iterdir()) == before
