@@ -352,7 +352,7 @@ def run(
                 on_scored=lambda _: advance(),
             )  # fmt: skip
     for each in deciding:
-        note_cost(each)
+        _note_cost(each)
     _note_prices(metrics)
     if not started.complete:
         higher = "" if max_cost is None else "a higher --max-cost and "
@@ -556,18 +556,14 @@ def judge(
         measured = _rated(names or ["offline"], _pairs(pairs, chosen), max_cost)
         on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
     figures = {name: agreement(rated) for name, rated in measured.items()}
+    if show_wrong:
+        for name, rated in measured.items():
+            figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
     if json_output:
-        if show_wrong:
-            for name, rated in measured.items():
-                figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
         print_json({"on": on, "judges": figures})
         return
-    for name, rated in measured.items():
-        _print_judge(name, on, figures[name])
-        if show_wrong:
-            for each in rated:
-                if not each.agrees:
-                    _print_wrong(each)
+    for name, of_judge in figures.items():
+        _print_judge(name, on, of_judge)
 
 
 def _pairs(path: Path | None, half: Half) -> list[Case]:
@@ -603,11 +599,11 @@ def _rated(
             measured[each.name] = asyncio.run(
                 rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
             )
-        note_cost(each)
+        _note_cost(each)
     return measured
 
 
-def note_cost(judge: Judge) -> None:
+def _note_cost(judge: Judge) -> None:
     """Say on stderr what a judge's calls have cost, if it makes any."""
     spent = spent_by(judge)
     if spent is not None:
@@ -645,23 +641,20 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
     ]
     _print_table(f"{name} on {on}", headings, caption, rows)
-    summary = f"kappa {number(figures['kappa']).brief}"
+    line = f"kappa {number(figures['kappa']).brief}"
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
-        summary += f", adversarial answers judged correct: {hostile}"
-    _print_lines([summary])
-
-
-def _print_wrong(rated: Rated) -> None:
+        line += f", adversarial answers judged correct: {hostile}"
+    _print_lines([line])
     words = {True: "right", False: "wrong", None: "no verdict"}
-    facts = _facts(rated)
-    answers = {
-        "gold": facts["gold"],
-        "answer": facts["answer"],
-        "label": words[facts["label"]],
-        "judge": f"{words[facts['verdict']]}: {facts['reason']}",
-    }
-    _print_answers("", facts["question"], answers)
+    for wrong in figures.get("wrong", ()):
+        answers = {
+            "gold": wrong["gold"],
+            "answer": wrong["answer"],
+            "label": words[wrong["label"]],
+            "judge": f"{words[wrong['verdict']]}: {wrong['reason']}",
+        }
+        _print_answers("", wrong["question"], answers)
 
 
 # ---- `art-e eval label`, in its module, and `art-e eval report`.

@@ -116,9 +116,8 @@ class BarChart:
         if mark.value is not None and mark.value > left:
             axes.barh(at, mark.value - left, left=left, height=_BAR - 5, **look)
         if mark.low is not None and mark.high is not None:
-            axes.plot([mark.low, mark.high], [at, at], color=INK, linewidth=1.1)
-            for end in (mark.low, mark.high):
-                axes.plot([end, end], [at - 3, at + 3], color=INK, linewidth=1.1)
+            ends = {"marker": "|", "markersize": 6, "markeredgewidth": 1.1}
+            axes.plot([mark.low, mark.high], [at, at], color=INK, linewidth=1.1, **ends)
         ink = MUTED if published else INK
         right = {"transform": across, "ha": "right", "va": "center"}
         _write(axes, (WIDTH - 2) / 72, at, mark.text, ink, _SMALL, **right)
