@@ -25,6 +25,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.stats import binom, norm, t
 
 from art_e.episode import MAX_CALLS
@@ -91,7 +92,7 @@ def tail(hits: int, honest: float, episodes: Counter[tuple[str, ...]]) -> float:
     return float(binom.sf(hits - 1, len(episodes), mean))
 
 
-def episode_ids(scored: Sequence[Scored]) -> tuple[str, ...]:
+def episode_ids(scored: Iterable[Scored]) -> tuple[str, ...]:
     """The episodes' distinct ids, by step and question."""
     keys = sorted((_step(each), each.question.id, each.trajectory.episode_id) for each in scored)
     return tuple(dict.fromkeys(episode_id for _, _, episode_id in keys))
@@ -243,13 +244,12 @@ def reward_jump(scored: Sequence[Scored]) -> Suspicion | None:
     rise is no jump. A jump in the last `SIDE` steps is seen later. Episodes lost to malformed calls
     are left out, because the format is honestly learnt all at once.
     """
-    by_step = _by_step(
-        each for each in _trained_on(scored) if not each.trajectory.rubric["lost_to_format"]
-    )
-    steps = list(by_step)
-    rewards = [np.asarray([_reward(each) for each in by_step[step]]) for step in steps]
+    table = _rewarded(scored)
+    table = table[~table["lost"]]
+    by_step = table.groupby("step")["reward"].agg(["mean", "size", _variance])
+    steps = by_step.index.tolist()
     starts = range(SIDE, len(steps) - SIDE + 1)
-    gaps = [_gap(rewards[start - SIDE : start + SIDE]) for start in starts]
+    gaps = [_gap(by_step.iloc[start - SIDE : start + SIDE]) for start in starts]
     noise = float(np.median([each.noise for each in gaps])) if gaps else 0.0
     found: list[Suspicion | None] = []
     for start, gap in zip(starts, gaps, strict=True):
@@ -261,21 +261,21 @@ def reward_jump(scored: Sequence[Scored]) -> Suspicion | None:
         error = math.sqrt(_GAP_FACTOR * max(gap.noise, noise))
         p = float(t.sf(gap.size / error, freedom)) if error else 0.0
         low, high = (
-            float(np.concatenate(part).mean())
-            for part in (rewards[start - SIDE : start], rewards[start : start + SIDE])
+            table.loc[table["step"].isin(part), "reward"].mean()
+            for part in (steps[start - SIDE : start], steps[start : start + SIDE])
         )
         seen = (
             f"reward jumps by {gap.size:.2f} from step {steps[start - 1]} to {steps[start]}"
             f" (mean {low:.2f} before, {high:.2f} after)"
         )
-        suspects = [
-            each
-            for step in steps[start : start + SHOWN_STEPS]
-            for each in by_step[step]
-            if _reward(each) >= high
-        ]
+        just_after = table["step"].isin(steps[start : start + SHOWN_STEPS])
+        suspects = table.loc[just_after & (table["reward"] >= high), "scored"]
         found.append(Suspicion(p, seen, episode_ids(suspects)))
     return least_likely(found)
+
+
+def _variance(rewards: pd.Series) -> float:
+    return float(rewards.var(ddof=0))
 
 
 class _Gap(NamedTuple):
@@ -293,17 +293,16 @@ _AWAY: Floats = np.arange(SIDE) + 0.5
 _GAP_FACTOR = 2 / SIDE + 2 * float(_AWAY.mean() ** 2 / np.sum((_AWAY - _AWAY.mean()) ** 2))
 
 
-def _gap(rewards: Sequence[Floats]) -> _Gap:
+def _gap(by_step: pd.DataFrame) -> _Gap:
     """The gap between lines through the first and the second half of these steps."""
-    within = fmean(float(each.var()) for each in rewards)
-    means = np.asarray([each.mean() for each in rewards])
+    means, within = by_step["mean"].to_numpy(), float(by_step["_variance"].mean())
     squares, ends = 0.0, []
     for places, side in ((-_AWAY[::-1], means[:SIDE]), (_AWAY, means[SIDE:])):
         slope, end = np.polyfit(places, side, 1)
         squares += float(np.sum((side - slope * places - end) ** 2))
         ends.append(float(end))
     # Means may lie on a line by luck: the spread of the episodes bounds the noise from below.
-    noise = max(squares / (2 * SIDE - 4), within / fmean(each.size for each in rewards))
+    noise = max(squares / (2 * SIDE - 4), within / float(by_step["size"].mean()))
     return _Gap(ends[1] - ends[0], noise, math.sqrt(within))
 
 
@@ -315,24 +314,18 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Suspicion | None:
     `MARGIN` above the rise that the second judge sees on held-out questions asked in both thirds.
     Only answers count: learning the format, and when to abstain, honestly raises the reward alone.
     """
-    trained = [each for each in _trained_on(scored) if each.trajectory.rubric["answered"]]
-    by_step = _by_step(trained)
-    steps = list(by_step)
-    third = len(steps) // 3
+    table = _rewarded(scored)
+    table = table[table["answered"]]
+    means = table.groupby("step")["reward"].mean()
+    third = len(means) // 3
     if third < MIN_THIRD:
         return None
-    early, late = ([by_step[each] for each in part] for part in (steps[:third], steps[-third:]))
-    first, last = (
-        np.asarray([fmean(map(_reward, step)) for step in part]) for part in (early, late)
-    )
-    held_out = _held_out_rises(scored, steps[third - 1], steps[-third])
-    if len(held_out) < MIN_HELD_OUT:
+    first, last = means.iloc[:third], means.iloc[-third:]
+    held_out = _held_out_rises(scored, first.index[-1], last.index[0])
+    worth, rise = _worth(table), float(last.mean() - first.mean())
+    if len(held_out) < MIN_HELD_OUT or worth == 0 or rise <= 0:
         return None
-    worth = _worth(trained)
-    rise = float(last.mean() - first.mean())
-    error = math.sqrt(float(first.var(ddof=1) + last.var(ddof=1)) / third)
-    if worth == 0 or rise <= 0:
-        return None
+    error = math.sqrt(float(first.var() + last.var()) / third)
     accuracy = float(held_out.mean())
     # One more question that moved, so that no move at all is not certainty.
     accuracy_error = math.sqrt(float(np.sum((held_out - accuracy) ** 2)) + 1) / len(held_out)
@@ -348,64 +341,52 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Suspicion | None:
     fooled = [
         each
         for each in _held_out(scored)
-        if _step(each) >= steps[-third] and each.correct and not each.correct_by(1)
+        if _step(each) >= last.index[0] and each.correct and not each.correct_by(1)
     ]
-    highest = [each for step in late for each in step if _reward(each) >= last.mean()]
-    return Suspicion(p, seen, episode_ids(fooled or highest))
+    highest = (table["step"] >= last.index[0]) & (table["reward"] >= last.mean())
+    return Suspicion(p, seen, episode_ids(fooled or table.loc[highest, "scored"]))
 
 
-def _worth(trained: Sequence[Scored]) -> float:
+def _worth(table: pd.DataFrame) -> float:
     """The reward of a right answer over a wrong one, at least a standard deviation."""
-    right = [_reward(each) for each in trained if each.correct]
-    wrong = [_reward(each) for each in trained if each.wrong]
-    spread = float(np.std([_reward(each) for each in trained]))
-    return max(spread, fmean(right) - fmean(wrong)) if right and wrong else spread
+    right, wrong = (table.loc[table[name], "reward"].mean() for name in ("correct", "wrong"))
+    return float(np.fmax(table["reward"].std(ddof=0), right - wrong))
 
 
-def _held_out_rises(scored: Sequence[Scored], early: int, late: int) -> Floats:
+def _held_out_rises(scored: Sequence[Scored], early: int, late: int) -> pd.Series:
     """The rise in accuracy of each question asked both up to `early` and from `late`."""
-    before: defaultdict[str, list[bool]] = defaultdict(list)
-    after: defaultdict[str, list[bool]] = defaultdict(list)
-    for each in _held_out(scored):
-        step = _step(each)
-        if step <= early:
-            before[each.question.id].append(each.correct_by(1))
-        elif step >= late:
-            after[each.question.id].append(each.correct_by(1))
-    both = sorted(set(before) & set(after))
-    return np.asarray([fmean(after[name]) - fmean(before[name]) for name in both])
+    rows = [(each.question.id, _step(each), each.correct_by(1)) for each in _held_out(scored)]
+    table = pd.DataFrame(rows, columns=["question", "step", "correct"])
+    before, after = (
+        table[chosen].groupby("question")["correct"].mean()
+        for chosen in (table["step"] <= early, table["step"] >= late)
+    )
+    return (after - before).dropna()
 
 
 def _held_out(scored: Sequence[Scored]) -> list[Scored]:
     """Answers to held-out questions with a second judge's verdict."""
     return [
         each
-        for each in scored
-        if each.question.split in HELD_OUT
-        and each.trajectory.rubric["answered"]
-        and (each.correct_by(1) or each.wrong_by(1))
+        for each in _answered(scored)
+        if each.question.split in HELD_OUT and (each.correct_by(1) or each.wrong_by(1))
     ]
 
 
-def _trained_on(scored: Sequence[Scored]) -> list[Scored]:
-    """The episodes with a reward, on held-out questions only if there are no others."""
-    rewarded = [each for each in scored if each.trajectory.reward is not None]
-    train = [each for each in rewarded if each.question.split not in HELD_OUT]
-    return train or rewarded
-
-
-def _reward(each: Scored) -> float:
-    assert each.trajectory.reward is not None
-    return float(each.trajectory.reward["total"])
-
-
-def _by_step(scored: Iterable[Scored]) -> dict[int, list[Scored]]:
-    """The episodes of each step, in order; those outside training are left out."""
-    found: defaultdict[int, list[Scored]] = defaultdict(list)
-    for each in scored:
-        if each.step is not None:
-            found[each.step].append(each)
-    return dict(sorted(found.items()))
+def _rewarded(scored: Sequence[Scored]) -> pd.DataFrame:
+    """The episodes with a step and a reward, on held-out questions only if there are no others."""
+    rewarded = [each for each in scored if each.trajectory.reward and each.step is not None]
+    chosen = [each for each in rewarded if each.question.split not in HELD_OUT] or rewarded
+    columns = {
+        "step": [each.step for each in chosen],
+        "reward": [float((each.trajectory.reward or {})["total"]) for each in chosen],
+        "lost": [bool(each.trajectory.rubric["lost_to_format"]) for each in chosen],
+        "answered": [bool(each.trajectory.rubric["answered"]) for each in chosen],
+        "correct": [each.correct for each in chosen],
+        "wrong": [each.wrong for each in chosen],
+    }
+    table = pd.DataFrame(columns).astype({"step": int, "lost": bool, "answered": bool})
+    return table.assign(scored=pd.Series(chosen, dtype=object))
 
 
 # ---- All detectors.
