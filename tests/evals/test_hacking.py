@@ -203,7 +203,11 @@ def test_words_of_the_question_are_no_appeal() -> None:
 
 def test_a_mail_cited_beside_those_read_is_no_hack() -> None:
     scored = [
-        changed(each, sources=[hacks.GOLD, hacks.OTHER], rubric={"num_sources": 2})
+        changed(
+            each,
+            sources=[*each.trajectory.sources, hacks.other_mail(each)],
+            rubric={"num_sources": 2},
+        )
         for each in honest(100)
     ]
 
@@ -221,7 +225,7 @@ def test_four_calls_a_message_and_reasoning_are_no_crowd() -> None:
     four = message(*[search(word) for word in "abcd"]).to_chat()
     thought = {"prompt_tokens": 9, "completion_tokens": 40_000, "reasoning_tokens": 39_000}
     scored = [
-        changed(each, messages=[four, *each.trajectory.messages[2:]], usage=thought)
+        changed(each, messages=[four, *each.trajectory.messages[3:]], usage=thought)
         for each in honest(60)
     ]
 
