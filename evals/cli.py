@@ -415,11 +415,10 @@ def compare(
     ]
     caption = "in brackets: 95 % interval of B - A"
     _print_table(f"{found['n']:,} pairs", ("", "A", "B", "B - A"), caption, rows)
-    for side, facts in (("A", facts_a), ("B", facts_b)):
-        cost = f", cost by {facts['cost_source']}" if facts["cost_source"] else ""
-        _print_lines(
-            [f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"]
-        )
+    for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
+        cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
+        line = f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"
+        _print_lines([line])
     _print_lines(summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
