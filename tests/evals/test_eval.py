@@ -134,12 +134,11 @@ def test_json_and_the_folder_have_the_figures(
     assert names == {"config.json", "trajectories.jsonl", "metrics.json", "COMPLETE"}
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     assert {**metrics, "run": str(folder)} == shown
-    config = RunFolder(folder).config
     wanted: dict[str, Any] = {
-        "name": "eval", "models": ["offline"], "judges": ["offline/3"], "repeat": 1, "limit": 12,
-        "questions": str(world), "split": "test", "max_turns": 10, "db": str(world_db),
+        "models": ["offline"], "judges": ["offline/3"], "limit": 12, "questions": str(world),
+        "split": "test", "max_turns": 10, "db": str(world_db),
     }  # fmt: skip
-    assert config.items() >= wanted.items()
+    assert RunFolder(folder).config.items() >= wanted.items()
     asked = drawn([each for each in ALL if each.split == "test"], 12)
     found = episodes_of(folder)
     assert [each.question_id for each in found] == [each.id for each in asked]
@@ -206,14 +205,11 @@ def test_a_wrong_option_is_one_line_and_makes_no_run(
     assert not (home / "runs").exists()
 
 
-def test_questions_of_another_inbox_and_a_full_folder_are_refused(
-    art_e: Run, offline: Any, world: Path, db: Path, tmp_path: Path
+def test_questions_of_another_inbox_are_refused(
+    art_e: Run, world: Path, db: Path, tmp_path: Path
 ) -> None:
     other = art_e("eval", "run", "-m", "offline", "--questions", world, "--db", db, "--limit", 1)
     assert "no inbox" in the_error(other)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "x").touch()
-    assert "--out" in the_error(offline("--out", tmp_path / "full"))
 
 
 # ---- `eval run` of a model behind the wire.
@@ -236,10 +232,7 @@ def test_a_failed_question_is_unanswered_and_all_is_counted(run: Any) -> None:
     assert (figures["n"], figures["errors_by_kind"], figures["retries"]) == (n, {"request": 1}, 1)
     right = sum(each != FAILING for each in ANSWERABLE) / len(ANSWERABLE)
     assert figures["accuracy"]["value"] == pytest.approx(right)
-    assert figures["hallucination"]["value"] == 0
-    assert figures["tokens"]["prompt_tokens"]["value"] == pytest.approx(10_000 * (n - 1) / n)
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1000 * COST * (n - 1) / n)
-    assert 0 < figures["latency_p50_s"]["value"] <= figures["latency_p95_s"]["value"]
     trajectories = episodes_of(Path(json_of(result)["run"]))
     [failed] = [each for each in trajectories if each.error]
     assert (failed.question_id, failed.verdict) == (FAILING.id, None)
@@ -291,23 +284,11 @@ def test_a_second_judge_behind_the_wire_stands_beside_the_first(run: Any) -> Non
     assert "it agrees with offline/3 on" in people.stdout
 
 
-NO_CREDIT = {"error": {"message": "You exceeded your quota.", "code": "insufficient_quota"}}
-QUOTA = Reply(json.dumps(NO_CREDIT).encode(), 429, {"Content-Type": "application/json"})
-
-
-@pytest.mark.parametrize(
-    ("refusal", "words"),
-    [
-        (refuses(401, "Incorrect API key provided."), "Incorrect API key provided."),
-        (refuses(404, "The model does not exist."), "The model does not exist."),
-        (QUOTA, "You exceeded your quota."),
-    ],
-)
 def test_a_model_that_refuses_every_call_is_not_measured(
-    run: Any, art_e: Run, tmp_path: Path, refusal: Reply, words: str
+    run: Any, art_e: Run, tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    result = run("-m", "offline", "--out", out, rule=lambda _: refusal)
+    out, words = tmp_path / "run", "Incorrect API key provided."
+    result = run("-m", "offline", "--out", out, rule=lambda _: refuses(401, words))
     assert (result.exit_code, len(result.requests)) == (1, 1)
     [line] = [each for each in result.stdout.splitlines() if each.startswith(f"{O3}:")]
     assert line.startswith(f"{O3}: not measured: ") and words in line
