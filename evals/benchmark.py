@@ -129,9 +129,9 @@ class Prompt(NamedTuple):
     text: str
 
     @property
-    def hash(self) -> str:
-        """The hash that trajectories record."""
-        return digest(self.text)
+    def facts(self) -> dict[str, str]:
+        """What the configuration and the metrics say of it; trajectories record the hash, too."""
+        return {"name": self.name, "hash": digest(self.text)}
 
 
 class Entrant(NamedTuple):
@@ -299,7 +299,7 @@ def run_benchmark(
             each["not_asked"] = len(questions) * repeats - each["n"]
             each["stopped"] = stopped[model] if each["not_asked"] else None
         metrics = run_metrics(list(done.values()), [each.name for each in judges], figures)
-        metrics["prompt"] = {"name": chosen.name, "hash": chosen.hash}
+        metrics["prompt"] = chosen.facts
         run.write_json("metrics.json", metrics)
         if not any(each["not_asked"] for each in figures.values()):
             run.finish()

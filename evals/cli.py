@@ -151,15 +151,13 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
             f" kappa {number(compared['kappa']).brief}"
         )
     measured = figures["throughput"]
-    if measured is not None and measured["left_out"] is not None:
-        yield f"cost not measured: {measured['left_out']}"
-    elif measured is not None:
+    if measured is not None:
         cost = usd(figures["cost_per_1000_usd"]).brief
         speed = digits(measured["questions_per_second"]).brief
         yield f"{cost} per 1,000 questions, {figures['cost_source']}: {speed} questions/s"
     tokens = {name: digits(each).value for name, each in figures["tokens"].items()}
     if figures["tokens"]["prompt_tokens"]["value"]:
-        unknown = measured is None and figures["cost_per_1000_usd"]["value"] is None
+        unknown = figures["cost_per_1000_usd"]["value"] is None
         yield (
             f"{'cost unknown, ' if unknown else ''}{tokens['prompt_tokens']} +"
             f" {tokens['completion_tokens']} tokens a question"
@@ -195,7 +193,7 @@ def _note_prices(metrics: Mapping[str, Any]) -> None:
     """Say on stderr what to write into `prices.toml`, so that estimates use the measurement."""
     for model, figures in metrics["models"].items():
         measured = figures["throughput"]
-        if measured is None or measured["left_out"] is not None:
+        if measured is None:
             continue
         tokens = measured["prompt_tokens"], measured["completion_tokens"]
         try:
@@ -216,8 +214,7 @@ def _note_prices(metrics: Mapping[str, Any]) -> None:
         "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
         "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
         "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-        "art-e eval run -m hosted_vllm/talk --questions golden --split test --concurrency 16"
-        " --gpu-usd-per-hour 2.10",
+        "art-e eval run -m hosted_vllm/talk --concurrency 16 --gpu-usd-per-hour 2.10",
     )
 )
 def run(
@@ -298,7 +295,7 @@ def run(
             "limit": limit,
             "repeat": repeat,
             "judges": [each.name for each in deciding],
-            "prompt": {"name": chosen_prompt.name, "hash": chosen_prompt.hash},
+            "prompt": chosen_prompt.facts,
             "recipe": recipe,
             "max_turns": form.max_turns,
             "view": asdict(form.view),

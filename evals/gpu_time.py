@@ -6,7 +6,9 @@ differs from hour to hour. `throughput` in `metrics.json` is
 
     {"seconds": the machine's time, "n": questions that ended,
      "questions_per_second": estimate, "prompt_tokens", "completion_tokens": sums,
-     "usd_per_hour", "concurrency": as it was served, "left_out": why nothing was measured, or null}
+     "usd_per_hour", "concurrency": as it was served}
+
+If no question ended, it is null, and the cost unknown.
 """
 
 import dataclasses
@@ -20,8 +22,6 @@ from art_e.runs import Run
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN
-
-NOTHING_ENDED = "it finished no question"
 
 
 class Serving(NamedTuple):
@@ -83,22 +83,23 @@ def figures_of(
     if serving is None:
         return figures
     times = gpu_seconds(scored)
+    if not times:
+        unknown = {"cost_per_1000_usd": UNKNOWN, "cost_usd": None, "cost_source": None}
+        return figures | unknown
     ended = [each for each in scored if each.trajectory.episode_id in times]
     seconds = [times[each.trajectory.episode_id] for each in ended]
-    whole, usd_per_second = sum(seconds), serving.usd_per_hour / 3600
-    sample = sample_of(ended)
+    sample, usd_per_second = sample_of(ended), serving.usd_per_hour / 3600
     used = [each.trajectory.usage for each in ended]
     return figures | {
         "cost_per_1000_usd": sample.mean([1000 * time * usd_per_second for time in seconds]),
-        "cost_usd": whole * usd_per_second if ended else None,
-        "cost_source": str(serving) if ended else None,
+        "cost_usd": sum(seconds) * usd_per_second,
+        "cost_source": str(serving),
         "throughput": {
-            "seconds": whole if ended else None,
+            "seconds": sum(seconds),
             "n": len(ended),
-            "questions_per_second": sample.ratio([1.0] * len(ended), seconds) if ended else UNKNOWN,
+            "questions_per_second": sample.ratio([1.0] * len(ended), seconds),
             "prompt_tokens": sum(usage["prompt_tokens"] for usage in used),
             "completion_tokens": sum(usage["completion_tokens"] for usage in used),
             **serving._asdict(),
-            "left_out": None if ended else NOTHING_ENDED,
         },
     }

@@ -95,8 +95,9 @@ class Conversation {
   }
 
   asked() {
-    const { question, kind, difficulty, inbox, as_of } = this.question;
-    const about = [kind, difficulty, `inbox ${inbox}`, as_of && `on ${as_of}`].filter(Boolean);
+    const { question, kind, difficulty, inbox_address, query_date } = this.question;
+    const day = query_date && `on ${query_date}`;
+    const about = [kind, difficulty, `inbox ${inbox_address}`, day].filter(Boolean);
     return el("div", {}, el("h4", {}, "Question"), prose(question, "v-question"),
       el("p", { class: "v-muted" }, about.join(" · ")));
   }

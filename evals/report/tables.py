@@ -230,7 +230,7 @@ def details(entries: Sequence[Entry]) -> list[Captioned]:
 def cost_sources(entries: Sequence[Entry]) -> str:
     """A sentence on the origin of costs; empty where all are by a price per token."""
     measured = [
-        f"{each.label}: {each.figures['cost_source'] or 'not measured'}"
+        f"{each.label}: {each.figures['cost_source']}"
         for each in entries
         if each.figures["throughput"]
     ]

@@ -5,13 +5,11 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
 from art_e.message import compact_json
-from art_e.question import Question
 from art_e.trajectory import Exchange, exchanges
 from evals.metrics import STEPS, ended_at
 from evals.scored import Scored
@@ -153,17 +151,13 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
     """The episodes for the page, in the order given, as JSON can hold them.
 
     `{"outcomes", "wheres", "questions", "shared", "episodes"}`: episodes refer to rows of
-    "questions" and "shared" by number. Ids of episodes are made distinct.
+    "questions" and "shared" by number.
     """
     shared, questions = _Shared(), _Shared()
-    taken: Counter[str] = Counter()
-    episodes = []
-    for each in scored:
-        episode_id = each.trajectory.episode_id
-        taken[episode_id] += 1
-        again = f"-{taken[episode_id]}" if taken[episode_id] > 1 else ""
-        number = questions.add(_question(each.question))
-        episodes.append({"id": episode_id + again, "question": number, **_episode(each, shared)})
+    episodes = [
+        {"question": questions.add(each.question.to_row()), **_episode(each, shared)}
+        for each in scored
+    ]
     data: dict[str, Any] = plain(
         {
             "outcomes": OUTCOMES,
@@ -189,13 +183,6 @@ def outcome(scored: Scored) -> str:
     return "wrong" if scored.wrong else "abstained"
 
 
-def _question(question: Question) -> dict[str, Any]:
-    names = ("id", "question", "answer", "kind", "difficulty", "answerable")
-    row = question.to_row()
-    shown = {name: row[name] for name in names}
-    return {**shown, "inbox": question.inbox_address, "as_of": row["query_date"]}
-
-
 def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
     trajectory = scored.trajectory
     reward = trajectory.reward or {}
@@ -207,6 +194,7 @@ def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
     names = ("model", "repeat", "sources", "error", "call_seconds", "policy", "usage", "seconds")
     return {
         **{name: getattr(trajectory, name) for name in (*names, "retries")},
+        "id": trajectory.episode_id,
         "run": trajectory.run_id,
         "step": _finite(trajectory.policy.get("step")),
         "outcome": outcome(scored),

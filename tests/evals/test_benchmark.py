@@ -211,11 +211,11 @@ def test_the_prompt_the_view_and_repeats_reach_every_episode(
     ]
     for each in trajectories:
         assert each.messages[0]["content"] == f"You search {BOB}. Be terse.\n"
-        assert each.policy == {"prompt_hash": prompt.hash, "prompt": "terse"}
+        assert each.policy == {"prompt_hash": prompt.facts["hash"], "prompt": "terse"}
         shown = next(one["content"] for one in each.messages if one["role"] == "tool")
         [hit, *_] = json.loads(shown)["hits"]
         assert len(hit["snippet"]) < 10 and "<" not in hit["from"]
-    assert metrics["prompt"] == {"name": "terse", "hash": prompt.hash}
+    assert metrics["prompt"] == prompt.facts
     figures = metrics["models"]["rehearsed"]
     assert (figures["n"], metrics["questions"]["repeats"]) == (6, 3)
     assert figures["always_right"]["value"] == 1 / 2
