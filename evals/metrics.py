@@ -92,9 +92,7 @@ MEANS: Mapping[str, tuple[str, str | None]] = {
     "tool_calls": ("tool_calls", None),
 }
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
-_FACTS = (
-    "found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls"
-)  # fmt: skip
+_FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
 

@@ -150,6 +150,8 @@ def test_two_judges_stand_beside_each_other() -> None:
     # A verdict that one of them lacks is neither agreement nor disagreement.
     lacking = [judged(True, None), judged(None, True), scored("failed")]
     figures = model_metrics([*both, *lacking], [JUDGE, "other"])
+    shares = ["accuracy", "unanswerable_accuracy", "hallucination"]
+    assert [list(each) for each in figures["by_judge"].values()] == [shares, shares]
     assert figures["by_judge"][JUDGE]["accuracy"] == figures["accuracy"]
     assert share(figures, "accuracy") == (7 / 13, 13)
     assert share(figures["by_judge"]["other"], "accuracy") == (6 / 13, 13)

@@ -113,10 +113,6 @@ def test_the_headline_has_our_models_first_and_marks_the_published(tmp_path: Pat
     assert rows["Qwen2.5-14B, untrained"]["Accuracy"].value == "41.0%"
 
 
-def details_of(entries: list[Entry]) -> dict[str, Table]:
-    return {each.heading.rpartition(": ")[2]: each.table for each in tables.details(entries)}
-
-
 def test_details_have_sources_tokens_and_time(tmp_path: Path) -> None:
     items = [question(number, kind="lookup") for number in range(2)]
     run = [
@@ -125,17 +121,16 @@ def test_details_have_sources_tokens_and_time(tmp_path: Path) -> None:
         episode(items[0], "right", repeat=1),
         episode(items[1], "unjudged", repeat=1, seconds=4.0),
     ]
-    found = details_of(one(tmp_path, *run))
-    assert list(found) == ["sources and verdicts", "tokens and time"]
-    cells = {**cells_of(found["sources and verdicts"]), **cells_of(found["tokens and time"])}
+    sources, tokens = (each.table for each in tables.details(one(tmp_path, *run)))
+    cells = {**cells_of(sources), **cells_of(tokens)}
     assert (cells["Found gold"].value, cells["Read gold"].value) == ("100.0%", "75.0%")
     assert (cells["Always right"].value, cells["Always right"].n) == ("50.0%", 2)
     assert (cells["Unjudged"], cells["Retries"]) == (Cell("1"), Cell("2"))
     assert cells["Grounded"] == Cell("–")
     assert cells["Prompt tokens"] == Cell("1,000", "[1,000, 1,000]", 4)
     assert (cells["Time in model"].value, cells["Other time"].value) == ("2.25 s", "0.12 s")
-    cached = details_of(one(tmp_path / "cached", *run, cache=True))
-    assert cells_of(cached["tokens and time"])["Time in model"] == Cell("–")
+    _, cached = tables.details(one(tmp_path / "cached", *run, cache=True))
+    assert cells_of(cached.table)["Time in model"] == Cell("–")
 
 
 def test_the_funnel_counts_every_episode_once(tmp_path: Path) -> None:
