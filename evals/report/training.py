@@ -1,11 +1,12 @@
 """A training run's own rows as charts: `steps.jsonl` and `metrics.json` of its folder.
 
 Each line of `steps.jsonl` is a step. In `metrics.json`, each entry of "validation" is the held-out
-questions at a step, each of "alarms" one that was raised. A missing figure, or one that is not a
-finite number, leaves a gap, so that older and newer runs can be read.
+questions at a step, each of "alarms" one that was raised. A missing figure leaves a gap, and so
+does one that is not finite, so that older and newer runs can be read.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ import pandas as pd
 from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
-from art_e.text import printable
 from evals.report.charts import SERIES, Baseline, Curve, CurveChart, Mark, Scale, cut
 from evals.report.entries import Entry, run_names
 
@@ -87,10 +87,10 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
             metrics = run.metrics if path.exists() else {}
         except (OSError, ValueError) as error:
             raise UserError(f"{path} can't be read ({error}); make the run again") from None
-        validations = _frame(metrics.get("validation"))
+        validations = _frame(metrics.get("validation") or [])
         if len(steps) or len(validations):
-            alarms = [each for each in metrics.get("alarms") or () if isinstance(each, dict)]
             steps["flat_share"] = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
+            alarms = metrics.get("alarms") or []
             found.append(TrainingRows(cut(names[run]), run.folder, steps, validations, alarms))
     return found
 
@@ -145,14 +145,9 @@ def _charts(
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
     """The reward with its largest components, then the smaller ones on their own scale."""
-    rows = {
-        step: {printable(name): value for name, value in parts.items()}
-        for step, parts in training.steps.get("components", pd.Series()).items()
-        if isinstance(parts, dict)
-    }
-    numbers = pd.DataFrame.from_dict(rows, orient="index").apply(pd.to_numeric, errors="coerce")
+    rows = training.steps.get("components", pd.Series(dtype=object)).dropna()
     # A step in which no episode earned a component lacks it.
-    parts = numbers.dropna(axis="columns", how="all").fillna(0.0)
+    parts = pd.DataFrame(rows.tolist(), index=rows.index, dtype=float).fillna(0.0)
     reward = _numbers(training.steps, "reward")
     curves = [_curve("reward", reward)] if reward.notna().any() else []
     by_size = parts.abs().max().sort_values(ascending=False, kind="stable").index
@@ -182,16 +177,11 @@ def _smooth(trained: Sequence[TrainingRows]) -> int:
 def _numbers(rows: pd.DataFrame, column: str) -> pd.Series:
     """The column's finite numbers; NaN for anything else."""
     values = rows.get(column, pd.Series(index=rows.index, dtype=float))
-    numbers = pd.to_numeric(values, errors="coerce").astype(float)
-    return numbers.where(numbers.abs() < float("inf"))
+    return values.astype(float).replace([math.inf, -math.inf], math.nan)
 
 
-def _frame(rows: Any) -> pd.DataFrame:
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """The rows in order of their steps; the last one if a step was made again."""
-    by_step = {
-        row["step"]: row
-        for row in rows or ()
-        if isinstance(row, dict) and isinstance(row.get("step"), int)
-    }
+    by_step = {row["step"]: row for row in rows}
     index = pd.Index(sorted(by_step), dtype=int)
     return pd.DataFrame([by_step[step] for step in index], index=index)

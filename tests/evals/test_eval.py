@@ -257,31 +257,18 @@ def test_the_cache_pays_once_and_measures_nothing(run: Any) -> None:
 
 
 def test_a_second_judge_behind_the_wire_stands_beside_the_first(run: Any) -> None:
-    judged: list[str] = []
-
     def rule(request: Request) -> Reply:
         if "tools" in request.body:
             asked = asked_in(request)
             return answers(f"The mail says: {asked.answer}" if asked.answerable else None)
-        shown = json.dumps(request.messages)
-        [about] = [each for each in ASKED if json.dumps(each.question)[1:-1] in shown]
-        judged.append(about.id)
-        verdict = "incorrect" if about == ANSWERABLE[0] else "correct"
-        return says(json.dumps({"reason": "so it is", "verdict": verdict}))
+        return says(json.dumps({"reason": "so it is", "verdict": "incorrect"}))
 
-    judges = ("--judge", "offline", "--judge", "openai/gpt-4.1")
-    result = run(*judges, "--json", rule=rule)
-    people = run(*judges, rule=rule)
-    assert "(judge openai/gpt-4.1)" in result.stderr
-    # A verdict is paid for once, also over two runs; abstentions need none.
-    assert sorted(judged) == sorted(each.id for each in ANSWERABLE)
-    first, second = json_of(result)["judges"]
-    assert second.startswith("openai/gpt-4.1@")
-    figures, n = figures_of(result), len(ANSWERABLE)
-    assert figures["by_judge"][first]["accuracy"] == figures["accuracy"]
-    assert figures["by_judge"][second]["accuracy"]["value"] == pytest.approx((n - 1) / n)
-    assert figures["agreement"]["judges"] == [first, second]
-    assert "it agrees with offline/3 on" in people.stdout
+    out = run("--judge", "offline", "--judge", "openai/gpt-4.1", rule=rule)
+    assert "(judge openai/gpt-4.1)" in out.stderr
+    # It is asked of answers; abstentions need no model.
+    assert sum("tools" not in each.body for each in out.requests) == len(ANSWERABLE)
+    assert "judge openai/gpt-4.1@" in out.stdout
+    assert "it agrees with offline/3 on" in out.stdout
 
 
 def test_a_model_that_refuses_every_call_is_not_measured(

@@ -219,14 +219,6 @@ def test_the_order_of_the_episodes_changes_nothing(name: str, percent: int, seed
     assert detect(shuffled) == detect(made)
 
 
-@settings(max_examples=10)
-@given(st.integers(0, 999), st.integers(2, 5))
-def test_honest_episodes_in_several_copies_stay_honest(seed: int, copies: int) -> None:
-    scored = honest(50, seed)
-    if not detect(scored):
-        assert detect(scored * copies) == []
-
-
 def test_honest_models_stay_below_the_level() -> None:
     alarms = sum(bool(detect(honest(80, seed))) for seed in range(60))
 
