@@ -200,6 +200,6 @@ def test_kappa_of_judges_that_always_say_the_same_is_unknown() -> None:
     assert independent(5).kappa([True] * 5, [True] * 5) == {**UNKNOWN, "n": 5}
     # One that differs once is known, though most resamples lack the difference.
     assert independent(5).kappa([True] * 5, [True] * 4 + [False])["value"] == 0
-    # Without the first of two there is a kappa, without the second none: no spread to go by.
+    # Without the first of two there is a kappa, without the second none: anything is possible.
     lone = independent(2).kappa([True, False], [True, True])
-    assert (lone["value"], lone["low"]) == (0, None)
+    assert (lone["value"], lone["low"], lone["high"]) == (0, -1, 1)
