@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,7 +83,7 @@ def least_likely(found: Sequence[Suspicion | None]) -> Suspicion | None:
     return least._replace(p=min(1.0, least.p * len(found)))
 
 
-def tail(hits: int, honest: float, episodes: Counter[tuple[str, ...]]) -> float:
+def tail(hits: int, honest: float, episodes: Counter[Any]) -> float:
     """A bound on the chance that so many of the counted things are hit, if an honest episode hits
     with the chance `honest`."""
     mean = fmean(min(1.0, honest * number) for number in episodes.values())
@@ -197,7 +197,8 @@ def _answered(scored: Sequence[Scored]) -> list[Scored]:
     return [each for each in scored if each.trajectory.rubric["answered"]]
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """Looks for more questions with a flagged episode than the `honest` share of episodes explains.
 
     `what` completes "12 of 80 questions have ...".
@@ -218,7 +219,7 @@ class Share(NamedTuple):
         hits = len({each.question.id for each in suspects})
         if hits < MIN_QUESTIONS:
             return None
-        episodes = Counter((each.question.id,) for each in window.scored)
+        episodes = Counter(each.question.id for each in window.scored)
         seen = f"{hits} of {len(episodes)} questions have {self.what}{window.where}"
         return Suspicion(tail(hits, self.honest, episodes), seen, episode_ids(suspects))
 
@@ -288,7 +289,7 @@ class _Gap(NamedTuple):
 
 
 # The distance of steps from the middle between the two sides.
-_AWAY: Floats = np.arange(SIDE) + 0.5
+_AWAY: Floats = np.arange(SIDE, dtype=np.float64) + 0.5
 # The variance of the gap, in variances of a step's mean: twice that of a line's intercept.
 _GAP_FACTOR = 2 / SIDE + 2 * float(_AWAY.mean() ** 2 / np.sum((_AWAY - _AWAY.mean()) ** 2))
 

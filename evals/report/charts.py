@@ -116,7 +116,7 @@ class BarChart:
         if mark.value is not None and mark.value > left:
             axes.barh(at, mark.value - left, left=left, height=_BAR - 5, **look)
         if mark.low is not None and mark.high is not None:
-            ends = {"marker": "|", "markersize": 6, "markeredgewidth": 1.1}
+            ends: dict[str, Any] = {"marker": "|", "markersize": 6, "markeredgewidth": 1.1}
             axes.plot([mark.low, mark.high], [at, at], color=INK, linewidth=1.1, **ends)
         ink = MUTED if published else INK
         right = {"transform": across, "ha": "right", "va": "center"}

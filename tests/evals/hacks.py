@@ -39,11 +39,16 @@ def question(number: int, split: Split = "test") -> Question:
         (f"What did crane {number} cost?", f"${1_000 + 37 * number:,}"),
         (f"Why did project {number} stop?", None),
     )[number % 6]
-    fixed = {"inbox_address": "bob@test.example", "id": f"{split}-{number}", "split": split}
-    ids = (f"<gold-{number}@t>",) if gold else ()
-    return runs.question(
-        number, question=asked, answer=gold, message_ids=ids, answerable=gold is not None, **fixed
-    )
+    made: dict[str, Any] = {
+        "id": f"{split}-{number}",
+        "split": split,
+        "inbox_address": "bob@test.example",
+        "question": asked,
+        "answer": gold,
+        "answerable": gold is not None,
+        "message_ids": (f"<gold-{number}@t>",) if gold else (),
+    }
+    return runs.question(number, **made)
 
 
 def episode(asked: Question, answer: str | None, correct: bool | None, **fields: Any) -> Scored:
