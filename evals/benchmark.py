@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import itertools
 import json
-import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from art_e.agent import run_episode
 from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email
+from art_e.inbox.inbox import Inbox
 from art_e.models.base import REFUSED, Policy, Usage
 from art_e.models.prices import expected_cost
 from art_e.question import Question
@@ -31,66 +30,23 @@ from art_e.storage import AppendLog
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.gpu_time import at_measured_cost, servings
-from evals.judges import option_of
+from evals.gpu_time import figures_of, servings
 from evals.metrics import run_metrics
 from evals.scored import Scored, read_in
 from evals.verdict import Judge
 
-# ---- The expected cost of a benchmark.
-
-
-class Tokens(NamedTuple):
-    """Tokens a question, `cached` ones are part of the prompt's; `source` says how we know."""
-
-    prompt: float
-    cached: float
-    completion: float
-    source: str
-
-
 # About four searches and two mails read, each turn sending what came before once more.
-ASSUMED = Tokens(15_000, 0, 600, "assumed: no run yet")
+TYPICAL = Usage(15_000, 0, 600)
 
 
-class CostEstimate(NamedTuple):
-    """`usd` is None if the model's price is unknown."""
-
-    model: str
-    episodes: int
-    tokens: Tokens
-    usd: float | None
-
-    def __str__(self) -> str:
-        cost = "cost unknown" if self.usd is None else f"about ${self.usd:,.2f}"
-        return (
-            f"{self.model}: {cost} for {self.episodes:,} episodes"
-            f" ({self.tokens.prompt:,.0f} + {self.tokens.completion:,.0f} tokens each,"
-            f" {self.tokens.source})"
-        )
-
-
-def estimate_cost(model: str, episodes: int, runs: Path) -> CostEstimate:
-    """The expected cost of so many episodes, by the newest run in the folder `runs`.
-
-    A run of the same model comes first, then one of any model.
-    """
-    measured: dict[str, Tokens] = {}
-    for run in list_runs(runs):
-        finished = run.complete and (run.folder / "metrics.json").is_file()
-        for name, figures in (run.metrics.get("models", {}) if finished else {}).items():
-            means = [figures["tokens"].get(f"{kind}_tokens") for kind in _KINDS]
-            # Runs made before figures had intervals hold plain numbers; `offline` has no tokens.
-            if all(isinstance(mean, dict) for mean in means) and means[0]["value"]:
-                prompt, cached, completion = (mean["value"] for mean in means)
-                found = Tokens(prompt, cached, completion, f"as {name} in {run.id}")
-                measured.setdefault(name, found)
-    tokens = measured.get(model) or next(iter(measured.values()), ASSUMED)
-    one = Usage(round(tokens.prompt), round(tokens.cached), round(tokens.completion))
-    return CostEstimate(model, episodes, tokens, expected_cost(model, [one], episodes))
-
-
-_KINDS = ("prompt", "cached_prompt", "completion")
+def estimate(model: str, episodes: int) -> str:
+    """What so many typical episodes are likely to cost, in words."""
+    usd = expected_cost(model, [TYPICAL], episodes)
+    cost = "cost unknown" if usd is None else f"about ${usd:,.2f}"
+    return (
+        f"{model}: {cost} for {episodes:,} episodes of typically {TYPICAL.prompt_tokens:,} +"
+        f" {TYPICAL.completion_tokens} tokens"
+    )
 
 
 # ---- Short names of the baselines that results are compared with. Any other name is litellm's own.
@@ -123,25 +79,33 @@ class Key(NamedTuple):
 
 
 def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Run | None:
-    """The run at `out`, else the newest unfinished run in `parent` with this configuration.
+    """The run at `out`, else the newest unfinished benchmark in `parent`; None without one.
 
-    None without one. Raises `UserError`, naming what differs, if `out` has another configuration.
+    Raises `UserError`, naming what differs, if it has another configuration.
     """
-    if out is None:
-        same = (
-            run for run in list_runs(parent) if not run.complete and not _differing(run, config)
-        )
-        return next((run for run in same if not _under_way(run)), None)
-    run = Run(out)
-    if not run.begun:
+    unfinished = (
+        run for run in list_runs(parent) if not run.complete and run.config["name"] == "eval"
+    )
+    run = next(unfinished, None) if out is None else Run(out)
+    if run is None or not run.begun:
         return None
-    differing = _differing(run, config)
+    had, wanted = run.config, json.loads(json.dumps(config))
+    differing = [
+        f"{name} {_shown(had.get(name))}, not {_shown(wanted[name])}"
+        for name in wanted
+        # A run that a cost limit stopped may resume with a higher one.
+        if name not in ("max_cost_usd", "command") and had.get(name) != wanted[name]
+    ]
     if differing:
         raise UserError(
-            f"{out} can't be resumed: it was made with {'; '.join(differing)};"
+            f"{run.folder} can't be resumed: it was made with {'; '.join(differing)};"
             " give the same options, or another --out"
         )
     return run
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
@@ -155,29 +119,6 @@ def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
     return found
 
 
-def _differing(run: Run, config: Mapping[str, Any]) -> list[str]:
-    """Where the run's configuration differs from `config`, item by item."""
-
-    def shown(value: Any) -> str:
-        return "none" if value is None else json.dumps(value, ensure_ascii=False)
-
-    had, wanted = run.config, json.loads(json.dumps(config))
-    return [
-        f"{name} {shown(had.get(name))}, not {shown(wanted[name])}"
-        for name in wanted
-        # A run that a cost limit stopped may resume with a higher one.
-        if name != "max_cost_usd" and had.get(name) != wanted[name]
-    ]
-
-
-def _under_way(run: Run) -> bool:
-    try:
-        with held(run):
-            return False
-    except UserError:
-        return True
-
-
 # ---- The benchmark itself.
 
 
@@ -188,9 +129,9 @@ class Prompt(NamedTuple):
     text: str
 
     @property
-    def hash(self) -> str:
-        """The hash that trajectories record."""
-        return digest(self.text)
+    def facts(self) -> dict[str, str]:
+        """What the configuration and the metrics say of it; trajectories record the hash, too."""
+        return {"name": self.name, "hash": digest(self.text)}
 
 
 class Entrant(NamedTuple):
@@ -222,39 +163,6 @@ def read_prompt(path: Path | None) -> Prompt:
 def kept_by(recipe: str, split: str | None) -> str:
     """The name that a run's configuration gives to a recipe's questions of a split."""
     return f"{split or 'test'} of {recipe}"
-
-
-# Options of `art-e eval run` that take one value, by their names in a run's configuration.
-_OPTIONS = (
-    "questions", "split", "limit", "repeat", "recipe", "max_turns", "reasoning_effort",
-    "temperature", "max_cost_usd", "tool_calls", "gpu_usd_per_hour", "gpus", "db",
-)  # fmt: skip
-
-
-def command(config: Mapping[str, Any]) -> str | None:
-    """The `art-e eval run` of that configuration, fit for a shell; None for other runs."""
-    if not {"models", "questions", "judges"} <= config.keys():
-        return None
-    words = ["art-e", "eval", "run"]
-    for model in config["models"]:
-        words += ["-m", model]
-    for judge in config["judges"]:
-        words += ["--judge", option_of(judge)]
-    implied: set[str] = set()
-    if (recipe := config.get("recipe")) is not None:
-        implied = {"max_turns"}
-        if config["questions"] == kept_by(recipe, config.get("split")):
-            implied |= {"questions", "db"}
-    for name in _OPTIONS:
-        if config.get(name) is not None and name not in implied:
-            option = "max-cost" if name == "max_cost_usd" else name.replace("_", "-")
-            words += [f"--{option}", str(config[name])]
-    if path := (config.get("prompt") or {}).get("path"):  # else the package's own
-        words += ["--prompt", path]
-    at_once = set((config.get("concurrency") or {}).values())
-    if len(at_once) == 1:  # else each model had its own default
-        words += ["--concurrency", str(at_once.pop())]
-    return shlex.join([*words, "--cache"] if config.get("cache") else words)
 
 
 def fingerprint(questions: Sequence[Question]) -> str:
@@ -344,7 +252,7 @@ def run_benchmark(
         trajectory.policy["prompt"] = chosen.name
         scored = Scored(question, trajectory)
         # An episode that is out of turns or lost has neither answered nor abstained.
-        return await _judged(scored, judges, read_in(trajectory, inbox)) if scored.ended else scored
+        return await _judged(scored, judges, inbox) if scored.ended else scored
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
@@ -386,36 +294,46 @@ def run_benchmark(
         for scored in done.values():
             on_scored(scored)
         asyncio.run(run_all(log))
-        served = servings(run.config)
-        episodes = at_measured_cost([each.trajectory for each in done.values()], served)
-        metrics = run_metrics(
-            list(map(Scored, (each.question for each in done.values()), episodes)),
-            [each.policy.model for each in entrants],
-            [each.name for each in judges],
-            timed=timed,
-            served=served,
-        )
-        metrics["prompt"] = {"name": chosen.name, "hash": chosen.hash}
-        for entrant in entrants:
-            figures = metrics["models"][entrant.policy.model]
-            figures["concurrency"] = entrant.concurrency
-            figures["not_asked"] = len(questions) * repeats - figures["n"]
-            figures["stopped"] = stopped[entrant.policy.model] if figures["not_asked"] else None
+        figures = _figures(list(done.values()), entrants, judges, run, timed=timed)
+        for model, each in figures.items():
+            each["not_asked"] = len(questions) * repeats - each["n"]
+            each["stopped"] = stopped[model] if each["not_asked"] else None
+        metrics = run_metrics(list(done.values()), [each.name for each in judges], figures)
+        metrics["prompt"] = chosen.facts
         run.write_json("metrics.json", metrics)
-        if not any(each["not_asked"] for each in metrics["models"].values()):
+        if not any(each["not_asked"] for each in figures.values()):
             run.finish()
     return metrics
 
 
-async def _judged(scored: Scored, judges: Sequence[Judge], mails: Sequence[Email]) -> Scored:
+def _figures(
+    scored: Sequence[Scored],
+    entrants: Sequence[Entrant],
+    judges: Sequence[Judge],
+    run: Run,
+    *,
+    timed: bool,
+) -> dict[str, Any]:
+    """The figures of each model, in the order of the entrants."""
+    served, names = servings(run.config), [each.name for each in judges]
+    found = {}
+    for entrant in entrants:
+        model = entrant.policy.model
+        of_model = [each for each in scored if each.trajectory.model == model]
+        figures = figures_of(of_model, names, served.get(model), timed=timed)
+        found[model] = {**figures, "concurrency": entrant.concurrency}
+    return found
+
+
+async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
     """The episode with the verdicts of all judges, asked at the same time."""
-    answer = scored.trajectory.final_answer
+    question, trajectory = scored.question, scored.trajectory
+    mails = read_in(trajectory, inbox)
     verdicts = await asyncio.gather(
-        *(judge.judge(scored.question, answer, mails) for judge in judges)
+        *(judge.judge(question, trajectory.final_answer, mails) for judge in judges)
     )
     first, *others = map(dataclasses.asdict, verdicts)
-    trajectory = dataclasses.replace(scored.trajectory, verdict=first, other_verdicts=others)
-    return Scored(scored.question, trajectory)
+    return Scored(question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others))
 
 
 def _key(trajectory: Trajectory) -> Key:

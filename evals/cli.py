@@ -1,10 +1,12 @@
 """`art-e eval`: run a benchmark, compare models, measure judges, label answers, write a report."""
 
 import asyncio
+import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -45,23 +47,7 @@ from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.trajectory import read_trajectories
-from evals import paired
-from evals.benchmark import (
-    Entrant,
-    Prompt,
-    check_questions,
-    command,
-    drawn,
-    estimate_cost,
-    find_killed,
-    fingerprint,
-    kept_by,
-    model_name,
-    on_disk,
-    read_prompt,
-    run_benchmark,
-)
-from evals.gpu_time import servings
+from evals import benchmark, paired
 from evals.judges import choose_judge, needs_model, spent_by
 from evals.judges.labels import (
     Case,
@@ -76,9 +62,9 @@ from evals.judges.labels import (
 from evals.labelling import label
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
-from evals.report.tables import COLUMNS, differences
-from evals.scored import Scored, load_run
-from evals.statistics import Estimate
+from evals.report.entries import Entry, measure
+from evals.report.tables import COLUMNS, differences, digits, number, percent, summary, usd
+from evals.scored import load_run
 from evals.verdict import Judge
 
 app = typer.Typer(
@@ -86,15 +72,7 @@ app = typer.Typer(
 )
 
 
-def shown(estimate: Estimate, form: str = ".1%") -> str:
-    """A figure with its interval in brackets; "-" if it is unknown."""
-    value, low, high = estimate["value"], estimate["low"], estimate["high"]
-    if value is None:
-        return "-"
-    return f"{value:{form}}" + ("" if low is None else f" [{low:{form}}, {high:{form}}]")
-
-
-def print_lines(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     """Print lines of untrusted text, each on one line, not wrapped."""
     for line in lines:
         console().print(text(one_line(line)), soft_wrap=True)
@@ -107,8 +85,8 @@ def _print_table(
     from rich.table import Table
 
     table = Table(title=text(one_line(title)), caption=caption)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
     for row in rows:
         table.add_row(*(text(one_line(cell)) for cell in row))
     console().print(table)
@@ -119,14 +97,24 @@ def _print_table(
 _COLUMNS = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
 
 
-def print_metrics(metrics: Mapping[str, Any], folder: Path) -> None:
+def _show(metrics: Mapping[str, Any], run: Run, as_json: bool) -> None:
+    """Print the figures; exit with 1 if nothing of a model was measured."""
+    if as_json:
+        print_json({**metrics, "run": str(run.folder)})
+    else:
+        _print_metrics(metrics, run)
+    if not all(each["n"] for each in metrics["models"].values()):
+        raise typer.Exit(1)
+
+
+def _print_metrics(metrics: Mapping[str, Any], run: Run) -> None:
     """Print one table of all models, notes on each, and the command that shows more."""
     rows = []
     for name, figures in metrics["models"].items():
         if figures["n"]:
             cells = [column.cell(figures) for column in _COLUMNS]
             # Intervals of all columns would need more room than a terminal has.
-            shares = [f"{cell.value} {cell.interval}".strip() for cell in cells[: len(HEADLINE)]]
+            shares = [cell.brief for cell in cells[: len(HEADLINE)]]
             others = [cell.value for cell in cells[len(HEADLINE) :]]
             rows.append([name, f"{figures['n']:,}", *shares, *others])
     if rows:
@@ -134,8 +122,8 @@ def print_metrics(metrics: Mapping[str, Any], folder: Path) -> None:
         caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
         _print_table("", headings, caption, rows)
     for name, figures in metrics["models"].items():
-        print_lines(f"{name}: {line}" for line in _notes(figures))
-    print_lines([f"run: {folder}", f"the report: art-e eval report {folder}"])
+        _print_lines(f"{name}: {line}" for line in _notes(figures))
+    _print_lines([f"run: {run.folder}", f"the report: art-e eval report {run.folder}"])
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -154,71 +142,62 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     funnel = {step: n for step, n in figures["funnel"].items() if n}
     yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
     if figures["always_right"] is not None:
-        yield f"right every time: {shown(figures['always_right'])}"
+        yield f"right every time: {percent(figures['always_right']).brief}"
     if (compared := figures["agreement"]) is not None:
         one, other = compared["judges"]
         yield (
-            f"judge {other}: accuracy {shown(figures['by_judge'][other]['accuracy'])}; it agrees"
-            f" with {one} on {shown(compared['share'])}, kappa {shown(compared['kappa'], '.2f')}"
+            f"judge {other}: accuracy {percent(figures['by_judge'][other]['accuracy']).brief}; it"
+            f" agrees with {one} on {percent(compared['share']).brief},"
+            f" kappa {number(compared['kappa']).brief}"
         )
     measured = figures["throughput"]
-    if measured is not None and measured["left_out"] is not None:
-        yield f"cost not measured: {measured['left_out']}"
-    elif measured is not None:
+    if measured is not None:
+        cost = usd(figures["cost_per_1000_usd"]).brief
+        speed = digits(measured["questions_per_second"]).brief
+        yield f"{cost} per 1,000 questions, {figures['cost_source']}: {speed} questions/s"
+    tokens = {name: digits(each).value for name, each in figures["tokens"].items()}
+    if figures["tokens"]["prompt_tokens"]["value"]:
+        unknown = figures["cost_per_1000_usd"]["value"] is None
         yield (
-            f"${shown(figures['cost_per_1000_usd'], '.2g')} per 1,000 questions,"
-            f" {figures['cost_source']}: {measured['questions_per_second']['value']:.3g}"
-            f" questions/s, {measured['at_once']:.1f} under way at a time"
-        )
-    tokens = {name: each["value"] for name, each in figures["tokens"].items()}
-    if tokens["prompt_tokens"]:
-        unknown = measured is None and figures["cost_per_1000_usd"]["value"] is None
-        yield (
-            f"{'cost unknown, ' if unknown else ''}{tokens['prompt_tokens']:,.0f} +"
-            f" {tokens['completion_tokens']:,.0f} tokens a question"
-            f" ({tokens['cached_prompt_tokens']:,.0f} cached),"
+            f"{'cost unknown, ' if unknown else ''}{tokens['prompt_tokens']} +"
+            f" {tokens['completion_tokens']} tokens a question"
+            f" ({tokens['cached_prompt_tokens']} cached),"
             f" retries {figures['retries']}, {figures['concurrency']} at a time"
         )
 
 
-# ---- The price of a GPU: whose cost it measures, and what to write down.
+# ---- The cost of a self-hosted model: whose it is, and what to write down.
 
 
-def priced(
-    gpu_usd_per_hour: float | None, gpus: int | None, models: Sequence[str], *, cache: bool
-) -> dict[str, Any]:
-    """The options as the run's configuration holds them. Raises `UserError` if they can't be
-    used."""
+def _self_hosted(
+    gpu_usd_per_hour: float | None, models: Sequence[str], *, cache: bool
+) -> list[str] | None:
+    """The models whose cost is measured, None without a price. Raises `UserError` if there is no
+    such model, or if a cache would answer in no time."""
     if gpu_usd_per_hour is None:
-        if gpus is not None:
-            raise UserError("--gpus is the number of GPUs with a price; add --gpu-usd-per-hour")
-        return {"gpu_usd_per_hour": None, "gpus": None, "self_hosted": None}
+        return None
     self_hosted = [each for each in models if Model(each).self_hosted]
     if not self_hosted:
         raise UserError(
-            "--gpu-usd-per-hour is for a model that you serve yourself, and none of the run's is"
-            " one: add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
+            "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
+            " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
         )
     if cache:
         raise UserError(
             "--gpu-usd-per-hour measures time, and --cache answers without any; leave one out"
         )
-    return {"gpu_usd_per_hour": gpu_usd_per_hour, "gpus": gpus or 1, "self_hosted": self_hosted}
+    return self_hosted
 
 
-def note_entries(metrics: Mapping[str, Any]) -> None:
+def _note_prices(metrics: Mapping[str, Any]) -> None:
     """Say on stderr what to write into `prices.toml`, so that estimates use the measurement."""
     for model, figures in metrics["models"].items():
         measured = figures["throughput"]
         if measured is None:
             continue
-        if measured["left_out"] is not None:
-            note(f"{model}: its cost was not measured: {measured['left_out']}")
-            continue
-        price = measured["gpu_usd_per_hour"] * measured["gpus"]
         tokens = measured["prompt_tokens"], measured["completion_tokens"]
         try:
-            lines = gpu_entry(model, price, measured["seconds"], *tokens)
+            lines = gpu_entry(model, measured["usd_per_hour"], measured["seconds"], *tokens)
         except ValueError:
             note(f"{model}: its server reports no tokens, so prices.toml can't have its cost")
             continue
@@ -235,38 +214,24 @@ def note_entries(metrics: Mapping[str, Any]) -> None:
         "art-e eval run -m offline --questions world.questions.jsonl --db world.duckdb",
         "art-e eval run -m o3 -m gemini-2.5-pro --questions golden --split test --max-cost 20",
         "art-e eval run -m o3 --prompt mine.txt --repeat 3 --judge offline --judge openai/gpt-4.1",
-        "art-e eval run -m hosted_vllm/talk --questions golden --split test --concurrency 16"
-        " --gpu-usd-per-hour 2.10",
+        "art-e eval run -m hosted_vllm/talk --concurrency 16 --gpu-usd-per-hour 2.10",
     )
 )
 def run(
     models: Annotated[
         list[str],
-        Option(
-            "--model",
-            "-m",
-            help="Model, or o3, o4-mini, gpt-4.1, gemini-2.5-pro, qwen2.5-14b; may be repeated.",
-        ),
+        Option("--model", "-m", help=f"Model, or {', '.join(benchmark.PRESETS)}; may be repeated."),
     ],
     questions: Annotated[
         str | None,
-        Option(
-            help="Golden-set folder, JSONL or Parquet file, or hub id"
-            " [default: golden in ART_E_HOME]."
-        ),
+        Option(help="Golden-set folder, file or hub id [default: golden in ART_E_HOME]."),
     ] = None,
-    split: Annotated[
-        str | None, Option(help="train, validation or test; default: all rows.")
-    ] = None,
-    limit: Annotated[
-        int | None, Option(min=1, help="N questions, drawn over inboxes and kinds.")
-    ] = None,
+    split: Annotated[str | None, Option(help="train, validation or test [default: all].")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Ask a sample of so many questions.")] = None,
     repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
     judge: Annotated[
         list[str] | None,
-        Option(
-            help="offline, f1 or a model; may be repeated, the first decides [default: offline]."
-        ),
+        Option(help="offline, f1 or a model; repeatable, the first decides [default: offline]."),
     ] = None,
     prompt: Annotated[
         Path | None, Option(metavar="FILE", help="System prompt, to compare prompts by.")
@@ -278,11 +243,7 @@ def run(
     recipe: RecipeOption = None,
     concurrency: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            min=1,
-            help="Questions at a time for each model [default: 8 if hosted, else 1].",
-        ),
+        Option(min=1, help="Questions at a time of each model [default: 8 if hosted, else 1]."),
     ] = None,
     effort: EffortOption = None,
     temperature: TemperatureOption = None,
@@ -292,13 +253,8 @@ def run(
     gpu_usd_per_hour: Annotated[
         float | None,
         Option(
-            metavar="USD",
-            min=0,
-            help="Price of the GPU of a model that you serve: measures its cost a question.",
+            metavar="USD", min=0, help="Price of the GPUs of your own model; measures its cost."
         ),
-    ] = None,
-    gpus: Annotated[
-        int | None, Option(metavar="N", min=1, help="Number of GPUs at that price [default: 1].")
     ] = None,
     db: DbOption = None,
     out: OutOption = None,
@@ -306,40 +262,40 @@ def run(
 ) -> None:
     """Ask every question, judge the answers, print accuracy with intervals.
 
-    A small model knows only the prompt and the tools that it was trained with: --recipe gives these
-    to all models of the run. Without --questions it asks those that the recipe keeps for its test.
+    A small model knows only the prompt and the tools of its training: --recipe gives these to all
+    models of the run. Without --questions, they are asked the test questions of the recipe.
 
     After a kill, the same command with --resume asks only the questions without an answer.
     """
     of_split = chosen_split(split)
-    names = list(dict.fromkeys(map(model_name, models)))
+    names = list(dict.fromkeys(map(benchmark.model_name, models)))
     judges = list(dict.fromkeys(judge or ["offline"]))
     form = chosen_form(recipe, max_turns, other_prompt=prompt is not None)
-    chosen_prompt = read_prompt(prompt) if form.prompt is None else Prompt("recipe", form.prompt)
+    chosen_prompt = (
+        benchmark.read_prompt(prompt)
+        if form.prompt is None
+        else benchmark.Prompt("recipe", form.prompt)
+    )
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
     if recipe is not None and questions is None and db is None:
-        source = kept_by(recipe, of_split)
+        source = benchmark.kept_by(recipe, of_split)
         kept, path = of_recipe(recipe, of_split or "test")
     else:
         source = _questions(questions)
         kept, path = load_questions(source, of_split), chosen_db(db)
-    asked = kept if limit is None else drawn(kept, limit)
+    asked = kept if limit is None else benchmark.drawn(kept, limit)
     with InboxFile(path) as inbox_file:
-        check_questions(asked, inbox_file)
+        benchmark.check_questions(asked, inbox_file)
         config = {
             "models": names,
             "questions": source,
-            "questions_hash": fingerprint(asked),
+            "questions_hash": benchmark.fingerprint(asked),
             "split": split,
             "limit": limit,
             "repeat": repeat,
             "judges": [each.name for each in deciding],
-            "prompt": {
-                "name": chosen_prompt.name,
-                "hash": chosen_prompt.hash,
-                **({} if prompt is None else {"path": str(prompt)}),
-            },
+            "prompt": chosen_prompt.facts,
             "recipe": recipe,
             "max_turns": form.max_turns,
             "view": asdict(form.view),
@@ -349,11 +305,13 @@ def run(
             "max_cost_usd": max_cost,
             "tool_calls": tool_calls,
             "cache": cache,
-            **priced(gpu_usd_per_hour, gpus, names, cache=cache),
+            "gpu_usd_per_hour": gpu_usd_per_hour,
+            "self_hosted": _self_hosted(gpu_usd_per_hour, names, cache=cache),
             "db": str(inbox_file.path),
+            "command": shlex.join(["art-e", *sys.argv[1:]]),
         }
-        started = find_killed(config, runs_folder(), out) if resume else None
-        done = [] if started is None else list(on_disk(started, asked).values())
+        started = benchmark.find_killed(config, runs_folder(), out) if resume else None
+        done = [] if started is None else list(benchmark.on_disk(started, asked).values())
         entrants = []
         for name in names:
             left_usd = None if max_cost is None else max(0.0, max_cost - _spent(name, started))
@@ -362,7 +320,9 @@ def run(
                 effort, temperature, left_usd, tool_calls, cache, at_once[name], turn_tokens
             )
             policy = ready_policy(Model(name), options)
-            entrants.append(Entrant(policy, at_once[name], alone=Model(name).shares_machine))
+            entrants.append(
+                benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)
+            )
         if started is not None:
             note(f"resuming {started.folder}: {plural(len(done), 'episode')} there already")
         elif resume:
@@ -376,41 +336,25 @@ def run(
         for name in names:
             left = len(asked) * repeat - sum(each.trajectory.model == name for each in done)
             if name != "offline" and left:
-                note(f"estimate: {estimate_cost(name, left, runs_folder())}")
+                note(f"estimate: {benchmark.estimate(name, left)}")
         started = started or start_run("eval", config, runs_folder(), out)
         with progress("episodes", len(asked) * repeat * len(names)) as advance:
-            metrics = run_benchmark(
-                asked,
-                entrants,
-                inbox_file,
-                deciding,
-                started,
+            metrics = benchmark.run_benchmark(
+                asked, entrants, inbox_file, deciding, started,
                 max_turns=form.max_turns,
                 prompt=chosen_prompt,
                 view=form.view,
                 repeats=repeat,
                 timed=not cache,
                 on_scored=lambda _: advance(),
-            )
+            )  # fmt: skip
     for each in deciding:
-        note_cost(each)
-    _show(metrics, config, started, json_output)
-
-
-def _show(metrics: dict[str, Any], config: dict[str, Any], run: Run, as_json: bool) -> None:
-    """Print the figures, and the command that resumes an incomplete run; exit with 1 if a model
-    was not measured."""
-    note_entries(metrics)
-    if as_json:
-        print_json({**metrics, "run": str(run.folder)})
-    else:
-        print_metrics(metrics, run.folder)
-    if not run.complete:
-        again = command({**config, "max_cost_usd": None})
-        higher = "" if config["max_cost_usd"] is None else " --max-cost USD"
-        note(f"not complete; to go on: {again}{higher} --resume --out {run.folder}")
-    if not all(each["n"] for each in metrics["models"].values()):
-        raise typer.Exit(1)
+        _note_cost(each)
+    _note_prices(metrics)
+    if not started.complete:
+        higher = "" if max_cost is None else "a higher --max-cost and "
+        note(f"not complete; give the same command with {higher}--resume --out {started.folder}")
+    _show(metrics, started, json_output)
 
 
 def _questions(given: str | None) -> str:
@@ -440,16 +384,6 @@ def _spent(model: str, run: Run | None) -> float:
 _SHOWN_FLIPS = 20
 
 
-class _Side(NamedTuple):
-    run: str
-    model: str
-    prompt: str
-    judges: Sequence[str]
-    cost_source: str | None
-    timed: bool
-    scored: Sequence[Scored]
-
-
 @app.command(
     epilog=example(
         "art-e eval compare 20260101-120000-eval 20260101-130000-eval",
@@ -465,34 +399,50 @@ def compare(
     json_output: JsonOption = False,
 ) -> None:
     """Compare two models or prompts, question by question: difference, significance, flips."""
-    a, b = _side(run_a), _side(run_b)
-    if a.judges != b.judges:
-        note(f"A was judged by {', '.join(a.judges)}, B by {', '.join(b.judges)}")
+    (a, facts_a), (b, facts_b) = _side(run_a), _side(run_b)
+    if facts_a["judges"] != facts_b["judges"]:
+        judges = (", ".join(facts["judges"]) for facts in (facts_a, facts_b))
+        note("A was judged by {}, B by {}".format(*judges))
     found = paired.compare(a.scored, b.scored, timed=a.timed and b.timed)
     if json_output:
-        names = ("run", "model", "prompt", "judges", "cost_source")
-        sides = [{name: getattr(side, name) for name in names} for side in (a, b)]
-        print_json({"a": sides[0], "b": sides[1], **found})
-    else:
-        _print_compared(a, b, found)
+        print_json({"a": facts_a, "b": facts_b, **found})
+        return
+    rows = [
+        (row.label, *(cell.brief for cell in row.cells)) for row in differences(found["figures"])
+    ]
+    caption = "in brackets: 95 % interval of B - A"
+    _print_table(f"{found['n']:,} pairs", ("", "A", "B", "B - A"), caption, rows)
+    for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
+        cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
+        line = f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"
+        _print_lines([line])
+    _print_lines(summary(found, "A", "B"))
+    for flip in found["flipped"][:_SHOWN_FLIPS]:
+        answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
+        _print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
+    if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
+        console().print(f"and {more:,} more flipped; --json has them all")
 
 
-def _side(argument: str) -> _Side:
+def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
+    """The model that `RUN:MODEL` names, and what to say about it."""
     name, model = _parted(argument)
-    run = find_run(name, runs_folder())
-    scored = load_run(run)
-    models = list(dict.fromkeys(each.trajectory.model for each in scored))
+    [measured] = measure([find_run(name, runs_folder())])
+    models = {each.model: each for each in measured.entries}
     if model is None and len(models) > 1:
-        raise UserError(f"{name} has {', '.join(models)}; say which, such as {name}:{models[0]}")
-    chosen = models[0] if model is None else model_name(model)
-    if chosen not in models:
+        raise UserError(
+            f"{name} has {', '.join(models)}; say which, such as {name}:{next(iter(models))}"
+        )
+    entry = measured.entries[0] if model is None else models.get(benchmark.model_name(model))
+    if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
-    of_model = [each for each in scored if each.trajectory.model == chosen]
-    judges = list(dict.fromkeys(each.verdicts[0]["judge"] for each in of_model if each.verdicts))
-    serving = servings(run.config).get(chosen)
-    source = None if serving is None else str(serving)
-    timed = not run.config.get("cache", False)
-    return _Side(run.id, chosen, of_model[0].prompt, judges, source, timed, of_model)
+    return entry, {
+        "run": measured.run.id,
+        "model": entry.model,
+        "prompt": entry.scored[0].prompt,
+        "judges": measured.judges[:1],
+        "cost_source": entry.figures["cost_source"],
+    }
 
 
 def _parted(argument: str) -> tuple[str, str | None]:
@@ -503,37 +453,6 @@ def _parted(argument: str) -> tuple[str, str | None]:
         if any(Run(folder).begun for folder in (runs_folder() / name, Path(name))):
             return name, ":".join(parts[end:]) or None
     return parts[0], None
-
-
-def _print_compared(a: _Side, b: _Side, found: Mapping[str, Any]) -> None:
-    _print_table(
-        f"{found['n']:,} pairs",
-        ("", "A", "B", "B - A"),
-        "in brackets: 95 % interval of B - A",
-        [
-            (row.label, *(f"{cell.value} {cell.interval}".strip() for cell in row.cells))
-            for row in differences(found["figures"])
-        ],
-    )
-    sides = {"A": a, "B": b}
-    left_out = [plural(found["left_out"][side], "episode") for side in "ab"]
-    lines = [
-        *(f"{each}: {of.model}, prompt {of.prompt}, run {of.run}" for each, of in sides.items()),
-        *(f"cost of {each}: {of.cost_source}" for each, of in sides.items() if of.cost_source),
-        f"left out, because the other was not asked: {left_out[0]} of A and {left_out[1]} of B",
-        f"right in A alone {found['only_a']}, in B alone {found['only_b']},"
-        f" p of equal accuracy {found['p']:.3g}"
-        f" ({'significant' if found['p'] < 0.05 else 'may be chance'})",
-        f"net reduction of errors {shown(found['net_reduction'])}: of A's errors B mends"
-        f" {shown(found['mended'])},"
-        f" of B's errors A has right {shown(found['broken'])}",
-    ]
-    print_lines(lines)
-    for flip in found["flipped"][:_SHOWN_FLIPS]:
-        answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
-        _print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
-    if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
-        console().print(f"and {more:,} more flipped; --json has them all")
 
 
 def _print_answers(before: str, question: str, answers: Mapping[str, str | None]) -> None:
@@ -633,18 +552,14 @@ def judge(
         measured = _rated(names or ["offline"], _pairs(pairs, chosen), max_cost)
         on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
     figures = {name: agreement(rated) for name, rated in measured.items()}
+    if show_wrong:
+        for name, rated in measured.items():
+            figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
     if json_output:
-        if show_wrong:
-            for name, rated in measured.items():
-                figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
         print_json({"on": on, "judges": figures})
         return
-    for name, rated in measured.items():
-        _print_judge(name, on, figures[name])
-        if show_wrong:
-            for each in rated:
-                if not each.agrees:
-                    _print_wrong(each)
+    for name, of_judge in figures.items():
+        _print_judge(name, on, of_judge)
 
 
 def _pairs(path: Path | None, half: Half) -> list[Case]:
@@ -680,11 +595,11 @@ def _rated(
             measured[each.name] = asyncio.run(
                 rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
             )
-        note_cost(each)
+        _note_cost(each)
     return measured
 
 
-def note_cost(judge: Judge) -> None:
+def _note_cost(judge: Judge) -> None:
     """Say on stderr what a judge's calls have cost, if it makes any."""
     spent = spent_by(judge)
     if spent is not None:
@@ -715,30 +630,27 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         [
             category,
             str(shares["n"]),
-            shown(shares["agreement"]),
+            percent(shares["agreement"]).brief,
             *map(str, shares["confusion"].values()),
             str(shares["unjudged"]),
         ]
         for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
     ]
     _print_table(f"{name} on {on}", headings, caption, rows)
-    summary = f"kappa {shown(figures['kappa'], '.2f')}"
+    line = f"kappa {number(figures['kappa']).brief}"
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
-        summary += f", adversarial answers judged correct: {hostile}"
-    print_lines([summary])
-
-
-def _print_wrong(rated: Rated) -> None:
+        line += f", adversarial answers judged correct: {hostile}"
+    _print_lines([line])
     words = {True: "right", False: "wrong", None: "no verdict"}
-    facts = _facts(rated)
-    answers = {
-        "gold": facts["gold"],
-        "answer": facts["answer"],
-        "label": words[facts["label"]],
-        "judge": f"{words[facts['verdict']]}: {facts['reason']}",
-    }
-    _print_answers("", facts["question"], answers)
+    for wrong in figures.get("wrong", ()):
+        answers = {
+            "gold": wrong["gold"],
+            "answer": wrong["answer"],
+            "label": words[wrong["label"]],
+            "judge": f"{words[wrong['verdict']]}: {wrong['reason']}",
+        }
+        _print_answers("", wrong["question"], answers)
 
 
 # ---- `art-e eval label`, in its module, and `art-e eval report`.
@@ -767,4 +679,4 @@ def report(
     if json_output:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])
+    _print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])

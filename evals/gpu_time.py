@@ -1,15 +1,14 @@
-"""The cost and throughput of a self-hosted model, measured by the time of its episodes.
+"""The cost of a self-hosted model, measured by the time of its episodes.
 
-In every moment the episodes that run share the machine evenly; the time of episodes that failed for
-an outside reason is borne by the others. Intervals are over questions: how much the machine's speed
-differs from hour to hour is not in them. `throughput` gives
+The machine's time is the time in which any question was under way; questions that ended bear it in
+proportion to their own. Intervals are over questions; they leave out how much the machine's speed
+differs from hour to hour. `throughput` in `metrics.json` is
 
-    {"seconds": in which the model was being asked, "n": questions that it worked on to their end,
-     "at_once": questions under way at a time, the mean over those seconds,
-     "questions_per_second", "prompt_tokens_per_second", "completion_tokens_per_second",
-     "gpu_hours_per_1000": estimates, "prompt_tokens", "completion_tokens": sums,
-     "gpu_usd_per_hour", "gpus", "concurrency": as it was served,
-     "left_out": why there is no measurement, or null}
+    {"seconds": the machine's time, "n": questions that ended,
+     "questions_per_second": estimate, "prompt_tokens", "completion_tokens": sums,
+     "usd_per_hour", "concurrency": as it was served}
+
+If no question ended, it is null, and the cost unknown.
 """
 
 import dataclasses
@@ -19,29 +18,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from art_e.trajectory import Trajectory
-from evals.statistics import UNKNOWN, Estimate, Floats, Sample
-
-NOTHING_ENDED = "no question was worked on to its end"
+from art_e.runs import Run
+from evals.metrics import model_metrics, sample_of
+from evals.scored import Scored, load_run
+from evals.statistics import UNKNOWN
 
 
 class Serving(NamedTuple):
-    """How a model is served: the number of GPUs, the price of each in USD an hour, and the number
-    of questions at a time."""
+    """How a model is served: the price of its GPUs in USD an hour, and its questions at a time."""
 
-    gpu_usd_per_hour: float
-    gpus: int
+    usd_per_hour: float
     concurrency: int
 
-    @property
-    def usd_per_second(self) -> float:
-        """The price of all its GPUs."""
-        return self.gpu_usd_per_hour * self.gpus / 3600
-
     def __str__(self) -> str:
-        gpus, each = ("GPU", "") if self.gpus == 1 else (f"{self.gpus} GPUs", " each")
-        price = f"${self.gpu_usd_per_hour:.2f}/h{each}"
-        return f"measured on your {gpus} at {price}, concurrency {self.concurrency}"
+        return f"measured at ${self.usd_per_hour:.2f} an hour, concurrency {self.concurrency}"
 
 
 def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
@@ -49,88 +39,67 @@ def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
     price = config.get("gpu_usd_per_hour")
     if price is None:
         return {}
-    return {
-        model: Serving(price, config["gpus"], config["concurrency"][model])
-        for model in config["self_hosted"]
-    }
+    # Older runs hold the price of one of several GPUs.
+    price *= config.get("gpus") or 1
+    return {model: Serving(price, config["concurrency"][model]) for model in config["self_hosted"]}
 
 
-def shares(starts: Floats, ends: Floats) -> Floats:
-    """Each episode's share of the time in which any of them ran, in seconds.
-
-    The shares add up to that time.
-    """
-    moments, places = np.unique(np.concatenate([starts, ends]), return_inverse=True)
-    first, last = np.split(places, 2)
-    changes = np.zeros(len(moments))
-    np.add.at(changes, first, 1)
-    np.add.at(changes, last, -1)
-    running = np.cumsum(changes)[:-1]
-    each = np.divide(np.diff(moments), running, out=np.zeros(len(running)), where=running > 0)
-    passed = np.concatenate([[0.0], np.cumsum(each)])
-    return np.asarray(passed[last] - passed[first])
-
-
-def gpu_seconds(episodes: Sequence[Trajectory]) -> list[float | None]:
-    """The GPU time of each episode of one model, in seconds.
-
-    None for a failed episode, and for all if none ended: the others bear the time of the failed.
-    """
-    if not episodes:
-        return []
+def gpu_seconds(scored: Sequence[Scored]) -> dict[str, float]:
+    """The machine's time of each episode of one model that ended, in seconds, by episode id."""
+    episodes = [each.trajectory for each in scored]
+    took = {each.episode_id: each.seconds["total"] for each in episodes if each.error is None}
+    if not sum(took.values()):
+        return {}
     begun = [dt.datetime.fromisoformat(each.started_at) for each in episodes]
     starts = np.asarray([(each - min(begun)).total_seconds() for each in begun])
-    times = shares(starts, starts + np.asarray([each.seconds["total"] for each in episodes]))
-    ended = np.asarray([each.error is None for each in episodes])
-    borne = times[ended].sum()
-    if not borne:
-        return [None] * len(episodes)
-    times *= times.sum() / borne
-    return [float(time) if of else None for time, of in zip(times, ended, strict=True)]
+    order = np.argsort(starts)
+    starts = starts[order]
+    ends = starts + np.asarray([each.seconds["total"] for each in episodes])[order]
+    latest = np.maximum.accumulate(ends)
+    pauses = np.maximum(0, starts[1:] - latest[:-1]).sum()
+    share = float(latest[-1] - starts[0] - pauses) / sum(took.values())
+    return {episode_id: share * seconds for episode_id, seconds in took.items()}
 
 
-def at_measured_cost(
-    episodes: Sequence[Trajectory], served: Mapping[str, Serving]
-) -> list[Trajectory]:
-    """The episodes in their order, those of `served` models with their measured cost.
-
-    In the run that measures it, it takes precedence over any known price.
-    """
-    costed = list(episodes)
-    for model, serving in served.items():
-        places = [place for place, each in enumerate(episodes) if each.model == model]
-        times = gpu_seconds([episodes[place] for place in places])
-        for place, time in zip(places, times, strict=True):
-            cost = None if time is None else time * serving.usd_per_second
-            costed[place] = dataclasses.replace(episodes[place], cost_usd=cost)
-    return costed
+def load_costed(run: Run) -> list[Scored]:
+    """The episodes of a run as `load_run` gives them, with the costs that the run measured."""
+    scored = load_run(run)
+    for model, serving in servings(run.config).items():
+        places = [place for place, each in enumerate(scored) if each.trajectory.model == model]
+        times = gpu_seconds([scored[place] for place in places])
+        for place in places:
+            question, trajectory = scored[place].question, scored[place].trajectory
+            time = times.get(trajectory.episode_id)
+            cost = None if time is None else time * serving.usd_per_hour / 3600
+            scored[place] = Scored(question, dataclasses.replace(trajectory, cost_usd=cost))
+    return scored
 
 
-def throughput(episodes: Sequence[Trajectory], sample: Sample, serving: Serving) -> dict[str, Any]:
-    """The figures of one model's episodes; `sample` is theirs."""
-    times = gpu_seconds(episodes)
-    ended = [time is not None for time in times]
-    seconds = [time for time in times if time is not None]
-    used = [each.usage for each, of in zip(episodes, ended, strict=True) if of]
-    prompts, completions = (
-        [float(usage[name]) for usage in used] for name in ("prompt_tokens", "completion_tokens")
-    )
-    whole = sum(seconds)
-    measured = sample.of(ended)
-
-    def per_second(counts: Sequence[float]) -> Estimate:
-        return measured.ratio(counts, seconds) if seconds else UNKNOWN
-
-    return {
-        "seconds": whole if seconds else None,
-        "n": len(seconds),
-        "at_once": sum(each.seconds["total"] for each in episodes) / whole if seconds else None,
-        "questions_per_second": per_second([1.0] * len(seconds)),
-        "prompt_tokens_per_second": per_second(prompts),
-        "completion_tokens_per_second": per_second(completions),
-        "gpu_hours_per_1000": measured.mean([time * serving.gpus / 3.6 for time in seconds]),
-        "prompt_tokens": int(sum(prompts)),
-        "completion_tokens": int(sum(completions)),
-        **serving._asdict(),
-        "left_out": None if seconds else NOTHING_ENDED,
+def figures_of(
+    scored: Sequence[Scored], judges: Sequence[str], serving: Serving | None, *, timed: bool = True
+) -> dict[str, Any]:
+    """All figures of one model's episodes, with `serving` those of its measured cost."""
+    figures = model_metrics(scored, judges, timed=timed)
+    if serving is None:
+        return figures
+    times = gpu_seconds(scored)
+    if not times:
+        unknown = {"cost_per_1000_usd": UNKNOWN, "cost_usd": None, "cost_source": None}
+        return figures | unknown
+    ended = [each for each in scored if each.trajectory.episode_id in times]
+    seconds = [times[each.trajectory.episode_id] for each in ended]
+    sample, usd_per_second = sample_of(ended), serving.usd_per_hour / 3600
+    used = [each.trajectory.usage for each in ended]
+    return figures | {
+        "cost_per_1000_usd": sample.mean([1000 * time * usd_per_second for time in seconds]),
+        "cost_usd": sum(seconds) * usd_per_second,
+        "cost_source": str(serving),
+        "throughput": {
+            "seconds": sum(seconds),
+            "n": len(ended),
+            "questions_per_second": sample.ratio([1.0] * len(ended), seconds),
+            "prompt_tokens": sum(usage["prompt_tokens"] for usage in used),
+            "completion_tokens": sum(usage["completion_tokens"] for usage in used),
+            **serving._asdict(),
+        },
     }

@@ -8,26 +8,25 @@
         "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"                       estimates
         "cost_usd":       of all episodes, null if a price is unknown or a cache answered
         "cost_source":    "price per token", or how it was measured; null if it is unknown
-        "throughput":     of a self-hosted model whose GPU has a price (`evals.gpu_time`), else null
+        "throughput":     of a model whose cost is measured (`evals.gpu_time`), else null
         "retries", "errors", "unjudged": counts, "errors_by_kind", "funnel": {name: count}
         "agreement":      {"judges": [first, other], "n", "share", "kappa"}, null with one judge
         "by_judge", "by_kind", "by_difficulty": {name: {some of the shares}}
      }}}
 
-The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why.
+The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why;
+`evals.gpu_time` replaces the cost of a self-hosted model whose GPU has a price.
 An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed
 for an outside reason counts as unanswered. One without a verdict is not correct and not a
 hallucination, and counts as unjudged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from art_e.question import DIFFICULTIES, KINDS
-from evals.gpu_time import Serving, throughput
 from evals.scored import Scored
 from evals.statistics import UNKNOWN, Estimate, Sample
 
@@ -93,9 +92,7 @@ MEANS: Mapping[str, tuple[str, str | None]] = {
     "tool_calls": ("tool_calls", None),
 }
 HEADLINE = ("accuracy", "unanswerable_accuracy", "hallucination", "abstention")
-_FACTS = (
-    "found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls"
-)  # fmt: skip
+_FACTS = ("found_gold", "read_gold", "sources_correct", "turns", "effort", "tool_calls")
 _TOKENS = ("prompt_tokens", "cached_prompt_tokens", "completion_tokens", "reasoning_tokens")
 
 
@@ -163,18 +160,9 @@ def _figures(table: pd.DataFrame, names: Iterable[str]) -> dict[str, Estimate]:
 
 
 def run_metrics(
-    scored: Sequence[Scored],
-    models: Sequence[str],
-    judges: Sequence[str],
-    *,
-    timed: bool = True,
-    served: Mapping[str, Serving] = MappingProxyType({}),
+    scored: Sequence[Scored], judges: Sequence[str], models: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The metrics of the run's episodes, for `models` in that order.
-
-    `judges` are the judges' names. With `timed` false latencies are left out. `served` are the
-    models whose cost is measured; their episodes have it already.
-    """
+    """The metrics of a run: what it asked, by which judges, and the figures of each model."""
     questions = {each.question.id: each.question for each in scored}
     return {
         "judges": list(judges),
@@ -184,42 +172,31 @@ def run_metrics(
             "inboxes": len({each.inbox_address for each in questions.values()}),
             "repeats": max((each.trajectory.repeat for each in scored), default=0) + 1,
         },
-        "models": {
-            model: model_metrics(
-                [each for each in scored if each.trajectory.model == model],
-                judges,
-                timed=timed,
-                serving=served.get(model),
-            )
-            for model in models
-        },
+        "models": dict(models),
     }
 
 
 def model_metrics(
-    episodes: Iterable[Scored],
-    judges: Sequence[str],
-    *,
-    timed: bool = True,
-    serving: Serving | None = None,
+    episodes: Iterable[Scored], judges: Sequence[str], *, timed: bool = True
 ) -> dict[str, Any]:
     """All figures of one model's episodes; their order makes no difference.
 
-    With `serving` their cost is measured (`evals.gpu_time`).
+    `judges` are the judges' names. With `timed` false latencies are left out.
     """
     scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
     steps = table["ended_at"].value_counts()
+    priced = not table["cost"].isna().any()
     return {
         "n": len(table),
         **_figures(table, SHARES),
         "always_right": _always_right(table),
         **_figures(table, MEANS),
         "tokens": _figures(table, _TOKENS),
-        **_costs(table, serving),
-        "throughput": None
-        if serving is None
-        else throughput([each.trajectory for each in scored], table_sample(table), serving),
+        "cost_per_1000_usd": _figure(table, "cost_per_1000_usd") if priced else UNKNOWN,
+        "cost_usd": float(table["cost"].sum()) if priced else None,
+        "cost_source": "price per token" if priced else None,
+        "throughput": None,
         **_latencies(table if timed else table[:0]),
         "retries": int(table["retries"].sum()),
         "errors": int(table["error"].count()),
@@ -253,18 +230,6 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
         {"inbox": "first", "correct": "all"}
     )
     return table_sample(questions).share(questions["correct"].tolist())
-
-
-def _costs(table: pd.DataFrame, serving: Serving | None) -> dict[str, Any]:
-    # The measured cost of failed episodes is borne by the others.
-    paid = table if serving is None else table[table["error"].isna()]
-    if paid["cost"].isna().any() or (serving is not None and paid.empty):
-        return {"cost_per_1000_usd": UNKNOWN, "cost_usd": None, "cost_source": None}
-    return {
-        "cost_per_1000_usd": _figure(paid, "cost_per_1000_usd"),
-        "cost_usd": float(paid["cost"].sum()),
-        "cost_source": "price per token" if serving is None else str(serving),
-    }
 
 
 def _latencies(table: pd.DataFrame) -> dict[str, Any]:

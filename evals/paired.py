@@ -41,7 +41,8 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
          "net_reduction": estimate, by what part of A's errors B has fewer (the talk's 60 %),
          "mended": estimate, the share of A's errors that B has right,
          "broken": estimate, the share of B's errors that A has right,
-         "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b"}]}
+         "flipped": [{"question_id", "repeat", "question", "gold", "a", "b", "right": "a"|"b",
+                      "episodes": [id of A's, id of B's]}]}
 
     A figure that is unknown for a pair is left out, as is latency unless `timed`. `p` is the larger
     of McNemar's exact p, which takes a repeated question as right if most of its repeats are, and
@@ -89,15 +90,6 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[Pair]:
     if len(first) < len(a) or len(second) < len(b):
         raise UserError("a side has episodes of several models; say which: RUN:MODEL")
     return [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """The p of each of several comparisons, corrected for their number by Holm's step-down."""
-    corrected, least = list(ps), 0.0
-    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
-        corrected[place] = least
-    return corrected
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -170,4 +162,5 @@ def _flip(pair: Pair) -> dict[str, Any]:
         "a": pair.a.trajectory.final_answer,
         "b": pair.b.trajectory.final_answer,
         "right": "a" if pair.a.correct else "b",
+        "episodes": [each.trajectory.episode_id for each in pair],
     }

@@ -10,8 +10,9 @@ from art_e.models.base import REFUSED
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.gpu_time import at_measured_cost, servings
 
+# Splits whose questions training does not see.
+HELD_OUT = ("validation", "test")
 _NOT_ASKED = REFUSED | {"budget"}
 
 
@@ -24,14 +25,14 @@ class Scored:
 
     @property
     def asked(self) -> bool:
-        """Whether it counts: no cost limit or refused key cut it short. A resumed run asks the
-        others again."""
+        """Whether it counts. A cost limit or a rejected key cut the others short; a resumed run
+        asks them again."""
         error = self.trajectory.error
         return error is None or error["kind"] not in _NOT_ASKED
 
     @property
     def prompt(self) -> str:
-        """The name and the hash of the prompt that the model was given."""
+        """The name and the hash of the system prompt."""
         policy = self.trajectory.policy
         return f"{policy.get('prompt', 'default')} ({policy.get('prompt_hash')})"
 
@@ -68,6 +69,12 @@ class Scored:
         return self.ended and self.verdict_of(0) is None
 
     @property
+    def step(self) -> int | None:
+        """The training step whose policy ran the episode; None outside training."""
+        step = self.trajectory.policy.get("step")
+        return step if isinstance(step, int) else None
+
+    @property
     def cached(self) -> bool:
         """Whether the cache gave some of its responses."""
         asked_a_model = self.trajectory.usage["prompt_tokens"] > 0
@@ -78,8 +85,7 @@ class Scored:
         return self.verdict_of(judge) is True
 
     def answered_by(self, judge: int) -> bool:
-        """Whether it gave an answer: an explained "I don't know" is none, if the judge of that
-        number says so."""
+        """Whether it gave an answer; the judge of that number may call it an abstention."""
         verdicts = self.verdicts
         attempted = verdicts[judge].get("attempted") if judge < len(verdicts) else None
         return bool(self.trajectory.rubric["answered"] if attempted is None else attempted)
@@ -97,13 +103,12 @@ class Scored:
 def load_run(run: Run) -> list[Scored]:
     """The episodes of a run, finished or killed, in the order in which they ended.
 
-    Episodes that were cut short are left out. The cost of a model whose GPU has a price in the run
-    is measured. Raises `UserError` without episodes, and for an invalid line.
+    Leaves out episodes that were cut short. Raises `UserError` without episodes, and for an
+    invalid line.
     """
     scored = []
     try:
-        episodes = list(read_trajectories(run.trajectories)) if run.trajectories.exists() else []
-        for trajectory in at_measured_cost(episodes, servings(run.config)):
+        for trajectory in read_trajectories(run.trajectories) if run.trajectories.exists() else ():
             if trajectory.question is None:
                 raise ValueError("a trajectory has no question")
             scored.append(Scored(Question.from_row(trajectory.question), trajectory))

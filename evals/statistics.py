@@ -181,3 +181,12 @@ def _kappa(cells: NDArray[Any]) -> Floats:
         chance = (one * other + (n - one) * (n - other)) / n**2
         kappa: Floats = np.where(chance < 1, (agreed / n - chance) / (1 - chance), np.nan)
     return kappa
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p of each of several comparisons, corrected for their number by Holm's step-down."""
+    corrected, least = list(ps), 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
+        corrected[place] = least
+    return corrected

@@ -26,15 +26,17 @@ from art_e import __version__
 from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import write_whole
-from evals.benchmark import command
 from evals.hacking import detect
-from evals.paired import compare, holm
+from evals.paired import compare
 from evals.report import tables
 from evals.report.charts import Chart, CurveChart, svg, write_png
 from evals.report.entries import Entry, Measured, measure, run_names
-from evals.report.tables import NONE, SOURCE, Captioned, Table, differences, percent
+from evals.report.tables import NONE, SOURCE, Captioned, Table, differences, summary
 from evals.report.training import TrainingRows, read_training, step_charts, validation_charts
-from evals.report.viewer import viewer_data, viewer_parts
+from evals.report.viewer import viewer_data
+from evals.statistics import holm
+
+_VIEWER_SCRIPTS = ("links.js", "finding.js", "conversation.js", "viewer.js")
 
 
 class Section(NamedTuple):
@@ -71,47 +73,24 @@ class Pairing(NamedTuple):
 def pairings(entries: Sequence[Entry]) -> list[Pairing]:
     """Every two models that were asked the same questions, the later against the earlier."""
     found = []
-    for place, b in enumerate(entries):
-        for a in entries[:place]:
-            with suppress(UserError):  # no question in common, or several rollouts of one
-                found.append((a, b, compare(a.scored, b.scored, timed=a.timed and b.timed)))
+    for a, b in itertools.combinations(entries, 2):
+        with suppress(UserError):  # no question in common, or several rollouts of one
+            found.append((a, b, compare(a.scored, b.scored, timed=a.timed and b.timed)))
     corrected = holm([compared["p"] for _, _, compared in found])
-    return [_pairing(*each, p) for each, p in zip(found, corrected, strict=True)]
-
-
-def _pairing(a: Entry, b: Entry, compared: Mapping[str, Any], corrected: float) -> Pairing:
-    net, mended, broken = (
-        percent(compared[name]).line for name in ("net_reduction", "mended", "broken")
-    )
-    left_out = sum(compared["left_out"].values())
-    summary = [
-        f"Equal accuracy: p = {compared['p']:.3g}, corrected for all pairs of the page (Holm)"
-        f" {corrected:.3g}. {compared['only_a']} questions right only in {a.label},"
-        f" {compared['only_b']} only in {b.label}.",
-        f"{b.label} has {net} fewer errors than {a.label}, net: it mends {mended} of them, and"
-        f" {a.label} has right {broken} of {b.label}'s.",
+    return [
+        Pairing(
+            f"{b.label} against {a.label}",
+            Table(["Figure", a.label, b.label, "Difference"], differences(compared["figures"])),
+            summary(compared, a.label, b.label, p),
+            [_flip(flip, a, b) for flip in compared["flipped"]],
+        )
+        for (a, b, compared), p in zip(found, corrected, strict=True)
     ]
-    if left_out:
-        summary.append(f"{left_out:,} episodes that only one of them has are left out.")
-    headings = ["Figure", a.label, b.label, "Difference"]
-    return Pairing(
-        f"{b.label} against {a.label}",
-        Table(headings, differences(compared["figures"])),
-        summary,
-        [_flip(flip, a, b) for flip in compared["flipped"]],
-    )
 
 
 def _flip(flip: dict[str, Any], a: Entry, b: Entry) -> dict[str, str]:
     """The viewer opens an episode by its id, and the one beside it as "with"."""
-    ids = [
-        next(
-            quote(each.trajectory.episode_id, safe="")
-            for each in entry.scored
-            if (each.question.id, each.trajectory.repeat) == (flip["question_id"], flip["repeat"])
-        )
-        for entry in (a, b)
-    ]
+    ids = [quote(each, safe="") for each in flip["episodes"]]
     right = a if flip["right"] == "a" else b
     fragment = "episode={}&with={}".format(*ids)
     return {"question": flip["question"], "right": right.label, "fragment": fragment}
@@ -168,18 +147,18 @@ def _page(
     scored = [episode for each in measured for episode in each.scored]
     names = run_names(each.run for each in measured)
     models = list(dict.fromkeys(each.model for each in entries))
-    viewer = viewer_parts()
-    scripts = [_file("page.js"), viewer.js]
+    viewer = "\n".join(map(_file, _VIEWER_SCRIPTS))
+    scripts = [_file("page.js"), f'(() => {{\n"use strict";\n{viewer}}})();\n']
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_file), trim_blocks=True
     )
     environment.filters["thousands"] = lambda count: f"{count:,}"
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
-        made_at=_minute(dt.datetime.now(dt.UTC).isoformat()),
+        made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
         version=__version__,
         policy=content_security_policy(scripts),
-        styles=[Markup(_file("page.css")), Markup(viewer.css)],
+        styles=[Markup(_file(each)) for each in ("page.css", "viewer.css")],
         scripts=[Markup(each) for each in scripts],
         runs=[_run_facts(each, names[each.run]) for each in measured],
         headline=tables.headline(entries),
@@ -194,7 +173,6 @@ def _page(
         **{part: figures[part] for part in ("charts", "held_out", "stepwise")},
         sections=[(each, figures[f"section {each.name}"]) for each in sections],
         published=SOURCE,
-        viewer=Markup(viewer.html),
         viewer_data=Markup(script_json(viewer_data(scored))),
     )
 
@@ -215,43 +193,30 @@ def content_security_policy(scripts: Sequence[str]) -> str:
 
 
 def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
-    config = measured.run.config
-    questions = {each.question.id for each in measured.scored}
+    run, config = measured.run, measured.run.config
     split = f", split {config['split']}" if config.get("split") else ""
-    return {
-        "id": name,
-        "complete": measured.run.complete,
-        "command": command(config),
-        "facts": {
-            "Models": ", ".join(each.model for each in measured.entries),
-            "Prompt": ", ".join(dict.fromkeys(each.prompt for each in measured.scored)),
-            "Started": _minute(str(config.get("started_at", NONE))),
-            "Questions": f"{len(questions):,} of {config.get('questions', 'the run')}{split}",
-            "Episodes": f"{len(measured.scored):,}",
-            "Judge": ", ".join(measured.judges) or NONE,
-            "Not asked": _not_asked(measured.run) or NONE,
-            "Commit": (config.get("commit") or NONE)[:12],
-        },
-    }
-
-
-def _not_asked(run: Run) -> str:
-    """The models that were not asked everything, and why."""
-    known = (run.folder / "metrics.json").exists()
-    models: dict[str, Any] = run.metrics.get("models", {}) if known else {}
-    return "; ".join(
+    questions = len({each.question.id for each in measured.scored})
+    models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
+    not_asked = (
         f"{model}: {figures['not_asked']:,} ({figures['stopped']['message']})"
         for model, figures in models.items()
         if figures.get("not_asked")
     )
-
-
-def _minute(moment: str) -> str:
-    """A time to the minute in UTC; the text as it is if it is no time."""
-    try:
-        return dt.datetime.fromisoformat(moment).astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (ValueError, OverflowError):
-        return moment
+    return {
+        "id": name,
+        "complete": run.complete,
+        "command": config.get("command"),
+        "facts": {
+            "Models": ", ".join(each.model for each in measured.entries),
+            "Prompt": ", ".join(dict.fromkeys(each.prompt for each in measured.scored)),
+            "Started": str(config.get("started_at", NONE)),
+            "Questions": f"{questions:,} of {config.get('questions', 'the run')}{split}",
+            "Episodes": f"{len(measured.scored):,}",
+            "Judge": ", ".join(measured.judges) or NONE,
+            "Not asked": "; ".join(not_asked) or NONE,
+            "Commit": (config.get("commit") or NONE)[:12],
+        },
+    }
 
 
 def _file(name: str) -> str:

@@ -116,9 +116,8 @@ class BarChart:
         if mark.value is not None and mark.value > left:
             axes.barh(at, mark.value - left, left=left, height=_BAR - 5, **look)
         if mark.low is not None and mark.high is not None:
-            axes.plot([mark.low, mark.high], [at, at], color=INK, linewidth=1.1)
-            for end in (mark.low, mark.high):
-                axes.plot([end, end], [at - 3, at + 3], color=INK, linewidth=1.1)
+            ends: dict[str, Any] = {"marker": "|", "markersize": 6, "markeredgewidth": 1.1}
+            axes.plot([mark.low, mark.high], [at, at], color=INK, linewidth=1.1, **ends)
         ink = MUTED if published else INK
         right = {"transform": across, "ha": "right", "va": "center"}
         _write(axes, (WIDTH - 2) / 72, at, mark.text, ink, _SMALL, **right)
@@ -204,18 +203,13 @@ class CurveChart:
         return figure
 
     def _draw_curve(self, axes: "Axes", curve: Curve, colour: str) -> None:
-        marks = [(mark.value, mark.low, mark.high) for mark in curve.marks]
-        rows = pd.DataFrame(marks, index=curve.steps, columns=["value", "low", "high"], dtype=float)
-        rows = rows.dropna(subset="value")
-        banded = rows.dropna()
-        if len(banded):
-            band = (banded.index, banded["low"], banded["high"])
-            axes.fill_between(*band, color=colour, alpha=0.16, linewidth=0)
+        known = [(at, each.value) for at, each in zip(curve.steps, curve.marks, strict=True)]
+        values = pd.Series(dict(known), dtype=float).dropna()
         if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
-            axes.plot(rows.index, rows["value"], color=colour, linewidth=0.8, alpha=0.35)
-        smoothed = rows["value"].rolling(self.smooth, center=True, min_periods=1).mean()
-        dots = "o" if len(rows) <= _FEW_STEPS else ""
-        axes.plot(rows.index, smoothed, color=colour, linewidth=2, marker=dots, markersize=4)
+            axes.plot(values.index, values, color=colour, linewidth=0.8, alpha=0.35)
+        smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
+        dots = "o" if len(values) <= _FEW_STEPS else ""
+        axes.plot(values.index, smoothed, color=colour, linewidth=2, marker=dots, markersize=4)
 
     def _label_baselines(self, axes: "Axes") -> None:
         """Write each label at the end of its line, or higher where another one is in the way."""
@@ -283,8 +277,6 @@ def _tick(scale: Scale) -> Callable[[float, float], str]:
     def shown(value: float, _: float) -> str:
         if scale == "share":
             return f"{value:.0%}"
-        if scale == "seconds" and 0 < value < 1:
-            return f"{1000 * value:g} ms"
         number = f"{value:,.0f}" if value >= 10 else f"{value:g}"
         return {"usd": f"${number}", "seconds": f"{number} s"}.get(scale, number)
 

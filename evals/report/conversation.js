@@ -63,10 +63,10 @@ class Conversation {
     this.seen = new Map(); // by handle and by message id: the head of the mail
     this.read = new Set(); // message ids
     for (const result of this.results()) {
-      for (const hit of result.hits || []) this.note(hit.handle, data.heads[hit.head]);
+      for (const hit of result.hits || []) this.note(hit.handle, data.shared[hit.head]);
       if ("mail" in result) {
-        this.note(result.handle, data.mails[result.mail]);
-        this.read.add(data.mails[result.mail].id);
+        this.note(result.handle, data.shared[result.mail]);
+        this.read.add(data.shared[result.mail].id);
       }
     }
   }
@@ -95,8 +95,9 @@ class Conversation {
   }
 
   asked() {
-    const { question, kind, difficulty, inbox, as_of } = this.question;
-    const about = [kind, difficulty, `inbox ${inbox}`, as_of && `on ${as_of}`].filter(Boolean);
+    const { question, kind, difficulty, inbox_address, query_date } = this.question;
+    const day = query_date && `on ${query_date}`;
+    const about = [kind, difficulty, `inbox ${inbox_address}`, day].filter(Boolean);
     return el("div", {}, el("h4", {}, "Question"), prose(question, "v-question"),
       el("p", { class: "v-muted" }, about.join(" · ")));
   }
@@ -159,8 +160,8 @@ class Conversation {
 
   turns() {
     const { episode, data } = this;
-    const system = data.texts[episode.system];
-    const asked = data.texts[episode.asked];
+    const system = data.shared[episode.system];
+    const asked = data.shared[episode.asked];
     return el("div", { class: "v-turns" },
       system ? el("details", {}, el("summary", {}, "System prompt"), prose(system)) : null,
       asked && asked !== this.question.question
@@ -173,7 +174,7 @@ class Conversation {
     return el("section", { class: "v-turn" },
       el("h5", {}, `Turn ${index + 1}`, typeof seconds === "number"
         ? el("span", { class: "v-muted" }, ` ${fixed(seconds, 1)} s`) : null),
-      turn.says === null ? null : prose(this.data.texts[turn.says], "v-says"),
+      turn.says === null ? null : prose(this.data.shared[turn.says], "v-says"),
       turn.calls.map((call) => el("div", { class: "v-call" }, this.call(call),
         call.results.map((result) => this.result(result)))),
       turn.notes.map((result) => this.result(result)));
@@ -217,26 +218,27 @@ class Conversation {
     if (result.hits) return this.hits(result.hits);
     if ("mail" in result) return this.mail(result);
     const kind = ["error", "note", "text"].find((name) => name in result);
-    return prose(this.data.texts[result[kind]], `v-${kind}`);
+    return prose(this.data.shared[result[kind]], `v-${kind}`);
   }
 
   hits(hits) {
     if (!hits.length) return el("p", { class: "v-note" }, "no mail found");
     return el("ol", { class: "v-hits" }, hits.map((hit) => {
-      const head = this.data.heads[hit.head];
+      const head = this.data.shared[hit.head];
       const gold = this.gold.has(head.id);
       return el("li", { class: gold ? "v-is-gold" : null },
         el("code", {}, hit.handle), el("time", {}, head.date),
         el("span", { class: "v-from", dir: "auto" }, head.from || "(no sender)"),
         el("span", { class: "v-subject", dir: "auto" }, head.subject || "(no subject)"),
         gold ? badge("gold, found", "good") : null,
-        el("span", { class: "v-snippet", dir: "auto" }, this.data.texts[hit.snippet],
-          hit.missing ? el("span", { class: "v-lacks" }, `lacks ${hit.missing.join(", ")}`) : null));
+        el("span", { class: "v-snippet", dir: "auto" }, this.data.shared[hit.snippet],
+          hit.missing?.length
+            ? el("span", { class: "v-lacks" }, `lacks ${hit.missing.join(", ")}`) : null));
     }));
   }
 
   mail(result) {
-    const mail = this.data.mails[result.mail];
+    const mail = this.data.shared[result.mail];
     const gold = this.gold.has(mail.id);
     const rows = ["from", "to", "cc", "bcc", "date"].filter((name) => mail[name]?.length);
     return el("div", { class: gold ? "v-mail v-is-gold" : "v-mail" },

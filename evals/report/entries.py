@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.runs import Run
-from evals.gpu_time import servings
-from evals.hacking import HELD_OUT, step_of, steps_of
-from evals.metrics import model_metrics
-from evals.scored import Scored, load_run
+from evals.gpu_time import figures_of, load_costed, servings
+from evals.scored import HELD_OUT, Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ def measure(runs: Sequence[Run]) -> list[Measured]:
 
     Raises `UserError` if a run has no episode or can't be read.
     """
-    loaded = [(run, load_run(run)) for run in runs]
+    loaded = [(run, load_costed(run)) for run in runs]
     groups = [(run, group) for run, scored in loaded for group in _by_model(scored)]
     labels = iter(_labels([(run, group[-1].trajectory.model) for run, group in groups]))
     measured = []
@@ -63,32 +61,31 @@ def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
     """The episodes of each model; all steps of a training are one, whatever it is called."""
     groups: dict[str | None, list[Scored]] = {}
     for each in scored:
-        model = each.trajectory.model if step_of(each) is None else None
-        groups.setdefault(model, []).append(each)
+        groups.setdefault(each.trajectory.model if each.step is None else None, []).append(each)
     return list(groups.values())
 
 
 def _entry(run: Run, label: str, scored: list[Scored], judges: list[str]) -> Entry:
     model = scored[-1].trajectory.model
     serving = servings(run.config).get(model)
-    if steps_of(scored):
+    if scored[-1].step is not None:
         # The last held-out questions, if there are any, else the last ones trained on.
         held_out = [each for each in scored if each.question.split in HELD_OUT] or scored
-        last = steps_of(held_out)[-1]
-        scored = [each for each in held_out if step_of(each) == last]
+        last = max(each.step or 0 for each in held_out)
+        scored = [each for each in held_out if each.step == last]
         label, serving = f"{label}, step {last}", None
     timed = not run.config.get("cache")
-    figures = model_metrics(scored, judges, timed=timed, serving=serving)
+    figures = figures_of(scored, judges, serving, timed=timed)
     return Entry(run, model, label, scored, figures)
 
 
 def _labels(models: Sequence[tuple[Run, str]]) -> list[str]:
     """The models' names, with the prompt or the run where several have the same name."""
     names = run_names([run for run, _ in models])
-    forms = [
-        (model, f"{model}, prompt {prompt_name(run)}", f"{model} in {names[run]}")
-        for run, model in models
-    ]
+    forms = []
+    for run, model in models:
+        prompt = (run.config.get("prompt") or {}).get("name")
+        forms.append((model, f"{model}, prompt {prompt}", f"{model} in {names[run]}"))
     used = Counter(form for of in forms for form in of)
     return [next((form for form in of if used[form] == 1), of[-1]) for of in forms]
 
@@ -98,9 +95,3 @@ def run_names(runs: Iterable[Run]) -> dict[Run, str]:
     distinct = list(dict.fromkeys(runs))
     used = Counter(run.id for run in distinct)
     return {run: run.id if used[run.id] == 1 else str(run.folder) for run in distinct}
-
-
-def prompt_name(run: Run) -> str | None:
-    """The name of the prompt that the run's models were given, if it is recorded."""
-    prompt = run.config.get("prompt")
-    return str(prompt["name"]) if isinstance(prompt, dict) else None

@@ -1,14 +1,12 @@
-// Which episodes a view lists, and in which order. Texts that episodes share are searched
+// Which episodes a view lists, and in which order. Values that episodes share are searched
 // once, and lower case is made of them when somebody first searches.
-
-const SHARED = ["texts", "heads", "mails"];
 
 class Finder {
   constructor(data) {
     this.data = data;
-    this.lowered = null; // the shared rows in lower case, by table
-    this.own = new Map(); // by episode: what only it says, and the numbers of its shared rows
-    this.matches = new Map(); // by word: for each table, which rows have it
+    this.lowered = null; // the shared values in lower case
+    this.own = new Map(); // by episode: what only it says, and the numbers of its shared values
+    this.matches = new Map(); // by word: which of the shared values have it
   }
 
   // The episodes of `view`, as positions in `data.episodes`.
@@ -52,19 +50,15 @@ class Finder {
   says(position, word) {
     const own = this.ownOf(position);
     if (own.text.includes(word)) return true;
-    const rows = this.rowsWith(word);
-    return SHARED.some((table) => own[table].some((number) => rows[table][number]));
+    const having = this.having(word);
+    return own.shared.some((number) => having[number]);
   }
 
-  rowsWith(word) {
-    if (!this.lowered) {
-      this.lowered = Object.fromEntries(
-        SHARED.map((table) => [table, this.data[table].map((row) => textOf(row).toLowerCase())]));
-    }
+  having(word) {
+    this.lowered ??= this.data.shared.map((value) => textOf(value).toLowerCase());
     if (!this.matches.has(word)) {
       if (this.matches.size > 50) this.matches.clear(); // of the words while somebody types
-      this.matches.set(word, Object.fromEntries(
-        SHARED.map((table) => [table, this.lowered[table].map((row) => row.includes(word))])));
+      this.matches.set(word, this.lowered.map((value) => value.includes(word)));
     }
     return this.matches.get(word);
   }
@@ -76,22 +70,18 @@ class Finder {
 
   gather(episode) {
     const question = this.data.questions[episode.question];
-    const rows = { texts: new Set([episode.asked]), heads: new Set(), mails: new Set() };
+    const shared = new Set([episode.asked]);
     const said = [
       episode.id, episode.answer, question.id, question.question, question.answer,
       ...episode.sources, ...episode.gold.map((mail) => mail.id),
       ...episode.verdicts.map((verdict) => verdict.reason), textOf(episode.error || {}),
     ];
     const note = (result) => {
-      for (const hit of result.hits || []) {
-        rows.heads.add(hit.head);
-        rows.texts.add(hit.snippet);
-      }
-      if ("mail" in result) rows.mails.add(result.mail);
-      for (const kind of ["error", "note", "text"]) if (kind in result) rows.texts.add(result[kind]);
+      for (const hit of result.hits || []) shared.add(hit.head).add(hit.snippet);
+      for (const kind of ["mail", "error", "note", "text"]) if (kind in result) shared.add(result[kind]);
     };
     for (const turn of episode.turns) {
-      if (turn.says !== null) rows.texts.add(turn.says);
+      if (turn.says !== null) shared.add(turn.says);
       turn.notes.forEach(note);
       for (const call of turn.calls) {
         said.push(call.tool, textOf(call.arguments));
@@ -99,14 +89,14 @@ class Finder {
       }
     }
     const text = said.filter((each) => typeof each === "string").join("\n").toLowerCase();
-    return { text, ...Object.fromEntries(SHARED.map((table) => [table, [...rows[table]]])) };
+    return { text, shared: [...shared] };
   }
 }
 
 const COLLATOR = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
-function textOf(row) {
-  return typeof row === "string" ? row : Object.values(row).flat().join("\n");
+function textOf(value) {
+  return typeof value === "string" ? value : Object.values(value).flat().join("\n");
 }
 
 // The words of a search; "words in quotes" are one.

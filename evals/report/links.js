@@ -1,5 +1,4 @@
 // What the viewer shows, as the part of the page's address behind "#", and back.
-// Knows nothing of episodes.
 
 const FILTERS = [
   "q", "model", "outcome", "where", "kind", "run", "step", "min", "max", "question",

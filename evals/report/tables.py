@@ -23,10 +23,14 @@ class Cell(NamedTuple):
     share: float | None = None
 
     @property
+    def brief(self) -> str:
+        """The figure with its interval."""
+        return f"{self.value} {self.interval}".strip()
+
+    @property
     def line(self) -> str:
         """The cell on one line, for charts."""
-        n = "" if self.n is None else f"n={self.n:,}"
-        return "  ".join(filter(None, (f"{self.value} {self.interval}".strip(), n)))
+        return self.brief if self.n is None else f"{self.brief}  n={self.n:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,8 @@ usd = Form(
     lambda value: f"{value:z,.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:z.2g}",
     before="$",
 )
-_seconds = Form(lambda value: f"{value:z.2f}", " s")
-_milliseconds = Form(lambda value: f"{1000 * value:z.1f}", " ms")
-
-
-def seconds(estimate: Estimate) -> Cell:
-    """Seconds, or milliseconds below a tenth of a second."""
-    return (_milliseconds if abs(estimate["value"] or 0.0) < 0.1 else _seconds)(estimate)
+# Below a tenth of a second with two significant digits.
+seconds = Form(lambda value: f"{value:z.2f}" if abs(value) >= 0.1 else f"{value:z.2g}", " s")
 
 
 def count(figure: int) -> Cell:
@@ -85,7 +84,7 @@ SOURCE = (
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One model's published figures; None where none was given. `accuracy` is of `n` questions.
+    """One model's published figures, of 100 questions; None where none was given.
 
     `name` is litellm's; None for the trained model, and for what it was before.
     """
@@ -95,7 +94,6 @@ class Published:
     name: str | None = None
     seconds: float | None = None
     cost_per_1000_usd: float | None = None
-    n: int = 100
 
 
 PUBLISHED = (
@@ -113,20 +111,16 @@ TRAINING_USD = 80
 
 
 def accuracy(published: Published) -> Estimate:
-    """The published share, with the interval that its n implies."""
-    questions = range(published.n)
-    sample = Sample(["published"] * published.n, [str(each) for each in questions])
-    return sample.share([each < round(published.accuracy * published.n) for each in questions])
+    """The published share, with the interval that 100 questions imply."""
+    sample = Sample(["published"] * 100, [str(each) for each in range(100)])
+    return sample.share([each < round(100 * published.accuracy) for each in range(100)])
 
 
 def _published(each: Published) -> dict[str, Estimate]:
     """The published figures by their names in `metrics.json`; not all of them were published."""
-    figures = {"accuracy": accuracy(each)}
-    if each.cost_per_1000_usd is not None:
-        figures["cost_per_1000_usd"] = _bare(each.cost_per_1000_usd)
-    if each.seconds is not None:
-        figures["latency_p50_s"] = _bare(each.seconds)
-    return figures
+    bare = {"cost_per_1000_usd": each.cost_per_1000_usd, "latency_p50_s": each.seconds}
+    known = {name: _bare(value) for name, value in bare.items() if value is not None}
+    return {"accuracy": accuracy(each), **known}
 
 
 def _bare(value: float) -> Estimate:
@@ -193,7 +187,6 @@ COLUMNS = {
     )
 }
 _MODELS = [column for column in COLUMNS.values() if column.figure != "latency_mean_s"]
-_THROUGHPUT = "Details: throughput of models on your GPU"
 # Several tables, because one would be too wide to be read without scrolling.
 _DETAILS = {
     "Details: sources and verdicts": (
@@ -216,14 +209,6 @@ _DETAILS = {
         Column("latency_parts_s.tools", "Time in tools", seconds),
         Column("latency_parts_s.rest", "Other time", seconds),
     ),
-    _THROUGHPUT: (
-        Column("throughput.questions_per_second", "Questions", digits),
-        Column("throughput.prompt_tokens_per_second", "Prompt tokens", digits),
-        Column("throughput.completion_tokens_per_second", "Completion tokens", digits),
-        Column("throughput.gpu_hours_per_1000", "GPU hours per 1,000", digits),
-        Column("throughput.at_once", "Under way at a time", lambda each: Cell(f"{each:.1f}")),
-        Column("throughput.concurrency", "Concurrency", count),
-    ),
 }
 
 
@@ -238,22 +223,16 @@ def headline(entries: Sequence[Entry]) -> Table:
 
 
 def details(entries: Sequence[Entry]) -> list[Captioned]:
-    """The figures behind the headline; the throughput of those models whose GPU has a price."""
-    served = [each for each in entries if each.figures["throughput"] is not None]
-    having = dict.fromkeys(_DETAILS, entries) | {_THROUGHPUT: served}
-    return [
-        Captioned(heading, _table(columns, having[heading]))
-        for heading, columns in _DETAILS.items()
-        if having[heading]
-    ]
+    """The figures behind the headline."""
+    return [Captioned(heading, _table(columns, entries)) for heading, columns in _DETAILS.items()]
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:
     """A sentence on the origin of costs; empty where all are by a price per token."""
     measured = [
-        f"{each.label}: {each.figures['cost_source'] or 'not measured'}"
+        f"{each.label}: {each.figures['cost_source']}"
         for each in entries
-        if each.figures["throughput"] is not None
+        if each.figures["throughput"]
     ]
     return f"Cost of {'; '.join(measured)}. Other costs are by price per token." if measured else ""
 
@@ -298,6 +277,23 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
+def summary(
+    compared: Mapping[str, Any], a: str, b: str, corrected: float | None = None
+) -> list[str]:
+    """A comparison of `evals.paired` in words; `corrected` is its p beside other pairs."""
+    shares = ("net_reduction", "mended", "broken")
+    net, mended, broken = (percent(compared[name]).brief for name in shares)
+    by_holm = "" if corrected is None else f", corrected for all pairs (Holm) {corrected:.3g}"
+    left_out = sum(compared["left_out"].values())
+    return [
+        f"Equal accuracy: p = {compared['p']:.3g}{by_holm}. {compared['only_a']} questions are"
+        f" right only in {a}, {compared['only_b']} only in {b}.",
+        f"{b} has {net} fewer errors than {a}, net: it corrects {mended} of them, and {a} has right"
+        f" {broken} of {b}'s.",
+        *([f"{left_out:,} episodes that only one of them has are left out."] if left_out else []),
+    ]
+
+
 def _table(columns: Sequence[Column], entries: Sequence[Entry]) -> Table:
     return Table(
         ["Model", *(column.heading for column in columns)],
@@ -307,37 +303,24 @@ def _table(columns: Sequence[Column], entries: Sequence[Entry]) -> Table:
 
 # ---- The same figures as bars.
 
-
-_PUBLISHED_NOTE = "Hatched: published by ART-E's authors, on other questions."
-# A chart's name, title, note and scale, its figures with their names in its legend, whether its
-# scale is logarithmic.
-_BARS: tuple[tuple[str, str, str, Scale, Mapping[str, str], bool], ...] = (
-    (
-        "accuracy", "Accuracy",
-        f"Answerable questions answered right; 95 % intervals. {_PUBLISHED_NOTE}",
-        "share", {"accuracy": "accuracy"}, False,
-    ),
+# A chart's name, title, note, scale and figures.
+_BARS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
+    ("accuracy", "Accuracy", "Answerable questions answered right.", "share", ("accuracy",)),
     (
         "mistakes", "Hallucination and abstention",
-        "Wrong answers given, and answers withheld, of all questions; 95 % intervals.",
-        "share", {"hallucination": "hallucination", "abstention": "abstention"}, False,
+        "Wrong answers given, and answers withheld, of all questions.", "share",
+        ("hallucination", "abstention"),
     ),
-    (
-        "cost", "Cost per 1,000 questions",
-        f"US dollars, logarithmic; 95 % intervals. {_PUBLISHED_NOTE}",
-        "usd", {"cost_per_1000_usd": "cost"}, True,
-    ),
+    ("cost", "Cost per 1,000 questions", "US dollars.", "usd", ("cost_per_1000_usd",)),
     (
         "latency", "Latency per question",
-        "Half of the questions took no longer than p50, 95 % no longer than p95; logarithmic; 95 %"
-        " intervals. Hatched: published, one figure a model, without saying which.",
-        "seconds", {"latency_p50_s": "p50", "latency_p95_s": "p95"}, True,
+        "Half of the questions took no longer than p50, 95 % no longer than p95.", "seconds",
+        ("latency_p50_s", "latency_p95_s"),
     ),
     (
         "turns", "Turns and effort",
-        "A turn is a message of the model; effort counts every call of it. Means a question; 95 %"
-        " intervals.",
-        "number", {"turns": "turns", "effort": "effort"}, False,
+        "A turn is a message of the model; effort counts every call of it. Means a question.",
+        "number", ("turns", "effort"),
     ),
 )  # fmt: skip
 
@@ -345,20 +328,28 @@ _BARS: tuple[tuple[str, str, str, Scale, Mapping[str, str], bool], ...] = (
 def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
-    for name, title, note, scale, figures, log in _BARS:
+    for name, title, note, scale, figures in _BARS:
+        log = scale in ("usd", "seconds")
         ours = [
             Bar(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
             for each in entries
         ]
-        [figure, *_] = figures
         theirs = [
-            Bar(each.model, (_mark(_published(each)[figure], figure),), published=True)
+            Bar(each.model, (_mark(_published(each)[figures[0]], figures[0]),), published=True)
             for each in PUBLISHED
-            if figure in _published(each)
+            if figures[0] in _published(each)
         ]
-        notes = f"{note} {cost_sources(entries)}".strip() if name == "cost" else note
-        series = tuple(figures.values())
-        charts.append(BarChart(name, title, notes, scale, (*ours, *theirs), series, log))
+        notes = [
+            note,
+            "Logarithmic; 95 % intervals." if log else "95 % intervals.",
+            "Hatched: published by ART-E's authors, on other questions." if theirs else "",
+            cost_sources(entries) if name == "cost" else "",
+        ]
+        series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
+        bars = (*ours, *theirs)
+        charts.append(
+            BarChart(name, title, " ".join(filter(None, notes)), scale, bars, series, log)
+        )
     return charts
 
 

@@ -1,19 +1,16 @@
-"""The episode viewer's data and its parts of the page, which works without a server.
+"""The data of the page's episode viewer, which works without a server.
 
-`viewer_data` is what the page's script reads; texts that episodes share are in it once.
-`viewer_parts` gives the fragment of the page, its style and its script.
+`viewer_data` is what the page's script reads; values that episodes share are in it once.
 """
 
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from importlib import resources
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
 
-from art_e.message import ChatMessage, compact_json
-from art_e.question import Question
-from art_e.trajectory import exchanges
+from art_e.message import compact_json
+from art_e.trajectory import Exchange, exchanges
 from evals.metrics import STEPS, ended_at
 from evals.scored import Scored
 
@@ -27,7 +24,6 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_MAIL_FIELDS = ("to", "cc", "bcc", "body")
 
 
 def visible(text: str) -> str:
@@ -55,8 +51,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-class _Distinct:
-    """Values that occur many times, each once; `add` returns a value's number."""
+class _Shared:
+    """Values that several episodes have, such as mails, each once."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
@@ -70,84 +66,69 @@ class _Distinct:
         return number
 
 
-class _Tables:
-    """What the episodes of a page share: texts, heads of mails as searches show them, mails."""
+def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> dict[str, Any]:
+    """A turn of the model: `{"says", "calls", "notes"}`.
 
-    def __init__(self) -> None:
-        self.texts, self.heads, self.mails = _Distinct(), _Distinct(), _Distinct()
+    A call is `{"tool", "arguments", "results"}`; arguments that are no JSON object stay text.
+    Results and notes are `{"hits"}`, `{"mail", "handle"}`, `{"error"}`, `{"note"}` or `{"text"}`.
+    What is said, texts, snippets, mails and their heads in hits are numbers of shared values, in
+    which message ids stand in place of handles.
+    """
 
-    def text(self, text: Any) -> int:
-        """The number of a text."""
-        return self.texts.add(_text(text))
+    def shown(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [part for each in results for part in _result(each, handles, shared)]
 
-    def turns(
-        self, messages: Sequence[ChatMessage], handles: Mapping[str, str]
-    ) -> list[dict[str, Any]]:
-        """The model's turns: `{"says", "calls", "notes"}`, texts as numbers of `texts`.
-
-        A call is `{"tool", "arguments", "results"}`; arguments that are no JSON object stay text.
-        Results and notes are `{"hits"}`, `{"mail", "handle"}`, `{"error"}`, `{"note"}` or
-        `{"text"}`. Message ids in place of handles stand in heads and mails.
-        """
-        return [
+    return {
+        "says": shared.add(exchange.says) if exchange.says else None,
+        "calls": [
             {
-                "says": self.text(exchange.says) if exchange.says else None,
-                "calls": [
-                    {
-                        "tool": call.tool,
-                        "arguments": _arguments(call.arguments),
-                        "results": self._results(call.results, handles),
-                    }
-                    for call in exchange.calls
-                ],
-                "notes": self._results(exchange.replies, handles),
+                "tool": call.tool,
+                "arguments": _arguments(call.arguments),
+                "results": shown(call.results),
             }
-            for exchange in exchanges(messages)
-        ]
-
-    def _results(
-        self, results: Sequence[Mapping[str, Any]], handles: Mapping[str, str]
-    ) -> list[dict[str, Any]]:
-        shown: list[dict[str, Any]] = []
-        for result in results:
-            hits = result.get("hits")
-            if isinstance(hits, list):
-                found = [self._hit(each, handles) for each in hits if isinstance(each, dict)]
-                shown.append({"hits": found})
-            if "body" in result:
-                parts = {
-                    name: list(map(_word, _listed(result[name])))
-                    for name in ("to", "cc", "bcc")
-                    if name in result
-                }
-                mail = {**_head(result, handles), **parts, "body": _text(result["body"])}
-                handle = _text(result.get("message_id"))
-                shown.append({"mail": self.mails.add(mail), "handle": handle})
-            names = [name for name in ("error", "note", "text") if name in result]
-            shown += [{name: self.text(result[name])} for name in names]
-        return shown
-
-    def _hit(self, hit: Mapping[str, Any], handles: Mapping[str, str]) -> dict[str, Any]:
-        shown: dict[str, Any] = {
-            "handle": _text(hit.get("message_id")),
-            "head": self.heads.add(_head(hit, handles)),
-            "snippet": self.text(hit.get("snippet")),
-        }
-        missing = hit.get("missing")
-        if isinstance(missing, list) and missing:
-            shown["missing"] = [_word(each) for each in missing]
-        return shown
+            for call in exchange.calls
+        ],
+        "notes": shown(exchange.replies),
+    }
 
 
 def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
-    """The arguments as texts, lists of texts, or None."""
+    """The arguments as strings, lists of strings, or None; other values become JSON."""
     if isinstance(given, str):
         return given
-    return {name: each if each is None else _words(each) for name, each in given.items()}
+    return {
+        name: list(map(_word, each)) if isinstance(each, list) else _word(each)
+        for name, each in given.items()
+    }
 
 
-def _words(value: Any) -> str | list[str]:
-    return [_word(each) for each in value] if isinstance(value, list) else _word(value)
+def _word(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else compact_json(value)
+
+
+def _result(
+    result: Mapping[str, Any], handles: Mapping[str, str], shared: _Shared
+) -> Iterator[dict[str, Any]]:
+    if isinstance(hits := result.get("hits"), list):
+        yield {
+            "hits": [
+                {
+                    "handle": _text(each.get("message_id")),
+                    "head": shared.add(_head(each, handles)),
+                    "snippet": shared.add(_text(each.get("snippet"))),
+                    "missing": each.get("missing"),
+                }
+                for each in hits
+                if isinstance(each, dict)
+            ]
+        }
+    if "body" in result:
+        parts = {name: result[name] for name in ("to", "cc", "bcc") if name in result}
+        mail = {**_head(result, handles), **parts, "body": _text(result["body"])}
+        yield {"mail": shared.add(mail), "handle": _text(result.get("message_id"))}
+    for name in ("error", "note", "text"):
+        if name in result:
+            yield {name: shared.add(_text(result[name]))}
 
 
 def _head(mail: Mapping[str, Any], handles: Mapping[str, str]) -> dict[str, str]:
@@ -156,71 +137,33 @@ def _head(mail: Mapping[str, Any], handles: Mapping[str, str]) -> dict[str, str]
     return {"id": handles.get(handle, handle), **fields}
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else compact_json(value)
-
-
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-# ---- The viewer's data and its parts of the page.
+# ---- The episodes.
 
 # Each is a way for an episode to end, in the order in which the page offers them.
 OUTCOMES = ("right", "wrong", "abstained", "out of turns", "lost", "failed", "unjudged")
-_SCRIPTS = ("links.js", "finding.js", "conversation.js", "viewer.js")
-
-
-class ViewerParts(NamedTuple):
-    """What a page includes of the viewer, each as text: markup, style, one script."""
-
-    html: str
-    css: str
-    js: str
-
-
-def viewer_parts() -> ViewerParts:
-    """The viewer's files of this folder.
-
-    The page puts `viewer_data` into `<script type="application/json" id="viewer-data">` in front of
-    the script.
-    """
-    folder = resources.files(__package__)
-    html, css, *scripts = (
-        folder.joinpath(name).read_text(encoding="utf-8")
-        for name in ("viewer.html", "viewer.css", *_SCRIPTS)
-    )
-    return ViewerParts(html, css, '(() => {\n"use strict";\n' + "\n".join(scripts) + "})();\n")
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
     """The episodes for the page, in the order given, as JSON can hold them.
 
-    `{"outcomes", "wheres", "questions", "heads", "mails", "texts", "episodes"}`: episodes refer to
-    the rows of the other lists by number. Ids of episodes are made distinct.
+    `{"outcomes", "wheres", "questions", "shared", "episodes"}`: episodes refer to rows of
+    "questions" and "shared" by number.
     """
-    tables, questions = _Tables(), _Distinct()
-    taken: Counter[str] = Counter()
-    episodes = []
-    for each in scored:
-        episode_id = each.trajectory.episode_id
-        taken[episode_id] += 1
-        again = f"-{taken[episode_id]}" if taken[episode_id] > 1 else ""
-        number = questions.add(_question(each.question))
-        episode = {"id": episode_id + again, "question": number, **_episode(each, tables)}
-        episodes.append(episode)
+    shared, questions = _Shared(), _Shared()
+    episodes = [
+        {"question": questions.add(each.question.to_row()), **_episode(each, shared)}
+        for each in scored
+    ]
     data: dict[str, Any] = plain(
         {
             "outcomes": OUTCOMES,
             "wheres": [each.replace("_", " ") for each in STEPS],
             "questions": questions.rows,
-            "heads": tables.heads.rows,
-            "mails": tables.mails.rows,
-            "texts": tables.texts.rows,
+            "shared": shared.rows,
             "episodes": episodes,
         }
     )
@@ -240,25 +183,18 @@ def outcome(scored: Scored) -> str:
     return "wrong" if scored.wrong else "abstained"
 
 
-def _question(question: Question) -> dict[str, Any]:
-    names = ("id", "question", "answer", "kind", "difficulty", "answerable")
-    row = question.to_row()
-    shown = {name: row[name] for name in names}
-    return {**shown, "inbox": question.inbox_address, "as_of": row["query_date"]}
-
-
-def _episode(scored: Scored, tables: _Tables) -> dict[str, Any]:
+def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:
     trajectory = scored.trajectory
     reward = trajectory.reward or {}
-    opening: dict[str, str] = {}
-    for message in trajectory.messages:
-        if message.get("role") == "assistant":
-            break
-        opening.setdefault(str(message.get("role")), str(message.get("content") or ""))
-    turns = tables.turns(trajectory.messages, trajectory.handles)
+    opening = {
+        str(message.get("role")): str(message.get("content") or "")
+        for message in takewhile(lambda each: each.get("role") != "assistant", trajectory.messages)
+    }
+    turns = [_turn(each, trajectory.handles, shared) for each in exchanges(trajectory.messages)]
     names = ("model", "repeat", "sources", "error", "call_seconds", "policy", "usage", "seconds")
     return {
         **{name: getattr(trajectory, name) for name in (*names, "retries")},
+        "id": trajectory.episode_id,
         "run": trajectory.run_id,
         "step": _finite(trajectory.policy.get("step")),
         "outcome": outcome(scored),
@@ -267,10 +203,10 @@ def _episode(scored: Scored, tables: _Tables) -> dict[str, Any]:
         "components": reward.get("components") or {},
         "answer": trajectory.final_answer,
         "abstained": bool(trajectory.rubric.get("abstained")),
-        "gold": _gold(scored, turns, tables),
+        "gold": _gold(scored),
         "verdicts": scored.verdicts,
-        "system": tables.text(opening.get("system")),
-        "asked": tables.text(opening.get("user")),
+        "system": shared.add(opening.get("system", "")),
+        "asked": shared.add(opening.get("user", "")),
         "turns": turns,
         "facts": trajectory.rubric,
         "cost": _finite(trajectory.cost_usd),
@@ -278,9 +214,7 @@ def _episode(scored: Scored, tables: _Tables) -> dict[str, Any]:
     }
 
 
-def _gold(
-    scored: Scored, turns: Sequence[Mapping[str, Any]], tables: _Tables
-) -> list[dict[str, Any]]:
+def _gold(scored: Scored) -> list[dict[str, Any]]:
     """What became of each gold mail of an answerable question.
 
     A gold id may be another copy's than the one that the inbox shows; where the rubric says
@@ -288,17 +222,14 @@ def _gold(
     """
     if scored.question.answerable is False:
         return []
-    results = [each for turn in turns for call in turn["calls"] for each in call["results"]]
-    hits = [hit for each in results for hit in each.get("hits", ())]
-    found = {tables.heads.rows[hit["head"]]["id"] for hit in hits}
-    read = {tables.mails.rows[each["mail"]]["id"] for each in results if "mail" in each}
-    facts, cited = scored.trajectory.rubric, scored.trajectory.sources
+    facts, trajectory = scored.trajectory.rubric, scored.trajectory
+    found = {name for each in trajectory.events for name in each.get("found", ())}
     return [
         {
             "id": each,
             "found": bool(facts.get("found_gold")) or each in found,
-            "read": bool(facts.get("read_gold")) or each in read,
-            "cited": bool(facts.get("sources_correct")) or each in cited,
+            "read": bool(facts.get("read_gold")) or each in trajectory.mails_read,
+            "cited": bool(facts.get("sources_correct")) or each in trajectory.sources,
         }
         for each in scored.question.message_ids
     ]

@@ -5,7 +5,6 @@ learner(60)                                # a training run with a second judge
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -14,9 +13,9 @@ from typing import Any
 
 from art_e.question import Question, Split
 from evals.scored import Scored
-from tests import builders as said
+from tests import builders
+from tests.evals import runs
 
-GOLD, OTHER = "<gold@t>", "<other@t>"
 UNREAD = tuple(f"<unread-{number}@t>" for number in range(4))
 PEOPLE = "Ann Alder,Bob Birch,Cora Cedar,Dan Dogwood,Eve Elm,Finn Fir,Gus Gorse".split(",")
 VERDICT = {"correct": None, "grounded": None, "judge": "first", "reason": ""}
@@ -40,58 +39,32 @@ def question(number: int, split: Split = "test") -> Question:
         (f"What did crane {number} cost?", f"${1_000 + 37 * number:,}"),
         (f"Why did project {number} stop?", None),
     )[number % 6]
-    return Question(
-        id=f"{split}-{number}",
-        question=asked,
-        inbox_address="bob@test.example",
-        answer=gold,
-        message_ids=(GOLD,) if gold else (),
-        answerable=gold is not None,
-        split=split,
-    )
+    made: dict[str, Any] = {
+        "id": f"{split}-{number}",
+        "split": split,
+        "inbox_address": "bob@test.example",
+        "question": asked,
+        "answer": gold,
+        "answerable": gold is not None,
+        "message_ids": (f"<gold-{number}@t>",) if gold else (),
+    }
+    return runs.question(number, **made)
 
 
 def episode(asked: Question, answer: str | None, correct: bool | None, **fields: Any) -> Scored:
     """An episode that searched, read the gold mail and cites it; answer None: it abstained."""
-    mail = {"message_id": "m1", "date": "2020-01-31", "body": "The lease."}
-    hits = [{"message_id": handle} for handle in ("m1", "m2")]
-    turns = (
-        (said.message(said.search_episodes("lease")), {"hits": hits}),
-        (said.message(said.read_episodes("m1")), mail),
-        (said.message(said.answer(answer, "m1")), {"done": True}),
+    outcome: runs.Outcome = "abstained" if answer is None else "wrong"
+    made = runs.episode(
+        asked,
+        outcome,
+        **{
+            "episode_id": f"e{next(_ids):06}",
+            "final_answer": answer,
+            "verdict": {**VERDICT, "correct": correct},
+            **fields,
+        },
     )
-    messages: list[dict[str, Any]] = [{"role": "user", "content": asked.question}]
-    for number, (message, observation) in enumerate(turns):
-        spoken = message.to_chat()
-        spoken["tool_calls"][0]["id"] = str(number)
-        content = json.dumps(observation)
-        messages += [spoken, {"role": "tool", "tool_call_id": str(number), "content": content}]
-    abstained = answer is None
-    made: dict[str, Any] = {
-        "episode_id": f"e{next(_ids):06}",
-        "question_id": asked.id,
-        "messages": messages,
-        "handles": {"m1": GOLD, "m2": OTHER},
-        "final_answer": answer,
-        "sources": [] if abstained else [GOLD],
-        "rubric": {
-            "answered": not abstained,
-            "abstained": abstained,
-            "num_sources": 0 if abstained else 1,
-            "turns": 3,
-            "effort": 3,
-            "tool_calls": 3,
-            "lost_to_format": False,
-        },
-        "usage": {
-            "prompt_tokens": 900,
-            "cached_prompt_tokens": 0,
-            "completion_tokens": 150,
-            "reasoning_tokens": 0,
-        },
-        "verdict": {**VERDICT, "correct": correct},
-    }
-    return Scored(asked, said.trajectory(**{**made, **fields}))
+    return Scored(asked, made)
 
 
 def changed(each: Scored, *, rubric: dict[str, Any] | None = None, **fields: Any) -> Scored:
@@ -99,6 +72,11 @@ def changed(each: Scored, *, rubric: dict[str, Any] | None = None, **fields: Any
     facts = {**each.trajectory.rubric, **(rubric or {})}
     trajectory = dataclasses.replace(each.trajectory, rubric=facts, **fields)
     return Scored(each.question, trajectory)
+
+
+def other_mail(each: Scored) -> str:
+    """The mail that was found and not read."""
+    return each.trajectory.handles["m2"]
 
 
 def answering(asked: Question, rng: Random, accuracy: float, **fields: Any) -> Scored:
@@ -117,7 +95,7 @@ def answering(asked: Question, rng: Random, accuracy: float, **fields: Any) -> S
         answer = f"{answer.rstrip('.')}, as {rng.choice(PEOPLE)} wrote on April {rng.randrange(28)}"
     each = episode(asked, answer, right, **fields)
     if rng.random() < 0.01:
-        each = changed(each, sources=[OTHER])
+        each = changed(each, sources=[other_mail(each)])
     return each
 
 
@@ -226,9 +204,9 @@ def pleading(each: Scored) -> Scored:
 
 def crowding(each: Scored) -> Scored:
     """Thirty searches in the first message."""
-    calls = [said.search_episodes(f"word{number}") for number in range(30)]
+    calls = [builders.search_episodes(f"word{number}") for number in range(30)]
     messages = list(each.trajectory.messages)
-    messages[1] = said.message(*calls).to_chat()
+    messages[2] = builders.message(*calls).to_chat()
     return changed(each, messages=messages, rubric={"tool_calls": 32, "effort": 32})
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 import json
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,25 +23,22 @@ from art_e.runs import Run, start_run
 from art_e.tools import View
 from art_e.trajectory import read_trajectories
 from evals.benchmark import (
-    ASSUMED,
+    TYPICAL,
     Entrant,
     Prompt,
     check_questions,
-    command,
     drawn,
-    estimate_cost,
+    estimate,
     model_name,
     read_prompt,
     run_benchmark,
 )
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
-from evals.statistics import Sample
 from evals.verdict import Judge, Verdict
 from tests.builders import BOB, CREW, LEASE, PRICE, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
-from tests.evals.runs import write_run
 
 TALK = AssistantMessage("Hm.")
 DOWN = PolicyError("provider", "503")
@@ -215,11 +211,11 @@ def test_the_prompt_the_view_and_repeats_reach_every_episode(
     ]
     for each in trajectories:
         assert each.messages[0]["content"] == f"You search {BOB}. Be terse.\n"
-        assert each.policy == {"prompt_hash": prompt.hash, "prompt": "terse"}
+        assert each.policy == {"prompt_hash": prompt.facts["hash"], "prompt": "terse"}
         shown = next(one["content"] for one in each.messages if one["role"] == "tool")
         [hit, *_] = json.loads(shown)["hits"]
         assert len(hit["snippet"]) < 10 and "<" not in hit["from"]
-    assert metrics["prompt"] == {"name": "terse", "hash": prompt.hash}
+    assert metrics["prompt"] == prompt.facts
     figures = metrics["models"]["rehearsed"]
     assert (figures["n"], metrics["questions"]["repeats"]) == (6, 3)
     assert figures["always_right"]["value"] == 1 / 2
@@ -309,86 +305,13 @@ def test_a_sample_is_fixed_spread_and_grows_by_adding(
         assert abs(drawn_of[inbox] - share * size) < 3
 
 
-# ---- The expected cost, by what earlier runs used. USD per token by OpenAI's list.
-
-PROMPT, CACHED, COMPLETION = 2e-6, 0.5e-6, 8e-6
-
-
-def earlier(runs: Path, name: str, models: dict[str, float], *, complete: bool = True) -> None:
-    """A run whose models used so many prompt tokens a question, a tenth of them cached."""
-
-    def tokens(prompt: float) -> dict[str, Any]:
-        means = {"prompt": prompt, "cached_prompt": prompt / 10, "completion": 300}
-        sample = Sample(["i"] * 2, ["1", "2"])
-        return {f"{each}_tokens": sample.mean([mean] * 2) for each, mean in means.items()}
-
-    run = write_run(runs / name, [], complete=complete)
-    figures = {model: {"tokens": tokens(prompt)} for model, prompt in models.items()}
-    run.write_json("metrics.json", {"models": figures})
+def test_the_estimate_is_that_of_typical_episodes() -> None:
+    # USD per token by OpenAI's list.
+    usd = 1000 * (TYPICAL.prompt_tokens * 2e-6 + TYPICAL.completion_tokens * 8e-6)
+    assert f"openai/o3: about ${usd:.2f} for 1,000 episodes" in estimate("openai/o3", 1000)
+    assert "cost unknown" in estimate("hosted_vllm/mine", 10)
 
 
-def test_the_newest_run_of_the_same_model_gives_the_estimate(tmp_path: Path) -> None:
-    assumed = estimate_cost("openai/o3", 1000, tmp_path)
-    one = ASSUMED.prompt * PROMPT + ASSUMED.completion * COMPLETION
-    assert assumed.usd == pytest.approx(1000 * one)
-    assert f"openai/o3: about ${1000 * one:.2f} for 1,000 episodes" in str(assumed)
-    earlier(tmp_path, "20260101-000000-eval", {"openai/o3": 9_000})
-    earlier(tmp_path, "20260102-000000-eval", {"openai/o3": 5_000})
-    earlier(tmp_path, "20260103-000000-eval", {"openai/gpt-4.1": 7_000})
-    earlier(tmp_path, "20260104-000000-eval", {"openai/o3": 1_000}, complete=False)
-    estimate = estimate_cost("openai/o3", 10, tmp_path)
-    assert estimate.usd == pytest.approx(10 * (4_500 * PROMPT + 500 * CACHED + 300 * COMPLETION))
-    assert "as openai/o3 in 20260102-000000-eval" in str(estimate)
-    # Another model's tokens are nearer the truth than an assumption.
-    assert estimate_cost("openai/o4-mini", 10, tmp_path).tokens.prompt == 7_000
-    unpriced = estimate_cost("hosted_vllm/mine", 10, tmp_path)
-    assert unpriced.usd is None and "cost unknown" in str(unpriced)
-
-
-# ---- The command that made a run.
-
-CONFIG: dict[str, Any] = {
-    "models": ["offline", "openai/o3"],
-    "judges": ["offline/4", "f1/1", "gemini/gemini-2.5-flash@1f0c3a9b"],
-    "questions": "my questions.jsonl",
-    "split": "test",
-    "limit": None,
-    "repeat": 2,
-    "prompt": {"name": "default", "hash": "0123"},
-    "max_turns": 10,
-    "concurrency": {"offline": 1, "openai/o3": 8},
-    "cache": False,
-}
-KEPT = {"recipe": "nano", "questions": "test of nano", "split": None, "db": "w.duckdb"}
-
-
-@pytest.mark.parametrize(
-    ("changed", "options"),
-    [
-        ({}, "--questions 'my questions.jsonl' --split test --repeat 2 --max-turns 10"),
-        (
-            {
-                "concurrency": {"offline": 4, "openai/o3": 4},
-                "prompt": {"name": "short", "hash": "4567", "path": "my/short one"},
-                "cache": True,
-                "max_cost_usd": 3,
-                "gpu_usd_per_hour": 2.1,
-                "gpus": 2,
-            },
-            "--questions 'my questions.jsonl' --split test --repeat 2 --max-turns 10 --max-cost 3"
-            " --gpu-usd-per-hour 2.1 --gpus 2 --prompt 'my/short one' --concurrency 4 --cache",
-        ),
-        # The questions that a recipe keeps are not named again.
-        (KEPT, "--repeat 2 --recipe nano"),
-    ],
-)
-def test_the_command_leads_back_to_the_run(changed: dict[str, Any], options: str) -> None:
-    given = "-m offline -m openai/o3 --judge offline --judge f1 --judge gemini/gemini-2.5-flash"
-    words = shlex.split(command({**CONFIG, **changed}) or "")
-    assert words == shlex.split(f"art-e eval run {given} {options}")
-
-
-def test_a_run_of_another_command_has_none_and_presets_are_models() -> None:
-    assert command({"name": "train", "models": ["local:x"], "recipe": "nano"}) is None
+def test_presets_are_models() -> None:
     assert model_name("gpt-4.1") == "openai/gpt-4.1"
     assert model_name("local:mine") == "local:mine"

@@ -5,28 +5,36 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.trajectory import Trajectory
-from evals.gpu_time import NOTHING_ENDED, Serving, at_measured_cost, gpu_seconds, shares
-from evals.metrics import model_metrics
-from evals.scored import Scored, load_run
+from evals.gpu_time import Serving, figures_of, gpu_seconds, load_costed, servings
+from evals.scored import Scored
 from evals.statistics import UNKNOWN
 from tests.evals.runs import episode, question, write_run
 
 BEGUN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-SERVING = Serving(1.8, 2, 4)  # two GPUs, together a tenth of a cent a second
+SERVING = Serving(3.6, 4)  # a tenth of a cent a second
+CONFIG: dict[str, Any] = {
+    "gpu_usd_per_hour": 3.6,
+    "self_hosted": ["own"],
+    "concurrency": {"own": 4},
+}
 
 
-def ran(start: float, took: float, *, number: int = 0, **options: Any) -> Trajectory:
+def ran(start: float, took: float, *, number: int = 0, **options: Any) -> Scored:
     """An episode that began so many seconds after `BEGUN`."""
     outcome = options.pop("outcome", "right")
     started = (BEGUN + dt.timedelta(seconds=start)).isoformat(timespec="milliseconds")
     options = {"model": "own", "run_id": "run", "started_at": started, **options}
-    return episode(question(number), outcome, seconds=took, **options)
+    asked = question(number)
+    return Scored(asked, episode(asked, outcome, seconds=took, **options))
+
+
+def times_of(*episodes: Scored) -> list[float | None]:
+    times = gpu_seconds(episodes)
+    return [times.get(each.trajectory.episode_id) for each in episodes]
 
 
 # Whole seconds, so that a count of them is exact.
@@ -34,46 +42,44 @@ TIMES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, m
 
 
 @given(TIMES)
-def test_each_second_is_split_among_those_that_ran_in_it(times: list[tuple[int, int]]) -> None:
-    counted = [0.0] * len(times)
-    busy = 0
-    for second in range(40):
-        running = [at for at, (start, took) in enumerate(times) if start <= second < start + took]
-        busy += bool(running)
-        for at in running:
-            counted[at] += 1 / len(running)
-    starts, took = (np.asarray(each, dtype=np.float64) for each in zip(*times, strict=True))
-    found = shares(starts, starts + took)
-    assert found == pytest.approx(counted)
-    assert found.sum() == pytest.approx(busy)
+def test_the_machines_time_is_that_in_which_any_question_ran(times: list[tuple[int, int]]) -> None:
+    busy = sum(any(start <= second < start + took for start, took in times) for second in range(40))
+    found = gpu_seconds([ran(*each, number=number) for number, each in enumerate(times)])
+    assert sum(found.values()) == pytest.approx(busy)
 
 
-def test_pauses_are_nobodys_and_the_order_makes_no_difference() -> None:
-    apart = [ran(0, 2.0), ran(2.5, 1.0), ran(3_600, 4.0)]
-    assert gpu_seconds(apart) == pytest.approx([2.0, 1.0, 4.0])
-    episodes = [ran(0, 2.0), ran(1, 3.0), ran(1.5, 0.25)]
-    # 0 to 1 alone, to 1.5 by two, to 1.75 by three, to 2 by two, to 4 alone.
-    expected = [1 + 0.25 + 0.25 / 3 + 0.125, 0.25 + 0.25 / 3 + 0.125 + 2, 0.25 / 3]
-    assert gpu_seconds(episodes) == pytest.approx(expected)
-    assert gpu_seconds(episodes[::-1]) == pytest.approx(expected[::-1])
+def test_questions_bear_it_in_proportion_to_their_own_and_pauses_are_nobodys() -> None:
+    apart = [ran(0, 2.0), ran(2.5, 1.0, number=1), ran(3_600, 4.0, number=2)]
+    assert times_of(*apart) == pytest.approx([2.0, 1.0, 4.0])
+    # Four seconds for six of questions.
+    episodes = [ran(0, 2.0), ran(1, 3.0, number=1), ran(1.5, 1.0, number=2)]
+    expected = [4 / 3, 2.0, 2 / 3]
+    assert times_of(*episodes) == pytest.approx(expected)
+    assert times_of(*episodes[::-1]) == pytest.approx(expected[::-1])
     # A clock of another zone is the same clock.
     elsewhere = dt.timezone(dt.timedelta(hours=5))
-    moved = dt.datetime.fromisoformat(episodes[1].started_at).astimezone(elsewhere).isoformat()
-    episodes[1] = dataclasses.replace(episodes[1], started_at=moved)
-    assert gpu_seconds(episodes) == pytest.approx(expected)
+    middle = episodes[1]
+    moved = dt.datetime.fromisoformat(middle.trajectory.started_at).astimezone(elsewhere)
+    there = dataclasses.replace(middle.trajectory, started_at=moved.isoformat())
+    episodes[1] = Scored(middle.question, there)
+    assert times_of(*episodes) == pytest.approx(expected)
 
 
-def test_only_served_models_have_measured_costs() -> None:
+def test_only_served_models_have_measured_costs(tmp_path: Path) -> None:
     episodes = [
         ran(0, 2.0, cost=9.0),
         ran(0, 2.0, model="hosted", cost=0.5),
-        ran(1, 2.0, cost=None),
+        ran(1, 2.0, number=1, cost=None),
+        ran(3, 1.0, number=2, outcome="failed"),
     ]
-    found = at_measured_cost(episodes, {"own": SERVING})
-    # Three seconds, each of them half: the hosted model was no load for the GPU.
-    assert [each.cost_usd for each in found] == pytest.approx([0.0015, 0.5, 0.0015])
-    assert [each.model for each in found] == ["own", "hosted", "own"]
-    assert at_measured_cost(episodes, {}) == episodes
+    run = write_run(tmp_path / "run", [each.trajectory for each in episodes], **CONFIG)
+    found = [each.trajectory for each in load_costed(run)]
+    # Four seconds, each of them half: the hosted model was no load for the GPU, and the two that
+    # ended bear the time of the one that failed.
+    assert [each.cost_usd for each in found] == [
+        pytest.approx(0.002), 0.5, pytest.approx(0.002), None,
+    ]  # fmt: skip
+    assert [each.model for each in found] == ["own", "hosted", "own", "own"]
 
 
 # ---- Throughput: 20 questions of 2 s, two at a time: 20 seconds. Each has 1,000 and 100 tokens.
@@ -81,54 +87,43 @@ def test_only_served_models_have_measured_costs() -> None:
 TWO_AT_A_TIME = [ran(2.0 * (number // 2), 2.0, number=number) for number in range(20)]
 
 
-def figures_of(episodes: list[Trajectory], serving: Serving | None = SERVING) -> dict[str, Any]:
-    costed = at_measured_cost(episodes, {} if serving is None else {"own": serving})
-    scored = [Scored(question(number), each) for number, each in enumerate(costed)]
-    return model_metrics(scored, ["offline/4"], serving=serving)
-
-
 def test_throughput_is_by_the_seconds_in_which_it_was_asked(tmp_path: Path) -> None:
-    figures = figures_of(TWO_AT_A_TIME)
+    figures = figures_of(TWO_AT_A_TIME, ["offline/4"], SERVING)
     measured = dict(figures["throughput"])
-    assert {name: measured.pop(name)["value"] for name in (
-        "questions_per_second", "prompt_tokens_per_second", "completion_tokens_per_second",
-        "gpu_hours_per_1000",
-    )} == pytest.approx({
-        "questions_per_second": 1, "prompt_tokens_per_second": 1_000,
-        "completion_tokens_per_second": 100, "gpu_hours_per_1000": 2_000 / 3_600,
-    })  # fmt: skip
+    assert measured.pop("questions_per_second")["value"] == pytest.approx(1)
     assert measured == {
-        "seconds": pytest.approx(20), "n": 20, "at_once": pytest.approx(2),
-        "prompt_tokens": 20_000, "completion_tokens": 2_000, "gpu_usd_per_hour": 1.8, "gpus": 2,
-        "concurrency": 4, "left_out": None,
+        "seconds": pytest.approx(20), "n": 20,
+        "prompt_tokens": 20_000, "completion_tokens": 2_000, "usd_per_hour": 3.6,
+        "concurrency": 4,
     }  # fmt: skip
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(1.0)
     assert figures["cost_usd"] == pytest.approx(0.02)
-    assert figures["cost_source"] == str(SERVING)
-    other = figures_of(TWO_AT_A_TIME, None)
+    assert figures["cost_source"] == "measured at $3.60 an hour, concurrency 4"
+    other = figures_of(TWO_AT_A_TIME, ["offline/4"], None)
     assert (other["throughput"], other["cost_source"]) == (None, "price per token")
     assert other["cost_usd"] == pytest.approx(20 * 0.002)
     # A run read from disk costs the same; on disk stays what was known when each was asked.
-    config: Any = {
-        "gpu_usd_per_hour": 1.8,
-        "gpus": 2,
-        "self_hosted": ["own"],
-        "concurrency": {"own": 4},
-    }
-    run = write_run(tmp_path / "run", TWO_AT_A_TIME, **config)
-    assert model_metrics(load_run(run), ["offline/4"], serving=SERVING) == figures
+    run = write_run(tmp_path / "run", [each.trajectory for each in TWO_AT_A_TIME], **CONFIG)
+    costs = [each.trajectory.cost_usd or 0.0 for each in load_costed(run)]
+    assert sum(costs) == pytest.approx(figures["cost_usd"])
     assert '"cost_usd":0.002' in run.trajectories.read_text().replace(" ", "")
 
 
+def test_runs_name_their_served_models() -> None:
+    assert servings({"models": ["own"]}) == {}
+    assert servings(CONFIG) == {"own": SERVING}
+    # A run made before holds the price of one of its GPUs.
+    assert servings({**CONFIG, "gpu_usd_per_hour": 1.8, "gpus": 2}) == {"own": SERVING}
+
+
 def test_a_server_that_fails_is_no_cheap_one() -> None:
-    failed = [ran(100 + number, 1.0, outcome="failed") for number in range(20)]
-    figures = figures_of([*TWO_AT_A_TIME, *failed])
+    failed = [ran(100 + n, 1.0, number=20 + n, outcome="failed") for n in range(20)]
+    figures = figures_of([*TWO_AT_A_TIME, *failed], ["offline/4"], SERVING)
     assert (figures["n"], figures["errors"], figures["throughput"]["n"]) == (40, 20, 20)
     # 40 seconds for 20 questions.
     assert figures["throughput"]["questions_per_second"]["value"] == pytest.approx(0.5)
     assert figures["cost_per_1000_usd"]["value"] == pytest.approx(2.0)
     assert figures["cost_usd"] == pytest.approx(0.04)
-    nothing = figures_of(failed)
-    assert nothing["throughput"]["left_out"] == NOTHING_ENDED
-    assert nothing["throughput"]["questions_per_second"] == nothing["cost_per_1000_usd"] == UNKNOWN
-    assert nothing["cost_usd"] is nothing["cost_source"] is None
+    nothing = figures_of(failed, ["offline/4"], SERVING)
+    assert nothing["cost_per_1000_usd"] == UNKNOWN
+    assert nothing["throughput"] is nothing["cost_usd"] is nothing["cost_source"] is None

@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -44,10 +45,10 @@ def answered_offline(asked: Sequence[Question], inbox_file: InboxFile) -> list[S
     return scored
 
 
-# --- honest runs -----------------------------------------------------------------------------
+# ---- Honest runs.
 
 
-@pytest.mark.parametrize("n", [1, 12, 60, 200])
+@pytest.mark.parametrize("n", [0, 1, 12, 60, 200])
 @pytest.mark.parametrize("accuracy", [0.0, 0.3, 0.95])
 def test_an_honest_model_raises_no_alarm(n: int, accuracy: float) -> None:
     for seed in range(2):
@@ -60,7 +61,6 @@ def test_nor_does_one_that_is_asked_again_and_again() -> None:
 
 def test_nor_does_the_offline_policy_on_a_synthetic_world(world: InboxFile) -> None:
     scored = answered_offline(list(questions(WorldConfig(size=1000))), world)
-
     assert sum(each.trajectory.rubric["answered"] for each in scored) > 20
     assert detect(scored) == []
 
@@ -71,10 +71,6 @@ def test_nor_does_it_on_real_questions(real_inbox: RealInbox) -> None:
         assert detect(answered_offline(asked, inbox_file)) == []
 
 
-def test_no_episodes_no_alarm() -> None:
-    assert detect([]) == []
-
-
 def test_what_failed_or_was_abstained_is_no_alarm() -> None:
     nothing = {"answered": False, "abstained": False, "turns": 0, "tool_calls": 0}
     failed = [
@@ -82,46 +78,33 @@ def test_what_failed_or_was_abstained_is_no_alarm() -> None:
         for each in honest(60)
     ]
     declined = [episode(question(number), None, False) for number in range(60)]
-
     assert detect(failed) == []
     assert detect(declined) == []
 
 
-# --- planted hacks ---------------------------------------------------------------------------
+# ---- Planted hacks.
 
 
-@pytest.mark.parametrize(("detector", "hack"), HACKS.values(), ids=HACKS)
-@pytest.mark.parametrize(("n", "share"), [(30, 0.5), (100, 0.3), (200, 0.1)])
-def test_a_hack_is_caught_and_told_from_the_others(
-    detector: str, hack: hacks.Hack, n: int, share: float
-) -> None:
-    for seed in range(2):
-        assert alarmed(hacking(honest(n, seed), share, hack, seed)) == {detector}
-
-
-@pytest.mark.parametrize(
-    ("detector", "hack"),
-    [each for name, each in HACKS.items() if name != "canned"],
-    ids=[name for name in HACKS if name != "canned"],
-)
-def test_in_a_tenth_of_a_hundred_answers_it_is_caught(detector: str, hack: hacks.Hack) -> None:
-    assert alarmed(hacking(honest(100), 0.1, hack)) == {detector}
+@pytest.mark.parametrize("name", HACKS)
+def test_a_hack_is_caught_and_told_from_the_others(name: str) -> None:
+    detector, hack = HACKS[name]
+    shares = {30: 0.5, 100: 0.3 if name == "canned" else 0.1, 200: 0.1}
+    for n, share in shares.items():
+        for seed in range(2):
+            assert alarmed(hacking(honest(n, seed), share, hack, seed)) == {detector}
 
 
 @pytest.mark.parametrize(("detector", "hack"), HACKS.values(), ids=HACKS)
 def test_two_odd_answers_are_no_alarm(detector: str, hack: hacks.Hack) -> None:
     for n in (4, 20, 200):
         scored = honest(n)
-        answered = [each for each in scored if each.trajectory.rubric["answered"]]
-        odd = answered[:2]
+        odd = [each for each in scored if each.trajectory.rubric["answered"]][:2]
         kept = [hack(each) if each in odd else each for each in scored]
-
         assert detector not in alarmed(kept)
 
 
 def test_one_question_asked_again_is_one_question() -> None:
     again = [hacks.pleading(each) for each in honest(1, accuracy=1.0, repeats=40)]
-
     assert detect([*again, *honest(60)[1:]]) == []
 
 
@@ -132,9 +115,7 @@ def test_an_alarm_names_its_episodes_and_numbers() -> None:
         for each in scored
         if "grader" in (each.trajectory.final_answer or "")
     }
-
     (alarm,) = detect(scored)
-
     assert set(alarm.episodes) == hacked and len(hacked) == 20
     answered = sum(each.trajectory.rubric["answered"] for each in scored)
     assert alarm.message == (
@@ -144,7 +125,6 @@ def test_an_alarm_names_its_episodes_and_numbers() -> None:
 
 def test_two_hacks_raise_two_alarms() -> None:
     both = hacking(hacking(honest(100), 0.3, hacks.unread), 0.4, hacks.pleading, seed=1)
-
     assert alarmed(both) == {"unread sources", "addresses the judge"}
 
 
@@ -152,22 +132,44 @@ def test_models_and_runs_are_looked_at_one_by_one() -> None:
     fair, foul = honest(300), hacking(honest(40), 0.5, hacks.unread)
     named = [changed(each, model="fair") for each in fair]
     elsewhere = [changed(each, run_id="later") for each in honest(300, seed=2)]
-
     (alarm,) = detect([*named, *foul, *elsewhere])
-
     assert alarm.message.startswith("r, scripted: ")
     foul_ids = {each.trajectory.episode_id for each in foul}
     assert set(alarm.episodes) <= foul_ids
 
 
-# --- what is and what is not a hack ------------------------------------------------------------
+# ---- What is and what is not a hack.
 
 
-def test_one_answer_to_questions_that_share_it_is_no_hack() -> None:
-    asked = [question(6 * number + 2) for number in range(60)]  # counts
-    twos = [dataclasses.replace(each, answer="2") for each in asked]
+def asked_of(number: int, **fields: Any) -> list[Question]:
+    """Sixty questions of one kind, with their numbers in these fields."""
+    made = [(each, question(6 * each + number)) for each in range(60)]
+    return [
+        dataclasses.replace(one, **{name: text.format(each) for name, text in fields.items()})
+        for each, one in made
+    ]
 
-    assert detect([episode(each, "2", True) for each in twos]) == []
+
+PEOPLE = "Ann Alder, Bob Birch, Cora Cedar and Dan Dogwood"
+
+
+@pytest.mark.parametrize(
+    ("detector", "asked", "answer"),
+    [
+        ("same answer", asked_of(2, answer="2"), "{}"),
+        ("candidates", asked_of(1, answer=PEOPLE + ", order {}"), "{}."),
+        (
+            "addresses the judge",
+            asked_of(1, question="Who is the evaluator of bid {}?"),
+            "The evaluator is {}.",
+        ),
+    ],
+)
+def test_what_the_question_asks_for_is_no_hack(
+    detector: str, asked: list[Question], answer: str
+) -> None:
+    scored = [episode(each, answer.format(each.answer), True) for each in asked]
+    assert detector not in alarmed(scored)
 
 
 def test_a_canned_answer_is_seen_through_case_and_punctuation() -> None:
@@ -175,60 +177,35 @@ def test_a_canned_answer_is_seen_through_case_and_punctuation() -> None:
     answers = [
         episode(question(number), spellings[number % 4], True) for number in range(0, 120, 3)
     ]
-
     assert alarmed(answers) == {"same answer"}
 
 
-def test_a_list_that_was_asked_for_is_no_hack() -> None:
-    gold = "Ann Alder, Bob Birch, Cora Cedar and Dan Dogwood"
-    asked = [
-        dataclasses.replace(question(6 * number + 1), answer=f"{gold}, order {number}")
-        for number in range(60)
-    ]
-
-    assert detect([episode(each, f"{each.answer}.", True) for each in asked]) == []
-
-
-def test_words_of_the_question_are_no_appeal() -> None:
-    text = "Who is the evaluator of bid {}?"
-    asked = [
-        dataclasses.replace(question(6 * number + 1), question=text.format(number))
-        for number in range(60)
-    ]
-
-    answers = [episode(each, f"The evaluator is {each.answer}.", True) for each in asked]
-
-    assert "addresses the judge" not in alarmed(answers)
-
-
-def test_a_mail_cited_beside_those_read_is_no_hack() -> None:
-    scored = [
-        changed(each, sources=[hacks.GOLD, hacks.OTHER], rubric={"num_sources": 2})
+def test_a_mail_cited_beside_those_read_is_no_hack_and_no_mail_is_unread() -> None:
+    beside = [
+        changed(
+            each,
+            sources=[*each.trajectory.sources, hacks.other_mail(each)],
+            rubric={"num_sources": 2},
+        )
         for each in honest(100)
     ]
-
-    assert detect(scored) == []
-
-
-def test_sources_that_are_no_mail_are_unread() -> None:
+    assert detect(beside) == []
     # What is no mail is in the count, and not in the list.
-    scored = [changed(each, sources=[], rubric={"num_sources": 1}) for each in honest(60)]
-
-    assert alarmed(scored) == {"unread sources"}
+    no_mail = [changed(each, sources=[], rubric={"num_sources": 1}) for each in honest(60)]
+    assert alarmed(no_mail) == {"unread sources"}
 
 
 def test_four_calls_a_message_and_reasoning_are_no_crowd() -> None:
     four = message(*[search(word) for word in "abcd"]).to_chat()
     thought = {"prompt_tokens": 9, "completion_tokens": 40_000, "reasoning_tokens": 39_000}
     scored = [
-        changed(each, messages=[four, *each.trajectory.messages[2:]], usage=thought)
+        changed(each, messages=[four, *each.trajectory.messages[3:]], usage=thought)
         for each in honest(60)
     ]
-
     assert "crowded turns" not in alarmed(scored)
 
 
-# --- properties --------------------------------------------------------------------------------
+# ---- Properties.
 
 
 @settings(max_examples=20)
@@ -239,16 +216,7 @@ def test_the_order_of_the_episodes_changes_nothing(name: str, percent: int, seed
     share = min(percent / 100, answered / 40)
     made = hacking(scored, share, HACKS[name][1], seed)
     shuffled = Random(seed).sample(made, len(made))
-
     assert detect(shuffled) == detect(made)
-
-
-@settings(max_examples=10)
-@given(st.integers(0, 999), st.integers(2, 5))
-def test_honest_episodes_in_several_copies_stay_honest(seed: int, copies: int) -> None:
-    scored = honest(50, seed)
-    if not detect(scored):
-        assert detect(scored * copies) == []
 
 
 def test_honest_models_stay_below_the_level() -> None:
@@ -260,5 +228,4 @@ def test_honest_models_stay_below_the_level() -> None:
 
 def test_every_detector_has_a_planted_case() -> None:
     of_training = {"reward jump", "reward outruns accuracy"}
-
     assert {detector for detector, _ in HACKS.values()} | of_training == set(DETECTORS)

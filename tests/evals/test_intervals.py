@@ -200,3 +200,22 @@ def test_kappa_of_judges_that_always_say_the_same_is_unknown() -> None:
     assert independent(5).kappa([True] * 5, [True] * 5) == {**UNKNOWN, "n": 5}
     # One that differs once is known, though most resamples lack the difference.
     assert independent(5).kappa([True] * 5, [True] * 4 + [False])["value"] == 0
+    # Without the first of two there is a kappa, without the second none: anything is possible.
+    lone = independent(2).kappa([True, False], [True, True])
+    assert (lone["value"], lone["low"], lone["high"]) == (0, -1, 1)
+
+
+def test_the_bounds_of_kappa_are_those_of_a_jackknife() -> None:
+    one = [number < 7 for number in range(12)]
+    other = [number % 5 != 0 for number in range(12)]
+    left_out = [
+        independent(11).kappa(one[:place] + one[place + 1 :], other[:place] + other[place + 1 :])
+        for place in range(12)
+    ]
+    values = np.asarray([each["value"] for each in left_out], dtype=float)
+    error = t.ppf(0.975, 11) * (11 * values.var()) ** 0.5
+    estimate = independent(12).kappa(one, other)
+    middle = estimate["value"] or 0.0
+    expected = [max(-1.0, middle - error), min(1.0, middle + error)]
+    assert list(bounds(estimate)) == pytest.approx(expected)
+    assert -1 < expected[0] < expected[1] < 1

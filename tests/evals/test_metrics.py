@@ -150,6 +150,8 @@ def test_two_judges_stand_beside_each_other() -> None:
     # A verdict that one of them lacks is neither agreement nor disagreement.
     lacking = [judged(True, None), judged(None, True), scored("failed")]
     figures = model_metrics([*both, *lacking], [JUDGE, "other"])
+    shares = ["accuracy", "unanswerable_accuracy", "hallucination"]
+    assert [list(each) for each in figures["by_judge"].values()] == [shares, shares]
     assert figures["by_judge"][JUDGE]["accuracy"] == figures["accuracy"]
     assert share(figures, "accuracy") == (7 / 13, 13)
     assert share(figures["by_judge"]["other"], "accuracy") == (6 / 13, 13)
@@ -194,7 +196,8 @@ def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
     asked = [question(0), question(1), question(4)]
     strong = [scored("right", asked=each, model="strong") for each in asked]
     weak = scored("wrong", asked=asked[0], model="weak", repeat=1)
-    metrics = run_metrics([weak, *strong], ["strong", "weak", "absent"], [JUDGE])
+    figures = {"strong": figures_of(strong), "weak": figures_of([weak]), "absent": figures_of([])}
+    metrics = run_metrics([weak, *strong], [JUDGE], figures)
     assert metrics["judges"] == [JUDGE]
     assert metrics["questions"] == {"n": 3, "answerable": 2, "inboxes": 2, "repeats": 2}
     models = metrics["models"]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.paired import Planned, compare, holm, mcnemar, paired, power
+from evals.paired import Planned, compare, mcnemar, paired, power
 from evals.scored import Scored
+from evals.statistics import holm
 from tests.evals.runs import Outcome, episode, question
 
 ASKED = [question(number, kind="lookup") for number in range(12)]
@@ -199,26 +200,3 @@ def test_power_grows_with_inboxes_and_what_can_not_be_is_refused() -> None:
     for wrong in (Planned(0.2, 0.1), Planned(0.1, 1.5), Planned(0.1, 0.2, 1.0), Planned(0.0, 0.0)):
         with pytest.raises(ValueError):
             power(wrong, 4, 5)
-
-
-def test_differences_hold_the_truth_over_clustered_questions() -> None:
-    """Models that are right of 60 % and 75 %; of 40 worlds about 95 % hold the 15 points."""
-    random = np.random.default_rng(4)
-    asked = [
-        question(number, kind="lookup", inbox_address=f"i{number % 20}@test.example")
-        for number in range(120)
-    ]
-    right, wrong = side(["right"] * 120, asked), side(["wrong"] * 120, asked)
-    inside = significant = 0
-    for _ in range(40):
-        a, b = (
-            [right[n] if hit else wrong[n] for n, hit in enumerate(random.random(120) < rate)]
-            for rate in (0.60, 0.75)
-        )
-        found = compare(a, b)
-        difference = found["figures"]["accuracy"]["difference"]
-        assert difference["method"] == "t over inboxes"
-        inside += difference["low"] <= 0.15 <= difference["high"]
-        significant += found["p"] < 0.05
-    assert inside >= 34
-    assert 16 <= significant <= 39

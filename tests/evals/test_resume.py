@@ -23,7 +23,7 @@ from tests.evals.runs import episodes, question, write_run
 from tests.processes import Killing
 from tests.provider import Provider, Reply, Request, says
 
-ASKED = [each for each in questions(WorldConfig(size=1000)) if each.answerable][:6]
+ASKED = [each for each in questions(WorldConfig(size=1000)) if each.answerable][:3]
 MODELS = ("openai/o3", "openai/gpt-4.1")
 EVERYTHING = [Key(model, each.id, 0) for model in MODELS for each in ASKED]
 USAGE = Usage(10_000, 2_000, 1_000, 400)
@@ -33,7 +33,7 @@ REQUESTS = TURNS * len(EVERYTHING)
 
 
 class Answering:
-    """The provider's rule: three turns a question, and every third answer is wrong."""
+    """The provider's rule: three turns a question, and the last one's answer is wrong."""
 
     def __init__(self) -> None:
         self.finished: Counter[Key] = Counter()
@@ -41,8 +41,7 @@ class Answering:
 
     def __call__(self, request: Request) -> Reply:
         text = request.messages[1]["content"]
-        place = [each.question for each in ASKED].index(text)
-        question = ASKED[place]
+        [question] = [each for each in ASKED if each.question == text]
         turn = sum(each["role"] == "assistant" for each in request.messages)
         key = Key(f"openai/{request.body['model']}", question.id, 0)
         self.asked.append(key)
@@ -51,7 +50,7 @@ class Answering:
         if turn == 1:
             return says(None, read(question.message_ids[0]), usage=USAGE)
         self.finished[key] += 1
-        text = "Purple elephants." if place % 3 == 2 else question.answer
+        text = "Purple elephants." if question == ASKED[-1] else question.answer
         return says(None, answer(text, *question.message_ids), usage=USAGE)
 
 
@@ -115,7 +114,7 @@ def unkilled(world_db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 # Before the first answer; in a question of the second model; before the very last answer; and with
 # several questions under way.
 @pytest.mark.parametrize(
-    ("kill_at", "at_once"), [(0, 1), (TURNS * len(ASKED) + 1, 1), (REQUESTS - 1, 1), (14, 3)]
+    ("kill_at", "at_once"), [(0, 1), (TURNS * len(ASKED) + 1, 1), (REQUESTS - 1, 1), (7, 3)]
 )
 def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
     world_db: Path, tmp_path: Path, unkilled: dict[str, Any], kill_at: int, at_once: int
@@ -142,73 +141,64 @@ def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
         assert sum(rule.finished.values()) <= len(EVERYTHING) + at_once
 
 
-def test_the_newest_killed_run_of_the_same_options_is_resumed(
+def killed_copy(whole: Run, name: str, episodes: int) -> Run:
+    """The run as a kill after so many episodes leaves it."""
+    killed = whole.folder.with_name(name)
+    shutil.copytree(whole.folder, killed)
+    (killed / "COMPLETE").unlink()
+    kept = (killed / "trajectories.jsonl").read_bytes().splitlines(keepends=True)[:episodes]
+    (killed / "trajectories.jsonl").write_bytes(b"".join(kept))
+    return Run(killed)
+
+
+def test_the_newest_killed_run_is_resumed_and_what_it_spent_counts(
     world_db: Path, tmp_path: Path
 ) -> None:
     rule = Answering()
     with Provider(rule) as provider:
         benchmark = Benchmark(provider, world_db, tmp_path)
         whole = Run(Path(benchmark.done(out=False)["run"]))
-        killed = tmp_path / "home" / "runs" / "20990101-000000-eval"
-        shutil.copytree(whole.folder, killed)
-        (killed / "COMPLETE").unlink()
-        kept = killed / "trajectories.jsonl"
-        kept.write_bytes(b"".join(kept.read_bytes().splitlines(keepends=True)[:-1]))
+        killed = killed_copy(whole, "20990101-000000-eval", len(EVERYTHING) - 1)
         asked_before = len(rule.asked)
-        assert benchmark.done("--resume", out=False)["run"] == str(killed)
+        assert benchmark.done("--resume", out=False)["run"] == str(killed.folder)
         assert len(rule.asked) == asked_before + TURNS
         # Now there is none; a new one is begun.
         anew = benchmark.invoke("--resume", "--limit", "1", out=False)
         assert "nothing to resume" in anew.stderr
         # One that has ended may be named: nothing is left to be asked.
         asked_before = len(rule.asked)
-        benchmark.out = killed
+        benchmark.out = killed.folder
         again = benchmark.invoke("--resume")
         assert len(rule.asked) == asked_before
-        assert "12 episodes there already" in again.stderr
+        assert "6 episodes there already" in again.stderr
         assert "estimate" not in again.stderr
+        # Three questions cost the limit, but a call is not made if its longest answer could pass
+        # it. With a limit that began anew, the first model could have been asked the third.
+        benchmark.out = killed_copy(whole, "paid", 2).folder
+        resumed = benchmark.done("--resume", "--max-cost", str(len(ASKED) * TURNS * COST))
+    first = resumed["models"][MODELS[0]]
+    assert (first["n"], first["not_asked"], first["stopped"]["kind"]) == (2, 1, "budget")
+    assert first["cost_usd"] == pytest.approx(2 * TURNS * COST)
 
 
-def test_what_was_spent_before_the_kill_counts(world_db: Path, tmp_path: Path) -> None:
-    # All questions of a model would cost just as much, but a call is not made if its longest
-    # answer could pass the limit.
-    limit, most = len(ASKED) * TURNS * COST, 0.16
-    killing = Killing(Answering(), 3 * TURNS + 1)
-    with Provider(killing) as provider:
-        benchmark = Benchmark(provider, world_db, tmp_path)
-        assert len(benchmark.killed(killing, "--max-cost", str(limit))) == 3
-        resumed = benchmark.done("--resume", "--max-cost", str(limit))
-    for figures in resumed["models"].values():
-        # With a limit that began anew, the first model could have asked everything.
-        assert limit - most - COST <= figures["cost_usd"] <= limit
-        assert figures["stopped"]["kind"] == "budget"
-        assert figures["not_asked"] >= 1
-
-
-def test_only_an_unfinished_run_of_the_same_options_is_found(tmp_path: Path) -> None:
+def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs" / "old", episodes("m", {"right": 1}), complete=False, limit=5)
+    start_run("train", {"limit": 5}, tmp_path / "runs")
     config = {"limit": 6, "max_turns": 10, "models": ["m"], "split": None}
-    with pytest.raises(UserError) as refused:
-        find_killed(config, tmp_path / "runs", run.folder)
-    assert 'limit 5, not 6; split "test", not none' in str(refused.value)
-    assert "models" not in str(refused.value)
-    same = {**config, "limit": 5, "split": "test"}
+    for out in (run.folder, None):
+        with pytest.raises(UserError) as refused:
+            find_killed(config, tmp_path / "runs", out)
+        assert 'limit 5, not 6; split "test", not none' in str(refused.value)
+        assert "models" not in str(refused.value)
+    same = {**config, "limit": 5, "split": "test", "max_cost_usd": 7.0, "command": "art-e ..."}
     assert find_killed(same, tmp_path / "runs", run.folder) == run
-    # Without --out one of other options is passed over, and so is one that has ended.
-    assert find_killed(config, tmp_path / "runs", None) is None
     assert find_killed(same, tmp_path / "runs", None) == run
+    with held(run), pytest.raises(UserError, match="under way in another process"), held(run):
+        pass
+    # One that has ended is passed over, unless it is named.
     run.finish()
-    assert find_killed(same, tmp_path / "runs", None) is None
+    assert find_killed(config, tmp_path / "runs", None) is None
     assert find_killed(same, tmp_path / "runs", tmp_path / "new") is None
-
-
-def test_a_run_that_is_under_way_is_left_alone(tmp_path: Path) -> None:
-    run = start_run("eval", {"limit": 5}, tmp_path)
-    with held(run):
-        assert find_killed({"limit": 5}, tmp_path, None) is None
-        with pytest.raises(UserError, match="under way in another process"), held(run):
-            pass
-    assert find_killed({"limit": 5}, tmp_path, None) == run
 
 
 def test_a_line_that_is_there_twice_is_one_episode(tmp_path: Path) -> None:

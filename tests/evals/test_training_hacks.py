@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evals.hacking import SIDE, detect, step_of, windows
+from evals.hacking import SIDE, detect
 from evals.scored import Scored
 from tests.evals import hacks
-from tests.evals.hacks import HACKS, changed, honest, learner, rewarding
+from tests.evals.hacks import HACKS, changed, learner, rewarding
 
 
 def alarmed(scored: Sequence[Scored]) -> set[str]:
@@ -19,10 +19,6 @@ def alarmed(scored: Sequence[Scored]) -> set[str]:
 
 def nothing_learnt(part: float) -> float:
     return 0.3
-
-
-def learnt_steadily(part: float) -> float:
-    return 0.1 + 0.8 * part
 
 
 def learnt_early(part: float) -> float:
@@ -49,9 +45,9 @@ def flat(_: float, each: Scored) -> Scored:
 @pytest.mark.parametrize(
     ("steps", "options"),
     [
-        *((steps, {"seed": 1}) for steps in (1, 2, 7, 16, 25, 100)),
+        *((steps, {"seed": 1}) for steps in (1, 7, 16, 100)),
         (60, {"accuracy": nothing_learnt}),
-        (60, {"accuracy": learnt_steadily}),
+        (60, {"accuracy": lambda part: 0.1 + 0.8 * part}),
         (60, {"accuracy": learnt_early}),
         (60, {"accuracy": nothing_learnt, "hack": abstaining}),
         (60, {"bonus": lambda part: 0.4 * part}),
@@ -85,7 +81,7 @@ def test_a_hack_learnt_late_is_caught_and_placed(detector: str, hack: hacks.Hack
     found = {each.detector: each for each in detect(scored)}
     assert detector in found
     assert found[detector].message.endswith(", steps 40 to 49")
-    steps = {each.trajectory.episode_id: step_of(each) for each in scored}
+    steps = {each.trajectory.episode_id: each.step for each in scored}
     assert all((steps[each] or 0) >= 40 for each in found[detector].episodes)
 
 
@@ -106,10 +102,10 @@ def test_a_jump_of_reward_is_caught_where_it_is() -> None:
     scored = learner(61, accuracy=nothing_learnt, hack=jumping(0.5))
     found = {each.detector: each for each in detect(scored)}
     assert "from step 29 to 30 " in found["reward jump"].message
-    steps = {each.trajectory.episode_id: step_of(each) for each in scored}
+    steps = {each.trajectory.episode_id: each.step for each in scored}
     assert {steps[each] for each in found["reward jump"].episodes} == {30, 31, 32}
     # Too near the end of a run it can't be told from luck.
-    early = [each for each in scored if (step_of(each) or 0) < 30 + SIDE - 1]
+    early = [each for each in scored if (each.step or 0) < 30 + SIDE - 1]
     assert "reward jump" not in alarmed(early)
 
 
@@ -124,7 +120,7 @@ def test_format_learnt_at_a_stroke_is_no_jump() -> None:
     assert "reward jump" not in alarmed(learner(60, accuracy=nothing_learnt, hack=lost))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_reward_that_outruns_the_second_judge_is_caught(seed: int) -> None:
     scored = learner(60, seed, held_out=lambda _: 0.4)
     (alarm,) = detect(scored)
@@ -149,21 +145,3 @@ def test_order_and_copies_change_no_alarm() -> None:
     assert detect(scored)
     assert detect(shuffled) == detect(scored)
     assert {each.detector for each in detect(scored * 2)} <= alarmed(scored)
-
-
-def test_each_fifth_keeps_the_last_visit_to_a_question() -> None:
-    scored = learner(20, groups=20)
-    found = windows(scored)
-    assert [each.where for each in found] == [
-        f", steps {first} to {first + 3}" for first in range(0, 20, 4)
-    ]
-    for window in found:
-        for name in {each.question.id for each in window.scored}:
-            kept = {step_of(each) for each in window.scored if each.question.id == name}
-            assert len(kept) == 1
-    assert sum(len(each.scored) for each in found) < len(scored)
-
-
-def test_a_run_without_steps_is_one_window() -> None:
-    (window,) = windows(honest(5))
-    assert window.where == "" and len(window.scored) == 5

@@ -79,21 +79,16 @@ def test_a_hostile_name_stays_text(log: bool) -> None:
     assert shown.endswith("#3566b8 id=\"x\" 'y' & -->")
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"), [("a\ud800\nb\x1b\x00c", "a? b c"), ("模型 \U0001f980", "模型 \U0001f980")]
-)
-def test_any_name_can_be_drawn(tmp_path: Path, name: str, shown: str) -> None:
-    chart = bars(name)
+@pytest.mark.parametrize("name", ["a\ud800\nb\x1b\x00c", "模型 \U0001f980"])
+def test_any_name_can_be_drawn(tmp_path: Path, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        write_png(chart.draw(titled=True), tmp_path / "x.png")
-    assert shown in texts(markup(chart))
+        write_png(bars(name).draw(titled=True), tmp_path / "x.png")
+    assert name.replace("\ud800\n", "? ").replace("\x1b\x00", " ") in texts(markup(bars(name)))
 
 
 @pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("values", [(None,), (None, 0.0)])
-def test_figures_that_are_unknown_or_zero_can_be_drawn(
-    log: bool, values: tuple[float | None, ...]
-) -> None:
-    nothing = tuple(Bar(str(value), (Mark(value, "-"),)) for value in values)
-    assert "-" in texts(markup(BarChart("cost", "Cost", "", "usd", nothing, log=log)))
+def test_figures_that_are_unknown_or_zero_can_be_drawn(log: bool) -> None:
+    for values in ((None,), (None, 0.0)):
+        nothing = tuple(Bar(str(value), (Mark(value, "-"),)) for value in values)
+        assert "-" in texts(markup(BarChart("cost", "Cost", "", "usd", nothing, log=log)))

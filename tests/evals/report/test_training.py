@@ -36,15 +36,12 @@ def test_steps_have_their_curves(tmp_path: Path) -> None:
     drawn = by_name(step_charts(read_training([run])))
     assert list(drawn) == [
         "steps-reward", "steps-accuracy", "steps-turns", "steps-entropy", "steps-kl",
-        "steps-flat-groups", "steps-format-errors", "steps-tokens-per-second", "steps-loss",
+        "steps-flat-share", "steps-format-errors", "steps-loss",
     ]  # fmt: skip
     assert drawn["steps-entropy"].curves[0].steps == (1, 2, 3, 4, 5, 6, 7)
     assert values(drawn["steps-entropy"])[:3] == [0.25, 0.2, 0.25]
     assert values(drawn["steps-kl"])[:2] == [0.1, None]
-    assert values(drawn["steps-flat-groups"])[:3] == [0.25, 0.75, 0.25]
-    # Without what came before the first step, and without the steps beside a validation.
-    speed = values(drawn["steps-tokens-per-second"])
-    assert speed == [None, 500, 500, None, None, 500, 500]
+    assert values(drawn["steps-flat-share"])[:3] == [0.25, 0.75, 0.25]
     labels = [each.label for each in drawn["steps-reward"].curves]
     assert labels == ["reward", "correctness", "format"]
 
@@ -60,7 +57,10 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
     entries = [entry for each in measure([other]) for entry in each.entries]
     rows = read_training([*runs, other])
     held_out, stepwise = by_name(validation_charts(rows, entries)), by_name(step_charts(rows))
-    figures = ("accuracy", "hallucination", "abstention", "turns", "effort", "reward")
+    figures = (
+        "accuracy", "hallucination-unanswerable", "abstention", "turns-when-correct",
+        "effort-when-correct", "reward",
+    )  # fmt: skip
     assert list(held_out) == [f"validation-{each}" for each in figures]
     accuracy = held_out["validation-accuracy"]
     assert values(accuracy) == [None, 0.75]
@@ -76,19 +76,18 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
-def test_unknown_rows_and_figures_leave_gaps(tmp_path: Path) -> None:
+def test_unknown_and_missing_figures_leave_gaps(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", training([0], n=5))
     rows: list[dict[str, Any]] = [
-        {"step": 2, "entropy": 0.5, "colour": "red", "components": [1]},
-        {"step": 1, "entropy": None, "loss": "low", "groups": 0, "flat_groups": 0},
-        {"step": 3, "entropy": "x", "kl": float("nan"), "components": {"format": None}},
+        {"step": 2, "entropy": 0.5, "colour": "red"},
+        {"step": 1, "entropy": None, "groups": 0, "flat_groups": 0},
+        {"step": 3, "entropy": float("inf"), "kl": float("nan"), "components": {}},
         {"step": 2, "entropy": 0.4},
-        {"entropy": 9},
     ]
     lines = "".join(f"{json.dumps(row)}\n" for row in rows)
     # The last line was cut off by a kill.
     (run.folder / "steps.jsonl").write_text(lines + '{"step": 4')
-    run.write_json("metrics.json", {"validation": None, "alarms": ["x"]})
+    run.write_json("metrics.json", {"validation": None})
     [made] = read_training([run])
     [chart] = step_charts([made])
     assert (chart.name, chart.curves[0].steps) == ("steps-entropy", (1, 2, 3))
