@@ -18,7 +18,6 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
 from art_e.runs import find_run
 from art_e.storage import runs_folder
-from evals.benchmark import fingerprint
 from training.expert import conversations_of
 from training.export import merge as merge_adapter
 from training.judging import judges_of, judges_within
@@ -256,9 +255,6 @@ def grpo(
     changes: SetOption = None,
     init: InitOption = None,
     base_model: BaseModelOption = None,
-    baseline: Annotated[
-        str | None, Option(metavar="RUN", help="Run of another model to compare with.")
-    ] = None,
     max_cost: Annotated[
         float | None,
         Option(
@@ -285,13 +281,7 @@ def grpo(
     with _together() as processes:
         if processes.leads:
             _tell_fees(chosen, max_cost)
-            if baseline is None:
-                note(
-                    "no baseline: with --baseline RUN the model card tells what training gains over"
-                    f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
-                )
-        measured = None if baseline is None else baseline_metrics(baseline, chosen)
-        setting = Setting("grpo", chosen, seed, init, measured)
+        setting = Setting("grpo", chosen, seed, init)
         total = chosen.grpo.steps if chosen.grpo else 0
         run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to, pause=pause)
         _train(setting, total, out, resume, run, processes, json_output)
@@ -307,7 +297,7 @@ def _train(
     json_output: bool,
 ) -> None:
     """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    view = Watch(steps, f"{setting.kind} {setting.recipe.name}") if processes.leads else RunView()
+    view = Watch(steps) if processes.leads else RunView()
     with (
         view,
         opened(setting, out, runs_folder(), resume=resume, view=view, processes=processes) as (
@@ -359,21 +349,6 @@ def run_grpo(
     train, load = import_module("training.grpo").train_grpo, partial(load_part, recipe.data)
     metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
     return metrics
-
-
-def baseline_metrics(name: str, recipe: Recipe) -> dict[str, Any]:
-    """The metrics of the benchmark run of that name or folder.
-
-    Raises `UserError` unless it is complete and asked the questions of the recipe's test.
-    """
-    run = find_run(name, runs_folder())
-    again = f"make one with: art-e eval run -m MODEL --recipe {recipe.name}"
-    if not run.complete:
-        raise UserError(f"the baseline {run.folder} is not complete; resume it, or {again}")
-    test = load_material(recipe.data, "test").held_out(recipe.judging.test_questions)
-    if run.config.get("questions_hash") != fingerprint(test):
-        raise UserError(f"the baseline {run.folder} asked other questions; {again}")
-    return run.metrics
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from data_pipeline import cli as mail_commands
 from data_pipeline.golden import cli as golden_commands
 from evals import cli as eval_commands
 from evals.benchmark import model_name
-from training.cli import baseline_metrics, run_grpo, run_sft
+from training.cli import run_grpo, run_sft
 from training.recipe import RECIPE, Recipe
 from training.reproduction.profile import GENERATED, WORLD, Profile
 from training.reproduction.report import chosen_seed, write_report
@@ -117,7 +117,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
     made. In a plan the first seed stands for the best.
     """
     golden, recipe, seeds = profile.golden, profile.recipe, profile.training.seeds
-    judges = f"judged by {', '.join(profile.judges)}"
+    more, judges = len(profile.sources) - 1, f"judged by {', '.join(profile.judges)}"
 
     def step(
         stage: Stage,
@@ -133,7 +133,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
     mail = step(
         "ingest",
         "ingest",
-        f"ingest the mail of {', '.join(profile.sources)}",
+        f"ingest {profile.sources[0]}{f' and {more} more sources' if more else ''}",
         partial(make_inbox, profile),
         *(profile.ingest, profile.sources),
         reads=profile.sources,
@@ -190,7 +190,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             "grpo",
             f"grpo-{seed}",
             f"train {starts[seed].name if starts else base} with GRPO, seed {seed}",
-            partial(train, Setting("grpo", about, seed, begin[seed]), baseline=baselines[0].run),
+            partial(train, Setting("grpo", about, seed, begin[seed])),
             *(recipe.model_copy(update={"sft": None}), seed, mail, questions, starts.get(seed)),
         )
         for seed in seeds
@@ -291,16 +291,14 @@ def ask_baseline(profile: Profile, recipe: Recipe, model: str, folder: Path) -> 
     _ask(profile, model, folder, folder, max_cost=profile.baselines.max_cost_usd)
 
 
-def train(setting: Setting, folder: Path, baseline: Path | None = None) -> None:
-    """Train by SFT or by GRPO; the run's page shows the baseline beside it."""
+def train(setting: Setting, folder: Path) -> None:
+    """Train by SFT or by GRPO."""
     run, recipe = Run(folder / RUN), setting.recipe
     table = recipe.sft if setting.kind == "sft" else recipe.grpo
     if run.complete or table is None:
         return
-    if baseline is not None:
-        setting = setting._replace(baseline=baseline_metrics(str(baseline), recipe))
     with (
-        Watch(table.steps, f"{setting.kind} {recipe.name}") as view,
+        Watch(table.steps) as view,
         opened(setting, run.folder, folder, resume=run.begun, view=view) as (training, checkpoint),
     ):
         (run_sft if setting.kind == "sft" else run_grpo)(training, checkpoint)

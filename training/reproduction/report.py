@@ -62,6 +62,11 @@ class Line(NamedTuple):
     ours: Cell
     of: str
 
+    def row(self) -> dict[str, str]:
+        """The line as `figures.json` has it."""
+        cells = {"published": self.published.line, "ours": self.ours.line}
+        return {"figure": f"{self.group}: {self.figure}", **cells, "of": self.of}
+
 
 def chosen_seed(runs: Mapping[int, Path]) -> int:
     """The seed whose best checkpoint handled most of its validation right, the first of equals.
@@ -100,16 +105,11 @@ def write_report(profile: Profile, made: Mapping[str, Path], folder: Path) -> No
     best = chosen_seed(dict(zip(seeds, ends, strict=True)))
     build_report([*baselines, *served, Run(made[f"grpo-{best}"])], folder, sections)
     write_picture(folder / PICTURE, charts)
-    rows = [
-        {
-            "figure": f"{each.group}: {each.figure}",
-            "published": each.published.line,
-            "ours": each.ours.line,
-            "of": each.of,
-        }
-        for each in lines
-    ]
-    figures = {"profile": profile.name, "published_against_ours": rows, "over_seeds": over_seeds}
+    figures = {
+        "profile": profile.name,
+        "published_against_ours": [each.row() for each in lines],
+        "over_seeds": over_seeds,
+    }
     Run(folder).write_json(FIGURES, figures)
 
 
@@ -133,31 +133,32 @@ def talk_figures(
     lines: list[Line] = []
 
     def add(group: str, figure: str, published: str | Cell, ours: Cell, of: str) -> None:
-        told = Cell(published) if isinstance(published, str) else published
-        lines.append(Line(group, figure, told, ours, of))
+        cell = Cell(published) if isinstance(published, str) else published
+        lines.append(Line(group, figure, cell, ours, of))
 
-    asked = {each.name: each for each in baselines}
-    ours = {
-        each.model: {TRAINED: trained, UNTRAINED: start}.get(each) or asked.get(each.name or "")
-        for each in PUBLISHED
-    }
+    by_name = {each.name: each for each in baselines}
+    ours = {each.model: by_name.get(each.name or "") for each in PUBLISHED}
+    ours |= {TRAINED.model: trained, UNTRAINED.model: start}
 
     def beside(group: str, figure: str, published: Mapping[str, str | Cell]) -> None:
-        for name, told in published.items():
-            model = ours[name]
-            cell = Cell(NONE) if model is None else COLUMNS[figure].cell(model.figures)
-            add(group, name, told, cell, "not asked" if model is None else model.name)
+        for name, cell in published.items():
+            if (model := ours[name]) is None:
+                add(group, name, cell, Cell(NONE), "not asked")
+            else:
+                add(group, name, cell, COLUMNS[figure].cell(model.figures), model.name)
 
     right = "Accuracy on answerable questions"
     beside(right, "accuracy", {each.model: percent(accuracy(each)) for each in PUBLISHED})
-    for each in baselines:
-        if each not in ours.values():
-            add(right, "Another baseline", NONE, percent(each.figures["accuracy"]), each.name)
     for model in (trained, start, *baselines):
+        if model.name not in {each.name for each in PUBLISHED} and model in baselines:
+            add(right, "Another baseline", NONE, percent(model.figures["accuracy"]), model.name)
+        # The first judge decides.
         for judge, figures in list(model.figures["by_judge"].items())[1:]:
             figure = percent(figures["accuracy"])
             add(right, f"By the judge {judge}", NONE, figure, model.name)
-    o3 = asked.get(str(O3.name)) or max(baselines, key=lambda each: _value(each, "accuracy"))
+    o3 = by_name.get(str(O3.name)) or max(
+        baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0
+    )
     from_o3, from_start = (compare(each.scored, trained.scored) for each in (o3, start))
     against_o3, against_start = (f"{trained.name} against {each.name}" for each in (o3, start))
     gained = f"{100 * (TRAINED.accuracy - UNTRAINED.accuracy):.0f} pts"
@@ -182,19 +183,15 @@ def talk_figures(
     both = "Trained, beside its start's, where both are right"
     add("Turns", both, "falls in training", _turns_where_both_right(start, trained), against_start)
 
-    least = min(baselines, key=lambda each: _value(each, "hallucination"))
-    for model, which, published in (
-        (trained, "Wrong answers, of all questions: trained", "lower than any prompted model's"),
-        (least, "The lowest of a baseline", NONE),
-        (start, "The start", NONE),
-    ):
+    wrong, invented = "Wrong answers, of all questions", "Answers to unanswerable questions"
+    lower = "lower than any prompted model's"
+    for model in (trained, start, *baselines):
         figure = percent(model.figures["hallucination"])
-        add("Hallucination", which, published, figure, model.name)
-    for model, which in ((start, "the start"), (trained, "trained")):
+        add("Hallucination", wrong, lower if model is trained else NONE, figure, model.name)
+    for model in (trained, start):
         scored = [each for each in model.scored if not each.question.answerable]
-        invented = sample_of(scored).share([each.answered_by(0) for each in scored])
-        name = f"Answers to unanswerable questions: {which}"
-        add("Hallucination", name, NONE, percent(invented), model.name)
+        share = sample_of(scored).share([each.answered_by(0) for each in scored])
+        add("Hallucination", invented, NONE, percent(share), model.name)
 
     price, seeds = profile.evaluation.usd_per_hour, plural(len(profile.training.seeds), "seed")
     took = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
@@ -202,10 +199,6 @@ def talk_figures(
     machine = f"1 H100, under a day, about ${TRAINING_USD}"
     add("Training", "Machine, time, money", machine, Cell(f"{took} for {seeds}{cost}"), "")
     return lines
-
-
-def _value(model: TestedModel, figure: str) -> float:
-    return model.figures[figure]["value"] or 0.0
 
 
 def _turns_where_both_right(a: TestedModel, b: TestedModel) -> Cell:
