@@ -5,6 +5,7 @@ ends in a hash of what decides its content, so it is done once, another setting 
 folder, and a second run resumes after a kill.
 """
 
+import atexit
 import hashlib
 import json
 import multiprocessing
@@ -356,6 +357,8 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
+    # Beside a thread DuckDB prints pages of leaks as the interpreter ends.
+    atexit.register(os._exit, 0)
 
 
 def _as_a_command(work: Callable[[], object]) -> None:
