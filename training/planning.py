@@ -68,6 +68,7 @@ _AUTOGRAD = {
     ("whole", True): ((4, 0, 0), (38, 13, 1), 3.5),
     ("whole", False): ((38.5, 8.7, 1), (14, 0, 0), 6),
 }
+
 # ---- Episodes.
 
 
@@ -393,6 +394,7 @@ class Estimator(NamedTuple):
         # Groups without spread are replaced; episodes serve several optimizer steps.
         times = (1 + grpo.resample) / grpo.iterations
         mine, by_vllm = episodes / (serve or train), vllm is not None
+        held_out = held_out_episodes(recipe, grpo)
         rollouts = self.generating_seconds(mine, at_once, by_vllm=by_vllm)
         # TRL scores vLLM's tokens again, and those of further steps on the same episodes; a KL term
         # takes the same of the model as it began.
@@ -409,10 +411,7 @@ class Estimator(NamedTuple):
             "training": self.training_seconds(episodes / train, episode.tokens, scorings),
             "weights to vLLM": sent / grpo.iterations,
             "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
-            "validations and test": held_out_episodes(recipe, grpo)
-            * rollouts
-            / episodes
-            / grpo.steps,
+            "validations and test": rollouts * held_out / episodes / grpo.steps,
         }
         memory = [generating, self.training_memory(grpo.micro_batch, limit, vllm)]
         return StagePlan("grpo", grpo.steps, tokens, seconds, memory, room, at_once)

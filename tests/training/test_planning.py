@@ -44,6 +44,7 @@ H100, RTX = "h100-80gb", "rtx4090-24gb"
 EPISODE = EpisodeTokens(5, 700, 200, 4_500, 1.5, "")
 # Vocabularies are small, because TRL scores logits in tiles.
 SMALL = Shape(3, 1_024, 3_072, 8, 2, 512, tied=True)
+FEW_LAYERS = PUBLISHED["14B"]._replace(layers=8)
 WIDE = Shape(2, 1_280, 5_440, 10, 10, 512, tied=False)
 
 
@@ -173,23 +174,19 @@ def test_other_models_are_refused(config: dict[str, str], named: str, tmp_path: 
     ("shape", "bits", "episodes", "tokens", "off"),
     [
         (SMALL, 16, 2, 2_048, 0.12),
-        (SMALL, 4, 2, 2_048, 0.12),
         (WIDE, 16, 2, 2_048, 0.25),
         (SMALL, None, 4, 1_024, 0.15),
         (WIDE, None, 4, 1_024, 0.15),
-        (PUBLISHED["14B"], 16, 1, 8_000, 0.1),
+        (FEW_LAYERS, 16, 1, 8_000, 0.1),
     ],
 )
 def test_activations_are_what_autograd_keeps(
     shape: Shape, bits: int | None, episodes: int, tokens: int, off: float, checkpointing: bool
 ) -> None:
-    if shape is PUBLISHED["14B"] and not checkpointing:
+    if shape is FEW_LAYERS and not checkpointing:
         return  # No recipe trains it so.
     lora = bits is not None
-    changes = [f"model.checkpointing={str(checkpointing).lower()}"]
-    changes += [f"model.bits={bits}"] if bits == 4 else []
-    changes += ["grpo.vllm.mode=off"] if bits == 4 else []
-    own = estimator(shape, *changes, lora=lora)
+    own = estimator(shape, f"model.checkpointing={str(checkpointing).lower()}", lora=lora)
     real = taken(shape, episodes, tokens, lora=16 if lora else 0, checkpointing=checkpointing)
     # The stand-in has no head.
     lines = own.activations(episodes, tokens)

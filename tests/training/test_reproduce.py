@@ -236,7 +236,7 @@ def test_it_refuses_to_begin_without_what_it_needs(
 def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     words = ("reproduce", "--profile", "talk", "--dry-run", "--out", tmp_path / "out")
     plan = json_of(art_e(*words, "--json"))
-    steps = {each["step"]: each for each in plan["steps"]}
+    steps = {each["name"]: each for each in plan["steps"]}
     planned = json_of(art_e("train", "plan", "--recipe", "talk", "--json"))
     assert plan["training"]["hours"] == pytest.approx(planned["hours"])
     assert plan["training"]["usd"] == pytest.approx(planned["gpu_usd"] + planned["judge_usd"])
@@ -249,6 +249,6 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     for each in plan["steps"]:
         assert each["folder"] in page and each["does"] in page
     public = json_of(art_e(*words, "--questions", "public", "--json"))
-    golden = next(each for each in public["steps"] if each["step"] == "golden")
+    golden = next(each for each in public["steps"] if each["name"] == "golden")
     assert PUBLIC in golden["does"]
     assert not (tmp_path / "out").exists()

@@ -30,7 +30,7 @@ import typer
 from pydantic import BaseModel
 
 from art_e import __version__
-from art_e.cli.output import listening, tolerate_any_character
+from art_e.cli.output import tolerate_any_character
 from art_e.errors import UserError
 from art_e.parent import ends_with_parent
 from art_e.question import Split
@@ -345,7 +345,16 @@ def _in_own_process(work: Callable[[], object]) -> None:
     """Do the work in a new process, which ends with this one however that ends."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn, _end_with_parent) as process:
-        process.submit(_as_a_command, work).result()
+        # The new process inherits that it ignores Ctrl-C, which this one passes on.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        done = process.submit(_as_a_command, work)
+        signal.signal(signal.SIGINT, handler)
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            for each in multiprocessing.active_children():
+                each.terminate()
+            raise
 
 
 def _end_with_parent() -> None:
@@ -364,7 +373,7 @@ def _end_with_parent() -> None:
 def _as_a_command(work: Callable[[], object]) -> None:
     """Do the work as `art-e` does a command; stdout is for the result of the chain alone."""
     tolerate_any_character()
-    with redirect_stdout(sys.stderr), listening():
+    with redirect_stdout(sys.stderr):
         work()
 
 

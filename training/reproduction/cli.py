@@ -16,8 +16,8 @@ from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import home, locked
 from evals.benchmark import model_name
-from evals.judges import needs_model
 from training.cli import SetOption, duration
+from training.judging import is_paid
 from training.planning import plan
 from training.reproduction.chain import RECORD, STAGES, Stage, Step
 from training.reproduction.chain import reproduce as reproduce_chain
@@ -102,23 +102,19 @@ def _missing(profile: Profile, planned: Sequence[Step]) -> list[str]:
     """What the steps that are not done lack on this machine, a line each."""
     left = {each.stage for each in planned if each.state != "done"}
     golden, recipe, judges = profile.golden, profile.recipe, profile.judges
-    asked: dict[Stage, Sequence[str]] = {
-        "golden": [golden.reader, *([golden.writer] if golden.questions == GENERATED else [])],
-        "baselines": [model_name(each) for each in profile.baselines.models],
-    }
-    judging: dict[Stage, Sequence[str]] = {
-        "golden": [golden.judge],
-        "baselines": judges,
+    writers = [golden.writer] if golden.questions == GENERATED else []
+    asked: dict[Stage, list[str]] = {
+        "golden": [*writers, golden.reader, golden.judge],
+        "baselines": [*map(model_name, profile.baselines.models), *judges],
         "grpo": [recipe.judging.reward, recipe.judging.validation],
-        "evaluation": judges,
+        "evaluation": [*judges],
     }
-    models = [name for stage in left for name in asked.get(stage, ())]
-    models += [name for stage in left for name in judging.get(stage, ()) if needs_model(name)]
+    models = {name for stage in left for name in asked.get(stage, ()) if is_paid(name)}
     found = [reason for name in models if (reason := _why_not(name)) is not None]
     needs_gpu = recipe.grpo is not None and recipe.grpo.vllm is not None
     if left & {"grpo", "sft"} and needs_gpu and not _has_gpu():
         found.append(f"training {recipe.name} needs an NVIDIA GPU, and there is none")
-    return sorted(set(found))
+    return sorted(found)
 
 
 def _why_not(name: str) -> str | None:
@@ -144,8 +140,8 @@ def _plan_row(
 ) -> dict[str, Any]:
     """The plan as JSON:
 
-        {"profile", "out", "steps": [{"stage", "step", "state", "folder", "does",
-         "max_cost_usd"}], "training": {"gpu", "hours", "usd", "faults"}, "missing"}
+        {"profile", "out", "steps": [{"stage", "name", "does", "state", "folder", "max_cost_usd"}],
+         "training": {"gpu", "hours", "usd", "faults"}, "missing"}
 
     A state is "done", "begun" or "to do". `training` is null if it needs no GPU or is not reached.
     """
@@ -154,35 +150,25 @@ def _plan_row(
         takes = plan(profile.recipe, gpu_of(gpu))
         usd = None if takes.judge_usd is None else takes.gpu_usd + takes.judge_usd
         training = {"gpu": takes.gpu, "hours": takes.hours, "usd": usd, "faults": takes.faults}
-    names = ("stage", "does", "state", "max_cost_usd")
+    names = ("stage", "name", "does", "state", "max_cost_usd")
     rows = [
-        {
-            "step": each.name,
-            "folder": str(each.folder),
-            **{name: getattr(each, name) for name in names},
-        }
+        {**{name: getattr(each, name) for name in names}, "folder": str(each.folder)}
         for each in planned
     ]
-    return {
-        "profile": profile.name,
-        "out": str(out),
-        "steps": rows,
-        "training": training,
-        "missing": list(missing),
-    }
+    head = {"profile": profile.name, "out": str(out)}
+    return {**head, "steps": rows, "training": training, "missing": list(missing)}
 
 
 def _print_plan(row: dict[str, Any]) -> None:
     for step in row["steps"]:
         limit = step["max_cost_usd"]
         most = "" if limit is None or step["state"] == "done" else f", at most ${limit:g}"
-        print_line(f"{step['stage']}: {one_line(step['step'])}, {step['state']}{most}")
-        print_line(f"    {one_line(step['does'])}")
-        print_line(f"    {one_line(step['folder'])}")
+        print_line(f"{step['stage']}: {one_line(step['name'])}, {step['state']}{most}")
+        for name in ("does", "folder"):
+            print_line(f"    {one_line(step[name])}")
     if (takes := row["training"]) is not None:
         usd = "at an unknown price" if takes["usd"] is None else f"${takes['usd']:,.2f} with judges"
-        print_line(f"training on {takes['gpu']}: {duration(takes['hours'])}, {usd}; more by:")
-        print_line("    art-e train plan")
+        print_line(f"training on {takes['gpu']}: {duration(takes['hours'])}, {usd}")
         for fault in takes["faults"]:
             print_line(f"training does not fit: {one_line(fault)}")
     for reason in row["missing"]:
