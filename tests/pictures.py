@@ -4,8 +4,8 @@
     python -m tests.pictures --report served/report.html    docs/report.png, too: its charts
 
 The terminal is a real one (a pty) that runs `art-e ask --trace`. docs/training.md says how to make
-the report of the README. `docs/training.png`, `docs/ablations.png` and `docs/hack.png` come from
-`python -m training.experiments`, `docs/speed.png` from `python -m tests.benchmarks`.
+the report of the README. `docs/training.png` is the `seeds.png` of a reproduction; `docs/speed.png`
+comes from `python -m tests.benchmarks`.
 """
 
 import argparse

@@ -18,26 +18,16 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
 from art_e.runs import find_run
 from art_e.storage import runs_folder
-from evals.benchmark import fingerprint
 from training.expert import conversations_of
 from training.export import merge as merge_adapter
 from training.judging import judges_of, judges_within
 from training.material import load_material, load_part, planted_in
-from training.planning import (
-    DEFAULT_GPU,
-    GPUS,
-    EpisodeTokens,
-    TrainingPlan,
-    compared,
-    count_of,
-    gpu_of,
-    judge_fees,
-    measured_episode,
-)
+from training.planning import ASSUMED, StagePlan, TrainingPlan, compared, judge_fees
 from training.planning import plan as make_plan
 from training.processes import ALONE, LostError, Processes, joined, launched
 from training.recipe import Recipe, load_recipe, named_recipe
 from training.run import Pause, RunView, Setting, TrainingRun, never, opened, pause_after
+from training.shapes import DEFAULT_GPU, GPUS, count_of, gpu_of
 from training.watch import Watch
 
 app = typer.Typer(
@@ -115,106 +105,86 @@ def plan(
         chosen = load_recipe(recipe or "nano", changes or (), base_model=base_model)
     if run is not None and chosen.name != (own := run.config["recipe"]["name"]):
         raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
-
-    def planned_with(episode: EpisodeTokens | None) -> TrainingPlan:
-        return make_plan(
-            chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour, episode=episode
-        )
-
-    planned, beside = planned_with(None), dict[str, Any]()
+    planned = make_plan(chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour)
+    beside = [] if run is None else compared(planned, run)
+    if json_output:
+        print_json({**planned.row(), "compared": beside})
+        return
+    _print_plan(planned, chosen.episode.episode_tokens)
     if run is not None:
-        beside = {"run": str(run.folder), "compared": compared(planned, run), "by_its_own": []}
-        if (episode := measured_episode(run)) is not None:
-            planned = planned_with(episode)
-            beside["by_its_own"] = compared(planned, run)
-    (print_json if json_output else _print_plan)({**planned.row(), **beside})
+        rows = [
+            (each["what"], *map(_figure, (each["planned"], each["reported"]))) for each in beside
+        ]
+        _print_table(f"beside {one_line(str(run.folder))}", ("", "planned", "reported"), rows)
 
 
-def _print_plan(row: dict[str, Any]) -> None:
-    gpus, adapter, episode = row["gpus"], row["lora_parameters"], row["episode"]
-    count = f"{gpus['train']} x {row['gpu']}"
+def _print_plan(plan: TrainingPlan, longest: int) -> None:
+    adapter, episode, gpus = plan.lora_parameters, plan.episode, plan.gpus
+    count = f"{gpus['train']} x {plan.gpu}"
     if gpus["serve"]:
-        count = f"{gpus['train']} + {gpus['serve']} x {row['gpu']} (training + vLLM's server)"
-    learns = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
+        count = f"{gpus['train']} + {gpus['serve']} x {plan.gpu} (training + vLLM's server)"
+    trained = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
     _line(
-        f"{row['recipe']} on {count}: {row['model']}, {count_of(row['parameters'])} weights,"
-        f" {learns} trained, {row['kv_bytes_per_token']:,} bytes of keys and values a token"
+        f"{plan.recipe} on {count}: {plan.model}, {count_of(plan.parameters)} weights, {trained}"
+        " trained"
     )
-    for stage in row["stages"]:
-        _print_stage(stage, row["memory_bytes"], episode["tokens"])
+    for stage in plan.stages:
+        _print_stage(stage, plan.memory_bytes, longest)
     _line(
-        f"an episode: {episode['turns']:.1f} turns, {episode['tokens']:,.0f} tokens,"
-        f" {episode['own_tokens']:,.0f} of them the model's own ({episode['source']})"
+        f"an episode: {episode.turns:.1f} turns, {episode.tokens:,.0f} tokens,"
+        f" {episode.own_tokens:,.0f} of them the model's own ({episode.source})"
     )
-    for fee in row["judges"]:
-        usd = "price unknown" if fee["usd"] is None else f"${fee['usd']:.2f}"
-        _line(
-            f"judge {fee['judge']}: {usd} for {fee['calls']:,} calls about {fee['episodes']:,}"
-            f" episodes, {fee['prompt_tokens'] / 1e6:.1f} + {fee['completion_tokens'] / 1e6:.1f}"
-            " million tokens"
-        )
-    judges, most = row["judge_usd"], row["max_cost_usd"]
+    for fee in plan.judges:
+        usd = "price unknown" if fee.usd is None else f"${fee.usd:.2f}"
+        _line(f"judge {fee.judge}: {usd} for {fee.calls:,} calls about {fee.episodes:,} episodes")
+    judges, most = plan.judge_usd, plan.max_cost_usd
     _line(
-        f"{duration(row['hours'])} on {plural(gpus['train'] + gpus['serve'], 'GPU')} at"
-        f" ${row['usd_per_hour']:.2f} an hour: ${row['gpu_usd']:,.2f}; judges"
+        f"{duration(plan.hours)} on {plural(sum(gpus.values()), 'GPU')} at"
+        f" ${plan.usd_per_hour:.2f} an hour: ${plan.gpu_usd:,.2f}; judges"
         f" {'unknown' if judges is None else f'${judges:,.2f}'}"
         f"{'' if most is None else f', ${most:,.2f} at most'}"
     )
-    for line in row["assumed"]:
+    for line in ASSUMED:
         _line(line if line.startswith("not counted") else f"assumed: {line}")
-    if None not in (judges, most) and judges > most:
+    if judges is not None and most is not None and judges > most:
         _line(f"note: training pauses at ${most:.2f}: --set judging.max_cost_usd={judges:.0f}")
-    for fault in row["faults"]:
+    for fault in plan.faults:
         _line(f"it does not fit: {fault}")
     _line(
         "it fits"
-        if row["fits"]
+        if not plan.faults
         else "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
         " grpo.generate_batch or episode.episode_tokens, another grpo.vllm.memory, or a"
         f" larger --gpu ({', '.join(GPUS)})"
     )
-    if "run" in row:
-        own = row["by_its_own"] or [{"planned": None}] * len(row["compared"])
-        rows = [
-            (each["what"], each["planned"], other["planned"], each["reported"])
-            for each, other in zip(row["compared"], own, strict=True)
-        ]
-        headings = ("", "planned", "by its episodes", "reported")
-        shown = [(what, *map(_figure, figures)) for what, *figures in rows]
-        _print_table(f"beside {one_line(row['run'])}", headings, shown)
 
 
-def _print_stage(stage: dict[str, Any], memory: int, mean: float) -> None:
-    name, room, steps, seconds = (
-        stage[each] for each in ("stage", "room", "steps", "seconds_per_step")
-    )
-    for phase in stage["memory"]:
-        left = phase["left"]
-        parts = [(each["what"], each["size"], each["how"]) for each in phase["lines"]]
-        parts.append(("total", phase["bytes"], f"of {memory / 1e9:,.2f} GB (10^9 bytes)"))
-        share = f"{abs(left) / memory:.0%} of the GPU"
-        parts.append(("left" if left >= 0 else "too much", abs(left), share))
+def _print_stage(stage: StagePlan, memory: int, longest: int) -> None:
+    for phase in stage.memory:
+        parts = [(each.what, each.size, each.how) for each in phase.lines]
+        parts.append(("total", phase.bytes, f"of {memory / 1e9:,.2f} GB (10^9 bytes)"))
+        left = "left" if phase.left >= 0 else "too much"
+        parts.append((left, abs(phase.left), f"{abs(phase.left) / memory:.0%} of the GPU"))
         rows = [(what, f"{size / 1e9:,.2f}", how) for what, size, how in parts]
-        _print_table(f"{name}: {phase['phase']}, each GPU", ("", "GB", "how it is counted"), rows)
+        title = f"{stage.stage}: {phase.phase}, each GPU"
+        _print_table(title, ("", "GB", "how it is counted"), rows)
     _line(
-        f"{name}: keys and values of {room['kv_tokens']:,} tokens have room:"
-        f" {plural(room['whole_episodes'], 'episode')} of full length, about"
-        f" {room['kv_tokens'] / mean:,.0f} of {mean:,.0f} tokens;"
-        f" {room['under_way']:,} are under way at a time"
+        f"{stage.stage}: keys and values of {stage.kv_tokens:,} tokens have room:"
+        f" {plural(stage.kv_tokens // longest, 'episode')} of {longest:,} tokens;"
+        f" {stage.under_way:,} are under way at a time"
     )
-    tokens = [
-        (what.replace("_", " "), f"{each:,.0f}", f"{each * steps / 1e6:,.1f} million")
-        for what, each in stage["tokens_per_step"].items()
+    tokens = ", ".join(
+        f"{each:,.0f} {what.replace('_', ' ')}" for what, each in stage.tokens_per_step.items()
+    )
+    _line(f"{stage.stage}: tokens a step: {tokens}")
+    times = [
+        (what, f"{each:,.2f}", duration(each * stage.steps / 3600))
+        for what, each in stage.seconds_per_step.items()
         if each
     ]
-    _print_table(f"{name}: tokens", ("", "a step", f"in {steps:,} steps"), tokens)
-    examined = f"{plural(stage['examinations'] - 1, 'validation')}, and the test"
-    times = [
-        *((what, f"{s:,.2f}", duration(s * steps / 3600)) for what, s in seconds.items() if s),
-        (examined, "", duration(stage["examining_seconds"] / 3600)),
-        ("total", f"{sum(seconds.values()):,.2f}", duration(stage["hours"])),
-    ]
-    _print_table(f"{name}: time", ("", "s a step", "all steps"), times)
+    total = sum(stage.seconds_per_step.values())
+    times.append(("total", f"{total:,.2f}", duration(stage.hours)))
+    _print_table(f"{stage.stage}: time", ("", "s a step", f"{stage.steps:,} steps"), times)
 
 
 def duration(hours: float) -> str:
@@ -285,9 +255,6 @@ def grpo(
     changes: SetOption = None,
     init: InitOption = None,
     base_model: BaseModelOption = None,
-    baseline: Annotated[
-        str | None, Option(metavar="RUN", help="Run of another model to compare with.")
-    ] = None,
     max_cost: Annotated[
         float | None,
         Option(
@@ -314,13 +281,7 @@ def grpo(
     with _together() as processes:
         if processes.leads:
             _tell_fees(chosen, max_cost)
-            if baseline is None:
-                note(
-                    "no baseline: with --baseline RUN the model card tells what training gains over"
-                    f" another model; make one with: art-e eval run -m MODEL --recipe {recipe}"
-                )
-        measured = None if baseline is None else baseline_metrics(baseline, chosen)
-        setting = Setting("grpo", chosen, seed, init, measured)
+        setting = Setting("grpo", chosen, seed, init)
         total = chosen.grpo.steps if chosen.grpo else 0
         run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to, pause=pause)
         _train(setting, total, out, resume, run, processes, json_output)
@@ -336,7 +297,7 @@ def _train(
     json_output: bool,
 ) -> None:
     """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    view = Watch(steps, f"{setting.kind} {setting.recipe.name}") if processes.leads else RunView()
+    view = Watch(steps) if processes.leads else RunView()
     with (
         view,
         opened(setting, out, runs_folder(), resume=resume, view=view, processes=processes) as (
@@ -388,21 +349,6 @@ def run_grpo(
     train, load = import_module("training.grpo").train_grpo, partial(load_part, recipe.data)
     metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
     return metrics
-
-
-def baseline_metrics(name: str, recipe: Recipe) -> dict[str, Any]:
-    """The metrics of the benchmark run of that name or folder.
-
-    Raises `UserError` unless it is complete and asked the questions of the recipe's test.
-    """
-    run = find_run(name, runs_folder())
-    again = f"make one with: art-e eval run -m MODEL --recipe {recipe.name}"
-    if not run.complete:
-        raise UserError(f"the baseline {run.folder} is not complete; resume it, or {again}")
-    test = load_material(recipe.data, "test").held_out(recipe.judging.test_questions)
-    if run.config.get("questions_hash") != fingerprint(test):
-        raise UserError(f"the baseline {run.folder} asked other questions; {again}")
-    return run.metrics
 
 
 @contextmanager

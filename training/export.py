@@ -21,7 +21,7 @@ from art_e.models.checkpoint import (
     meant_checkpoint,
     require_train_extra,
 )
-from art_e.publish import Own, is_hub_id, public_model, public_name, template
+from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.storage import write_whole
 from training.recipe import EpisodeForm, ModelTable, load_recipe, recipe_names
 from training.run import Setting
@@ -53,7 +53,6 @@ _LABELS = {
     "reward": "reward, by its own judge",
 }
 _BEST = re.compile(r"checkpoints/checkpoint-(\d+)", re.ASCII)
-_BASELINE = ("n", "accuracy", "unanswerable_accuracy", "hallucination", "abstention", "turns")
 
 
 class CardTable(NamedTuple):
@@ -74,15 +73,13 @@ def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> No
 
 
 def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
-    """The text of a run's card. `metrics` is the run's `metrics.json`; the setting's `baseline` is
-    that of an `art-e eval run`."""
-    recipe, baseline = setting.recipe, setting.baseline
+    """The text of a run's card; `metrics` is the run's `metrics.json`."""
+    recipe = setting.recipe
     best = _BEST.fullmatch(str(metrics.get("best_checkpoint")))
     own = load_recipe(recipe.name) if recipe.name in recipe_names() else None
     base = recipe.model.base
     usual = EpisodeForm()
     seconds, usd = metrics.get("seconds"), metrics.get("cost_usd")
-    models = {public_model(name): of for name, of in (baseline or {"models": {}})["models"].items()}
     text = template("training", "card.md.j2").render(
         front_matter=Own(_front_matter(setting.kind, recipe.model)),
         kind=setting.kind,
@@ -97,8 +94,6 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
         checkpoint=Own(f"RUN/{best[0] if best else 'checkpoints/CHECKPOINT'}"),
         validation=_validation(metrics.get("validation") or [], int(best[1]) if best else None),
         test=_table(metrics.get("test") or {}, list(_LABELS)),
-        baseline=_table(models, _BASELINE),
-        baseline_given=baseline is not None,
         hours=UNKNOWN
         if seconds is None
         else f"{seconds / 3600:.2f} hours ({seconds:,.0f} seconds)",

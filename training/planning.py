@@ -3,31 +3,27 @@
     art-e train plan --recipe talk --gpu h100-80gb
 
 Weights, gradients, optimizer states, keys and values, and operations are counted. What autograd
-keeps was measured once. How fast a GPU works, how many turns an episode has, and what CUDA and
-vLLM keep for themselves is assumed, and printed as such. Planning needs no GPU, and for Qwen2.5
-neither torch nor a network.
+keeps was measured. Speeds, turns, and what CUDA and vLLM keep for themselves are assumptions, and
+printed as such. Planning needs no GPU, and for Qwen2.5 neither torch nor a network.
 """
 
 import math
-import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from operator import mul
-from pathlib import Path
-from statistics import fmean, linear_regression
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from art_e.errors import UserError
 from art_e.models.base import Usage
-from art_e.models.checkpoint import base_of, meant_checkpoint, require_train_extra, split_adapter
 from art_e.models.prices import expected_cost
 from art_e.runs import Run
 from art_e.tools import MAX_RESULTS
-from evals.scored import load_run
 from training.judging import is_paid
 from training.progress import read_steps
-from training.recipe import AT_ONCE, BATCH, Grpo, ModelTable, Part, Recipe, Sft, Vllm
+from training.recipe import AT_ONCE, BATCH, Grpo, Part, Recipe, Sft, Vllm
+from training.shapes import Gpu, Shape, count_of, shape_of
 
 # Mean tokens of real mail, measured on the 73 questions of the public ART-E set and its Enron mail
 # with the offline policy (2026-11), by cl100k_base on text cut as Qwen2 cuts it.
@@ -47,27 +43,18 @@ SERVER_SHARE = 0.9  # of a GPU's memory, by default of vLLM's server
 # Assumed from here on. vLLM's own graphs and buffers are in its share, and stay while it sleeps.
 CONTEXT_BYTES, VLLM_OWN_BYTES = 1_000_000_000, 1_000_000_000
 TRAIN_SHARE, TRAIN_SHARE_4BIT, READ_SHARE, DECODE_SHARE = 0.40, 0.30, 0.45, 0.70
-# Seconds: a layer of transformers' generation for Python and launches, and its adapter; the same of
-# a forward and backward pass; a token of vLLM.
-LAYER_S, ADAPTER_S, PASS_LAYER_S, PASS_ADAPTER_S, VLLM_STEP_S = 0.0006, 0.0006, 0.002, 0.002, 0.005
-WAKE_S, IN_PROCESS_RATE, TO_SERVER_RATE, JUDGE_S, LONGEST = 2.0, 10e9, 5e9, 6.0, 2.0
-TOOLS_S = 0.0007  # a turn, measured on the real archive
+LAYER_S, VLLM_STEP_S, TRANSFER_RATE, JUDGE_S, LONGEST = 0.0012, 0.005, 6e9, 6.0, 2.0
 
 ASSUMED = (
     f"CUDA and the allocator take {CONTEXT_BYTES / 1e9:g} GB",
-    f"training runs at {TRAIN_SHARE:.0%} of the GPU's bfloat16 rate, with weights of 4 bits at"
-    f" {TRAIN_SHARE_4BIT:.0%}",
-    f"prompts are read at {READ_SHARE:.0%} of it; vLLM reads a token once as far as keys and values"
-    " have room, transformers at every turn",
-    f"tokens are generated at {DECODE_SHARE:.0%} of the GPU's bandwidth: weights, keys and values"
-    " are read once for each",
-    f"a token takes transformers at least {LAYER_S * 1e3:g} ms a layer, {ADAPTER_S * 1e3:g} ms more"
-    f" with an adapter, and vLLM {VLLM_STEP_S * 1e3:g} ms",
+    f"training runs at {TRAIN_SHARE:.0%} of the GPU's bfloat16 rate ({TRAIN_SHARE_4BIT:.0%} with"
+    f" weights of 4 bits), and prompts are read at {READ_SHARE:.0%}",
+    f"tokens are generated at {DECODE_SHARE:.0%} of the GPU's bandwidth, and one takes vLLM at"
+    f" least {VLLM_STEP_S * 1e3:g} ms, transformers {LAYER_S * 1e3:g} ms a layer",
     f"the longest episode of a step takes {LONGEST:g} times the mean's turns, and all wait for it",
-    f"a judge that is a model takes {JUDGE_S:g} s a step: it sees all episodes at the same time",
-    f"weights go to vLLM at {IN_PROCESS_RATE / 1e9:g} GB/s and {WAKE_S:g} s in the process, at"
-    f" {TO_SERVER_RATE / 1e9:g} GB/s to a server",
-    "not counted: loading weights, making worlds and examples, checkpoints",
+    f"a judge that is a model takes {JUDGE_S:g} s a step; weights go to vLLM at"
+    f" {TRANSFER_RATE / 1e9:g} GB/s",
+    "not counted: loading weights, tools, making worlds and examples, checkpoints",
 )
 
 # Bytes a token that autograd keeps in each layer, as multiples of the width, the MLP's width and
@@ -81,168 +68,8 @@ _AUTOGRAD = {
     ("whole", True): ((4, 0, 0), (38, 13, 1), 3.5),
     ("whole", False): ((38.5, 8.7, 1), (14, 0, 0), 6),
 }
-# NF4 of bitsandbytes with double quantisation: half a byte a weight, for each 64 weights a scale of
-# one byte, and for each 256 scales one of four bytes.
-_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 
-# ---- GPUs, models and episodes.
-
-
-class Gpu(NamedTuple):
-    """A GPU: GiB of memory, 10^12 operations a second of dense bfloat16 matrices, 10^9 bytes a
-    second of bandwidth, and the rent."""
-
-    name: str
-    gib: float
-    tflops: float
-    gb_per_second: float
-    usd_per_hour: float
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory."""
-        return round(self.gib * 2**30)
-
-
-# Memory as CUDA reports it, speed from the maker's data sheet, and a typical on-demand price of
-# 2026 at providers that rent GPUs (large clouds ask more).
-GPUS = {
-    gpu.name: gpu
-    for gpu in (
-        Gpu("h100-80gb", 79.19, 989, 3350, 3.00),
-        Gpu("h200-141gb", 139.8, 989, 4800, 3.80),
-        Gpu("a100-80gb", 79.15, 312, 2039, 1.40),
-        Gpu("a100-40gb", 39.5, 312, 1555, 1.10),
-        Gpu("l40s-48gb", 44.4, 362, 864, 0.90),
-        Gpu("rtx4090-24gb", 23.6, 165, 1008, 0.40),
-        Gpu("a10g-24gb", 22.06, 70, 600, 1.00),
-        Gpu("l4-24gb", 22.03, 121, 300, 0.70),
-    )
-}
-DEFAULT_GPU = "h100-80gb"
-
-
-def gpu_of(name: str) -> Gpu:
-    """The GPU of that name. Raises `UserError`, with the list, for an unknown name."""
-    if name not in GPUS:
-        raise UserError(f"no GPU {name!r} is known; there are {', '.join(GPUS)}")
-    return GPUS[name]
-
-
-class Shape(NamedTuple):
-    """A Qwen2: `hidden` is the width, `heads` are those of queries, `kv_heads` those of keys and
-    values. With `tied` the embeddings are the output weights as well."""
-
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    vocabulary: int
-    tied: bool
-
-    @property
-    def kv_width(self) -> int:
-        """The width of a token's keys in one layer, and of its values."""
-        return self.hidden // self.heads * self.kv_heads
-
-    @property
-    def linear(self) -> int:
-        """Weights of all linear layers: q and o, k and v, gate, up and down."""
-        attention = 2 * self.hidden * (self.hidden + self.kv_width)
-        return self.layers * (attention + 3 * self.hidden * self.intermediate)
-
-    @property
-    def parameters(self) -> int:
-        """All weights: matrices, embeddings, biases of q, k and v, and norms."""
-        embeddings = (1 if self.tied else 2) * self.vocabulary * self.hidden
-        small = self.layers * (3 * self.hidden + 2 * self.kv_width) + self.hidden
-        return self.linear + embeddings + small
-
-    @property
-    def kv_bytes(self) -> int:
-        """Bytes of a token's keys and values in all layers, in bfloat16."""
-        return self.layers * 2 * self.kv_width * 2
-
-    def weight_bytes(self, bits: Literal[4, 16, 32]) -> int:
-        """All weights in float32 or bfloat16; with 4 bits the linear layers are in NF4, and the
-        rest in bfloat16."""
-        if bits == 4:
-            return round(self.linear * _NF4_BYTES) + 2 * (self.parameters - self.linear)
-        return self.parameters * bits // 8
-
-    def lora_parameters(self, rank: int) -> int:
-        """Weights of an adapter on all linear layers (peft's "all-linear", without the output)."""
-        attention = 6 * self.hidden + 2 * self.kv_width
-        return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
-
-    def forward_flops(self, tokens: float, length: float) -> float:
-        """Operations of a forward pass over `tokens` tokens of episodes of `length` each: two a
-        weight, and attention to half of the episode on average."""
-        multiplied = self.linear + self.vocabulary * self.hidden
-        return tokens * (2 * multiplied + 2 * self.layers * self.hidden * length)
-
-
-# Tokens that `training.start` adds to those that a new tokenizer learns, for mail of two years.
-PHRASES = 627
-# From the models' config.json; the instruct version has the same shape.
-PUBLISHED = {
-    "0.5B": Shape(24, 896, 4_864, 14, 2, 151_936, tied=True),
-    "1.5B": Shape(28, 1_536, 8_960, 12, 2, 151_936, tied=True),
-    "3B": Shape(36, 2_048, 11_008, 16, 2, 151_936, tied=True),
-    "7B": Shape(28, 3_584, 18_944, 28, 4, 152_064, tied=False),
-    "14B": Shape(48, 5_120, 13_824, 40, 8, 152_064, tied=False),
-    "32B": Shape(64, 5_120, 27_648, 40, 8, 152_064, tied=False),
-}
-
-
-def shape_of(model: ModelTable) -> Shape:
-    """The shape of a recipe's model. Raises `UserError` if it can't be found."""
-    form = model.scratch
-    if form is None:
-        assert model.base is not None
-        return named_shape(model.base)
-    inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
-    return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
-
-
-def named_shape(name: str) -> Shape:
-    """The shape of a checkpoint: a folder, a training run's folder, or a hub id.
-
-    The hub is asked only for ids that are not in `PUBLISHED`. Raises `UserError` if there is no
-    checkpoint, or it is not a Qwen2.
-    """
-    name, _ = split_adapter(name)
-    published = re.fullmatch(r"Qwen/Qwen2\.5-(\d+(?:\.\d+)?B)(?:-Instruct)?", name)
-    if (folder := Path(name).expanduser()).is_dir():
-        folder = meant_checkpoint(folder)
-        if (base := base_of(folder)) is not None:
-            return named_shape(base)
-        name = str(folder)
-    elif published is not None and published[1] in PUBLISHED:
-        return PUBLISHED[published[1]]
-    require_train_extra()
-    from transformers import AutoConfig, Qwen2Config
-
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError):
-        sizes = ", ".join(f"Qwen/Qwen2.5-{size}" for size in PUBLISHED)
-        raise UserError(
-            f"can't find the shape of {name}: there is no such checkpoint here or on the hub; name"
-            f" a checkpoint's folder, or one of {sizes}"
-        ) from None
-    if not isinstance(config, Qwen2Config):
-        raise UserError(f"{name} is a {config.model_type} model; plans are for qwen2 only")
-    return Shape(
-        config.num_hidden_layers,
-        config.hidden_size,
-        config.intermediate_size,
-        config.num_attention_heads,
-        config.num_key_value_heads or config.num_attention_heads,
-        config.vocab_size,
-        tied=bool(config.tie_word_embeddings),
-    )
+# ---- Episodes.
 
 
 @dataclass(frozen=True)
@@ -270,42 +97,28 @@ _WORLD_PARTS: dict[bool, dict[Part, tuple[float, int]]] = {
     True: {"first": (18, 27), "answer": (62, 88), "read": (61, 88), "whole": (165, 400)},
     False: {"first": (19, 27), "answer": (82, 121), "read": (80, 119), "whole": (543, 1_221)},
 }
-_WORLD_TURNS = {True: 3.2, False: 3.4}
 
 
-def _short_world(recipe: Recipe) -> bool | None:
-    """Whether mails are short, of a model that is made for a world; None for any other."""
+def _world_parts(recipe: Recipe) -> dict[Part, tuple[float, int]] | None:
+    """The lengths for a model that is made for a world; None for any other."""
     worlds = recipe.data.worlds
-    return None if recipe.model.scratch is None or worlds is None else worlds.short
+    return None if recipe.model.scratch is None or worlds is None else _WORLD_PARTS[worlds.short]
 
 
 def expected_episode(recipe: Recipe) -> EpisodeTokens:
     """The mean episode that is expected of the recipe, within its limits."""
-    short, limits = _short_world(recipe), recipe.episode
-    if short is not None:
-        prompt, own, turns = 11, 20.0, _WORLD_TURNS[short]
-        reads, length = turns / 3, _WORLD_PARTS[short]["whole"][0]
-        source = "measured on the scripted expert's episodes"
-    else:
-        turns, prompt, reads = SEARCHES + READS + 1, PROMPT, READS
-        own = SEARCHES * SEARCH_CALL + READS * READ_CALL + ANSWER_CALL
-        hits = SEARCH * limits.hits / MAX_RESULTS
-        length = PROMPT + own + SEARCHES * (hits + FRAME) + READS * (READ + FRAME)
-        source = f"measured on Enron mail; {SEARCHES:g} searches and {READS:g} reads are assumed"
+    limits, parts = recipe.episode, _world_parts(recipe)
     most = limits.episode_tokens
-    kept, tokens = min(turns, limits.max_turns), min(length, most)
-    own = min(own * kept / turns, kept * limits.turn_tokens, tokens)
-    return EpisodeTokens(kept, min(prompt, most), own, tokens, reads, source)
-
-
-def _part_tokens(recipe: Recipe, part: Part) -> tuple[float, int]:
-    """Tokens of a conversation that a stage of the warm start imitates: mean and largest."""
-    limit, short = recipe.episode.episode_tokens, _short_world(recipe)
-    if short is None:
-        # A part of a conversation on real mail is shorter than the whole by an unknown number.
-        return expected_episode(recipe).tokens, limit
-    mean, most = _WORLD_PARTS[short][part]
-    return min(mean, limit), min(most, limit)
+    if parts is not None:
+        source = "measured on the scripted expert's episodes"
+        return EpisodeTokens(3.3, 11, 20, min(parts["whole"][0], most), 1.1, source)
+    turns = min(SEARCHES + READS + 1, limits.max_turns)
+    own = SEARCHES * SEARCH_CALL + READS * READ_CALL + ANSWER_CALL
+    hits = SEARCH * limits.hits / MAX_RESULTS
+    length = PROMPT + own + SEARCHES * (hits + FRAME) + READS * (READ + FRAME)
+    source = f"measured on Enron mail; {SEARCHES:g} searches and {READS:g} reads are assumed"
+    own = min(own, turns * limits.turn_tokens, most)
+    return EpisodeTokens(turns, min(PROMPT, most), own, min(length, most), READS, source)
 
 
 # ---- Judges.
@@ -313,52 +126,49 @@ def _part_tokens(recipe: Recipe, part: Part) -> tuple[float, int]:
 
 @dataclass(frozen=True)
 class JudgeFee:
-    """What a judge is expected to cost for `episodes`; `usd` is None if the price is unknown."""
+    """What a judge is expected to cost for so many calls about `episodes`; `usd` is None if the
+    price is unknown."""
 
     judge: str
     episodes: int
     calls: int
-    prompt_tokens: int
-    completion_tokens: int
     usd: float | None
 
 
 def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
     """What a judge that is a model costs for its verdicts on so many episodes."""
-    answers = round(episodes * ANSWERED)
-    calls, prompt = answers, answers * CORRECT_TOKENS
+    correct = Usage(prompt_tokens=CORRECT_TOKENS, completion_tokens=REPLY_TOKENS)
+    asked, answers = [correct], round(episodes * ANSWERED)
     if episode.reads:
-        calls += answers
-        prompt += round(answers * (GROUNDED_TOKENS + episode.reads * MAIL_TOKENS))
-    # By the call, because long prompts may have prices of their own.
-    one = Usage(prompt_tokens=prompt // calls, completion_tokens=REPLY_TOKENS)
-    usd = expected_cost(judge, [one], calls)
-    return JudgeFee(judge, episodes, calls, prompt, calls * REPLY_TOKENS, usd)
+        mails = GROUNDED_TOKENS + round(episode.reads * MAIL_TOKENS)
+        asked.append(Usage(prompt_tokens=mails, completion_tokens=REPLY_TOKENS))
+    return JudgeFee(judge, episodes, answers * len(asked), expected_cost(judge, asked, answers))
 
 
-def judge_fees(recipe: Recipe, episode: EpisodeTokens | None = None) -> list[JudgeFee]:
+def judge_fees(recipe: Recipe) -> list[JudgeFee]:
     """What judges will cost: both for validations and for the test, which is asked twice, and
     the reward's judge for all episodes of GRPO."""
     grpo, judging = recipe.grpo, recipe.judging
     stages = [each for each in (recipe.sft, grpo) if each is not None]
-    held_out = sum(
-        _validations(each) * judging.questions + 2 * judging.test_questions for each in stages
-    )
+    held_out = sum(held_out_episodes(recipe, each) for each in stages)
     trained = 0
     if grpo is not None:
         episodes = grpo.questions * grpo.rollouts * grpo.steps
         trained = episodes // grpo.iterations * (1 + grpo.resample)
     judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
-    expected = episode or expected_episode(recipe)
+    expected = expected_episode(recipe)
     return [fee_of(judge, episodes, expected) for judge, episodes in judges if is_paid(judge)]
 
 
-def _validations(stage: Sft | Grpo) -> int:
-    """How many: before the first step, at intervals, and at the end (of each stage of SFT)."""
-    if isinstance(stage, Grpo):
-        return 1 + -(-stage.steps // stage.validate_every)
-    ends = set(accumulate(each.steps for each in stage.stages))
-    return 1 + len(ends | set(range(stage.validate_every, stage.steps + 1, stage.validate_every)))
+def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
+    """Episodes of a stage's validations (before the first step, at intervals, and at the end; of
+    SFT at the end of each of its stages), and of the test, which is asked twice."""
+    steps = range(stage.validate_every, stage.steps, stage.validate_every)
+    ends = [stage.steps]
+    if isinstance(stage, Sft):
+        ends = list(accumulate(each.steps for each in stage.stages))
+    validations = 1 + len({*steps, *ends})
+    return validations * recipe.judging.questions + 2 * recipe.judging.test_questions
 
 
 # ---- Memory and pace.
@@ -378,46 +188,28 @@ class MemoryPhase:
     """What is in the memory of one GPU at a time; with `left` below 0 it does not fit."""
 
     phase: str
-    lines: tuple[MemoryLine, ...]
+    lines: list[MemoryLine]
     bytes: int
     left: int
 
 
 @dataclass(frozen=True)
-class KvRoom:
-    """Room for keys and values in tokens and in whole episodes, and how many episodes are under
-    way at a time."""
-
-    kv_tokens: int
-    whole_episodes: int
-    under_way: int
-
-
-@dataclass(frozen=True)
 class StagePlan:
-    """The warm start ("sft") or GRPO ("grpo"). `examinations` are validations and the test, and
-    `examining_seconds` the time of all of them."""
+    """The warm start ("sft") or GRPO ("grpo"). Keys and values of `kv_tokens` tokens have room;
+    `under_way` episodes are generated at a time."""
 
     stage: str
     steps: int
-    episodes: float
     tokens_per_step: dict[str, float]
     seconds_per_step: dict[str, float]
-    examinations: int
-    examining_seconds: float
-    hours: float
-    memory: tuple[MemoryPhase, ...]
-    room: KvRoom
-
-
-class Generation(NamedTuple):
-    """Who generates: so many GPUs, by vLLM or by transformers `batch` episodes at a time (None:
-    all), with room for so many tokens of keys and values."""
-
-    gpus: int
-    vllm: Vllm | None
-    batch: int | None
+    memory: list[MemoryPhase]
     kv_tokens: int
+    under_way: int
+
+    @property
+    def hours(self) -> float:
+        """The time of all steps, with validations and the test."""
+        return self.steps * sum(self.seconds_per_step.values()) / 3600
 
 
 class Estimator(NamedTuple):
@@ -447,88 +239,78 @@ class Estimator(NamedTuple):
         kept, work, mask = _AUTOGRAD[trained, model.checkpointing]
         widths = (shape.hidden, shape.intermediate, shape.kv_width)
         layer, once = (sum(map(mul, factors, widths)) for factors in (kept, work))
-        tile = min(total, TILE_TOKENS) * min(shape.vocabulary, TILE_VOCABULARY) * 2
         inputs = "inputs of the layers" if model.checkpointing else "activations"
         recomputed = "a layer computed anew" if model.checkpointing else "on the way back"
-        how = f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB"
-        in_work = round(total * once + episodes * tokens**2 * mask)
+        tile = min(total, TILE_TOKENS) * min(shape.vocabulary, TILE_VOCABULARY) * 2
         # The gradient of what goes into the logits is in float32.
         logits = tile + total * shape.hidden * 4
+        in_work = round(total * once + episodes * tokens**2 * mask)
+        how = f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB"
         lines = [
             MemoryLine(inputs, round(total * shape.layers * layer), how),
             MemoryLine(recomputed, in_work, f"{once / 1e3:.0f} kB a token"),
             MemoryLine("logits", logits, "a tile, and gradients behind it"),
         ]
         if model.lora is None:
-            how = "copies that autocast multiplies by"
-            lines.append(MemoryLine("weights in bfloat16", 2 * shape.linear, how))
-        if model.bits == 4:
-            decoded, how = (
-                2 * shape.hidden * shape.intermediate,
-                "the largest, from NF4 to bfloat16",
-            )
-            lines.append(MemoryLine("a matrix decoded", decoded, how))
+            lines.append(MemoryLine("weights in bfloat16", 2 * shape.linear, "autocast's copies"))
         return lines
 
-    def training_memory(
-        self, episodes: int, tokens: int, vllm: Vllm | None = None, processes: int = 1
-    ) -> MemoryPhase:
+    def training_memory(self, episodes: int, tokens: int, vllm: Vllm | None = None) -> MemoryPhase:
         """While weights are trained, with `episodes` of `tokens` tokens in a pass."""
         gradients = 4 * (self.lora_weights or self.shape.parameters)
         lines = [*self._own(), MemoryLine("gradients", gradients, "4 bytes a trained weight")]
-        if processes > 1:
-            lines.append(MemoryLine("gradients to share", gradients, "buckets of DDP"))
         lines += self.activations(episodes, tokens)
-        if vllm is not None and vllm.mode == "colocate" and vllm.sleep:
-            how = "its graphs and buffers (assumed)"
-            lines.append(MemoryLine("vLLM asleep", VLLM_OWN_BYTES, how))
-        elif vllm is not None and vllm.mode == "colocate":
-            share, how = round(vllm.memory * self.gpu.memory), "of the GPU: sleep is off"
-            lines.append(MemoryLine("vLLM awake", share, f"{vllm.memory:g} {how}"))
+        if vllm is not None and vllm.mode == "colocate":
+            share = round(vllm.memory * self.gpu.memory)
+            asleep = MemoryLine("vLLM asleep", VLLM_OWN_BYTES, "graphs and buffers (assumed)")
+            awake = MemoryLine("vLLM awake", share, f"{vllm.memory:g} of the GPU: sleep is off")
+            lines.append(asleep if vllm.sleep else awake)
         return self._phase("while weights are trained", lines)
 
-    def generating_memory(
-        self, at_once: int, tokens: int, vllm: Vllm | None = None
-    ) -> tuple[MemoryPhase, KvRoom]:
-        """While rollouts are generated on a GPU that trains too, `at_once` episodes of `tokens`
-        tokens at a time: by transformers, or by vLLM beside the weights that are trained."""
-        name, shape = "while rollouts are generated", self.shape
-        if vllm is not None:
-            lines, room = self._vllm_share(vllm.memory, at_once, tokens)
-            return self._phase(name, [*self._own(), *lines]), room
+    def generating_memory(self, at_once: int, tokens: int) -> tuple[MemoryPhase, int]:
+        """While transformers generates `at_once` episodes of `tokens` tokens at a time; and for
+        how many tokens keys and values have room."""
+        shape = self.shape
         # One layer's keys and values are there twice.
         keys = tokens * shape.kv_bytes + tokens * shape.kv_bytes // shape.layers
         # The longest prompt is the last of an episode; an adapter's input is in float32.
-        prefill = 2 * (4 * shape.hidden + 3 * shape.intermediate)
-        prefill += 4 * shape.intermediate if self.recipe.model.lora is not None else 0
-        prefill *= tokens
-        how = f"{at_once} episodes of {tokens:,} tokens, {shape.kv_bytes:,} bytes each"
+        inner = 6 if self.recipe.model.lora is None else 10
+        prefill = tokens * (8 * shape.hidden + inner * shape.intermediate)
+        how = f"{at_once} x {tokens:,} tokens of {shape.kv_bytes:,} bytes; one layer twice"
         lines = [
             *self._own(),
-            MemoryLine("keys and values", at_once * keys, f"{how}; one layer twice"),
+            MemoryLine("keys and values", at_once * keys, how),
             MemoryLine("reading prompts", at_once * prefill, "a layer, without gradients"),
         ]
-        phase = self._phase(name, lines)
-        fit = max(0, phase.left // (keys + prefill) + at_once)
-        return phase, KvRoom(fit * tokens, fit, at_once)
+        phase = self._phase("while rollouts are generated", lines)
+        return phase, tokens * max(0, phase.left // (keys + prefill) + at_once)
 
-    def serving_memory(self, at_once: int, tokens: int) -> tuple[MemoryPhase, KvRoom]:
-        """A GPU that vLLM's server has for itself."""
-        lines, room = self._vllm_share(SERVER_SHARE, at_once, tokens)
-        return self._phase("vLLM's server", lines), room
+    def vllm_memory(self, at_once: int, share: float, *, alone: bool) -> tuple[MemoryPhase, int]:
+        """While vLLM generates with its share of a GPU, `alone` or beside the weights that are
+        trained; and for how many tokens keys and values have room: they get what is left."""
+        shape, weights = self.shape, self.shape.weight_bytes(16)
+        work = VLLM_BATCH_TOKENS * 2 * (4 * shape.hidden + 3 * shape.intermediate)
+        work += at_once * shape.vocabulary * 4 * 2
+        left = max(0, round(share * self.gpu.memory) - weights - work - VLLM_OWN_BYTES)
+        at_work = f"{VLLM_BATCH_TOKENS:,} tokens at once, {at_once} rows of logits"
+        rest = f"the rest of its share ({share:g}); {shape.kv_bytes:,} bytes a token"
+        lines = [
+            *([] if alone else self._own()),
+            MemoryLine("vLLM: weights", weights, f"{count_of(shape.parameters)} in bfloat16"),
+            MemoryLine("vLLM: work", work, at_work),
+            MemoryLine("vLLM: its own", VLLM_OWN_BYTES, "graphs and buffers (assumed)"),
+            MemoryLine("vLLM: keys and values", left, rest),
+        ]
+        name = "vLLM's server" if alone else "while rollouts are generated"
+        return self._phase(name, lines), left // shape.kv_bytes
 
     def _own(self) -> list[MemoryLine]:
         """What a GPU that trains always holds."""
-        shape, model = self.shape, self.recipe.model
-        trained, how = self.lora_weights or shape.parameters, count_of(shape.parameters)
-        if model.lora is None:
-            how += ", 4 bytes each: all of them are trained, in float32"
-        elif model.bits == 4:
-            rest = count_of(shape.parameters - shape.linear)
-            how = f"{count_of(shape.linear)} in NF4, {rest} in bfloat16"
-        else:
-            how += ", 2 bytes each"
-        lines = [MemoryLine("weights", self.weight_bytes, how)]
+        model, count = self.recipe.model, count_of(self.shape.parameters)
+        trained = self.lora_weights or self.shape.parameters
+        bits = 32 if model.lora is None else model.bits
+        forms = {32: "float32", 16: "bfloat16", 4: "NF4, the rest in bfloat16"}
+        lines = [MemoryLine("weights", self.weight_bytes, f"{count} in {forms[bits]}")]
         if model.lora is not None:
             how = f"{count_of(trained)} of rank {model.lora.rank}, 4 bytes each"
             lines.append(MemoryLine("adapter", 4 * trained, how))
@@ -537,66 +319,34 @@ class Estimator(NamedTuple):
 
     def _phase(self, name: str, lines: list[MemoryLine]) -> MemoryPhase:
         size = sum(each.size for each in lines)
-        return MemoryPhase(name, tuple(lines), size, self.gpu.memory - size)
+        return MemoryPhase(name, lines, size, self.gpu.memory - size)
 
-    def _vllm_share(
-        self, share: float, at_once: int, tokens: int
-    ) -> tuple[list[MemoryLine], KvRoom]:
-        """vLLM takes its whole share: keys and values get what weights and work leave."""
-        shape, weights = self.shape, self.shape.weight_bytes(16)
-        work = VLLM_BATCH_TOKENS * 2 * (4 * shape.hidden + 3 * shape.intermediate)
-        work += at_once * shape.vocabulary * 4 * 2
-        left = max(0, round(share * self.gpu.memory) - weights - work - VLLM_OWN_BYTES)
-        kv_tokens = left // shape.kv_bytes
-        at_work = f"{VLLM_BATCH_TOKENS:,} tokens at once, {at_once} rows of logits"
-        rest = f"the rest of its share, {share:g} of the GPU; {shape.kv_bytes:,} bytes a token"
-        lines = [
-            MemoryLine("vLLM: weights", weights, f"{count_of(shape.parameters)}, 2 bytes each"),
-            MemoryLine("vLLM: work", work, at_work),
-            MemoryLine("vLLM: its own", VLLM_OWN_BYTES, "graphs and buffers (assumed)"),
-            MemoryLine("vLLM: keys and values", left, rest),
-        ]
-        return lines, KvRoom(kv_tokens, kv_tokens // tokens, at_once)
-
-    def training_seconds(
-        self, episodes: float, length: float, batch: int, scorings: int = 0
-    ) -> float:
-        """Seconds to learn from so many episodes of a mean `length` on one GPU, `batch` in a pass;
-        `scorings` more forward passes only score them."""
-        model, shape = self.recipe.model, self.shape
+    def training_seconds(self, episodes: float, length: float, scorings: int = 0) -> float:
+        """Seconds to learn from so many episodes of a mean `length` on one GPU; `scorings` more
+        forward passes only score them."""
+        model = self.recipe.model
         share = TRAIN_SHARE_4BIT if model.bits == 4 else TRAIN_SHARE
-        compute = shape.forward_flops(episodes * length, length) / (self.gpu.tflops * 1e12 * share)
-        layer = PASS_LAYER_S + (PASS_ADAPTER_S if model.lora is not None else 0)
-        # A forward pass alone waits a third of what one with its backward pass waits.
-        launches = shape.layers * layer * math.ceil(episodes / batch) / 3
+        forward = self.shape.forward_flops(episodes * length, length)
         # The backward pass costs one more with an adapter, else two; recomputing costs one more.
         passes = 1 + (1 if model.lora is not None else 2) + model.checkpointing
-        return (passes + scorings) * max(compute, launches)
+        return (passes + scorings) * forward / (self.gpu.tflops * 1e12 * share)
 
-    def generating_seconds(self, episodes: float, by: Generation) -> float:
-        """Seconds until all episodes have ended."""
+    def generating_seconds(self, episodes: float, at_once: float, *, by_vllm: bool) -> float:
+        """Seconds until all episodes of one GPU have ended, `at_once` at a time."""
         shape, gpu, episode = self.shape, self.gpu, self.episode
-        mine = episodes / by.gpus
         rounds = min(self.recipe.episode.max_turns, LONGEST * episode.turns)
-        going = mine * episode.turns / rounds
-        held = going * (episode.prompt_tokens + episode.tokens) / 2
-        rate, bandwidth = gpu.tflops * 1e12 * READ_SHARE, gpu.gb_per_second * 1e9 * DECODE_SHARE
-        if by.vllm is not None:
-            # What has no room waits for it, and is read again at the next turn.
-            waves = max(1.0, held / max(by.kv_tokens, 1))
-            again = max(0.0, (episode.all_prompts - episode.tokens) * (1 - 1 / waves))
-            read = shape.forward_flops(mine * (episode.tokens + again), episode.tokens) / rate
-            carried = shape.weight_bytes(16) + held / waves * shape.kv_bytes
-            turn = self._longest(going / waves) + (waves - 1) * episode.own_tokens / episode.turns
-            return read + rounds * turn * (VLLM_STEP_S + carried / bandwidth)
-        # Without vLLM every turn reads the whole episode again, and every token waits for Python.
-        read = shape.forward_flops(mine * episode.all_prompts, episode.tokens) / rate
-        at_once = min(mine, by.batch or mine)
+        going = episodes * episode.turns / rounds
         waves = max(1.0, going / at_once)
-        adapter = 0 if self.recipe.model.lora is None else ADAPTER_S
-        carried = self.weight_bytes + held / waves * shape.kv_bytes
-        token = max(shape.layers * (LAYER_S + adapter), carried / bandwidth)
-        return read + rounds * waves * self._longest(min(going, at_once)) * token
+        # Without vLLM every turn reads the whole episode again.
+        tokens = episode.tokens if by_vllm else episode.all_prompts
+        rate = gpu.tflops * 1e12 * READ_SHARE
+        read = shape.forward_flops(episodes * tokens, episode.tokens) / rate
+        # Weights, keys and values are read for each token.
+        held = going / waves * (episode.prompt_tokens + episode.tokens) / 2
+        weights = shape.weight_bytes(16) if by_vllm else self.weight_bytes
+        token = (weights + held * shape.kv_bytes) / (gpu.gb_per_second * 1e9 * DECODE_SHARE)
+        token = token + VLLM_STEP_S if by_vllm else max(token, shape.layers * LAYER_S)
+        return read + rounds * waves * self._longest(going / waves) * token
 
     def _longest(self, turns: float) -> float:
         """Tokens of the longest of so many turns that are generated together."""
@@ -604,101 +354,67 @@ class Estimator(NamedTuple):
         longest = mean * (1 + 0.5 * math.log(max(1.0, turns)))
         return min(float(self.recipe.episode.turn_tokens), longest)
 
-    def _transfer_seconds(self, vllm: Vllm | None) -> float:
-        """Seconds for all weights on their way to vLLM, once a step."""
-        sent = self.shape.weight_bytes(16)
-        if vllm is None:
-            return 0.0
-        if vllm.mode == "server":
-            return sent / TO_SERVER_RATE
-        return (WAKE_S if vllm.sleep else 0.0) + sent / IN_PROCESS_RATE
-
     def sft_plan(self, sft: Sft) -> StagePlan:
         """The warm start on one GPU; transformers generates its validations."""
-        recipe = self.recipe
-        stages = [(stage, *_part_tokens(recipe, stage.part)) for stage in sft.stages]
-        tokens = sum(stage.steps * stage.batch * mean for stage, mean, _ in stages)
-        training = sum(
-            stage.steps * self.training_seconds(stage.batch, mean, stage.batch)
-            for stage, mean, _ in stages
+        limit, parts, grpo = (
+            self.recipe.episode.episode_tokens,
+            _world_parts(self.recipe),
+            self.recipe.grpo,
         )
-        # The pass that takes the most memory.
-        largest, _, longest = max(stages, key=lambda each: each[0].batch * each[2])
-        batch = (recipe.grpo.generate_batch if recipe.grpo else None) or BATCH
-        at_once = min(batch, recipe.judging.questions)
-        generating, room = self.generating_memory(at_once, recipe.episode.episode_tokens)
-        return self._stage_plan(
-            sft,
-            Generation(1, None, batch, room.kv_tokens),
-            episodes=sum(stage.steps * stage.batch for stage in sft.stages) / sft.steps,
-            tokens_per_step={"generated": 0.0, "read": 0.0, "trained_on": tokens / sft.steps},
-            seconds_per_step={"training": training / sft.steps},
-            memory=(generating, self.training_memory(largest.batch, longest)),
-            room=room,
+        tokens, seconds, largest = 0.0, 0.0, (0, 0)
+        for stage in sft.stages:
+            # A part of a conversation on real mail is shorter than the whole by an unknown number.
+            mean, most = (self.episode.tokens, limit) if parts is None else parts[stage.part]
+            tokens += stage.steps * stage.batch * mean / sft.steps
+            seconds += stage.steps * self.training_seconds(stage.batch, mean) / sft.steps
+            largest = max(largest, (stage.batch * min(most, limit), stage.batch))
+        at_once = min((grpo and grpo.generate_batch) or BATCH, self.recipe.judging.questions)
+        generating, room = self.generating_memory(at_once, limit)
+        held_out = held_out_episodes(self.recipe, sft) * self.generating_seconds(
+            at_once, at_once, by_vllm=False
         )
+        times = {"training": seconds, "validations and test": held_out / at_once / sft.steps}
+        training = self.training_memory(largest[1], largest[0] // largest[1])
+        memory = [generating, training]
+        return StagePlan("sft", sft.steps, {"trained_on": tokens}, times, memory, room, at_once)
 
     def grpo_plan(self, grpo: Grpo, train: int, serve: int) -> StagePlan:
         """GRPO on `train` GPUs, with `serve` more for vLLM's server."""
         recipe, episode, vllm = self.recipe, self.episode, grpo.vllm
-        episodes, tokens = grpo.questions * grpo.rollouts, recipe.episode.episode_tokens
-        mine, at_once = episodes / train, episodes // train
+        episodes, limit = grpo.questions * grpo.rollouts, recipe.episode.episode_tokens
+        at_once = -(-episodes // (serve or train))
         if vllm is None:
             # A validation asks its questions at the same time as well.
             at_once = max(at_once, min(AT_ONCE, recipe.judging.questions))
             at_once = min(grpo.generate_batch or at_once, at_once)
-        if serve:
-            generating, room = self.serving_memory(-(-episodes // serve), tokens)
+            generating, room = self.generating_memory(at_once, limit)
         else:
-            generating, room = self.generating_memory(at_once, tokens, vllm)
-        by = Generation(serve or train, vllm, grpo.generate_batch, room.kv_tokens)
+            share = SERVER_SHARE if serve else vllm.memory
+            generating, room = self.vllm_memory(at_once, share, alone=bool(serve))
         # Groups without spread are replaced; episodes serve several optimizer steps.
         times = (1 + grpo.resample) / grpo.iterations
+        mine, by_vllm = episodes / (serve or train), vllm is not None
+        held_out = held_out_episodes(recipe, grpo)
+        rollouts = self.generating_seconds(mine, at_once, by_vllm=by_vllm)
         # TRL scores vLLM's tokens again, and those of further steps on the same episodes; a KL term
         # takes the same of the model as it began.
-        scorings = (vllm is not None or grpo.iterations > 1) + (grpo.beta > 0)
-        reads = episode.all_prompts if vllm is None else episode.tokens - episode.own_tokens
-        return self._stage_plan(
-            grpo,
-            by,
-            episodes=float(episodes),
-            tokens_per_step={
-                "generated": episodes * times * episode.own_tokens,
-                "read": episodes * times * reads,
-                "trained_on": episodes * episode.tokens,
-            },
-            seconds_per_step={
-                "generating": self.generating_seconds(episodes, by) * times,
-                "training": self.training_seconds(mine, episode.tokens, grpo.micro_batch, scorings),
-                "weights to vLLM": self._transfer_seconds(vllm) / grpo.iterations,
-                "tools": mine * episode.turns * TOOLS_S * times,
-                "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
-            },
-            memory=(generating, self.training_memory(grpo.micro_batch, tokens, vllm, train)),
-            room=room,
-        )
-
-    def _stage_plan(
-        self, table: Sft | Grpo, by: Generation, seconds_per_step: dict[str, float], **fields: Any
-    ) -> StagePlan:
-        """The plan with its validations and the test, which is asked twice."""
-        judging, tools = self.recipe.judging, self.episode.turns * TOOLS_S
-        beside = self._transfer_seconds(by.vllm)
-        if is_paid(judging.reward) or is_paid(judging.validation):
-            beside += JUDGE_S
-        validations = _validations(table)
-        examining = sum(
-            times * (self.generating_seconds(questions, by) + questions * tools + beside)
-            for times, questions in ((validations, judging.questions), (2, judging.test_questions))
-        )
-        return StagePlan(
-            stage="grpo" if isinstance(table, Grpo) else "sft",
-            steps=table.steps,
-            seconds_per_step=seconds_per_step,
-            examinations=validations + 1,
-            examining_seconds=examining,
-            hours=(table.steps * sum(seconds_per_step.values()) + examining) / 3600,
-            **fields,
-        )
+        scorings = (by_vllm or grpo.iterations > 1) + (grpo.beta > 0)
+        sent = self.shape.weight_bytes(16) / TRANSFER_RATE if by_vllm else 0.0
+        reads = episode.tokens - episode.own_tokens if by_vllm else episode.all_prompts
+        tokens = {
+            "generated": episodes * times * episode.own_tokens,
+            "read": episodes * times * reads,
+            "trained_on": episodes * episode.tokens,
+        }
+        seconds = {
+            "generating": rollouts * times,
+            "training": self.training_seconds(episodes / train, episode.tokens, scorings),
+            "weights to vLLM": sent / grpo.iterations,
+            "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
+            "validations and test": rollouts * held_out / episodes / grpo.steps,
+        }
+        memory = [generating, self.training_memory(grpo.micro_batch, limit, vllm)]
+        return StagePlan("grpo", grpo.steps, tokens, seconds, memory, room, at_once)
 
 
 # ---- The plan.
@@ -712,63 +428,51 @@ class TrainingPlan:
     recipe: str
     model: str
     parameters: int
-    kv_bytes_per_token: int
     lora_parameters: int
     gpu: str
     gpus: dict[str, int]
     memory_bytes: int
     usd_per_hour: float
     episode: EpisodeTokens
-    stages: tuple[StagePlan, ...]
+    stages: list[StagePlan]
     hours: float
     gpu_usd: float
-    judges: tuple[JudgeFee, ...]
+    judges: list[JudgeFee]
     judge_usd: float | None
     max_cost_usd: float | None
     faults: list[str]
-    assumed: tuple[str, ...] = ASSUMED
 
     def row(self) -> dict[str, Any]:
         """The plan as JSON."""
-        return {**asdict(self), "fits": not self.faults}
+        return {**asdict(self), "fits": not self.faults, "assumed": ASSUMED}
 
 
 def plan(
-    recipe: Recipe,
-    gpu: Gpu,
-    *,
-    count: int = 1,
-    usd_per_hour: float | None = None,
-    episode: EpisodeTokens | None = None,
+    recipe: Recipe, gpu: Gpu, *, count: int = 1, usd_per_hour: float | None = None
 ) -> TrainingPlan:
-    """The plan of a recipe on `count` GPUs; `episode` is what a run's episodes had.
-
-    GPUs are divided between training and vLLM's server in the fastest way that fits. Raises
-    `UserError` if the work can't be divided among them.
-    """
-    shape = shape_of(recipe.model)
-    estimator = Estimator(recipe, shape, gpu, episode or expected_episode(recipe))
-    fees = tuple(judge_fees(recipe, estimator.episode))
+    """The plan of a recipe on `count` GPUs, which are divided between training and vLLM's server
+    in the fastest way that fits. Raises `UserError` if the work can't be divided among them."""
+    grpo, shape = recipe.grpo, shape_of(recipe.model)
+    estimator = Estimator(recipe, shape, gpu, expected_episode(recipe))
+    fees = judge_fees(recipe)
     paid = [fee.usd for fee in fees if fee.usd is not None]
     usd = gpu.usd_per_hour if usd_per_hour is None else usd_per_hour
 
     def planned(train: int) -> TrainingPlan:
         stages = [] if recipe.sft is None else [estimator.sft_plan(recipe.sft)]
-        if recipe.grpo is not None:
-            stages.append(estimator.grpo_plan(recipe.grpo, train, count - train))
+        stages += [] if grpo is None else [estimator.grpo_plan(grpo, train, count - train)]
         hours = sum(stage.hours for stage in stages)
         return TrainingPlan(
             recipe=recipe.name,
             model=recipe.model.base or "made from nothing",
             parameters=shape.parameters,
-            kv_bytes_per_token=shape.kv_bytes,
             lora_parameters=estimator.lora_weights,
             gpu=gpu.name,
             gpus={"train": train, "serve": count - train},
             memory_bytes=gpu.memory,
             usd_per_hour=usd,
             episode=estimator.episode,
-            stages=tuple(stages),
+            stages=stages,
             hours=hours,
             gpu_usd=hours * count * usd,
             judges=fees,
@@ -777,7 +481,7 @@ def plan(
             faults=list(_faults(stages, recipe.episode.episode_tokens)),
         )
 
-    plans = map(planned, _divisions(recipe.grpo, count))
+    plans = map(planned, _divisions(grpo, count))
     return min(plans, key=lambda each: (bool(each.faults), each.hours))
 
 
@@ -788,19 +492,17 @@ def _divisions(grpo: Grpo | None, count: int) -> list[int]:
     served = grpo.vllm is not None and grpo.vllm.mode == "server"
     if served and count < 2:
         raise UserError("vLLM's server needs GPUs beside those that train: --gpus 2 or more")
-    candidates = range(1, count) if served else (count,)
-    divisions = [
-        train
-        for train in candidates
-        if not grpo.questions % train
-        and not grpo.questions // train * grpo.rollouts % grpo.micro_batch
-    ]
-    if divisions:
-        return divisions
-    raise UserError(
-        f"{grpo.questions} questions of {grpo.rollouts} episodes, {grpo.micro_batch} in a"
-        f" pass, can't be divided among {count} GPUs: set grpo.questions or grpo.micro_batch"
-    )
+    divisions = []
+    for train in range(1, count) if served else (count,):
+        with suppress(ValueError):
+            grpo.passes(train)
+            divisions.append(train)
+    if not divisions:
+        raise UserError(
+            f"{grpo.questions} questions of {grpo.rollouts} episodes, {grpo.micro_batch} in a"
+            f" pass, can't be divided among {count} GPUs: set grpo.questions or grpo.micro_batch"
+        )
+    return divisions
 
 
 def _faults(stages: list[StagePlan], tokens: int) -> Iterator[str]:
@@ -809,16 +511,8 @@ def _faults(stages: list[StagePlan], tokens: int) -> Iterator[str]:
         for phase in stage.memory:
             if phase.left < 0:
                 yield f"{stage.stage}, {phase.phase}: {-phase.left / 1e9:.1f} GB too much"
-        if stage.room.whole_episodes < 1:
+        if stage.kv_tokens < tokens:
             yield f"{stage.stage}: one whole episode of {tokens:,} tokens has no room"
-
-
-def count_of(number: int) -> str:
-    """A large number in words: 14.77 billion, 68.8 million."""
-    return f"{number / 1e9:.2f} billion" if number >= 1e9 else f"{number / 1e6:.1f} million"
-
-
-# ---- A run beside its plan.
 
 
 def compared(planned: TrainingPlan, run: Run) -> list[dict[str, Any]]:
@@ -828,14 +522,13 @@ def compared(planned: TrainingPlan, run: Run) -> list[dict[str, Any]]:
         return []
     name = "generated" if stage.stage == "grpo" else "trained_on"
     largest = max(phase.bytes for phase in stage.memory)
-    # A run's seconds have its validations among them, and not yet its test.
-    seconds = sum(stage.seconds_per_step.values()) + stage.examining_seconds / stage.steps
     usd = None if planned.judge_usd is None else planned.judge_usd / stage.steps
     made, means = 0, list[float | None]([None] * 3)
     if steps := read_steps(run.folder):
         made, last = steps[-1].step, steps[-1]
         means = [each / made for each in (last.tokens, last.seconds, last.cost_usd)]
     peak = run.metrics.get("peak_memory_bytes") if run.complete else None
+    seconds = sum(stage.seconds_per_step.values())
     rows = (
         ("steps", stage.steps, made),
         (f"tokens a step, {name.replace('_', ' ')}", stage.tokens_per_step[name], means[0]),
@@ -844,33 +537,3 @@ def compared(planned: TrainingPlan, run: Run) -> list[dict[str, Any]]:
         ("judges a step, USD", usd, means[2]),
     )
     return [{"what": what, "planned": mine, "reported": its} for what, mine, its in rows]
-
-
-def measured_episode(run: Run) -> EpisodeTokens | None:
-    """The mean training episode of a run; None if it has no episodes yet.
-
-    Lengths are not on record, but prompts of an episode grow about evenly from turn to turn: by how
-    much follows from longer and shorter episodes.
-    """
-    if not run.trajectories.is_file() or not run.trajectories.stat().st_size:
-        return None
-    # Episodes of validations are in no group.
-    trained = [
-        each.trajectory
-        for each in load_run(run)
-        if "group" in each.trajectory.policy and each.trajectory.rubric["turns"]
-    ]
-    if not trained:
-        return None
-    facts = [each.rubric for each in trained]
-    turns = fmean(each["turns"] for each in facts)
-    own = fmean(each["completion_tokens"] for each in facts)
-    before = [(each["turns"] - 1) / 2 for each in facts]
-    prompts = [each["prompt_tokens"] / each["turns"] for each in facts]
-    slope = 0.0 if len(set(before)) == 1 else linear_regression(before, prompts).slope
-    # At least by what the model wrote itself.
-    grows = max(own / turns, slope)
-    prompt = max(1.0, fmean(prompts) - grows * fmean(before))
-    length = prompt + grows * (turns - 1) + own / turns
-    reads = fmean(len(each.mails_read) for each in trained)
-    return EpisodeTokens(turns, prompt, own, length, reads, f"{len(facts)} episodes of the run")

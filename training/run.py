@@ -77,14 +77,12 @@ class RunView:
 
 
 class Setting(NamedTuple):
-    """The settings of a run; `init` is the folder of its start, `baseline` the metrics of the
-    run that it is compared with."""
+    """The settings of a run; `init` is the folder of its start."""
 
     kind: Literal["sft", "grpo"]
     recipe: Recipe
     seed: int
     init: str | None = None
-    baseline: dict[str, Any] | None = None
 
     def to_row(self) -> dict[str, Any]:
         """The settings as config.json holds them."""

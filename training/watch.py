@@ -1,18 +1,15 @@
-"""The live view of a training run on stderr: its steps, validations and alarms, a line each.
+"""The view of a training run on stderr: its steps, validations and alarms, a line each.
 
-A step is printed at most every ten seconds, so that a log tells how the run went. A terminal has a
-line below them with progress, speed, and time and cost to go. Only alarms contain text of others,
-and terminal escapes are removed from it.
+A step is printed at most every ten seconds, with speed, time and cost to go. Only alarms contain
+text of others, and terminal escapes are removed from it.
 """
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from art_e.text import printable
@@ -22,53 +19,28 @@ from training.export import write_card
 from training.progress import Step, Validation
 from training.run import RunView, Setting
 
-# Seconds between lines, and between drawings of the line at the bottom.
-LINE_EVERY_S, DRAW_EVERY_S = 10.0, 1.0
-# Steps from which the speed and the time to go are calculated.
-RECENT = 10
-_BAR, _LINE_WIDTH = 24, 240
+# Seconds between lines, and the steps from which speed and time to go are calculated.
+LINE_EVERY_S, RECENT = 10.0, 10
 
 
 class Watch(RunView):
     """Shows a run of `total_steps`, by default on stderr."""
 
-    def __init__(self, total_steps: int, title: str, *, console: Console | None = None) -> None:
-        width = None if sys.stderr.isatty() else _LINE_WIDTH
-        self._console = console or Console(
-            stderr=True, width=width, markup=False, emoji=False, highlight=False
-        )
-        self._total, self._title = total_steps, printable(title)
+    def __init__(self, total_steps: int, *, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
+        self._total = total_steps
         self._steps: list[Step] = []
-        self._alarms = 0
-        self._drawn = self._printed = float("-inf")
-        self._last_printed = 0
-        self._live: Live | None = None
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
-            # Output to a file or a pipe is not for this screen.
-            redirect = sys.stdout.isatty()
-            self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=redirect)
-            self._live.start()
-            self._draw()
-        return self
+        self._printed_at, self._printed = float("-inf"), 0
 
     def __exit__(self, *_: object) -> None:
-        if self._steps and self._steps[-1].step != self._last_printed:
+        if self._steps and self._steps[-1].step != self._printed:
             self._print_step()
-        if self._live is not None:
-            self._draw()
-            self._live.stop()
-            self._live = None
 
     def step(self, step: Step) -> None:
         """Show a step."""
         self._steps = [*self._steps[-RECENT:], step]
-        now = time.monotonic()
-        if now - self._printed >= LINE_EVERY_S or step.step >= self._total:
+        if time.monotonic() - self._printed_at >= LINE_EVERY_S or step.step >= self._total:
             self._print_step()
-        elif now - self._drawn >= DRAW_EVERY_S:
-            self._draw()
 
     def validation(self, validation: Validation) -> None:
         """Print a validation."""
@@ -77,7 +49,6 @@ class Watch(RunView):
 
     def alarm(self, alarm: TrainingAlarm) -> None:
         """Print an alarm."""
-        self._alarms += 1
         step = self._steps[-1].step if self._steps else 0
         self._print(f"ALARM at step {step}, {alarm.kind}: {alarm.message}", "bold red")
 
@@ -90,21 +61,18 @@ class Watch(RunView):
         write_card(folder, setting, metrics)
 
     def _print_step(self) -> None:
-        self._printed, last = time.monotonic(), self._steps[-1]
-        self._last_printed = last.step
+        self._printed_at, last = time.monotonic(), self._steps[-1]
+        self._printed = last.step
         shown = figures(last, _OF_STEP)
         if last.flat_groups is not None and last.groups:
             shown.append(f"flat groups {last.flat_groups / last.groups:.0%}")
         self._print(f"step {last.step} of {self._total}: {', '.join([*shown, *self._pace()])}")
 
     def _print(self, line: str, style: str = "") -> None:
-        self._console.print(Text(printable(line), style=style), soft_wrap=self._live is None)
-        self._draw()
+        self._console.print(Text(printable(line), style=style), soft_wrap=True)
 
     def _pace(self) -> list[str]:
         """Tokens a second, and time and cost so far and to go."""
-        if not self._steps:
-            return []
         first, last = self._steps[0], self._steps[-1]
         to_go, made = self._total - last.step, last.step - first.step
         seconds, cost = last.seconds - first.seconds, last.cost_usd - first.cost_usd
@@ -116,24 +84,6 @@ class Watch(RunView):
             f"{_clock(last.seconds)}{times}",
             *([f"${last.cost_usd:,.2f}{costs}"] if last.cost_usd else []),
         ]
-
-    def _draw(self) -> None:
-        """The line at the bottom of a terminal."""
-        if self._live is None:
-            return
-        self._drawn = time.monotonic()
-        step = self._steps[-1].step if self._steps else 0
-        done = round(_BAR * min(1.0, step / max(1, self._total)))
-        line = Text.assemble(
-            (self._title, "bold"),
-            f"  step {step:,} of {self._total:,}  ",
-            ("#" * done, "cyan"),
-            ("." * (_BAR - done), "dim"),
-            f"  {', '.join(self._pace())}",
-            (f"  alarms: {self._alarms}" if self._alarms else "", "bold red"),
-        )
-        line.no_wrap, line.overflow = True, "ellipsis"
-        self._live.update(line, refresh=True)
 
 
 def figures(row: Step | Validation, titles: Mapping[str, tuple[str, str]]) -> list[str]:

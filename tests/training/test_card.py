@@ -50,10 +50,8 @@ def metrics(**fields: Any) -> dict[str, Any]:
     return {**known, **fields}
 
 
-def made(
-    recipe: dict[str, Any] = SMALL, kind: Any = "grpo", baseline: Any = None, **given: Any
-) -> str:
-    setting = Setting(kind, Recipe.model_validate(recipe), 20_010, baseline=baseline)
+def made(recipe: dict[str, Any] = SMALL, kind: Any = "grpo", **given: Any) -> str:
+    setting = Setting(kind, Recipe.model_validate(recipe), 20_010)
     return card(setting, metrics(**given))
 
 
@@ -97,9 +95,9 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
             "- Step 1,200, abstention: lower the rate\n",
         ], ["None was raised"]),
         (made(validation=[], seconds=None, tokens=None, cost_usd=None, alarms=None,
-              best_checkpoint=None, baseline={"models": {}}), [
+              best_checkpoint=None), [
             "Time: not measured.", "generated: not measured.", "judges: not measured.",
-            "Alarms: not measured.", "Test questions: not measured.", "Baseline: not measured.",
+            "Alarms: not measured.", "Test questions: not measured.",
             "No checkpoint was chosen as the best.", "local:RUN/checkpoints/CHECKPOINT",
         ], []),
     ],
@@ -122,13 +120,6 @@ def test_its_tables() -> None:
     assert row(both, "accuracy") == ["0.810 (0.770 to 0.850, n = 267)", "not measured"]
     assert "95 % interval" in both
     assert "by_kind" not in both
-    models = {
-        "offline": {"n": 9, "accuracy": estimate(0.2, 0.1, 0.3), "funnel": {"right": 2}},
-        "local:/home/ann/secret/start": {"n": 9, "accuracy": estimate(0.4, 0.3, 0.5)},
-    }
-    text = made(baseline={"models": models, "questions": {"n": 9}}).partition("## Baseline")[2]
-    assert row(text, "measure") == ["offline", "local\\:start"]
-    assert row(text, "accuracy")[1] == "0.400 (0.300 to 0.500, n = 267)"
 
 
 def rendered(text: str) -> str:
@@ -147,7 +138,6 @@ def hostile(word: str) -> str:
         alarms=[{"step": 1, "kind": word, "message": word}],
         best_checkpoint=word,
         test={word: {"n": 1, "accuracy": 0.5}},
-        baseline={"models": {word: {"n": 1}, f"local:{word}": {"n": 1}}},
     )
 
 

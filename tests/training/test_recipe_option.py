@@ -119,50 +119,34 @@ def test_all_models_of_a_run_get_the_form(
     assert shown["prompt"]["name"] == "recipe"
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--max-turns", "10"], "--max-turns"),
-        (["--prompt", "mine.txt"], "--prompt"),
-        (["--max-turns", "4", "--prompt", "mine.txt"], "--max-turns and --prompt"),
-    ],
-)
-def test_what_a_recipe_says_is_not_said_twice(
-    art_e: Run, golden: Path, world_db: Path, recipe: Path, home: Path,
-    options: list[str], named: str,
-) -> None:  # fmt: skip
+def test_a_recipe_excludes_the_options_that_it_decides(
+    art_e: Run, golden: Path, world_db: Path, recipe: Path, home: Path
+) -> None:
     before = sorted(home.glob("runs/*"))
+    options = ("--max-turns", "4", "--prompt", "mine.txt")
     error = the_error(art_e(*evaluate(golden, world_db, "--recipe", recipe, *options)))
-    assert f"--recipe decides {named}" in error
+    assert "--recipe decides --max-turns and --prompt" in error
     assert sorted(home.glob("runs/*")) == before
 
 
-def test_the_questions_of_a_recipe_by_split(art_e: Run, recipe: Path, home: Path) -> None:
-    for split, more in (("test", []), ("test", ["--split", "test"]), ("validation", [])):
-        option = ["--split", split] if split != "test" else more
-        shown = json_of(
-            art_e(
-                "eval", "run", "-m", "offline", "--recipe", recipe, "--limit", 3, *option, "--json"
-            )
-        )
-        config = json.loads((Path(shown["run"]) / "config.json").read_text("utf-8"))
-        assert config["questions"] == f"{split} of {recipe}"
-        rows = read_trajectories(Path(shown["run"]) / "trajectories.jsonl")
-        assert {(each.question or {})["split"] for each in rows} == {split}
+@pytest.mark.parametrize("options", [[], ["--split", "validation"]])
+def test_the_questions_of_a_recipe_by_split(art_e: Run, recipe: Path, options: list[str]) -> None:
+    command = ("eval", "run", "-m", "offline", "--recipe", recipe, "--limit", 3)
+    run = Path(json_of(art_e(*command, *options, "--json"))["run"])
+    split = options[-1] if options else "test"
+    config = json.loads((run / "config.json").read_text("utf-8"))
+    assert config["questions"] == f"{split} of {recipe}"
+    rows = read_trajectories(run / "trajectories.jsonl")
+    assert {(each.question or {})["split"] for each in rows} == {split}
 
 
-class TestAsk:
-    QUESTION = "When does the warehouse lease end?"
-
-    def ask(self, art_e: Run, db: Path, *more: object) -> Any:
-        return art_e("ask", self.QUESTION, "--inbox", ANN, "--db", db, *more)
-
-    def test_one_question_in_the_form_of_a_recipe(
-        self, art_e: Run, db: Path, trained: Path
-    ) -> None:
-        shown = json_of(self.ask(art_e, db, "--recipe", trained, "--json"))
-        path = Path(shown["trajectory"])
-        [trajectory] = read_trajectories(path)
-        assert_of_the_recipe(trajectory)
-        config = json.loads((path.parent / "config.json").read_text("utf-8"))
-        assert (config["recipe"], config["max_turns"]) == (str(trained), 4)
+def test_one_question_in_the_form_of_a_recipe(art_e: Run, db: Path, trained: Path) -> None:
+    question = "When does the warehouse lease end?"
+    shown = json_of(
+        art_e("ask", question, "--inbox", ANN, "--db", db, "--recipe", trained, "--json")
+    )
+    path = Path(shown["trajectory"])
+    [trajectory] = read_trajectories(path)
+    assert_of_the_recipe(trajectory)
+    config = json.loads((path.parent / "config.json").read_text("utf-8"))
+    assert (config["recipe"], config["max_turns"]) == (str(trained), 4)

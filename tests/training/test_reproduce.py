@@ -1,28 +1,30 @@
 """`art-e reproduce`: profiles, steps that are done once, the best seed, limits, the plan."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.ingest.sources import described
+from evals import cli as eval_commands
 from tests import command_line
 from tests.command_line import json_of, the_error
 from tests.golden import Chain, Player
 from tests.provider import Provider
-from training.commands import Command
+from training.recipe import toml_names
 from training.reproduction import cli
-from training.reproduction.chain import STAGES, Step, check_golden, check_run, reproduce, steps
-from training.reproduction.profile import PUBLIC, load_profile, profile_names
+from training.reproduction.chain import STAGES, Step, ask_baseline, check_golden, reproduce, steps
+from training.reproduction.profile import PUBLIC, load_profile
 from training.reproduction.report import chosen_seed
 
 # ---- Profiles.
 
 
-@pytest.mark.parametrize("name", profile_names())
+@pytest.mark.parametrize("name", toml_names("profile"))
 def test_the_projects_profiles_have_every_stage(name: str, tmp_path: Path) -> None:
     profile = load_profile(name)
     stages = [each.stage for each in reproduce(profile, tmp_path / "out", "report")]
@@ -109,26 +111,31 @@ def test_a_file_that_is_read_is_an_input(tmp_path: Path) -> None:
     assert not set(before.values()) & set(after.values())
 
 
-@pytest.fixture
-def step(tmp_path: Path) -> Callable[..., Step]:
-    def made(*work: Command | Callable[[], object]) -> Step:
-        return Step("ingest", "ingest", tmp_path / "ingest-0", work, None)
-
-    return made
-
-
-def test_a_step_that_failed_resumes_in_its_folder(step: Callable[..., Step]) -> None:
-    def fails() -> None:
+def fill(fails: bool, folder: Path) -> None:
+    """What a step does: it leaves a file and prints a line, and then may fail."""
+    duckdb.connect(folder / "made")
+    print("a figure")
+    if fails:
         raise UserError("the disk is full")
 
-    told: list[str] = []
-    assert step().state == "to do"
+
+def test_a_step_that_failed_resumes_in_its_folder(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "ingest-0"
+    failing, step = (
+        Step("ingest", "ingest", "read mail", folder, partial(fill, fails))
+        for fails in (True, False)
+    )
+    states = [step.state]
     with pytest.raises(UserError, match="disk is full"):
-        step(Command(("--version",)), fails).do(told.append)
-    assert step().state == "begun"
-    step().do(told.append)
-    assert step().state == "done"
-    assert told == ["ingest: ingest", "$ art-e --version", "ingest: ingest, resuming"]
+        failing.do()
+    states.append(step.state)
+    step.do()
+    assert [*states, step.state] == ["to do", "begun", "done"]
+    # Only the result of the whole chain is data.
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "a figure\n" * 2)
 
 
 # ---- The seed that validation prefers.
@@ -180,15 +187,11 @@ def test_a_golden_set_that_was_cut_short(world_db: Path, tmp_path: Path) -> None
         check_golden(chain.set)
 
 
-def test_a_run_that_was_cut_short(tmp_path: Path) -> None:
-    figures: dict[str, object] = {"n": 9, "not_asked": 0}
-    path = tmp_path / "metrics.json"
-    path.write_text(json.dumps({"models": {"openai/o3": figures}}))
-    check_run(tmp_path)
-    figures |= {"not_asked": 4, "stopped": {"message": "spent"}}
-    path.write_text(json.dumps({"models": {"openai/o3": figures}}))
-    with pytest.raises(UserError, match=r"4 of 13 .*openai/o3.*baselines\.max_cost_usd \(spent\)"):
-        check_run(tmp_path)
+def test_a_run_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eval_commands, "run", lambda *_, **__: None)
+    profile = load_profile("nano")
+    with pytest.raises(UserError, match=r"openai/o3 was not asked every.*baselines\.max_cost_usd"):
+        ask_baseline(profile, profile.recipe, "openai/o3", tmp_path)
 
 
 # ---- The command.
@@ -204,7 +207,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     ("options", "named"),
     [
         (["--profile", "mega"], "there are nano, talk"),
-        (["--profile", "nano", "--until", "cooking"], "ingest, golden, baselines"),
+        (["--profile", "nano", "--until", "cooking"], "golden"),
         (["--profile", "nano", "--set", "training.seeds=[]"], "training.seeds"),
         (["--profile", "nano", "--dry-run", "--set", "training.gpu=abacus"], "no GPU 'abacus'"),
         (["--profile", "nano", "--set", "ingest.sources=['~nobody-here/x']"], "nobody"),
@@ -233,7 +236,7 @@ def test_it_refuses_to_begin_without_what_it_needs(
 def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     words = ("reproduce", "--profile", "talk", "--dry-run", "--out", tmp_path / "out")
     plan = json_of(art_e(*words, "--json"))
-    steps = {each["step"]: each for each in plan["steps"]}
+    steps = {each["name"]: each for each in plan["steps"]}
     planned = json_of(art_e("train", "plan", "--recipe", "talk", "--json"))
     assert plan["training"]["hours"] == pytest.approx(planned["hours"])
     assert plan["training"]["usd"] == pytest.approx(planned["gpu_usd"] + planned["judge_usd"])
@@ -244,8 +247,8 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     assert any("OPENAI_API_KEY" in each for each in plan["missing"])
     page = art_e(*words).stdout
     for each in plan["steps"]:
-        assert all(command in page for command in each["commands"])
+        assert each["folder"] in page and each["does"] in page
     public = json_of(art_e(*words, "--questions", "public", "--json"))
-    golden = next(each for each in public["steps"] if each["step"] == "golden")
-    assert PUBLIC in golden["commands"][0]
+    golden = next(each for each in public["steps"] if each["name"] == "golden")
+    assert PUBLIC in golden["does"]
     assert not (tmp_path / "out").exists()

@@ -52,7 +52,6 @@ def test_a_start_then_grpo_then_an_answer_with_a_pause_in_each(art_e: Run, tmp_p
     assert (metrics["paused"], metrics["test"]) == ("0 minutes are over", None)
     result = art_e(*command, "--resume")
     assert (result.exit_code, result.stdout) == (0, ""), result.output
-    assert "no baseline" in result.stderr
     assert f"art-e eval report {trained}" in result.stderr
     metrics = json.loads((trained / "metrics.json").read_text("utf-8"))
     assert metrics["test"]["greedy"]["n"] == 3
@@ -91,7 +90,6 @@ def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Pat
         (["merge", "none", "--out", "out"], "none"),
         (["grpo", *changes()], "name its folder with --init"),
         (["grpo", *changes(), "--init", "none"], "none"),
-        (["grpo", *changes(), "--init", "none", "--baseline", "none"], "no run 'none'"),
         (["grpo", *changes(), "--report-to", "trackio"], "pip install trackio"),
     ],
 )

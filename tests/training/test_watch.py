@@ -1,4 +1,4 @@
-"""What a watcher sees, on a terminal and in a log, and that nothing foreign gets through."""
+"""What a watcher sees: a line each, and no control sequence of others."""
 
 import io
 import re
@@ -68,12 +68,11 @@ def text_of(console: Console) -> str:
 @pytest.fixture(autouse=True)
 def each_step_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LINE_EVERY_S", 0.0)
-    monkeypatch.setattr(watching, "DRAW_EVERY_S", 0.0)
 
 
 def watched(console: Console) -> str:
     """What the console shows of two steps of three, a validation and an alarm."""
-    with Watch(3, "grpo nano", console=console) as watch:
+    with Watch(3, console=console) as watch:
         watch.step(step(1))
         watch.step(step(2))
         watch.validation(checked(2))
@@ -93,33 +92,23 @@ LINES = [
 ]
 
 
-def test_a_log_has_a_line_for_each_step_validation_and_alarm() -> None:
-    assert watched(log()).splitlines() == LINES
+@pytest.mark.parametrize("console", [terminal(), log()])
+def test_a_line_for_each_step_validation_and_alarm(console: Console) -> None:
+    assert watched(console).splitlines() == LINES
 
 
-def test_a_terminal_has_the_progress_below_the_lines() -> None:
-    shown = watched(terminal())
-    for line in LINES:
-        assert line in shown
-    last = shown.rpartition("grpo nano")[2]
-    assert "step 2 of 3" in last
-    assert "500 tokens/s, 0:00:20, 0:00:10 to go, $0.02, $0.01 to go" in last
-    assert "alarms: 1" in last
-
-
-def test_few_of_many_steps_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_of_many_steps_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LINE_EVERY_S", 1e9)
-    monkeypatch.setattr(watching, "DRAW_EVERY_S", 1e9)
-    screen = terminal()
-    with Watch(1_000, "grpo nano", console=screen) as watch:
+    console = log()
+    with Watch(1_000, console=console) as watch:
         for number in range(1, 100):
             watch.step(step(number))
-    assert set(re.findall(r"step (\d+) of 1,?000", text_of(screen))) == {"0", "1", "99"}
+    assert re.findall(r"step (\d+) of 1000", text_of(console)) == ["1", "99"]
 
 
 @pytest.mark.parametrize("console", [terminal(), log()])
 def test_nothing_foreign_commands_the_terminal(console: Console) -> None:
-    with Watch(10, f"grpo nano {HOSTILE}", console=console) as watch:
+    with Watch(10, console=console) as watch:
         watch.step(step(1, loss=float("nan")))
         watch.alarm(TrainingAlarm(f"hacking {HOSTILE}", f"says {HOSTILE}"))
     assert isinstance(console.file, io.StringIO)
@@ -135,7 +124,7 @@ def test_nothing_foreign_commands_the_terminal(console: Console) -> None:
 )
 def test_a_line_of_a_log_is_one_line_of_what_can_be_seen(text: str) -> None:
     console = log()
-    with Watch(10, "grpo nano", console=console) as watch:
+    with Watch(10, console=console) as watch:
         watch.alarm(TrainingAlarm("hacking", text))
     [line] = text_of(console).removesuffix("\n").split("\n")
     assert line.isprintable()

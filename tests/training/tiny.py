@@ -63,7 +63,7 @@ def at(home: Path) -> Iterator[None]:
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
     """A run's folder, opened."""
-    view = Watch(1, "tiny")
+    view = Watch(1)
     with opened(setting, out, out.parent, resume=resume, view=view) as (training, _):
         yield training
 

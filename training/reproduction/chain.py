@@ -1,65 +1,76 @@
 """The chain of the talk as one script: mail, questions, baselines, training, test, report.
 
-`steps` is that script. Every step runs the `art-e` commands that a user would, in a folder of its
-own: a process frees the GPU for the next one. The folder's name ends in a hash of all that decides
-what is in it: settings, files read, and the folders of earlier steps. So a step is done once,
-another setting makes another folder, and the same command resumes after a kill.
+`steps` is that script, and each step calls a function below it. A step fills a folder whose name
+ends in a hash of what decides its content, so it is done once, another setting makes another
+folder, and a second run resumes after a kill.
 """
 
+import atexit
 import hashlib
 import json
+import multiprocessing
+import os
 import re
-import shlex
+import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
+
+import typer
+from pydantic import BaseModel
 
 from art_e import __version__
+from art_e.cli.output import tolerate_any_character
 from art_e.errors import UserError
 from art_e.parent import ends_with_parent
+from art_e.question import Split
 from art_e.runs import Run
 from art_e.storage import expanded
+from data_pipeline import cli as mail_commands
+from data_pipeline.golden import cli as golden_commands
+from evals import cli as eval_commands
 from evals.benchmark import model_name
-from training.commands import ART_E, Command, carry_out, train_command
-from training.pooled import metrics_of
-from training.recipe import RECIPE
+from training.cli import run_grpo, run_sft
+from training.recipe import RECIPE, Recipe
 from training.reproduction.profile import GENERATED, WORLD, Profile
 from training.reproduction.report import chosen_seed, write_report
+from training.run import Setting, opened
+from training.watch import Watch
 
 Stage = Literal["ingest", "golden", "baselines", "sft", "grpo", "evaluation", "report"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 # Written last into the folder of a step that is done.
 RECORD = "step.json"
-INBOX, QUESTIONS, GOLDEN = "inbox.duckdb", "inbox.questions.jsonl", "golden"
-# A limit decides whether a step gets done, not what it makes.
-_LIMIT = "max_cost_usd"
-# The line that `art-e serve` prints once its server answers.
-_ANSWERS = re.compile(r"HOSTED_VLLM_API_BASE=(\S+) --model ")
+_LIMIT = "golden.max_cost_usd"
+INBOX, QUESTIONS, GOLDEN, RUN = "inbox.duckdb", "inbox.questions.jsonl", "golden", "run"
 
 
-class Served(NamedTuple):
-    """The words of `art-e serve`, the server's own options, and a command that asks the server."""
-
-    words: tuple[str, ...]
-    options: tuple[str, ...]
-    command: Command
-
-
-Work = Command | Served | Callable[[], object]
-
-
-class Step(NamedTuple):
-    """A step of the chain: what it does, in which folder, and the most that it may cost."""
+@dataclass(frozen=True)
+class Step:
+    """A step of the chain: what it does in words, its folder, what fills that, and the most that
+    its models may cost."""
 
     stage: Stage
     name: str
+    does: str
     folder: Path
-    work: tuple[Work, ...]
-    max_cost_usd: float | None
+    work: Callable[[Path], object]
+    max_cost_usd: float | None = None
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run that it makes, if it makes one."""
+        return self.folder / RUN
 
     @property
     def state(self) -> Literal["done", "begun", "to do"]:
@@ -68,64 +79,16 @@ class Step(NamedTuple):
             return "done"
         return "begun" if self.folder.is_dir() else "to do"
 
-    @property
-    def commands(self) -> list[str]:
-        """Its commands as a user would type them."""
-        lines: list[str] = []
-        for each in self.work:
-            if isinstance(each, Served):
-                lines.append(shlex.join(["art-e", *each.words, *each.options]))
-                lines.append(str(each.command))
-            elif isinstance(each, Command):
-                lines.append(str(each))
-        return lines
-
-    def do(self, tell: Callable[[str], None]) -> None:
-        """Do what is missing; `tell` is given each command. Raises `UserError` if one fails."""
-        tell(f"{self.stage}: {self.name}{', resuming' if self.state == 'begun' else ''}")
+    def do(self) -> None:
+        """Do what is missing. Raises `UserError` if it fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         begun = time.monotonic()
-        for each in self.work:
-            if isinstance(each, Command):
-                tell(f"done before: {each}" if each.done else f"$ {each}")
-                carry_out([each])
-            elif isinstance(each, Served):
-                _serve(each, tell)
-            else:
-                each()
-        Run(self.folder).write_json(RECORD, {"seconds": time.monotonic() - begun})
-
-
-def _serve(served: Served, tell: Callable[[str], None]) -> None:
-    """Serve a checkpoint while the command asks it."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = str(listening.getsockname()[1])
-    words = [*served.words, "--port", port, *served.options]
-    tell(f"$ {shlex.join(['art-e', *words])}")
-    with subprocess.Popen(
-        [*ART_E, *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=ends_with_parent(),  # noqa: PLW1509 - no thread is beside this one
-    ) as process:
-        assert process.stdout is not None
         try:
-            found = next(filter(None, map(_ANSWERS.search, process.stdout)), None)
-            if found is None:
-                raise UserError(f"art-e {served.words[0]} did not start; its output is above")
-            tell(f"$ {served.command}")
-            carry_out([served.command], {"HOSTED_VLLM_API_BASE": found[1]})
-        finally:
-            process.terminate()
-
-
-def chosen_stage(name: str | None) -> Stage:
-    """The stage of `--until`, by default the last. Raises `UserError` for an unknown one."""
-    for stage in STAGES:
-        if stage == (name or STAGES[-1]):
-            return stage
-    raise UserError(f"no stage {name!r}; there are {', '.join(STAGES)}")
+            _in_own_process(partial(self.work, self.folder))
+        except (typer.Exit, BrokenProcessPool):
+            what = f"{self.name} failed, in {self.folder}"
+            raise UserError(f"{what}: see above; run this again to resume") from None
+        Run(self.folder).write_json(RECORD, {"seconds": time.monotonic() - begun})
 
 
 def reproduce(
@@ -135,258 +98,233 @@ def reproduce(
 
     Raises `UserError` if one fails.
     """
-    done: list[Step] = []
+    found: list[Step] = []
     for step in steps(profile, out):
         if STAGES.index(step.stage) > STAGES.index(last):
             break
-        done.append(step)
+        found.append(step)
         if tell is not None and step.state == "done":
-            tell(f"{step.stage}: {step.name}: done before, in {step.folder}")
+            tell(f"{step.name}: done before, in {step.folder}")
         elif tell is not None:
-            step.do(tell)
-    return done
+            tell(f"{step.name}: {step.does}{', resuming' if step.state == 'begun' else ''}")
+            step.do()
+    return found
 
 
 def steps(profile: Profile, out: Path) -> Iterator[Step]:
     """The chain, step by step.
 
-    Each step is to be done before the next is asked for, for what is served depends on what
-    training made; in a plan the first seed stands for the best.
+    Do each step before you ask for the next one: which seed is served depends on what training
+    made. In a plan the first seed stands for the best.
     """
-    chain, recipe = _Chain(profile, out), profile.recipe
-    yield (ingested := chain.ingest())
-    yield (golden := chain.golden(ingested))
-    mail = [ingested, golden]
-    data = {"questions": str(golden.folder / GOLDEN), "db": str(ingested.folder / INBOX)}
-    made = [*mail]
-    for model in profile.baselines.models:
-        made.append(chain.baseline(model, data, mail))
-        yield made[-1]
-    baseline = made[len(mail)]
-    starts: dict[int, Step] = {}
-    if recipe.sft is not None:
-        for seed in profile.training.seeds:
-            yield (step := chain.train("sft", seed, data, mail))
-            starts[seed] = step
-    trained: dict[int, Step] = {}
-    for seed in profile.training.seeds:
-        yield (step := chain.train("grpo", seed, data, mail, starts.get(seed), baseline))
-        trained[seed] = step
-    runs = {seed: each.folder / "run" for seed, each in trained.items()}
-    known = all(each.state == "done" for each in trained.values())
-    best = chosen_seed(runs) if known else profile.training.seeds[0]
-    start = starts[best].folder / "run" if starts else str(recipe.model.base)
-    needs = [*mail, *starts.values(), *trained.values()]
-    yield (before := chain.evaluate("start", best, start, runs[best], needs))
-    yield (after := chain.evaluate("trained", best, runs[best], runs[best], needs))
-    made += [*starts.values(), *trained.values(), before, after]
-    folders = {each.name: each.folder for each in made}
-    yield chain.step(
+    golden, recipe, seeds = profile.golden, profile.recipe, profile.training.seeds
+    more, judges = len(profile.sources) - 1, f"judged by {', '.join(profile.judges)}"
+
+    def step(
+        stage: Stage,
+        name: str,
+        does: str,
+        work: Callable[[Path], object],
+        *decide: object,
+        reads: Sequence[str] = (),
+        most: float | None = None,
+    ) -> Step:
+        return Step(stage, name, does, out / f"{name}-{hash_of(decide, reads)}", work, most)
+
+    mail = step(
+        "ingest",
+        "ingest",
+        f"ingest {profile.sources[0]}{f' and {more} more sources' if more else ''}",
+        partial(make_inbox, profile),
+        *(profile.ingest, profile.sources),
+        reads=profile.sources,
+    )
+    yield mail
+
+    source = {
+        GENERATED: f"questions that {golden.writer} writes",
+        WORLD: "the questions of the made-up companies",
+    }.get(golden.questions, f"the questions of {golden.questions}")
+    questions = step(
+        "golden",
+        "golden",
+        f"{source}: filter, verify with {golden.reader} (judge {golden.judge}), split by inbox",
+        partial(make_golden, profile, mail),
+        *(golden, mail),
+        reads=[golden.questions],
+        # One limit for writing, and one for verifying.
+        most=None if golden.max_cost_usd is None else 2 * golden.max_cost_usd,
+    )
+    yield questions
+
+    data = {"questions": str(questions.folder / GOLDEN), "db": str(mail.folder / INBOX)}
+    about = recipe.model_copy(update={"data": recipe.data.model_copy(update=data)})
+    baselines = [
+        step(
+            "baselines",
+            f"baseline-{re.sub(r'[^a-z0-9.]+', '-', Path(model).name.lower()).strip('-')}",
+            f"ask {model} the test questions, {judges}",
+            partial(ask_baseline, profile, about, model),
+            *(model, profile.judges, recipe.data, recipe.episode, recipe.judging, mail, questions),
+            most=profile.baselines.max_cost_usd,
+        )
+        for model in map(model_name, profile.baselines.models)
+    ]
+    yield from baselines
+
+    starts = {
+        seed: step(
+            "sft",
+            f"sft-{seed}",
+            f"train {recipe.name} to imitate the expert, seed {seed}",
+            partial(train, Setting("sft", about, seed)),
+            *(recipe.model_copy(update={"grpo": None}), seed, mail, questions),
+        )
+        for seed in (() if recipe.sft is None else seeds)
+    }
+    yield from starts.values()
+
+    base = str(recipe.model.base)
+    begin = {seed: str(starts[seed].run) if starts else None for seed in seeds}
+    trained = {
+        seed: step(
+            "grpo",
+            f"grpo-{seed}",
+            f"train {starts[seed].name if starts else base} with GRPO, seed {seed}",
+            partial(train, Setting("grpo", about, seed, begin[seed])),
+            *(recipe.model_copy(update={"sft": None}), seed, mail, questions, starts.get(seed)),
+        )
+        for seed in seeds
+    }
+    yield from trained.values()
+
+    runs = {seed: each.run for seed, each in trained.items()}
+    done = all(each.state == "done" for each in trained.values())
+    best = chosen_seed(runs) if done else seeds[0]
+    made = [*starts.values(), *trained.values()]
+    served = [
+        step(
+            "evaluation",
+            name,
+            f"serve the {name} model of seed {best}, and ask it the test questions, {judges}",
+            partial(evaluate, profile, runs[best], checkpoint, f"{profile.name}-{name}"),
+            *(best, profile.judges, profile.evaluation, *made),
+        )
+        for name, checkpoint in (("start", begin[best] or base), ("trained", str(runs[best])))
+    ]
+    yield from served
+
+    made += [*baselines, *served]
+    yield step(
         "report",
         "report",
-        {"profile": profile.model_dump(mode="json")},
-        lambda folder: [partial(write_report, profile, folder, folders)],
-        made,
+        "write report.html, figures.json and seeds.png",
+        partial(write_report, profile, {each.name: each.run for each in made}),
+        *(profile.name, *made),
     )
 
 
-class _Chain(NamedTuple):
-    """Makes the steps of a profile in the folder `out`."""
+def hash_of(decide: object, reads: Sequence[str]) -> str:
+    """A hash of settings, earlier steps, and those of `reads` that are files or folders here.
 
-    profile: Profile
-    out: Path
+    Raises `UserError` for a file that can't be read.
+    """
 
-    def step(
-        self,
-        stage: Stage,
-        name: str,
-        settings: Mapping[str, Any],
-        work: Callable[[Path], Sequence[Work]],
-        needs: Sequence[Step] = (),
-        reads: Sequence[Path] = (),
-        max_cost_usd: float | None = None,
-    ) -> Step:
-        """A step whose folder follows from `settings`, the files `reads` and the steps `needs`.
+    def row(value: Any) -> Any:
+        if isinstance(value, Step):
+            return value.folder.name
+        # A limit decides whether a step gets done, not what it makes.
+        assert isinstance(value, BaseModel)
+        names = type(value).model_fields
+        return {name: getattr(value, name) for name in names if name != "max_cost_usd"}
 
-        `work` gives what fills the folder. Raises `UserError` for a file that can't be read.
-        """
-        decides = {
-            "settings": _without_limits(settings),
-            "reads": [_digest(each) for each in reads],
-            "needs": [each.folder.name for each in needs],
-            "version": __version__,
-        }
-        digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
-        folder = self.out / f"{name}-{digest[:10]}"
-        return Step(stage, name, folder, tuple(work(folder)), max_cost_usd)
-
-    def ingest(self) -> Step:
-        """The mail, in an inbox file."""
-        ingest, sources = self.profile.ingest, self.profile.sources
-        options = ["--format", ingest.format]
-        options += [] if ingest.limit is None else ["--limit", str(ingest.limit)]
-        return self.step(
-            "ingest",
-            "ingest",
-            {"sources": sources, "format": ingest.format, "limit": ingest.limit},
-            lambda folder: [_art_e("ingest", *sources, *options, "--db", folder / INBOX)],
-            reads=[path for each in sources if (path := expanded(each)).exists()],
-        )
-
-    def golden(self, ingested: Step) -> Step:
-        """The questions: written or imported, filtered, verified and split."""
-        golden = self.profile.golden
-        of_world = golden.questions == WORLD
-        counts = {"train": golden.train, "validation": golden.validation, "test": golden.test}
-        splits = [part for name, count in counts.items() for part in (f"--{name}", str(count))]
-        limit = _limit(golden.max_cost_usd)
-
-        def work(folder: Path) -> list[Work]:
-            where = ["--db", ingested.folder / INBOX, "--out", folder / GOLDEN]
-            if golden.questions == GENERATED:
-                how = ["--batches", str(golden.batches), "--min-mails", str(golden.min_mails)]
-                how += [*splits, *limit]
-                first = _art_e("golden", "generate", "--model", golden.writer, *how, *where)
-            else:
-                source = ingested.folder / QUESTIONS if of_world else golden.questions
-                first = _art_e("golden", "import", source, *where)
-            reader = ["--model", golden.reader, "--judge", golden.judge]
-            return [
-                first,
-                _art_e("golden", "filter", *where),
-                _art_e("golden", "verify", *reader, *limit, *where),
-                # A world's questions come with their splits.
-                _art_e("golden", "split", *([] if of_world else splits), *where),
-                _art_e("golden", "stats", folder / GOLDEN),
-                partial(check_golden, folder / GOLDEN),
-            ]
-
-        path = expanded(golden.questions)
-        reads = [path] if path.exists() else []
-        # One limit for writing, and one for verifying.
-        most = None if golden.max_cost_usd is None else 2 * golden.max_cost_usd
-        settings = golden.model_dump(mode="json")
-        return self.step("golden", "golden", settings, work, [ingested], reads, most)
-
-    def baseline(self, model: str, data: Mapping[str, str], needs: Sequence[Step]) -> Step:
-        """A prompted model, asked the questions of the test in the recipe's form."""
-        profile, recipe = self.profile, self.profile.recipe
-        most = profile.baselines.max_cost_usd
-
-        def write_recipe(folder: Path) -> None:
-            asked = recipe.model_copy(update={"data": recipe.data.model_copy(update=data)})
-            folder.mkdir(exist_ok=True)
-            Run(folder).write_json(RECIPE, {"recipe": asked.to_row()})
-
-        def work(folder: Path) -> list[Work]:
-            run, own = folder / "run", folder / "recipe"
-            how = ["-m", model, "--recipe", own, *_judges(profile), *_limit(most), "--out", run]
-            return [
-                partial(write_recipe, own),
-                _art_e("eval", "run", *how, run=run),
-                partial(check_run, run),
-            ]
-
-        row = recipe.to_row()
-        settings = {
-            "judges": profile.judges,
-            "recipe": {each: row[each] for each in ("data", "episode", "judging")},
-            "model": model_name(model),
-        }
-        name = f"baseline-{re.sub(r'[^a-z0-9.]+', '-', Path(model).name.lower()).strip('-')}"
-        return self.step("baselines", name, settings, work, needs, max_cost_usd=most)
-
-    def train(
-        self,
-        kind: Literal["sft", "grpo"],
-        seed: int,
-        data: Mapping[str, str],
-        needs: Sequence[Step],
-        start: Step | None = None,
-        baseline: Step | None = None,
-    ) -> Step:
-        """A training run of the recipe. The page of the run shows the baseline beside it."""
-        training, row = self.profile.training, self.profile.recipe.to_row()
-        changes = [f"data.{name}={json.dumps(value)}" for name, value in data.items()]
-        more = [] if training.base_model is None else ["--base-model", training.base_model]
-        more += [] if baseline is None else ["--baseline", str(baseline.folder / "run")]
-        init = None if start is None else start.folder / "run"
-        # The other stage's table does not change this one.
-        del row["grpo" if kind == "sft" else "sft"]
-        return self.step(
-            kind,
-            f"{kind}-{seed}",
-            {"recipe": row, "seed": seed},
-            lambda folder: [
-                train_command(
-                    kind,
-                    folder / "run",
-                    training.recipe,
-                    seed,
-                    (*training.changes, *changes),
-                    init,
-                    *more,
-                )
-            ],
-            [*needs, *([] if start is None else [start])],
-        )
-
-    def evaluate(
-        self,
-        which: Literal["start", "trained"],
-        seed: int,
-        checkpoint: Path | str,
-        recipe: Path,
-        needs: Sequence[Step],
-    ) -> Step:
-        """A checkpoint of a seed, served and asked the questions of the test."""
-        profile, evaluation = self.profile, self.profile.evaluation
-        name = f"{profile.name}-{which}"
-        how = ["-m", f"hosted_vllm/{name}", "--recipe", str(recipe)]
-        how += ["--concurrency", str(evaluation.concurrency), *_judges(profile)]
-        if evaluation.usd_per_hour is not None:
-            how += ["--gpu-usd-per-hour", str(evaluation.usd_per_hour)]
-        server = ("--", *evaluation.server) if evaluation.server else ()
-
-        def work(folder: Path) -> list[Work]:
-            run = folder / "run"
-            asks = _art_e("eval", "run", *how, "--out", run, run=run)
-            return [Served(("serve", str(checkpoint), "--name", name), server, asks)]
-
-        asked = evaluation.model_dump(mode="json")
-        settings = {"judges": profile.judges, "seed": seed, **asked}
-        return self.step("evaluation", which, settings, work, needs)
-
-
-def _without_limits(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_limits(each) for name, each in value.items() if name != _LIMIT}
-    return [_without_limits(each) for each in value] if isinstance(value, list | tuple) else value
+    digests = [_digest(path) for each in reads if (path := expanded(each)).exists()]
+    inputs = json.dumps([decide, digests, __version__], default=row, sort_keys=True)
+    return hashlib.sha256(inputs.encode()).hexdigest()[:10]
 
 
 def _digest(path: Path) -> str:
     """A hash of a file, or of all files of a folder with their names."""
+    whole = hashlib.sha256()
+    files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
     try:
-        if not path.is_dir():
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        files = sorted(each for each in path.rglob("*") if each.is_file())
-        parts = [f"{each.relative_to(path).as_posix()} {_digest(each)}" for each in files]
-        return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+        for each in sorted(files):
+            with each.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            whole.update(f"{each.relative_to(path)} {digest} ".encode(errors="surrogateescape"))
     except OSError as error:
         raise UserError(f"can't read {path}: {error.strerror}; name another") from None
+    return whole.hexdigest()
 
 
-def _art_e(*words: object, run: Path | None = None) -> Command:
-    return Command(tuple(map(str, words)), run)
+# ---- What the steps do. Each function fills the folder of its step, or resumes in it.
 
 
-def _judges(profile: Profile) -> list[str]:
-    return [part for each in profile.judges for part in ("--judge", each)]
+def make_inbox(profile: Profile, folder: Path) -> None:
+    """Ingest the mail."""
+    form, limit = profile.ingest.format, profile.ingest.limit
+    mail_commands.ingest(list(profile.sources), folder / INBOX, form, limit=limit)
 
 
-def _limit(usd: float | None) -> list[str]:
-    return [] if usd is None else ["--max-cost", f"{usd:g}"]
+def make_golden(profile: Profile, mail: Step, folder: Path) -> None:
+    """Write or import questions, filter, verify and split them."""
+    golden, most = profile.golden, profile.golden.max_cost_usd
+    place: dict[str, Any] = {"db": mail.folder / INBOX, "out": folder / GOLDEN}
+    splits: dict[str, Any] = {name: getattr(golden, name) for name in get_args(Split)}
+    if golden.questions == GENERATED:
+        drawn = {"batches": golden.batches, "min_mails": golden.min_mails, **splits}
+        golden_commands.generate_command(golden.writer, max_cost=most, **drawn, **place)
+    elif golden.questions == WORLD:
+        golden_commands.import_command(str(mail.folder / QUESTIONS), **place)
+        splits = {}  # they come with their splits
+    else:
+        golden_commands.import_command(golden.questions, **place)
+    golden_commands.filter_command(**place)
+    golden_commands.verify_command(golden.reader, golden.judge, max_cost=most, **place)
+    golden_commands.split_command(**splits, **place)
+    golden_commands.stats_command(folder / GOLDEN)
+    check_golden(folder / GOLDEN)
+
+
+def ask_baseline(profile: Profile, recipe: Recipe, model: str, folder: Path) -> None:
+    """Ask a prompted model the questions of the recipe's test, in the recipe's form."""
+    Run(folder).write_json(RECIPE, {"recipe": recipe.to_row()})
+    _ask(profile, model, folder, folder, max_cost=profile.baselines.max_cost_usd)
+
+
+def train(setting: Setting, folder: Path) -> None:
+    """Train by SFT or by GRPO."""
+    run, recipe = Run(folder / RUN), setting.recipe
+    table = recipe.sft if setting.kind == "sft" else recipe.grpo
+    if run.complete or table is None:
+        return
+    with (
+        Watch(table.steps) as view,
+        opened(setting, run.folder, folder, resume=run.begun, view=view) as (training, checkpoint),
+    ):
+        (run_sft if setting.kind == "sft" else run_grpo)(training, checkpoint)
+
+
+def evaluate(profile: Profile, recipe: Path, checkpoint: str, name: str, folder: Path) -> None:
+    """Serve a checkpoint, and ask it the questions of the test."""
+    evaluation = profile.evaluation
+    with _served(checkpoint, name, evaluation.server) as address:
+        os.environ["HOSTED_VLLM_API_BASE"] = address
+        more = {"concurrency": evaluation.concurrency, "gpu_usd_per_hour": evaluation.usd_per_hour}
+        _ask(profile, f"hosted_vllm/{name}", recipe, folder, **more)
+
+
+def _ask(profile: Profile, model: str, recipe: Path, folder: Path, **options: Any) -> None:
+    run, judge = Run(folder / RUN), list(profile.judges)
+    if not run.complete:
+        options |= {"judge": judge, "out": run.folder, "resume": run.begun}
+        eval_commands.run([model], recipe=str(recipe), **options)
+    if not run.complete:
+        # A share of the questions would give another figure.
+        raise UserError(
+            f"{model} was not asked every question: run this again, if money was short with a"
+            " higher limit (--set baselines.max_cost_usd=USD)"
+        )
 
 
 def check_golden(golden: Path) -> None:
@@ -397,19 +335,68 @@ def check_golden(golden: Path) -> None:
     missing = sum(each.get("budget", 0) for each in unchecked.values())
     if lost or missing:
         what = f"{lost} batches were not asked for" if lost else f"{missing} checks were not made"
-        raise UserError(
-            f"{what} within golden.max_cost_usd: run the same command with a higher limit, by"
-            " --set; what was paid for is kept"
-        )
+        raise UserError(f"{what}: run this again with a higher limit (--set {_LIMIT}=USD)")
 
 
-def check_run(run: Path) -> None:
-    """Raise `UserError` if the limit of cost left questions unasked: half of the questions would
-    give another figure."""
-    for model, figures in metrics_of(run)["models"].items():
-        if missing := figures["not_asked"]:
-            raise UserError(
-                f"{missing} of {figures['n'] + missing} questions were not asked of {model} within"
-                f" baselines.max_cost_usd ({figures['stopped']['message']}):"
-                f" delete {run}, and run the same command with a higher limit, by --set"
-            )
+# ---- Processes: one for each step, which frees the GPU for the next, and a server.
+
+
+def _in_own_process(work: Callable[[], object]) -> None:
+    """Do the work in a new process, which ends with this one however that ends."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, _end_with_parent) as process:
+        # The new process inherits that it ignores Ctrl-C, which this one passes on.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        done = process.submit(_as_a_command, work)
+        signal.signal(signal.SIGINT, handler)
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            for each in multiprocessing.active_children():
+                each.terminate()
+            raise
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+    # Beside a thread DuckDB prints pages of leaks as the interpreter ends.
+    atexit.register(os._exit, 0)
+
+
+def _as_a_command(work: Callable[[], object]) -> None:
+    """Do the work as `art-e` does a command; stdout is for the result of the chain alone."""
+    tolerate_any_character()
+    with redirect_stdout(sys.stderr):
+        work()
+
+
+@contextmanager
+def _served(checkpoint: str, name: str, options: Sequence[str]) -> Iterator[str]:
+    """The address at which `art-e serve` serves a checkpoint, while the block runs."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    words = ["serve", checkpoint, "--name", name, "--port", port, "--", *options]
+    with subprocess.Popen(
+        [sys.executable, "-m", "art_e", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=ends_with_parent(),  # noqa: PLW1509 - the other thread only waits
+    ) as process:
+        assert process.stdout is not None
+        try:
+            # The line that it prints once its server answers.
+            lines = (re.search(r"HOSTED_VLLM_API_BASE=(\S+)", each) for each in process.stdout)
+            found = next(filter(None, lines), None)
+            if found is None:
+                raise UserError(f"art-e serve {checkpoint} did not start; its output is above")
+            yield found[1]
+        finally:
+            process.terminate()

@@ -1,6 +1,7 @@
 """`art-e reproduce`: the chain of the talk, from mail to report, in stages that are done once."""
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,14 +16,14 @@ from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import home, locked
 from evals.benchmark import model_name
-from evals.judges import needs_model
 from training.cli import SetOption, duration
 from training.judging import is_paid
-from training.planning import gpu_of, plan
-from training.reproduction.chain import Stage, Step, chosen_stage
+from training.planning import plan
+from training.reproduction.chain import RECORD, STAGES, Stage, Step
 from training.reproduction.chain import reproduce as reproduce_chain
 from training.reproduction.profile import GENERATED, Profile, load_profile
-from training.reproduction.report import FIGURES, publish
+from training.reproduction.report import FIGURES, REPORT
+from training.shapes import gpu_of
 
 _LOCK = ".reproduce.lock"
 
@@ -52,15 +53,10 @@ def reproduce(
     ] = None,
     changes: SetOption = None,
     until: Annotated[
-        str | None,
-        Option(
-            metavar="STAGE",
-            help="Last stage: ingest, golden, baselines, sft, grpo, evaluation, report.",
-        ),
-    ] = None,
+        Stage, Option(metavar="STAGE", help=f"Last stage: {', '.join(STAGES)}.")
+    ] = "report",
     dry_run: Annotated[
-        bool,
-        Option("--dry-run", help="Show the commands, their limits of cost, and what is missing."),
+        bool, Option("--dry-run", help="Show the steps, their limits of cost, and what is missing.")
     ] = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -73,64 +69,52 @@ def reproduce(
     """
     require_train_extra()
     load_env()
-    last = chosen_stage(until)
     chosen = load_profile(profile, changes or (), questions=questions, baselines=baseline or ())
     # Absolute, so that what it holds can be read from anywhere.
     folder = (out or home() / "reproduced" / chosen.name).resolve()
-    planned = reproduce_chain(chosen, folder, last)
-    lacking = _missing(chosen, planned)
+    planned = reproduce_chain(chosen, folder, until)
+    missing = _missing(chosen, planned)
     if dry_run:
-        row = _plan_row(chosen, planned, folder, lacking)
+        row = _plan_row(chosen, planned, folder, missing)
         (print_json if json_output else _print_plan)(row)
         return
-    if lacking:
-        raise UserError(
-            f"{'; '.join(lacking)}. --until STAGE ends before that is needed, and --dry-run shows"
-            " what needs what"
-        )
+    if missing:
+        hint = "--until STAGE ends before that is needed, and --dry-run shows what needs what"
+        raise UserError(f"{'; '.join(missing)}. {hint}")
     note(f"{chosen.name} into {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     busy = f"another process works on {folder}; wait for its end, or give another --out"
     with locked(folder / _LOCK, busy):
-        done = reproduce_chain(chosen, folder, last, note)
-        report = publish(done[-1].folder, folder) if last == "report" else None
+        last = reproduce_chain(chosen, folder, until, note)[-1]
+        if until == "report":
+            # An earlier setting has its report in its step's folder.
+            other = shutil.ignore_patterns(RECORD)
+            shutil.copytree(last.folder, folder, ignore=other, dirs_exist_ok=True)
+    report = str(folder / REPORT) if until == "report" else None
     if json_output:
-        shown = {} if report is None else {"report": report, "figures": folder / FIGURES}
-        files = {name: str(path) for name, path in shown.items()}
-        print_json({"out": str(folder), "until": last, "report": None, "figures": None, **files})
-    elif report is None:
-        print_line(f"done up to {last}, in {folder}")
+        figures = report and str(folder / FIGURES)
+        print_json({"out": str(folder), "until": until, "report": report, "figures": figures})
     else:
-        print_line(f"report: {report}")
-
-
-# ---- What is missing on this machine.
+        print_line(f"report: {report}" if report else f"done up to {until}, in {folder}")
 
 
 def _missing(profile: Profile, planned: Sequence[Step]) -> list[str]:
     """What the steps that are not done lack on this machine, a line each."""
     left = {each.stage for each in planned if each.state != "done"}
-    models = dict.fromkeys(name for stage, name in _models(profile) if stage in left)
+    golden, recipe, judges = profile.golden, profile.recipe, profile.judges
+    writers = [golden.writer] if golden.questions == GENERATED else []
+    asked: dict[Stage, list[str]] = {
+        "golden": [*writers, golden.reader, golden.judge],
+        "baselines": [*map(model_name, profile.baselines.models), *judges],
+        "grpo": [recipe.judging.reward, recipe.judging.validation],
+        "evaluation": [*judges],
+    }
+    models = {name for stage in left for name in asked.get(stage, ()) if is_paid(name)}
     found = [reason for name in models if (reason := _why_not(name)) is not None]
-    grpo = profile.recipe.grpo
-    needs_gpu = grpo is not None and grpo.vllm is not None
+    needs_gpu = recipe.grpo is not None and recipe.grpo.vllm is not None
     if left & {"grpo", "sft"} and needs_gpu and not _has_gpu():
-        found.append(f"training {profile.recipe.name} needs an NVIDIA GPU, and there is none")
-    return list(dict.fromkeys(found))
-
-
-def _models(profile: Profile) -> Iterator[tuple[Stage, str]]:
-    """The models that are asked, as litellm names them, with the stage that asks them."""
-    golden, judging = profile.golden, profile.recipe.judging
-    if golden.questions == GENERATED:
-        yield "golden", golden.writer
-    yield "golden", golden.reader
-    yield from (("golden", each) for each in filter(needs_model, [golden.judge]))
-    yield from (("baselines", model_name(each)) for each in profile.baselines.models)
-    for judge in filter(needs_model, profile.judges):
-        yield "baselines", judge
-        yield "evaluation", judge
-    yield from (("grpo", each) for each in filter(is_paid, (judging.reward, judging.validation)))
+        found.append(f"training {recipe.name} needs an NVIDIA GPU, and there is none")
+    return sorted(found)
 
 
 def _why_not(name: str) -> str | None:
@@ -151,16 +135,13 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-# ---- The plan of `--dry-run`.
-
-
 def _plan_row(
-    profile: Profile, planned: Sequence[Step], out: Path, lacking: Sequence[str]
+    profile: Profile, planned: Sequence[Step], out: Path, missing: Sequence[str]
 ) -> dict[str, Any]:
     """The plan as JSON:
 
-        {"profile", "out", "steps": [{"stage", "step", "state", "folder", "commands",
-         "max_cost_usd"}], "training": {"gpu", "hours", "usd", "faults"}, "missing"}
+        {"profile", "out", "steps": [{"stage", "name", "does", "state", "folder", "max_cost_usd"}],
+         "training": {"gpu", "hours", "usd", "faults"}, "missing"}
 
     A state is "done", "begun" or "to do". `training` is null if it needs no GPU or is not reached.
     """
@@ -169,42 +150,26 @@ def _plan_row(
         takes = plan(profile.recipe, gpu_of(gpu))
         usd = None if takes.judge_usd is None else takes.gpu_usd + takes.judge_usd
         training = {"gpu": takes.gpu, "hours": takes.hours, "usd": usd, "faults": takes.faults}
+    names = ("stage", "name", "does", "state", "max_cost_usd")
     rows = [
-        {
-            "stage": each.stage,
-            "step": each.name,
-            "state": each.state,
-            "folder": str(each.folder),
-            "commands": each.commands,
-            "max_cost_usd": each.max_cost_usd,
-        }
+        {**{name: getattr(each, name) for name in names}, "folder": str(each.folder)}
         for each in planned
     ]
-    return {
-        "profile": profile.name,
-        "out": str(out),
-        "steps": rows,
-        "training": training,
-        "missing": list(lacking),
-    }
+    head = {"profile": profile.name, "out": str(out)}
+    return {**head, "steps": rows, "training": training, "missing": list(missing)}
 
 
 def _print_plan(row: dict[str, Any]) -> None:
     for step in row["steps"]:
-        limit, left = step["max_cost_usd"], step["state"] != "done"
-        most = f", at most ${limit:g}" if limit is not None and left else ""
-        print_line(f"# {step['stage']}: {one_line(step['step'])}, {step['state']}{most}")
-        for command in step["commands"] if left else ():
-            print_line(one_line(command))
+        limit = step["max_cost_usd"]
+        most = "" if limit is None or step["state"] == "done" else f", at most ${limit:g}"
+        print_line(f"{step['stage']}: {one_line(step['name'])}, {step['state']}{most}")
+        for name in ("does", "folder"):
+            print_line(f"    {one_line(step[name])}")
     if (takes := row["training"]) is not None:
-        usd = (
-            "an unknown price" if takes["usd"] is None else f"${takes['usd']:,.2f} with its judges"
-        )
-        print_line(
-            f"training on {takes['gpu']}: {duration(takes['hours'])}, {usd}; art-e train plan has"
-            " the details"
-        )
+        usd = "at an unknown price" if takes["usd"] is None else f"${takes['usd']:,.2f} with judges"
+        print_line(f"training on {takes['gpu']}: {duration(takes['hours'])}, {usd}")
         for fault in takes["faults"]:
             print_line(f"training does not fit: {one_line(fault)}")
-    for lacking in row["missing"]:
-        print_line(f"missing: {one_line(lacking)}")
+    for reason in row["missing"]:
+        print_line(f"missing: {one_line(reason)}")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from data_pipeline.cli import FormatName
 from training.recipe import (
     Count,
     NotNegative,
@@ -17,16 +18,14 @@ from training.recipe import (
     RecipeTable,
     load_recipe,
     load_toml,
-    toml_names,
 )
 
 # The public questions, which `--questions public` names.
 PUBLIC = "corbt/enron_emails_sample_questions"
-# The baseline without a model.
-OFFLINE = "offline"
 # Sources of questions besides a file or a hub id.
 GENERATED, WORLD = "generated", "world"
 
+_Number = Annotated[int, Field(ge=0)]
 _Many = Field(min_length=1)
 
 
@@ -35,7 +34,7 @@ class Ingest(RecipeTable):
     recipe holds out."""
 
     sources: tuple[str, ...] = ()
-    format: str = "auto"
+    format: FormatName = "auto"
     limit: Count | None = None
 
 
@@ -49,12 +48,12 @@ class Golden(RecipeTable):
 
     questions: str
     writer: str = "gemini/gemini-2.5-pro"
-    reader: str = OFFLINE
-    judge: str = OFFLINE
+    reader: str = "offline"
+    judge: str = "offline"
     batches: Count = 25
-    train: Annotated[int, Field(ge=0)] = 18
-    validation: Annotated[int, Field(ge=0)] = 2
-    test: Annotated[int, Field(ge=0)] = 8
+    train: _Number = 18
+    validation: _Number = 2
+    test: _Number = 8
     min_mails: Count = 500
     max_cost_usd: NotNegative | None = None
 
@@ -73,7 +72,7 @@ class Training(RecipeTable):
     recipe: str
     changes: tuple[str, ...] = ()
     base_model: str | None = None
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], _Many] = (0,)
+    seeds: Annotated[tuple[_Number, ...], _Many] = (0,)
     gpu: str | None = None
 
 
@@ -148,8 +147,3 @@ def load_profile(
         fields["models"] = list(dict.fromkeys([*fields.get("models", ()), *baselines]))
 
     return load_toml(Profile, "profile", name, changes, amend)
-
-
-def profile_names() -> list[str]:
-    """The profiles that come with the project."""
-    return toml_names("profile")
