@@ -2,7 +2,7 @@
 
 An alarm is a reason to look; it stops nothing. Each looks at means over several steps, so that one
 noisy step raises nothing. A `Watchdog` gives the alarms that are new. Reward hacking is for the
-detectors of `evals.hacking`, which look at the episodes.
+detectors of `evals.hacking`, which look at the episodes (`training.watch` runs them).
 """
 
 import math
@@ -12,8 +12,6 @@ from statistics import fmean
 
 import numpy as np
 
-from evals.hacking import detect
-from evals.scored import Scored
 from training.progress import Step, Validation
 
 # Steps of a mean: the share of a step of 8 questions has a standard deviation of 0.18, if all
@@ -72,22 +70,6 @@ def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[
     """The alarms after the last of `steps`, given all rows so far in order."""
     looks = (collapse, entropy_gone, no_spread, format_rising)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
-
-
-def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
-
-    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
-    """
-    alarms = []
-    for each in detect(scored):
-        shown = f" (such as {each.episodes[0]})" if each.episodes else ""
-        advice = (
-            f"{SHOW}{shown}; if they are no honest answers, fix what judging.reward accepts"
-            " and keep reward.grounded_gate on"
-        )
-        alarms.append(TrainingAlarm(f"hacking: {each.detector}", f"{each.message}; {advice}"))
-    return alarms
 
 
 def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:

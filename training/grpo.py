@@ -21,14 +21,13 @@ from art_e.errors import UserError
 from art_e.models.checkpoint import best_device
 from art_e.question import Question
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
-from training.judging import Judges
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
 from training.processes import keep_memory, quiet
 from training.progress import Step
 from training.recipe import Grpo
 from training.roller import Roller
 from training.rollout import Material
-from training.run import Pause, TrainingRun, never
+from training.run import Judges, Pause, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start
 from training.validation import Examiner, Load, RunCallback, by_transformers, finished
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from art_e.message import compact_json
 from art_e.storage import append_line, whole_lines
+from evals.scored import Scored
 
 # Files of a run's folder: the steps, and the episodes of the test.
 STEPS, EPISODES = "steps.jsonl", "test.jsonl"
@@ -88,6 +89,19 @@ class Validation:
 def mean_of(values: Sequence[float]) -> float | None:
     """The mean; None for no values."""
     return fmean(values) if values else None
+
+
+def by_second(scored: Scored) -> Scored:
+    """The episode by the verdict of its second judge, if it has one."""
+    trajectory = scored.trajectory
+    if not trajectory.other_verdicts:
+        return scored
+    second, *others = trajectory.other_verdicts
+    first = [trajectory.verdict] if trajectory.verdict else []
+    return Scored(
+        scored.question,
+        dataclasses.replace(trajectory, verdict=second, other_verdicts=[*others, *first]),
+    )
 
 
 def append_step(folder: Path, step: Step) -> None:

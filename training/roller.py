@@ -20,13 +20,12 @@ from art_e.text import digest
 from evals.scored import Scored, read_in
 from evals.verdict import Judge, Verdict
 from training.engine import Dispatch
-from training.judging import Judges
 from training.processes import gpu_memory_used
 from training.progress import mean_of
 from training.recipe import Grpo
 from training.reward import RewardWeights, malformed_calls, reward_of
 from training.rollout import ChatTokens, Material, Rollout, roll_out
-from training.run import TrainingRun
+from training.run import Judges, TrainingRun
 
 # Rewards that differ by less are equal but for rounding.
 FLAT = 1e-6

@@ -22,6 +22,7 @@ from art_e.runs import Run, held, start_run
 from art_e.storage import write_whole
 from art_e.text import cut_line
 from evals.scored import Scored, load_run
+from evals.verdict import Judge
 from training.alarms import TrainingAlarm, Watchdog, alarms_of
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
@@ -45,6 +46,16 @@ def pause_after(minutes: float | None) -> Pause:
         return never
     end = time.monotonic() + 60 * minutes
     return lambda: f"{minutes:g} minutes are over" if time.monotonic() >= end else None
+
+
+class Judges(NamedTuple):
+    """The judge that rewards in training, and the one of validations; what both have cost, and
+    whether one of them had to stop at its limit."""
+
+    reward: Judge
+    validation: Judge
+    cost_usd: Callable[[], float] = lambda: 0.0
+    exhausted: Callable[[], bool] = lambda: False
 
 
 # ---- The run.

@@ -25,13 +25,12 @@ from art_e.errors import UserError
 from art_e.message import ChatMessage
 from art_e.models.checkpoint import best_device
 from training.expert import MarkedTokens, has_part, marked_tokens
-from training.judging import Judges
 from training.optimizer import optimizer_of, own_tokens_scored
 from training.processes import keep_memory, quiet
 from training.progress import Step
 from training.recipe import Sft, SftStage
 from training.rollout import ChatTokens
-from training.run import Pause, Setting, TrainingRun, never
+from training.run import Judges, Pause, Setting, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
 from training.validation import Examiner, Load, RunCallback, by_transformers, finished
 

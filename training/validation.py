@@ -20,14 +20,13 @@ from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
 from training.engine import GenerateAt, Sampler, restore
-from training.judging import Judges, by_second
 from training.processes import gpu_memory_used, quiet
-from training.progress import EPISODES, Step, Validation, mean_of
+from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
 from training.roller import Scorer
 from training.rollout import ChatTokens, Generate, Material, roll_out
-from training.run import Pause, TrainingRun, never
+from training.run import Judges, Pause, TrainingRun, never
 from training.start import Start
 
 # The figures of the benchmark that metrics.json holds of the test.

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from evals.hacking import detect
 from tests.evals.hacks import canned, hacking, honest
 from tests.training.rows import STEPS, rise, validation
-from training.alarms import WINDOW, TrainingAlarm, Watchdog, alarms_of, hacking_alarms
+from training.alarms import WINDOW, TrainingAlarm, Watchdog, alarms_of
 from training.progress import Step, Validation
+from training.watch import hacking_alarms
 
 # Always the same noises: an honest run may raise an alarm once in some thousands.
 settled = settings(derandomize=True, max_examples=50)

@@ -20,10 +20,9 @@ from tests.training import tiny
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
 from training import cli, grpo
 from training.cli import run_grpo
-from training.judging import Judges
 from training.progress import Validation, read_steps
 from training.rollout import Turn
-from training.run import Setting, TrainingRun, newest_checkpoint
+from training.run import Judges, Setting, TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
 # A short run
@@ -142,14 +141,14 @@ def test_patience_stops(scripted: Scripted, start: Start) -> None:
 def test_only_those_that_were_judged_teach(
     scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "judges_within", lambda *_, **__: Judges(Deaf(), F1Judge()))
+    monkeypatch.setattr(cli, "judges_of", lambda *_, **__: Judges(Deaf(), F1Judge()))
     _, training = scripted([SOMETHING, IDK], "grpo.steps=2", "data.kinds=['lookup']")
     [step] = training.steps
     assert step.unjudged == 2
     assert not moved(training, start)
     words = "2 of 4 episodes could not be judged (the judge could not be asked)"
     assert training.paused == words
-    monkeypatch.setattr(cli, "judges_within", lambda *_, **__: JUDGES)
+    monkeypatch.setattr(cli, "judges_of", lambda *_, **__: JUDGES)
     _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
     [step] = training.steps
     assert step.unjudged == 0

@@ -19,10 +19,9 @@ from tests.training import tiny
 from tests.training.conftest import written
 from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
 from training import grpo
-from training.judging import Judges
 from training.roller import Curriculum, Roller, figures, is_flat
 from training.rollout import Material
-from training.run import Setting
+from training.run import Judges, Setting
 from training.start import Start
 
 Rolled = tuple[dict[str, Any], Roller, list[Trajectory]]
