@@ -1,12 +1,12 @@
 """Alarms of a training run: what its rows show going wrong, and what to do about it.
 
 An alarm is a reason to look; it stops nothing. Each looks at means over several steps, so that one
-noisy step raises nothing. A `Watchdog` gives the alarms that are new. Reward hacking is for the
-detectors of `evals.hacking`, which look at the episodes (`training.watch` runs them).
+noisy step raises nothing. Reward hacking is for the detectors of `evals.hacking`, which look at
+the episodes (`training.watch` runs them).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -44,26 +44,6 @@ class TrainingAlarm:
 
     kind: str
     message: str
-
-
-class Watchdog:
-    """Picks the new alarms, by their kinds.
-
-    A kind is new again after `quiet` looks without it, so that an alarm at the edge of its
-    threshold is not repeated at every other step. A resumed run passes in `away` as it was.
-    """
-
-    def __init__(self, quiet: int = WINDOW, away: Mapping[str, int] | None = None) -> None:
-        self._quiet = quiet
-        # The number of looks that each recent kind has been away for.
-        self.away = dict(away or {})
-
-    def new(self, alarms: Sequence[TrainingAlarm]) -> list[TrainingAlarm]:
-        """The alarms whose kind is new."""
-        fresh = [each for each in alarms if each.kind not in self.away]
-        older = {kind: away + 1 for kind, away in self.away.items() if away + 1 < self._quiet}
-        self.away = older | {each.kind: 0 for each in alarms}
-        return fresh
 
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:

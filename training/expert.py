@@ -153,7 +153,6 @@ def conversations_of(
             recipe.episode,
             noise,
             seed,
-            leading_space=table.leading_space,
         )
     return [played[noise] for noise in table.noises]
 
@@ -177,13 +176,7 @@ def stored_conversations(
 
 
 def expert_conversations(
-    inbox_file: Path,
-    planted: Sequence[Planted],
-    form: EpisodeForm,
-    noise: Noise,
-    seed: int,
-    *,
-    leading_space: bool,
+    inbox_file: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
     """The expert's conversation about each question, in order; `seed` decides its mistakes.
 
@@ -200,7 +193,7 @@ def expert_conversations(
     size = _AT_ONCE if len(order) > _WORTH_WORKERS else len(order)
     ordered = [planted[place] for place in order]
     parts = [
-        _Performance(inbox_file, ordered[at : at + size], form, noise, seed, leading_space)
+        _Performance(inbox_file, ordered[at : at + size], form, noise, seed)
         for at in range(0, len(order), size)
     ]
     if len(parts) > 1:
@@ -219,7 +212,6 @@ class _Performance(NamedTuple):
     form: EpisodeForm
     noise: Noise
     seed: int
-    leading_space: bool
 
 
 def _perform(part: _Performance) -> list[list[ChatMessage] | None]:
@@ -229,7 +221,7 @@ def _perform(part: _Performance) -> list[list[ChatMessage] | None]:
     for each in part.planted:
         episode = material.episode(each.question, part.form)
         rng = Random(f"{part.seed}/{each.question.id}")
-        Expert(episode, each, rng, part.noise, part.leading_space).play()
+        Expert(episode, each, rng, part.noise, part.form.spaced).play()
         # If the gold never came up the expert knows that it must give up, and a model can't.
         done.append(None if episode.rubric.found_gold is False else episode.messages)
     return done

@@ -69,8 +69,6 @@ def train_grpo(
         material = load("train")
         assert material is not None
         roller = Roller(training, table, start.tokens, material, judges)
-        if "curriculum" in training.state:
-            roller.curriculum.restore(training.state["curriculum"])
         trainer = _trainer(training, table, start, material, roller, report_to)
         dispatch = trainer.dispatch
         examiner = Examiner(training, judges, start.tokens, load)
@@ -79,10 +77,8 @@ def train_grpo(
             dispatch,
             lambda step, logs: _step(training, roller, step, logs),
             validate_every=table.validate_every,
-            patience=table.patience,
             pause=lambda: _spent(judges) or roller.outage or pause(),
             awake=dispatch.awake,
-            state=lambda: {"curriculum": roller.curriculum.to_row()},
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(callback)
@@ -184,7 +180,6 @@ def _trainer(
             gradient_accumulation_steps=passes,
             steps_per_generation=passes,
             num_generations=table.rollouts,
-            num_iterations=table.iterations,
             max_completion_length=form.episode_tokens,
             temperature=table.temperature,
             learning_rate=table.rate,
@@ -195,7 +190,6 @@ def _trainer(
             max_grad_norm=1.0,
             loss_type=table.loss,
             scale_rewards=table.scale,
-            epsilon=table.clip,
             beta=table.beta,
             logging_steps=1,
             save_strategy="steps",

@@ -346,8 +346,7 @@ def judge_fees(recipe: Recipe, episode: EpisodeTokens | None = None) -> list[Jud
     )
     trained = 0
     if grpo is not None:
-        episodes = grpo.questions * grpo.rollouts * grpo.steps
-        trained = episodes // grpo.iterations * (1 + grpo.resample)
+        trained = grpo.questions * grpo.rollouts * grpo.steps
     judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
     expected = episode or expected_episode(recipe)
     return [fee_of(judge, episodes, expected) for judge, episodes in judges if is_paid(judge)]
@@ -651,27 +650,24 @@ class Estimator(NamedTuple):
         else:
             generating, room = self.generating_memory(at_once, tokens, vllm)
         by = Generation(serve or train, vllm, grpo.generate_batch, room.kv_tokens)
-        # Groups without spread are replaced; episodes serve several optimizer steps.
-        times = (1 + grpo.resample) / grpo.iterations
-        # TRL scores vLLM's tokens again, and those of further steps on the same episodes; a KL term
-        # takes the same of the model as it began.
-        scorings = (vllm is not None or grpo.iterations > 1) + (grpo.beta > 0)
+        # TRL scores vLLM's tokens again; a KL term takes the same of the model as it began.
+        scorings = (vllm is not None) + (grpo.beta > 0)
         reads = episode.all_prompts if vllm is None else episode.tokens - episode.own_tokens
         return self._stage_plan(
             grpo,
             by,
             episodes=float(episodes),
             tokens_per_step={
-                "generated": episodes * times * episode.own_tokens,
-                "read": episodes * times * reads,
+                "generated": episodes * episode.own_tokens,
+                "read": episodes * reads,
                 "trained_on": episodes * episode.tokens,
             },
             seconds_per_step={
-                "generating": self.generating_seconds(episodes, by) * times,
+                "generating": self.generating_seconds(episodes, by),
                 "training": self.training_seconds(mine, episode.tokens, grpo.micro_batch, scorings),
-                "weights to vLLM": self._transfer_seconds(vllm) / grpo.iterations,
-                "tools": mine * episode.turns * TOOLS_S * times,
-                "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
+                "weights to vLLM": self._transfer_seconds(vllm),
+                "tools": mine * episode.turns * TOOLS_S,
+                "judges": JUDGE_S if is_paid(recipe.judging.reward) else 0.0,
             },
             memory=(generating, self.training_memory(grpo.micro_batch, tokens, vllm, train)),
             room=room,

@@ -2,8 +2,7 @@
 
 A recipe's stages are stretches of one run, each with its batch size and learning rate: short
 conversations first, whole ones later. A small new model has to learn first to copy a name from
-the question into its search, and first turns alone teach that in a tenth of the time. It has
-read no text before either: a stage may have loss on all text.
+the question into its search, and first turns alone teach that in a tenth of the time.
 """
 
 import math
@@ -132,10 +131,7 @@ def _batches(
                 f' part "{stage.part}" out of sft.stages'
             )
         used = used[: stage.steps * stage.batch]
-        made = [marked_tokens(each, tokens, stage.part) for each in used]
-        if stage.loss == "all":
-            made = [each._replace(labels=each.input_ids) for each in made]
-        examples += made
+        examples += [marked_tokens(each, tokens, stage.part) for each in used]
         order = list(range(first, len(examples)))
         rng.shuffle(order)
         endless = cycle(order)

@@ -120,9 +120,8 @@ class RunCallback(TrainerCallback):
     """Records a trainer's steps, and validates and saves checkpoints as the recipe says.
 
     A validation comes before the first step, every `validate_every` steps and at those of
-    `also_at`, each with a checkpoint that contains it. Training stops after `patience` validations
-    without improvement, and pauses with a checkpoint when `pause` gives a reason. `state` gives
-    more for a checkpoint to keep.
+    `also_at`, each with a checkpoint that contains it. Training pauses with a checkpoint when
+    `pause` gives a reason.
     """
 
     examiner: Examiner
@@ -130,10 +129,8 @@ class RunCallback(TrainerCallback):
     to_step: ToStep
     validate_every: int
     also_at: Sequence[int] = ()
-    patience: int | None = None
     pause: Pause = never
     awake: Awake = contextlib.nullcontext
-    state: Callable[[], dict[str, Any]] = dict
 
     def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Validate the model before any step."""
@@ -169,14 +166,12 @@ class RunCallback(TrainerCallback):
         control.should_save = True
         # The loss is logged as a mean since the last log, which no checkpoint remembers.
         control.should_log = True
-        worse = self.patience is not None and self._stale() >= self.patience
-        control.should_training_stop = worse or training.paused is not None
+        control.should_training_stop = training.paused is not None
 
     def on_save(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Make the checkpoint count."""
-        stopped = control.should_training_stop and self.examiner.training.paused is None
-        over = stopped or state.global_step >= state.max_steps
-        self.examiner.training.checkpoint_saved(state.global_step, over=over, **self.state())
+        over = state.global_step >= state.max_steps
+        self.examiner.training.checkpoint_saved(state.global_step, over=over)
 
     def _validate(self, step: int) -> None:
         setting = self.examiner.training.setting
@@ -185,12 +180,6 @@ class RunCallback(TrainerCallback):
         with self.awake():
             scored = self.examiner.examine("validation", number, self.generate, settings)
         self.examiner.training.add_validation(validation_of(scored, step), scored)
-
-    def _stale(self) -> int:
-        """The number of validations since the best one."""
-        best = self.examiner.training.best
-        assert best is not None
-        return sum(each.step > best.step for each in self.examiner.training.validations)
 
 
 # ---- After training: the test.

@@ -180,7 +180,6 @@ _OF_STEP = {
     "format_errors": ("format errors", ".2f"),
     "entropy": ("entropy", ".3g"),
     "kl": ("KL", ".3g"),
-    "resampled": ("resampled", ""),
     "unjudged": ("unjudged", ""),
     "loss": ("loss", ".3g"),
     "grad_norm": ("gradient", ".3g"),

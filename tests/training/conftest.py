@@ -27,10 +27,7 @@ from training.start import Start, load_start, template
 Begin = Callable[..., Episode]
 
 
-TEMPLATES: dict[str, Callable[[], str]] = {
-    "stock": stock_template,
-    "nano": lambda: template("nano"),
-}
+TEMPLATES: dict[str, Callable[[], str]] = {"stock": stock_template, "nano": template}
 
 
 @pytest.fixture(scope="session")

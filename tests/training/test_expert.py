@@ -235,9 +235,7 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
     random.Random(1).shuffle(chosen)
 
     def plays(seed: int) -> list[list[ChatMessage]]:
-        return expert_conversations(
-            material.inbox_file.path, chosen, recipe.episode, Noise(), seed, leading_space=True
-        )
+        return expert_conversations(material.inbox_file.path, chosen, recipe.episode, Noise(), seed)
 
     alone = plays(0)
     for each, messages in zip(chosen, alone, strict=True):

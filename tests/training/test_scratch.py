@@ -27,9 +27,7 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
         material = load_material(recipe.data, "train")
         known = planted_in(recipe.data)
         asked = [known[each.id] for each in material.questions]
-        return expert_conversations(
-            material.inbox_file.path, asked, recipe.episode, NOISY, 0, leading_space=True
-        )
+        return expert_conversations(material.inbox_file.path, asked, recipe.episode, NOISY, 0)
 
 
 @pytest.fixture(scope="module")

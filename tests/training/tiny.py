@@ -35,7 +35,6 @@ CHANGES = (
     "grpo.questions=2",
     "grpo.rollouts=4",
     "grpo.micro_batch=4",
-    "grpo.resample=1",
     "grpo.validate_every=2",
 )
 
