@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -134,13 +135,7 @@ def conversations_of(
     table = recipe.sft
     assert table is not None
     if table.trajectories:
-        kept = stored_conversations(table.trajectories, runs, least_reward=table.least_reward)
-        if not kept:
-            raise UserError(
-                f"no trajectory of {', '.join(table.trajectories)} earned"
-                f" {table.least_reward:g} or more; lower sft.least_reward"
-            )
-        return [kept] * len(table.stages)
+        return [stored_conversations(table.trajectories, runs)] * len(table.stages)
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
     eaten = [each.steps * each.batch for each in table.stages]
@@ -157,22 +152,19 @@ def conversations_of(
     return [played[noise] for noise in table.noises]
 
 
-def stored_conversations(
-    runs: Sequence[str], parent: Path, *, least_reward: float
-) -> list[list[ChatMessage]]:
-    """The best trajectory of each question in the runs that earned at least `least_reward`.
+def stored_conversations(runs: Sequence[str], parent: Path) -> list[list[ChatMessage]]:
+    """For each question in the runs the messages of the right episode that earned most.
 
-    Raises `UserError` if no trajectory has a reward.
+    Raises `UserError` if there is none.
     """
     groups: defaultdict[str, list[tuple[float, list[ChatMessage]]]] = defaultdict(list)
     for name in runs:
         for each in read_trajectories(find_run(name, parent).trajectories):
-            if each.reward is not None:
+            if each.reward is not None and each.reward["components"].get("correctness", 0) > 0:
                 groups[each.question_id].append((each.reward["total"], each.messages))
     if not groups:
-        raise UserError(f"{', '.join(runs)}: no trajectory has a reward; name a run of GRPO")
-    best = [max(group, key=lambda each: each[0]) for group in groups.values()]
-    return [messages for reward, messages in best if reward >= least_reward]
+        raise UserError(f"{', '.join(runs)}: no episode was paid as right; name other runs of GRPO")
+    return [max(group, key=lambda paid: paid[0])[1] for group in groups.values()]
 
 
 def expert_conversations(
@@ -190,41 +182,32 @@ def expert_conversations(
         )
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
     order = sorted(range(len(planted)), key=lambda place: planted[place].question.inbox_address)
-    size = _AT_ONCE if len(order) > _WORTH_WORKERS else len(order)
     ordered = [planted[place] for place in order]
-    parts = [
-        _Performance(inbox_file, ordered[at : at + size], form, noise, seed)
-        for at in range(0, len(order), size)
-    ]
-    if len(parts) > 1:
-        done = [messages for _, messages in spread(_perform, iter(parts))]
+    play = partial(_play, inbox_file, form, noise, seed)
+    if len(ordered) > _WORTH_WORKERS:
+        starts = range(0, len(ordered), _AT_ONCE)
+        parts = (ordered[at : at + _AT_ONCE] for at in starts)
+        conversations = [each for _, played in spread(play, parts) for each in played]
     else:
-        done = [_perform(each) for each in parts]
-    played = dict(zip(order, itertools.chain(*done), strict=True))
-    return [each for place in range(len(order)) if (each := played[place]) is not None]
+        conversations = play(ordered)
+    by_place = dict(zip(order, conversations, strict=True))
+    return [each for place in range(len(order)) if (each := by_place[place]) is not None]
 
 
-class _Performance(NamedTuple):
-    """What a worker process needs to play the expert."""
-
-    file: Path
-    planted: Sequence[Planted]
-    form: EpisodeForm
-    noise: Noise
-    seed: int
-
-
-def _perform(part: _Performance) -> list[list[ChatMessage] | None]:
+def _play(
+    inbox_file: Path, form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[Planted]
+) -> list[list[ChatMessage] | None]:
     """The expert's conversation about each question; None if it did not find the gold mails."""
-    material = Material(InboxFile(part.file), [each.question for each in part.planted])
-    done: list[list[ChatMessage] | None] = []
-    for each in part.planted:
-        episode = material.episode(each.question, part.form)
-        rng = Random(f"{part.seed}/{each.question.id}")
-        Expert(episode, each, rng, part.noise, part.form.spaced).play()
+    material = Material(InboxFile(inbox_file), [each.question for each in planted])
+    conversations: list[list[ChatMessage] | None] = []
+    for each in planted:
+        episode = material.episode(each.question, form)
+        rng = Random(f"{seed}/{each.question.id}")
+        Expert(episode, each, rng, noise, form.spaced).play()
         # If the gold never came up the expert knows that it must give up, and a model can't.
-        done.append(None if episode.rubric.found_gold is False else episode.messages)
-    return done
+        missed = episode.rubric.found_gold is False
+        conversations.append(None if missed else episode.messages)
+    return conversations
 
 
 # ---- The expert.

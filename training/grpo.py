@@ -13,23 +13,28 @@ from typing import Any
 
 from datasets import Dataset
 from torch.optim import Optimizer
-from transformers import PrinterCallback
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import best_device
 from art_e.question import Question
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
-from training.processes import keep_memory, quiet
+from training.processes import quiet
 from training.progress import Step
 from training.recipe import Grpo
 from training.roller import Roller
 from training.rollout import Material
 from training.run import Judges, Pause, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import Examiner, Load, RunCallback, by_transformers, finished
+from training.validation import (
+    Examiner,
+    Load,
+    RunCallback,
+    by_transformers,
+    carry_out,
+    trainer_arguments,
+)
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -80,14 +85,8 @@ def train_grpo(
             pause=lambda: _spent(judges) or roller.outage or pause(),
             awake=dispatch.awake,
         )
-        trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(callback)
-        if not training.trained:
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        if training.paused is not None:
-            return training.metrics
         generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at
-        return finished(examiner, trainer, generate_at, dispatch.awake)
+        return carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
@@ -163,9 +162,6 @@ def _trainer(
         {"prompt": material.episode(each, form).messages, "question_id": each.id} for each in asked
     ]
     passes = table.passes(training.processes.count)
-    on_cpu = best_device()[0] == "cpu"
-    if on_cpu:
-        keep_memory()
 
     def roll(_: Any, trainer: Any) -> dict[str, Any]:
         return roller(trainer.rows, int(trainer.state.global_step) + 1, trainer.dispatch)
@@ -174,8 +170,6 @@ def _trainer(
         model=start.model,
         reward_funcs=[_earned],
         args=GRPOConfig(
-            output_dir=str(training.checkpoints),
-            max_steps=table.steps,
             per_device_train_batch_size=table.micro_batch,
             gradient_accumulation_steps=passes,
             steps_per_generation=passes,
@@ -187,22 +181,15 @@ def _trainer(
             warmup_steps=table.warmup,
             weight_decay=0.0,
             adam_beta2=0.98,
-            max_grad_norm=1.0,
             loss_type=table.loss,
             scale_rewards=table.scale,
             beta=table.beta,
             logging_steps=1,
-            save_strategy="steps",
-            save_steps=table.steps + 1,
             report_to=report_to,
-            use_cpu=on_cpu,
-            bf16=not on_cpu,
-            gradient_checkpointing=setting.recipe.model.checkpointing,
             ddp_find_unused_parameters=False,
             # Rows come in the order in which they are asked, pass after pass.
             shuffle_dataset=False,
-            disable_tqdm=True,
-            seed=setting.seed,
+            **trainer_arguments(training, table.steps),
             **_vllm(table, form.episode_tokens),
         ),
         train_dataset=Dataset.from_list(rows),

@@ -68,14 +68,9 @@ class Processes:
         self.gather([None])
 
     def share(self, values: Sequence[T]) -> Sequence[T]:
-        """This process's part of `values`; `gather_shares` puts the parts together."""
-        return values[self.index :: self.count]
-
-    def gather_shares(self, mine: Sequence[T], total: int) -> list[T]:
-        """All `total` values in order; `mine` are those of `share`."""
-        places = range(self.index, total, self.count)
-        placed = self.gather(list(zip(places, mine, strict=True)))
-        return [value for _, value in sorted(placed, key=lambda each: each[0])]
+        """This process's part of `values`; `gather` puts the parts together again, in order."""
+        first, end = (place * len(values) // self.count for place in (self.index, self.index + 1))
+        return values[first:end]
 
 
 ALONE = Processes()

@@ -119,7 +119,8 @@ class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
     `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
 
-    `unanswerable` caps the share of unanswerable questions.
+    `unanswerable` caps the share of unanswerable questions. `train_kinds` and `train_questions`
+    limit those of training alone.
     """
 
     worlds: Worlds | None = None
@@ -211,8 +212,8 @@ class SftStage(RecipeTable):
 class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, or the best episodes of the runs
-    `trajectories` that earned `least_reward`. With `early_noise` for all stages but the last, only
+    It imitates the scripted expert, who errs by `noise`, or the best right episodes of the runs
+    `trajectories`. With `early_noise` for all stages but the last, only
     checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for weight
     matrices; 0 is AdamW for all.
     """
@@ -221,7 +222,6 @@ class Sft(RecipeTable):
     noise: Noise = Noise()
     early_noise: Noise | None = None
     trajectories: tuple[str, ...] = ()
-    least_reward: float = 1.0
     muon: NotNegative = 0.0
     validate_every: Count = 200
 
@@ -285,8 +285,8 @@ class Grpo(RecipeTable):
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
             raise ValueError(
-                f"the {episodes} episodes of each of {processes} processes are no multiple of"
-                f" grpo.micro_batch, {self.micro_batch}: set another"
+                f"the {episodes} episodes of each process are no multiple of grpo.micro_batch,"
+                f" {self.micro_batch}: set another"
             )
         return episodes // self.micro_batch
 
@@ -298,8 +298,7 @@ class Grpo(RecipeTable):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.questions * self.rollouts % self.micro_batch:
-            raise ValueError("questions times rollouts is no multiple of micro_batch")
+        self.passes(1)
         return self
 
 

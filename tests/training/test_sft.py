@@ -1,5 +1,6 @@
 """The warm start: its batches, its rates, what it writes, and that its loss is on own tokens."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from art_e.errors import UserError
+from art_e.runs import start_run
 from art_e.trajectory import read_trajectories
 from tests.builders import answer, message
 from tests.builders import read_episodes as read
@@ -159,23 +161,20 @@ def test_only_own_tokens_carry_loss(start: Start, warm: Path) -> None:
     assert float(loss) == pytest.approx(sum(own) / len(own), rel=1e-4)
 
 
-def test_stored_trajectories_are_learnt_from(trained: Path, home: Path, tmp_path: Path) -> None:
-    """Rejection sampling: the best of each group that GRPO has stored."""
+def test_stored_trajectories_are_learnt_from(warm: Path, home: Path, tmp_path: Path) -> None:
+    """Rejection sampling: only right episodes of the stored run are imitated."""
+    run = start_run("stored", {}, tmp_path, tmp_path / "stored")
+    paid = {"total": 1.5, "components": {"correctness": 1.5}}
+    with run.log() as log:
+        for each in read_trajectories(warm / "trajectories.jsonl"):
+            if any(message["role"] == "assistant" for message in each.messages):
+                log.append(dataclasses.replace(each, reward=paid).to_line())
     changes = (
-        f"sft.trajectories=['{trained}']",
-        "sft.least_reward=-5",
+        f"sft.trajectories=['{run.folder}']",
         "sft.stages=[{steps=2, batch=2}]",
         "judging.questions=2",
         "judging.test_questions=2",
     )
-    out = tmp_path / "best"
-    init = str(trained)
-    with tiny.begun(Setting("sft", tiny.recipe(*changes), 0, init), out) as training:
+    setting = Setting("sft", tiny.recipe(*changes), 0, str(warm))
+    with tiny.begun(setting, tmp_path / "best") as training:
         assert run_sft(training, None)["best_checkpoint"] == "checkpoints/checkpoint-2"
-    with (
-        pytest.raises(UserError, match=r"earned 9 or more; lower sft\.least_reward"),
-        tiny.begun(
-            Setting("sft", tiny.recipe(*changes, "sft.least_reward=9"), 0), tmp_path / "none"
-        ) as training,
-    ):
-        run_sft(training, None)
