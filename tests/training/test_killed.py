@@ -204,11 +204,9 @@ RUN = "training.run:TrainingRun"
 # By name: the kind, when it dies, and the newest checkpoint that counts then.
 MOMENTS = {
     "sft in the first validation": ("sft", Moment("training.rollout", "_show", 9), None),
-    "sft in a step": ("sft", Moment("training.sft", "rate_at", 3), None),
-    "sft in the test": ("sft", Moment("training.run:TrainingRun", "finish", 1), 6),
+    "sft in the test": ("sft", Moment(RUN, "finish", 1), 6),
     "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),
     "grpo before its first checkpoint counts": ("grpo", Moment(RUN, "checkpoint_saved", 1), None),
-    "grpo with a checkpoint whole": ("grpo", Moment(RUN, "checkpoint_saved", 2, after=True), 4),
     "grpo in a validation": ("grpo", Moment("training.validation", "validation_of", 3), 2),
     "grpo in the test": (
         "grpo",
