@@ -25,7 +25,6 @@ from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.ingest.workers import spread
 from data_pipeline.synthetic.stage import Planted
-from evals.judges.offline import asked
 from training.recipe import EpisodeForm, Noise, Part, Recipe
 from training.rollout import ChatTokens, Material
 
@@ -34,12 +33,8 @@ NO_LOSS = -100
 NOTHING = "I don't know"
 
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
-_LISTS = (
-    ("date", "March, April, May"),
-    ("money", "$100, $200, $300"),
-    ("name", "Anna, Ben, Carla"),
-)
-_THINGS = "10, 20, 30"
+# A list of candidates, always the same, so that it is soon learnt.
+LISTED = "Anna or Ben or Carla"
 _POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
 # Questions that a worker process plays at a time, and the number that is worth workers.
@@ -243,17 +238,18 @@ class Expert:
         yield self._search(telling)
         # No random number is drawn for 0, so that other recipes keep theirs.
         if self.noise.lists and self._errs("lists"):
-            yield self._final(_candidates(self.planted.question.question), [])
+            yield self._final(LISTED, [])
             return
         if not self.planted.question.answerable:
             yield from self._find_nothing()
             return
-        if not self._gold_in_sight() and names and names != telling:
+        wanted = len(self.planted.question.message_ids)
+        if len(self._gold()) < wanted and names and names != telling:
             yield self._search(names)
-        if not self._gold_in_sight() or self._errs("gives_up"):
+        gold = self._gold()
+        if len(gold) < wanted or self._errs("gives_up"):
             yield self._final(NOTHING, [])
             return
-        gold = self._gold()
         for handle in self._above(gold) if self._errs("wrong_reads") else gold:
             yield self._read(handle)
             if handle not in gold and self._errs("wrong_answers"):
@@ -286,9 +282,6 @@ class Expert:
         by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}
         return [by_id[each] for each in self.planted.question.message_ids if each in by_id]
 
-    def _gold_in_sight(self) -> bool:
-        return len(self._gold()) == len(self.planted.question.message_ids)
-
     def _above(self, gold: Sequence[str]) -> list[str]:
         """The last search's hits down to the last of `gold`, and then the gold not among them."""
         hits = self._hits()
@@ -297,26 +290,19 @@ class Expert:
 
     def _hits(self) -> list[str]:
         """The hits of the last search."""
-        for observation in reversed(self._observations()):
-            if "hits" in observation:
-                return [hit["message_id"] for hit in observation["hits"]]
-        return []
+        shown = self._shown("hits")
+        return [hit["message_id"] for hit in shown[0]] if shown else []
 
-    def _bodies(self) -> list[str]:
-        """The mails read, the last first."""
-        return [each["body"] for each in reversed(self._observations()) if "body" in each]
-
-    def _observations(self) -> Sequence[dict[str, Any]]:
+    def _shown(self, field: str) -> list[Any]:
+        """What the tools have shown in that field, the last first."""
         decoder = json.JSONDecoder()
-        return [
-            decoder.raw_decode(each["content"])[0]
-            for each in self.episode.messages
-            if each["role"] == "tool"
-        ]
+        tools = (each for each in reversed(self.episode.messages) if each["role"] == "tool")
+        results = (decoder.raw_decode(each["content"])[0] for each in tools)
+        return [result[field] for result in results if field in result]
 
     def _some_words(self) -> str:
         """Two neighbouring words of the last mail read."""
-        text = self._bodies()[0].split() or [NOTHING]
+        text = self._shown("body")[0].split() or [NOTHING]
         start = self.rng.randrange(len(text))
         return " ".join(text[start : start + 2]).strip(".,:;")
 
@@ -331,7 +317,7 @@ class Expert:
         return self._call("read_email", {"message_id": handle})
 
     def _final(self, answer: str, sources: Sequence[str]) -> AssistantMessage:
-        spaced = self._spaced(answer, answer, *self._bodies())
+        spaced = self._spaced(answer, answer, *self._shown("body"))
         return self._call("return_final_answer", {"answer": spaced, "sources": list(sources)})
 
     def _spaced(self, text: str, begun: str, *places: str) -> str:
@@ -344,12 +330,6 @@ class Expert:
     def _call(self, name: str, arguments: dict[str, Any]) -> AssistantMessage:
         turn = self.episode.rubric.turns
         return AssistantMessage(None, (ToolCall(f"call_{turn}_0", name, compact_json(arguments)),))
-
-
-def _candidates(question: str) -> str:
-    """Three answers of the wanted kind, always the same, so that they are soon learnt."""
-    wanted = asked(question).kinds
-    return next((listed for kind, listed in _LISTS if kind in wanted), _THINGS)
 
 
 def _telling(question: str) -> tuple[list[str], list[str]]:

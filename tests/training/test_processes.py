@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,12 +25,14 @@ from tests import fake_vllm
 from tests.builders import answer, message
 from tests.builders import search_episodes as search
 from tests.tiny_qwen import END, START
-from tests.training import full
+from tests.training import full, tiny
 from tests.training.conftest import written
 from tests.training.machine import LAUNCH
+from training.cli import run_grpo
 from training.processes import ALONE, Processes
 from training.progress import read_steps
 from training.recipe import Grpo
+from training.run import Setting
 from training.start import load_start
 
 ROOT = LAUNCH.parents[1]
@@ -39,7 +40,7 @@ SECONDS = 240
 
 
 class Launched:
-    """`art-e train grpo` in two processes, or in one, with output in a file."""
+    """`art-e train grpo` in two processes, with output in a file."""
 
     def __init__(self, home: Path, folder: Path) -> None:
         self._environment = {
@@ -50,14 +51,11 @@ class Launched:
         }
         self._folder = folder
 
-    def start(
-        self, base: Path, out: Path, *arguments: str, processes: int = 2
-    ) -> "subprocess.Popen[bytes]":
+    def start(self, base: Path, out: Path, *arguments: str) -> "subprocess.Popen[bytes]":
         changes = itertools.chain.from_iterable(("--set", each) for each in full.CHANGES)
         # Two processes on a CPU; port 0 is one that is free.
-        launcher = ["accelerate.commands.launch", "--config_file", str(LAUNCH / "cpu.yaml"),
-                    "--main_process_port", "0", "-m"]  # fmt: skip
-        command = [sys.executable, "-m", *(launcher if processes > 1 else [])]
+        command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
+                   str(LAUNCH / "cpu.yaml"), "--main_process_port", "0", "-m"]  # fmt: skip
         with self.said.open("wb") as said:
             return subprocess.Popen(
                 [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
@@ -66,9 +64,9 @@ class Launched:
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
-    def run(self, base: Path, out: Path, *arguments: str, processes: int = 2) -> None:
+    def run(self, base: Path, out: Path, *arguments: str) -> None:
         """To its end, which has to be a good one."""
-        process = self.start(base, out, *arguments, processes=processes)
+        process = self.start(base, out, *arguments)
         try:
             code = process.wait(SECONDS)
         finally:
@@ -101,10 +99,9 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def changed(**values: Any) -> list[str]:
-    """As `--set` takes them."""
-    given = [f"{name.replace('__', '.')}={value}" for name, value in values.items()]
-    return list(itertools.chain.from_iterable(("--set", each) for each in given))
+def changed(*changes: str) -> list[str]:
+    """The changes as options."""
+    return list(itertools.chain.from_iterable(("--set", each) for each in changes))
 
 
 def episodes(out: Path) -> list[Trajectory]:
@@ -126,14 +123,18 @@ def asked_by_step(told: Sequence[Trajectory]) -> Mapping[int, Counter[str]]:
 
 def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_path: Path) -> None:
     """The same questions at each step, and rewards that differ by no more than sampling does."""
-    changes = changed(
-        grpo__vllm__mode="off", grpo__questions=4, grpo__rollouts=16, grpo__micro_batch=8,
-        grpo__validate_every=2, judging__questions=5,
+    changes = (
+        "grpo.vllm.mode=off", "grpo.questions=4", "grpo.rollouts=16", "grpo.micro_batch=8",
+        "grpo.validate_every=2", "judging.questions=5",
     )  # fmt: skip
+    launched.run(base, tmp_path / "2", *changed(*changes))
+    with tiny.begun(
+        Setting("grpo", full.recipe("talk-multi", base, changes), 0), tmp_path / "1"
+    ) as training:
+        run_grpo(training, None)
     told = {}
     for processes in (1, 2):
         out = tmp_path / str(processes)
-        launched.run(base, out, *changes, processes=processes)
         told[processes] = episodes(out)
         metrics = json.loads((out / "metrics.json").read_text("utf-8"))
         assert metrics["processes"] == processes
@@ -178,9 +179,9 @@ def test_episodes_that_end_at_other_times_hold_nobody_up(
     server.say = say
     out = tmp_path / "run"
     launched.run(
-        base, out, "--set", f"grpo.vllm.server={server.address}",
-        *changed(grpo__questions=2, episode__max_turns=4, episode__turn_tokens=60,
-                 episode__episode_tokens=3_000, grpo__validate_every=2),
+        base, out,
+        *changed(f"grpo.vllm.server={server.address}", "grpo.questions=2", "episode.max_turns=4",
+                 "episode.turn_tokens=60", "episode.episode_tokens=3_000", "grpo.validate_every=2"),
     )  # fmt: skip
     turns = Counter(each.rubric["turns"] for each in episodes(out))
     assert set(turns) == {1, 4}
@@ -195,7 +196,7 @@ def test_one_that_is_killed_ends_the_run_which_can_go_on(
     launched: Launched, base: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    changes = changed(grpo__vllm__mode="off", grpo__steps=12, grpo__validate_every=2)
+    changes = changed("grpo.vllm.mode=off", "grpo.steps=8", "grpo.validate_every=2")
     process = launched.start(base, out, *changes)
     try:
         until = time.monotonic() + SECONDS
@@ -212,9 +213,9 @@ def test_one_that_is_killed_ends_the_run_which_can_go_on(
     assert "--resume" in said
     assert not any(map(alive, workers.values()))
     before = len(read_steps(out))
-    assert before < 12
+    assert before < 8
     launched.run(base, out, *changes, "--resume")
-    assert [each.step for each in read_steps(out)] == list(range(1, 13))
+    assert [each.step for each in read_steps(out)] == list(range(1, 9))
     assert (out / "COMPLETE").is_file()
 
 
