@@ -24,7 +24,6 @@ from training.processes import quiet
 from training.progress import Step
 from training.recipe import Grpo
 from training.roller import Roller
-from training.rollout import Material
 from training.run import Judges, Pause, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start
 from training.validation import (
@@ -74,13 +73,13 @@ def train_grpo(
         material = load("train")
         assert material is not None
         roller = Roller(training, table, start.tokens, material, judges)
-        trainer = _trainer(training, table, start, material, roller, report_to)
+        trainer = _trainer(roller, start, report_to)
         dispatch = trainer.dispatch
         examiner = Examiner(training, judges, start.tokens, load)
         callback = RunCallback(
             examiner,
             dispatch,
-            lambda step, logs: _step(training, roller, step, logs),
+            lambda step, logs: _step(roller, step, logs),
             validate_every=table.validate_every,
             pause=lambda: _spent(judges) or roller.outage or pause(),
             awake=dispatch.awake,
@@ -104,13 +103,14 @@ def _spent(judges: Judges) -> str | None:
     return "judges may be paid no more; a higher --max-cost lets them" if over else None
 
 
-def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
+def _step(roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
     names = ("loss", "learning_rate", "grad_norm", "entropy", "kl")
     logged: dict[str, Any] = {name: logs.get(name) for name in names}
     for name in ("min", "mean", "max"):
         logged[f"ratio_{name}"] = logs.get(f"sampling/importance_sampling_ratio/{name}")
     logged |= roller.figures
-    return Step(step=step, seconds=training.seconds, tokens=roller.generated, **logged)
+    seconds = roller.training.seconds
+    return Step(step=step, seconds=seconds, tokens=roller.generated, **logged)
 
 
 def _earned(earned: list[float | None], **_: Any) -> list[float | None]:
@@ -118,14 +118,8 @@ def _earned(earned: list[float | None], **_: Any) -> list[float | None]:
     return earned
 
 
-def _trainer(
-    training: TrainingRun,
-    table: Grpo,
-    start: Start,
-    material: Material,
-    roller: Roller,
-    report_to: str,
-) -> Any:
+def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
+    training, table, material = roller.training, roller.table, roller.material
     setting = training.setting
 
     class AgentTrainer(GRPOTrainer):

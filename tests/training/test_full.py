@@ -207,13 +207,6 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
                 assert "grpo.vllm.mode=server, or train with ddp" in said
 
 
-def test_four_bits_and_vllm_are_refused() -> None:
-    with pytest.raises(UserError, match="vLLM can't take on weights of 4 bits"):
-        load_recipe("talk", ["model.bits=4"])
-    with pytest.raises(UserError, match=r"give base and \[model.lora\]"):
-        load_recipe("mini", ["model.bits=4"])
-
-
 def test_a_paused_run_goes_on_as_if_it_had_not_paused(
     base: Path, home: Path, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_changes_win_over_the_file() -> None:
         ("data.kinds=['riddle']", "data.kinds.0"),
         ("data.worlds.test=[1_000, 1_001]", "data.worlds: .* share a seed"),
         ("data.worlds.test=[5, 5]", r"data.worlds: a span of seeds is \[first, end\)"),
+        ("model.bits=4", r"model: weights of 4 bits .* give base and \[model.lora\]"),
         ("grpo", "table.field=value"),
         ("=3", "table.field=value"),
         ("grpo..rate=3", "table.field=value"),
@@ -72,6 +73,11 @@ def test_what_is_no_recipe_is_refused_in_a_line(change: str, named: str) -> None
     with pytest.raises(UserError, match=named) as raised:
         load_recipe("nano", [change])
     assert "\n" not in str(raised.value)
+
+
+def test_vllm_takes_no_weights_of_4_bits() -> None:
+    with pytest.raises(UserError, match="vLLM can't take on weights of 4 bits"):
+        load_recipe("talk", ["model.bits=4"])
 
 
 def test_files_that_are_no_recipe(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.training.conftest import whole
 from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.recipe import Noise
-from training.start import END, START, Start, make_start, phrases
+from training.start import Start, make_start, phrases
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
 
@@ -71,16 +71,6 @@ def test_the_parts_of_a_number_are_tokens_by_their_place(made: Start) -> None:
     parts += ["2019-01-", "12", "T11:", "46", 'Z","from":"']
     ids = made.tokenizer.encode("".join(parts), add_special_tokens=False)
     assert [made.tokenizer.decode([each]) for each in ids] == parts
-
-
-def test_no_phrase_runs_across_the_end_of_a_turn() -> None:
-    """A conversation would be cut elsewhere as it grows: the model's own end mark would be lost."""
-    for phrase in phrases("Answer.", years=[2001]):
-        before, mark, after = phrase.rpartition(END)
-        # The end marks in phrases are those of the system and of the user, who never call.
-        if mark and after:
-            assert "<tool_call>" not in before
-            assert after.startswith(f"\n{START}")
 
 
 def test_turn_by_turn_is_as_the_whole_for_the_expert(

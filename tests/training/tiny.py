@@ -65,11 +65,3 @@ def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[Trai
     view = Watch(1, "tiny")
     with opened(setting, out, out.parent, resume=resume, view=view) as (training, _):
         yield training
-
-
-def metrics_fields() -> set[str]:
-    """What a validation has by the contract, which says so in words."""
-    return set(
-        "step n accuracy hallucination hallucination_unanswerable abstention turns effort"
-        " turns_when_correct format_errors reward".split()
-    )
