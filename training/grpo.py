@@ -99,8 +99,9 @@ def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> lis
 
 
 def _spent(judges: Judges) -> str | None:
-    over = judges.exhausted()
-    return "judges may be paid no more; a higher --max-cost lets them" if over else None
+    if not judges.exhausted():
+        return None
+    return "the judges' fees have reached their limit; resume with a higher --max-cost"
 
 
 def _step(roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
@@ -151,9 +152,10 @@ def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
             return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     form = setting.recipe.episode
-    asked = asked_in_order(material.questions, table.steps * table.questions, setting.seed)
+    questions = asked_in_order(material.questions, table.steps * table.questions, setting.seed)
     rows = [
-        {"prompt": material.episode(each, form).messages, "question_id": each.id} for each in asked
+        {"prompt": material.episode(each, form).messages, "question_id": each.id}
+        for each in questions
     ]
     passes = table.passes(training.processes.count)
 

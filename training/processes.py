@@ -107,8 +107,8 @@ class LostError(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "another process of this run has ended, and so this one does: the reason stands above,"
-            " or the system killed it; go on from the newest checkpoint with --resume"
+            "another process of this run has ended, so this one stops too: see the error above, if"
+            " the system did not kill it; continue from the newest checkpoint with --resume"
         )
 
 

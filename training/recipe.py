@@ -92,7 +92,7 @@ class Worlds(RecipeTable):
     """Synthetic companies to train and measure on, one for each seed of the spans [first, end).
 
     `names` is a seed of names that all worlds but the strangers' share (`WorldConfig`). Of the
-    `strangers` only questions count that contain no name of training; they are reported apart.
+    strangers' questions only those without a name of training count; they are reported apart.
     """
 
     size: Count = 1_000

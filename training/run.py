@@ -62,7 +62,8 @@ class Judges(NamedTuple):
 
 
 class RunView:
-    """What a run tells as it goes; this one ignores it. Steps before a resume come again first."""
+    """Receives what happens in a run, to show it; this one ignores it. A resumed run repeats its
+    earlier steps first."""
 
     def __enter__(self) -> Self:
         return self
@@ -317,7 +318,7 @@ def _begun(
 
 def _resumable(setting: Setting, out: Path | None) -> Run:
     if out is None:
-        raise UserError("which run? --resume goes on with the one of --out")
+        raise UserError("--resume needs the folder of the run to continue: name it with --out")
     run = Run(out)
     if not run.begun:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")

@@ -203,8 +203,8 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
             for name, value in launcher.items():
                 patch.setenv(name, value)
             for mode in ("off", "colocate"):
-                said = refused("talk-multi", f"grpo.vllm.mode={mode}")
-                assert "grpo.vllm.mode=server, or train with ddp" in said
+                reason = refused("talk-multi", f"grpo.vllm.mode={mode}")
+                assert "grpo.vllm.mode=server, or train with ddp" in reason
 
 
 def test_a_paused_run_goes_on_as_if_it_had_not_paused(

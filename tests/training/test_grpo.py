@@ -68,7 +68,7 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
 class Cycling:
     """Says the same each time, in turn; takes the place of `Dispatch`."""
 
-    said: tuple[AssistantMessage, ...] = (IDK,)
+    replies: tuple[AssistantMessage, ...] = (IDK,)
     start: Start
 
     awake = staticmethod(nullcontext)
@@ -77,7 +77,7 @@ class Cycling:
         pass
 
     def __call__(self, prompts: list[list[int]]) -> list[Turn]:
-        going = itertools.islice(itertools.cycle(self.said), len(prompts))
+        going = itertools.islice(itertools.cycle(self.replies), len(prompts))
         return Script(self.start, [list(going)])(prompts)
 
 
@@ -88,14 +88,14 @@ SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
 def scripted(
     start: Start, home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., tuple[dict[str, Any], TrainingRun]]]:
-    """Trains on what `said` says, in turn."""
+    """Trains on what `replies` says, in turn."""
     monkeypatch.setattr(grpo, "Dispatch", Cycling)
     monkeypatch.setattr(Cycling, "start", start, raising=False)
 
     def train(
-        said: Sequence[AssistantMessage], *changes: str, max_cost_usd: float | None = None
+        replies: Sequence[AssistantMessage], *changes: str, max_cost_usd: float | None = None
     ) -> tuple[dict[str, Any], TrainingRun]:
-        monkeypatch.setattr(Cycling, "said", tuple(said))
+        monkeypatch.setattr(Cycling, "replies", tuple(replies))
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
             metrics = run_grpo(training, None, max_cost_usd=max_cost_usd, report_to="none")
@@ -182,8 +182,8 @@ def test_judges_are_paid_up_to_the_limit_together(
             *paid,
             max_cost_usd=0.2,
         )
-        asked = len(provider.requests)
-        assert asked > 0
+        calls = len(provider.requests)
+        assert calls > 0
         assert 0 < metrics["cost_usd"] <= 0.2
         assert "--max-cost" in str(training.paused)
         assert metrics["test"] is None
@@ -206,7 +206,7 @@ def test_recipes_that_cannot_be_carried_out_are_refused(
     recipe = tiny.recipe()
     bare = recipe.model_copy(update={"grpo": None})
     adapted = tiny.recipe("model.lora.rank=4", "grpo.logit_scale_rate=0.1")
-    for number, (setting, said) in enumerate(
+    for number, (setting, words) in enumerate(
         [
             (Setting("grpo", bare, 0, "start"), r"no table \[grpo\]"),
             (Setting("grpo", recipe, 0), "name its folder with --init"),
@@ -215,7 +215,7 @@ def test_recipes_that_cannot_be_carried_out_are_refused(
         ]
     ):
         with (
-            pytest.raises(UserError, match=said),
+            pytest.raises(UserError, match=words),
             tiny.begun(setting, tmp_path / f"run{number}") as training,
         ):
             run_grpo(training, None)

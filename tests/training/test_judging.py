@@ -33,7 +33,7 @@ LOST = [AssistantMessage("no call")] * 3
 
 
 class Meeting(OfflineJudge):
-    """Answers once as many have been asked as there are, and never before."""
+    """Answers only when that many calls are waiting."""
 
     def __init__(self, number: int) -> None:
         self._missing = number

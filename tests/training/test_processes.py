@@ -56,11 +56,11 @@ class Launched:
         # Two processes on a CPU; port 0 is one that is free.
         command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
                    str(LAUNCH / "cpu.yaml"), "--main_process_port", "0", "-m"]  # fmt: skip
-        with self.said.open("wb") as said:
+        with self.printed.open("wb") as output:
             return subprocess.Popen(
                 [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
                  "--base-model", str(base), "--out", str(out), *changes, *arguments],
-                cwd=ROOT, env=self._environment, stdout=said, stderr=said,
+                cwd=ROOT, env=self._environment, stdout=output, stderr=output,
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
@@ -71,12 +71,12 @@ class Launched:
             code = process.wait(SECONDS)
         finally:
             _end(process)
-        assert code == 0, self.said.read_text("utf-8", "replace")
+        assert code == 0, self.printed.read_text("utf-8", "replace")
 
     @property
-    def said(self) -> Path:
+    def printed(self) -> Path:
         """What it printed."""
-        return self._folder / "said.log"
+        return self._folder / "printed.log"
 
 
 @pytest.fixture
@@ -106,17 +106,17 @@ def changed(*changes: str) -> list[str]:
 
 def episodes(out: Path) -> list[Trajectory]:
     """Those of training."""
-    told = list(read_trajectories(out / "trajectories.jsonl"))
-    return [each for each in told if each.policy.get("group")]
+    trajectories = list(read_trajectories(out / "trajectories.jsonl"))
+    return [each for each in trajectories if each.policy.get("group")]
 
 
-def rewards(told: Sequence[Trajectory]) -> list[float]:
-    return [float(each.reward["total"]) for each in told if each.reward is not None]
+def rewards(trajectories: Sequence[Trajectory]) -> list[float]:
+    return [float(each.reward["total"]) for each in trajectories if each.reward is not None]
 
 
-def asked_by_step(told: Sequence[Trajectory]) -> Mapping[int, Counter[str]]:
+def questions_by_step(trajectories: Sequence[Trajectory]) -> Mapping[int, Counter[str]]:
     steps: dict[int, Counter[str]] = {}
-    for each in told:
+    for each in trajectories:
         steps.setdefault(each.policy["step"], Counter())[each.question_id] += 1
     return steps
 
@@ -132,27 +132,27 @@ def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_pa
         Setting("grpo", full.recipe("talk-multi", base, changes), 0), tmp_path / "1"
     ) as training:
         run_grpo(training, None)
-    told = {}
+    by_count = {}
     for processes in (1, 2):
         out = tmp_path / str(processes)
-        told[processes] = episodes(out)
+        by_count[processes] = episodes(out)
         metrics = json.loads((out / "metrics.json").read_text("utf-8"))
         assert metrics["processes"] == processes
         assert [each["n"] for each in metrics["validation"]] == [5, 5]
         assert metrics["test"]["greedy"]["n"] == 2
         assert [each.groups for each in read_steps(out)] == [4, 4]
         assert (out / "COMPLETE").is_file()
-    one, two = told[1], told[2]
-    assert asked_by_step(one) == asked_by_step(two)
-    assert {len(each) for each in asked_by_step(two).values()} == {4}
+    one, two = by_count[1], by_count[2]
+    assert questions_by_step(one) == questions_by_step(two)
+    assert {len(each) for each in questions_by_step(two).values()} == {4}
     assert len(one) == len(two) == 2 * 4 * 16
     means = [statistics.fmean(rewards(each)) for each in (one, two)]
     noise = statistics.stdev(rewards([*one, *two])) * (2 / len(one)) ** 0.5
     assert noise > 0
     assert abs(means[0] - means[1]) < 3 * noise
     # Each sampled by itself: the second did not repeat the first.
-    said = [str(each.final_answer) for each in two]
-    assert len(set(said)) > 1
+    answers = [str(each.final_answer) for each in two]
+    assert len(set(answers)) > 1
     # Both ways of training changed the adapter, which is written once.
     for processes in (1, 2):
         trained = load_start(str(tmp_path / str(processes))).model.state_dict()
@@ -201,16 +201,16 @@ def test_one_that_is_killed_ends_the_run_which_can_go_on(
     try:
         until = time.monotonic() + SECONDS
         while len(read_steps(out)) < 3 and time.monotonic() < until:
-            assert process.poll() is None, launched.said.read_text("utf-8", "replace")
+            assert process.poll() is None, launched.printed.read_text("utf-8", "replace")
             time.sleep(0.1)
         workers = ranks(process.pid)
         os.kill(workers[1], signal.SIGKILL)
         assert process.wait(60) != 0
     finally:
         _end(process)
-    said = launched.said.read_text("utf-8", "replace")
-    assert "Error: another process of this run has ended" in said
-    assert "--resume" in said
+    output = launched.printed.read_text("utf-8", "replace")
+    assert "Error: another process of this run has ended" in output
+    assert "--resume" in output
     assert not any(map(alive, workers.values()))
     before = len(read_steps(out))
     assert before < 8
@@ -264,6 +264,6 @@ def test_shares_are_put_together_in_order(total: int, count: int) -> None:
 def test_one_alone_waits_for_nobody() -> None:
     assert ALONE.leads
     assert ALONE.gather([1, 2]) == [1, 2]
-    assert ALONE.from_first("said") == "said"
+    assert ALONE.from_first("mine") == "mine"
     ALONE.wait()
     assert list(ALONE.share([1, 2])) == [1, 2]

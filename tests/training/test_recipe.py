@@ -85,13 +85,13 @@ def test_files_that_are_no_recipe(tmp_path: Path) -> None:
     torn.write_text("[grpo\nsteps = 3")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe\x00")
-    for name, said in (
+    for name, words in (
         ("none", "no recipe 'none'; there are .*nano"),
         (str(tmp_path / "none.toml"), "no recipe"),
         (str(torn), "is no TOML"),
         (str(binary), "no recipe"),
     ):
-        with pytest.raises(UserError, match=said) as raised:
+        with pytest.raises(UserError, match=words) as raised:
             load_recipe(name)
         assert "\n" not in str(raised.value)
 

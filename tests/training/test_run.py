@@ -158,7 +158,7 @@ def test_what_can_not_be_opened(tmp_path: Path) -> None:
         (out, False, "is there already"),
         (out, True, "is complete"),
         (tmp_path / "none", True, "no run to resume"),
-        (None, True, "which run"),
+        (None, True, "name it with --out"),
     ):
         with pytest.raises(UserError, match=words):
             opened(SETTING, folder, tmp_path, resume=resume).__enter__()

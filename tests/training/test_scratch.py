@@ -26,8 +26,8 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
         recipe = tiny.recipe()
         material = load_material(recipe.data, "train")
         known = planted_in(recipe.data)
-        asked = [known[each.id] for each in material.questions]
-        return expert_conversations(material.inbox_file.path, asked, recipe.episode, NOISY, 0)
+        chosen = [known[each.id] for each in material.questions]
+        return expert_conversations(material.inbox_file.path, chosen, recipe.episode, NOISY, 0)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_turn_by_turn_is_as_the_whole_for_the_expert(
 
 
 def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained: Path) -> None:
-    """Of all that a model that knows next to nothing has said in a run of GRPO."""
+    """Of all that a model that knows next to nothing wrote in a run of GRPO."""
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
     assert len(stored) > 30
     assert [each.messages for each in stored if not agrees(each.messages, start)] == []

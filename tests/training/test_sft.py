@@ -78,8 +78,8 @@ def test_batches_are_of_their_stage(start: Start, warm: Path) -> None:
     ] * second.steps
     for place in {place for batch in batches[: first.steps] for place in batch}:
         # One turn of the model's, and nothing behind it.
-        said = [each for each in examples[place].labels if each != NO_LOSS]
-        assert said.count(start.end_id) == 1
+        own = [each for each in examples[place].labels if each != NO_LOSS]
+        assert own.count(start.end_id) == 1
         assert examples[place].labels[-1] == start.end_id
     whole = {tuple(marked_tokens(each, start.tokens).input_ids) for each in conversations}
     for place in {place for batch in batches[first.steps :] for place in batch}:
@@ -95,26 +95,30 @@ def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -
     recipe = tiny.recipe()
     table = Sft(stages=stages, noise=wordy, early_noise=good)
     material = load_material(recipe.data, "train")
-    said = conversations_of(
+    stages_of = conversations_of(
         recipe.model_copy(update={"sft": table}), material, planted_in(recipe.data), 0, Path()
     )
-    assert [len(each) for each in said] == [6, 6, 2]
-    calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in said]
+    assert [len(each) for each in stages_of] == [6, 6, 2]
+    calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in stages_of]
     assert calls == [[True] * 6, [True] * 6, [False] * 2]
     # Without it the expert is the same in all.
     assert Sft(stages=stages, noise=wordy).noises == [wordy] * 3
 
 
 def test_a_stage_of_answers_has_those_alone_that_follow_a_mail(start: Start, begin: Begin) -> None:
-    asked, seen, said = message(search("lease")), message(read("m1")), message(answer("May", "m1"))
+    searched, seen, answer_given = (
+        message(search("lease")),
+        message(read("m1")),
+        message(answer("May", "m1")),
+    )
     answered, gave_up = (begin(), begin())
-    for each in (asked, seen, said):
+    for each in (searched, seen, answer_given):
         answered.step(each)
-    for each in (asked, said):
+    for each in (searched, answer_given):
         gave_up.step(each)
     table = Sft(stages=(SftStage(part="answer", steps=3, batch=2),))
-    told = [gave_up.messages, answered.messages]
-    examples, batches = _batches(table, [told], start.tokens, 0)
+    stored = [gave_up.messages, answered.messages]
+    examples, batches = _batches(table, [stored], start.tokens, 0)
     assert examples == [marked_tokens(answered.messages, start.tokens, "answer")]
     assert batches == [[0, 0]] * 3
     with pytest.raises(UserError, match="no conversation reads a mail"):
