@@ -150,7 +150,7 @@ def conversations_of(
 def stored_conversations(runs: Sequence[str], parent: Path) -> list[list[ChatMessage]]:
     """For each question in the runs the messages of the right episode that earned most.
 
-    Raises `UserError` if there is none.
+    Raises `UserError` if no episode was right.
     """
     groups: defaultdict[str, list[tuple[float, list[ChatMessage]]]] = defaultdict(list)
     for name in runs:
