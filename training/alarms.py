@@ -1,19 +1,17 @@
 """Alarms of a training run: what its rows show going wrong, and what to do about it.
 
 An alarm is a reason to look; it stops nothing. Each looks at means over several steps, so that one
-noisy step raises nothing. A `Watchdog` gives the alarms that are new. Reward hacking is for the
-detectors of `evals.hacking`, which look at the episodes.
+noisy step raises nothing. Reward hacking is for the detectors of `evals.hacking`, which look at
+the episodes (`training.watch` runs them).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
-from evals.hacking import detect
-from evals.scored import Scored
 from training.progress import Step, Validation
 
 # Steps of a mean: the share of a step of 8 questions has a standard deviation of 0.18, if all
@@ -48,46 +46,10 @@ class TrainingAlarm:
     message: str
 
 
-class Watchdog:
-    """Picks the new alarms, by their kinds.
-
-    A kind is new again after `quiet` looks without it, so that an alarm at the edge of its
-    threshold is not repeated at every other step. A resumed run passes in `away` as it was.
-    """
-
-    def __init__(self, quiet: int = WINDOW, away: Mapping[str, int] | None = None) -> None:
-        self._quiet = quiet
-        # The number of looks that each recent kind has been away for.
-        self.away = dict(away or {})
-
-    def new(self, alarms: Sequence[TrainingAlarm]) -> list[TrainingAlarm]:
-        """The alarms whose kind is new."""
-        fresh = [each for each in alarms if each.kind not in self.away]
-        older = {kind: away + 1 for kind, away in self.away.items() if away + 1 < self._quiet}
-        self.away = older | {each.kind: 0 for each in alarms}
-        return fresh
-
-
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
     """The alarms after the last of `steps`, given all rows so far in order."""
     looks = (collapse, entropy_gone, no_spread, format_rising)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
-
-
-def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
-
-    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
-    """
-    alarms = []
-    for each in detect(scored):
-        shown = f" (such as {each.episodes[0]})" if each.episodes else ""
-        advice = (
-            f"{SHOW}{shown}; if they are no honest answers, fix what judging.reward accepts"
-            " and keep reward.grounded_gate on"
-        )
-        alarms.append(TrainingAlarm(f"hacking: {each.detector}", f"{each.message}; {advice}"))
-    return alarms
 
 
 def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> TrainingAlarm | None:

@@ -20,7 +20,7 @@ from art_e.runs import find_run
 from art_e.storage import runs_folder
 from training.expert import conversations_of
 from training.export import merge as merge_adapter
-from training.judging import judges_of, judges_within
+from training.judging import judges_of
 from training.material import load_material, load_part, planted_in
 from training.planning import ASSUMED, StagePlan, TrainingPlan, compared, judge_fees
 from training.planning import plan as make_plan
@@ -345,7 +345,8 @@ def run_grpo(
     """Carry GRPO out with its questions and judges; its metrics. `max_cost_usd` limits the judges'
     fees over the whole run (None: as the recipe says)."""
     recipe, count, spent = training.setting.recipe, training.processes.count, training.cost_before
-    judges = judges_within(recipe.judging, max_cost_usd, spent=spent, processes=count)
+    limit = recipe.judging.max_cost_usd if max_cost_usd is None else max_cost_usd
+    judges = judges_of(recipe.judging, limit, spent=spent, processes=count)
     train, load = import_module("training.grpo").train_grpo, partial(load_part, recipe.data)
     metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
     return metrics

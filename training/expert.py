@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -24,7 +25,6 @@ from art_e.runs import find_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
-from evals.judges.claims import asked
 from training.recipe import EpisodeForm, Noise, Part, Recipe
 from training.rollout import ChatTokens, Material
 
@@ -33,12 +33,8 @@ NO_LOSS = -100
 NOTHING = "I don't know"
 
 _IDLE = STOP_WORDS | frozenset("who whom whose what which when where why how many much".split())
-_LISTS = (
-    ("date", "March, April, May"),
-    ("money", "$100, $200, $300"),
-    ("name", "Anna, Ben, Carla"),
-)
-_THINGS = "10, 20, 30"
+# A list of candidates, always the same, so that it is soon learnt.
+LISTED = "Anna or Ben or Carla"
 _POSSESSIVE = re.compile(r"['’]s$")
 _WORD = re.compile(r"[\w'’-]+")
 # Questions that a worker process plays at a time, and the number that is worth workers.
@@ -134,13 +130,7 @@ def conversations_of(
     table = recipe.sft
     assert table is not None
     if table.trajectories:
-        kept = stored_conversations(table.trajectories, runs, least_reward=table.least_reward)
-        if not kept:
-            raise UserError(
-                f"no trajectory of {', '.join(table.trajectories)} earned"
-                f" {table.least_reward:g} or more; lower sft.least_reward"
-            )
-        return [kept] * len(table.stages)
+        return [stored_conversations(table.trajectories, runs)] * len(table.stages)
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
     eaten = [each.steps * each.batch for each in table.stages]
@@ -153,37 +143,27 @@ def conversations_of(
             recipe.episode,
             noise,
             seed,
-            leading_space=table.leading_space,
         )
     return [played[noise] for noise in table.noises]
 
 
-def stored_conversations(
-    runs: Sequence[str], parent: Path, *, least_reward: float
-) -> list[list[ChatMessage]]:
-    """The best trajectory of each question in the runs that earned at least `least_reward`.
+def stored_conversations(runs: Sequence[str], parent: Path) -> list[list[ChatMessage]]:
+    """For each question in the runs the messages of the right episode that earned most.
 
-    Raises `UserError` if no trajectory has a reward.
+    Raises `UserError` if no episode was right.
     """
     groups: defaultdict[str, list[tuple[float, list[ChatMessage]]]] = defaultdict(list)
     for name in runs:
         for each in read_trajectories(find_run(name, parent).trajectories):
-            if each.reward is not None:
+            if each.reward is not None and each.reward["components"].get("correctness", 0) > 0:
                 groups[each.question_id].append((each.reward["total"], each.messages))
     if not groups:
-        raise UserError(f"{', '.join(runs)}: no trajectory has a reward; name a run of GRPO")
-    best = [max(group, key=lambda each: each[0]) for group in groups.values()]
-    return [messages for reward, messages in best if reward >= least_reward]
+        raise UserError(f"{', '.join(runs)}: no episode was paid as right; name other runs of GRPO")
+    return [max(group, key=lambda paid: paid[0])[1] for group in groups.values()]
 
 
 def expert_conversations(
-    inbox_file: Path,
-    planted: Sequence[Planted],
-    form: EpisodeForm,
-    noise: Noise,
-    seed: int,
-    *,
-    leading_space: bool,
+    inbox_file: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
     """The expert's conversation about each question, in order; `seed` decides its mistakes.
 
@@ -197,42 +177,32 @@ def expert_conversations(
         )
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
     order = sorted(range(len(planted)), key=lambda place: planted[place].question.inbox_address)
-    size = _AT_ONCE if len(order) > _WORTH_WORKERS else len(order)
     ordered = [planted[place] for place in order]
-    parts = [
-        _Performance(inbox_file, ordered[at : at + size], form, noise, seed, leading_space)
-        for at in range(0, len(order), size)
-    ]
-    if len(parts) > 1:
-        done = [messages for _, messages in spread(_perform, iter(parts))]
+    play = partial(_play, inbox_file, form, noise, seed)
+    if len(ordered) > _WORTH_WORKERS:
+        starts = range(0, len(ordered), _AT_ONCE)
+        parts = (ordered[at : at + _AT_ONCE] for at in starts)
+        conversations = [each for _, played in spread(play, parts) for each in played]
     else:
-        done = [_perform(each) for each in parts]
-    played = dict(zip(order, itertools.chain(*done), strict=True))
-    return [each for place in range(len(order)) if (each := played[place]) is not None]
+        conversations = play(ordered)
+    by_place = dict(zip(order, conversations, strict=True))
+    return [each for place in range(len(order)) if (each := by_place[place]) is not None]
 
 
-class _Performance(NamedTuple):
-    """What a worker process needs to play the expert."""
-
-    file: Path
-    planted: Sequence[Planted]
-    form: EpisodeForm
-    noise: Noise
-    seed: int
-    leading_space: bool
-
-
-def _perform(part: _Performance) -> list[list[ChatMessage] | None]:
+def _play(
+    inbox_file: Path, form: EpisodeForm, noise: Noise, seed: int, planted: Sequence[Planted]
+) -> list[list[ChatMessage] | None]:
     """The expert's conversation about each question; None if it did not find the gold mails."""
-    material = Material(InboxFile(part.file), [each.question for each in part.planted])
-    done: list[list[ChatMessage] | None] = []
-    for each in part.planted:
-        episode = material.episode(each.question, part.form)
-        rng = Random(f"{part.seed}/{each.question.id}")
-        Expert(episode, each, rng, part.noise, part.leading_space).play()
+    material = Material(InboxFile(inbox_file), [each.question for each in planted])
+    conversations: list[list[ChatMessage] | None] = []
+    for each in planted:
+        episode = material.episode(each.question, form)
+        rng = Random(f"{seed}/{each.question.id}")
+        Expert(episode, each, rng, noise, form.spaced).play()
         # If the gold never came up the expert knows that it must give up, and a model can't.
-        done.append(None if episode.rubric.found_gold is False else episode.messages)
-    return done
+        missed = episode.rubric.found_gold is False
+        conversations.append(None if missed else episode.messages)
+    return conversations
 
 
 # ---- The expert.
@@ -268,17 +238,18 @@ class Expert:
         yield self._search(telling)
         # No random number is drawn for 0, so that other recipes keep theirs.
         if self.noise.lists and self._errs("lists"):
-            yield self._final(_candidates(self.planted.question.question), [])
+            yield self._final(LISTED, [])
             return
         if not self.planted.question.answerable:
             yield from self._find_nothing()
             return
-        if not self._gold_in_sight() and names and names != telling:
+        wanted = len(self.planted.question.message_ids)
+        if len(self._gold()) < wanted and names and names != telling:
             yield self._search(names)
-        if not self._gold_in_sight() or self._errs("gives_up"):
+        gold = self._gold()
+        if len(gold) < wanted or self._errs("gives_up"):
             yield self._final(NOTHING, [])
             return
-        gold = self._gold()
         for handle in self._above(gold) if self._errs("wrong_reads") else gold:
             yield self._read(handle)
             if handle not in gold and self._errs("wrong_answers"):
@@ -311,9 +282,6 @@ class Expert:
         by_id = {mail: handle for handle, mail in self.episode.tools.handles.items()}
         return [by_id[each] for each in self.planted.question.message_ids if each in by_id]
 
-    def _gold_in_sight(self) -> bool:
-        return len(self._gold()) == len(self.planted.question.message_ids)
-
     def _above(self, gold: Sequence[str]) -> list[str]:
         """The last search's hits down to the last of `gold`, and then the gold not among them."""
         hits = self._hits()
@@ -322,26 +290,19 @@ class Expert:
 
     def _hits(self) -> list[str]:
         """The hits of the last search."""
-        for observation in reversed(self._observations()):
-            if "hits" in observation:
-                return [hit["message_id"] for hit in observation["hits"]]
-        return []
+        shown = self._shown("hits")
+        return [hit["message_id"] for hit in shown[0]] if shown else []
 
-    def _bodies(self) -> list[str]:
-        """The mails read, the last first."""
-        return [each["body"] for each in reversed(self._observations()) if "body" in each]
-
-    def _observations(self) -> Sequence[dict[str, Any]]:
+    def _shown(self, field: str) -> list[Any]:
+        """What the tools have shown in that field, the last first."""
         decoder = json.JSONDecoder()
-        return [
-            decoder.raw_decode(each["content"])[0]
-            for each in self.episode.messages
-            if each["role"] == "tool"
-        ]
+        tools = (each for each in reversed(self.episode.messages) if each["role"] == "tool")
+        results = (decoder.raw_decode(each["content"])[0] for each in tools)
+        return [result[field] for result in results if field in result]
 
     def _some_words(self) -> str:
         """Two neighbouring words of the last mail read."""
-        text = self._bodies()[0].split() or [NOTHING]
+        text = self._shown("body")[0].split() or [NOTHING]
         start = self.rng.randrange(len(text))
         return " ".join(text[start : start + 2]).strip(".,:;")
 
@@ -356,7 +317,7 @@ class Expert:
         return self._call("read_email", {"message_id": handle})
 
     def _final(self, answer: str, sources: Sequence[str]) -> AssistantMessage:
-        spaced = self._spaced(answer, answer, *self._bodies())
+        spaced = self._spaced(answer, answer, *self._shown("body"))
         return self._call("return_final_answer", {"answer": spaced, "sources": list(sources)})
 
     def _spaced(self, text: str, begun: str, *places: str) -> str:
@@ -369,12 +330,6 @@ class Expert:
     def _call(self, name: str, arguments: dict[str, Any]) -> AssistantMessage:
         turn = self.episode.rubric.turns
         return AssistantMessage(None, (ToolCall(f"call_{turn}_0", name, compact_json(arguments)),))
-
-
-def _candidates(question: str) -> str:
-    """Three answers of the wanted kind, always the same, so that they are soon learnt."""
-    wanted = asked(question).kinds
-    return next((listed for kind, listed in _LISTS if kind in wanted), _THINGS)
 
 
 def _telling(question: str) -> tuple[list[str], list[str]]:

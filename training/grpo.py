@@ -13,24 +13,27 @@ from typing import Any
 
 from datasets import Dataset
 from torch.optim import Optimizer
-from transformers import PrinterCallback
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from art_e.errors import UserError
-from art_e.models.checkpoint import best_device
 from art_e.question import Question
 from training.engine import SERVER_TIMEOUT_S, Dispatch, check_generation
-from training.judging import Judges
 from training.optimizer import logit_scale_optimizer, own_tokens_scored, packed
-from training.processes import keep_memory, quiet
+from training.processes import quiet
 from training.progress import Step
 from training.recipe import Grpo
 from training.roller import Roller
-from training.rollout import Material
-from training.run import Pause, TrainingRun, never
+from training.run import Judges, Pause, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start
-from training.validation import Examiner, Load, RunCallback, by_transformers, finished
+from training.validation import (
+    Examiner,
+    Load,
+    RunCallback,
+    by_transformers,
+    carry_out,
+    trainer_arguments,
+)
 
 # As transformers names them; its cosine has a warm-up too.
 _SCHEDULES = {"constant": "constant_with_warmup", "cosine": "cosine"}
@@ -70,29 +73,19 @@ def train_grpo(
         material = load("train")
         assert material is not None
         roller = Roller(training, table, start.tokens, material, judges)
-        if "curriculum" in training.state:
-            roller.curriculum.restore(training.state["curriculum"])
-        trainer = _trainer(training, table, start, material, roller, report_to)
+        trainer = _trainer(roller, start, report_to)
         dispatch = trainer.dispatch
         examiner = Examiner(training, judges, start.tokens, load)
         callback = RunCallback(
             examiner,
             dispatch,
-            lambda step, logs: _step(training, roller, step, logs),
+            lambda step, logs: _step(roller, step, logs),
             validate_every=table.validate_every,
-            patience=table.patience,
             pause=lambda: _spent(judges) or roller.outage or pause(),
             awake=dispatch.awake,
-            state=lambda: {"curriculum": roller.curriculum.to_row()},
         )
-        trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(callback)
-        if not training.trained:
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        if training.paused is not None:
-            return training.metrics
         generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at
-        return finished(examiner, trainer, generate_at, dispatch.awake)
+        return carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> list[Question]:
@@ -106,17 +99,19 @@ def asked_in_order(questions: Sequence[Question], number: int, seed: int) -> lis
 
 
 def _spent(judges: Judges) -> str | None:
-    over = judges.exhausted()
-    return "judges may be paid no more; a higher --max-cost lets them" if over else None
+    if not judges.exhausted():
+        return None
+    return "the judges' fees have reached their limit; resume with a higher --max-cost"
 
 
-def _step(training: TrainingRun, roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
+def _step(roller: Roller, step: int, logs: Mapping[str, float]) -> Step:
     names = ("loss", "learning_rate", "grad_norm", "entropy", "kl")
     logged: dict[str, Any] = {name: logs.get(name) for name in names}
     for name in ("min", "mean", "max"):
         logged[f"ratio_{name}"] = logs.get(f"sampling/importance_sampling_ratio/{name}")
     logged |= roller.figures
-    return Step(step=step, seconds=training.seconds, tokens=roller.generated, **logged)
+    seconds = roller.training.seconds
+    return Step(step=step, seconds=seconds, tokens=roller.generated, **logged)
 
 
 def _earned(earned: list[float | None], **_: Any) -> list[float | None]:
@@ -124,14 +119,8 @@ def _earned(earned: list[float | None], **_: Any) -> list[float | None]:
     return earned
 
 
-def _trainer(
-    training: TrainingRun,
-    table: Grpo,
-    start: Start,
-    material: Material,
-    roller: Roller,
-    report_to: str,
-) -> Any:
+def _trainer(roller: Roller, start: Start, report_to: str) -> Any:
+    training, table, material = roller.training, roller.table, roller.material
     setting = training.setting
 
     class AgentTrainer(GRPOTrainer):
@@ -163,14 +152,12 @@ def _trainer(
             return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     form = setting.recipe.episode
-    asked = asked_in_order(material.questions, table.steps * table.questions, setting.seed)
+    questions = asked_in_order(material.questions, table.steps * table.questions, setting.seed)
     rows = [
-        {"prompt": material.episode(each, form).messages, "question_id": each.id} for each in asked
+        {"prompt": material.episode(each, form).messages, "question_id": each.id}
+        for each in questions
     ]
     passes = table.passes(training.processes.count)
-    on_cpu = best_device()[0] == "cpu"
-    if on_cpu:
-        keep_memory()
 
     def roll(_: Any, trainer: Any) -> dict[str, Any]:
         return roller(trainer.rows, int(trainer.state.global_step) + 1, trainer.dispatch)
@@ -179,13 +166,10 @@ def _trainer(
         model=start.model,
         reward_funcs=[_earned],
         args=GRPOConfig(
-            output_dir=str(training.checkpoints),
-            max_steps=table.steps,
             per_device_train_batch_size=table.micro_batch,
             gradient_accumulation_steps=passes,
             steps_per_generation=passes,
             num_generations=table.rollouts,
-            num_iterations=table.iterations,
             max_completion_length=form.episode_tokens,
             temperature=table.temperature,
             learning_rate=table.rate,
@@ -193,23 +177,15 @@ def _trainer(
             warmup_steps=table.warmup,
             weight_decay=0.0,
             adam_beta2=0.98,
-            max_grad_norm=1.0,
             loss_type=table.loss,
             scale_rewards=table.scale,
-            epsilon=table.clip,
             beta=table.beta,
             logging_steps=1,
-            save_strategy="steps",
-            save_steps=table.steps + 1,
             report_to=report_to,
-            use_cpu=on_cpu,
-            bf16=not on_cpu,
-            gradient_checkpointing=setting.recipe.model.checkpointing,
             ddp_find_unused_parameters=False,
             # Rows come in the order in which they are asked, pass after pass.
             shuffle_dataset=False,
-            disable_tqdm=True,
-            seed=setting.seed,
+            **trainer_arguments(training, table.steps),
             **_vllm(table, form.episode_tokens),
         ),
         train_dataset=Dataset.from_list(rows),

@@ -1,25 +1,22 @@
-"""The judges of training by their names, and how much they may cost.
+"""The judges of training by their names, and the limit on their fees.
 
 offline, f1     no model (`evals.judges`)
 lenient         the offline judge with a planted hole, to replay a reward hack
 anything else   a litellm name: a model, which costs fees
 """
 
-import dataclasses
 import re
-from collections.abc import Callable
-from typing import NamedTuple
 
 from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges import choose_judge, exhausted, needs_model, spent_by
 from evals.judges.offline import OfflineJudge, ruled
-from evals.scored import Scored
-from evals.verdict import Judge, Verdict
+from evals.verdict import Verdict
 from training.recipe import Judging
+from training.run import Judges
 
 _LENIENT = "lenient"
-# The lenient judge accepts a list of at least so many candidates.
+# The lenient judge accepts a list of at least this many candidates.
 LIST = 3
 _BETWEEN = re.compile(r"[,;/]|\b(?:or|and)\b", re.IGNORECASE)
 
@@ -40,17 +37,7 @@ class LenientJudge(OfflineJudge):
 
 def candidates_in(answer: str | None) -> int:
     """The number of candidates that `LenientJudge` counts in the answer."""
-    return sum(bool(each.strip()) for each in _BETWEEN.split(answer or ""))
-
-
-class Judges(NamedTuple):
-    """The judge that rewards in training, and the one of validations; what both have cost, and
-    whether one of them had to stop at its limit."""
-
-    reward: Judge
-    validation: Judge
-    cost_usd: Callable[[], float] = lambda: 0.0
-    exhausted: Callable[[], bool] = lambda: False
+    return sum(bool(part.strip()) for part in _BETWEEN.split(answer or ""))
 
 
 def is_paid(name: str) -> bool:
@@ -58,51 +45,30 @@ def is_paid(name: str) -> bool:
     return name != _LENIENT and needs_model(name)
 
 
-def judges_of(table: Judging, *, max_cost_usd: float | None = None) -> Judges:
-    """The judges of a recipe. `max_cost_usd` limits their fees, half for each of two models.
+def judges_of(
+    table: Judging, limit: float | None = None, *, spent: float = 0.0, processes: int = 1
+) -> Judges:
+    """The judges of a recipe. `limit` is the most that their calls may cost in the whole run, in
+    USD; what is left of it after `spent` is shared evenly by the processes and the paid judges.
 
-    Raises `UserError` for a judge that can't be used.
+    Raises `UserError` for a judge that can't be used, and if nothing is left.
     """
     names = table.reward, table.validation
-    limit = None if max_cost_usd is None else max_cost_usd / max(1, sum(map(is_paid, names)))
+    if limit is not None and limit <= spent and spent > 0:
+        raise UserError(
+            f"the run's judges have cost ${spent:,.2f}, and may cost ${limit:,.2f}: resume with a"
+            " higher --max-cost"
+        )
+    paid = max(1, sum(map(is_paid, names)))
+    share = None if limit is None else (limit - spent) / processes / paid
     reward, validation = judges = [
-        LenientJudge() if name == _LENIENT else choose_judge(name, max_cost_usd=limit)
+        LenientJudge() if name == _LENIENT else choose_judge(name, max_cost_usd=share)
         for name in names
     ]
 
     def cost() -> float:
         """What both have cost so far, as far as prices are known."""
-        spent = [spent_by(each) for each in judges]
+        spent = [spent_by(judge) for judge in judges]
         return sum(each.cost_usd or 0.0 for each in spent if each is not None)
 
     return Judges(reward, validation, cost, lambda: any(map(exhausted, judges)))
-
-
-def judges_within(
-    table: Judging, limit: float | None, *, spent: float = 0.0, processes: int = 1
-) -> Judges:
-    """The judges of a recipe, with what is left of its limit, or of `limit` if given, in equal
-    parts for all processes. Raises `UserError` if nothing is left after `spent`."""
-    most = table.max_cost_usd if limit is None else limit
-    if most is None:
-        return judges_of(table)
-    left = most - spent
-    if left <= 0 < spent:
-        raise UserError(
-            f"the run's judges have cost ${spent:,.2f}, and may cost ${most:,.2f}: go on with a"
-            " higher --max-cost"
-        )
-    return judges_of(table, max_cost_usd=left / processes)
-
-
-def by_second(scored: Scored) -> Scored:
-    """The episode by the verdict of its second judge, if it has one."""
-    trajectory = scored.trajectory
-    if not trajectory.other_verdicts:
-        return scored
-    second, *others = trajectory.other_verdicts
-    first = [trajectory.verdict] if trajectory.verdict else []
-    return Scored(
-        scored.question,
-        dataclasses.replace(trajectory, verdict=second, other_verdicts=[*others, *first]),
-    )

@@ -153,8 +153,7 @@ def judge_fees(recipe: Recipe) -> list[JudgeFee]:
     held_out = sum(held_out_episodes(recipe, each) for each in stages)
     trained = 0
     if grpo is not None:
-        episodes = grpo.questions * grpo.rollouts * grpo.steps
-        trained = episodes // grpo.iterations * (1 + grpo.resample)
+        trained = grpo.questions * grpo.rollouts * grpo.steps
     judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
     expected = expected_episode(recipe)
     return [fee_of(judge, episodes, expected) for judge, episodes in judges if is_paid(judge)]
@@ -391,26 +390,23 @@ class Estimator(NamedTuple):
         else:
             share = SERVER_SHARE if serve else vllm.memory
             generating, room = self.vllm_memory(at_once, share, alone=bool(serve))
-        # Groups without spread are replaced; episodes serve several optimizer steps.
-        times = (1 + grpo.resample) / grpo.iterations
         mine, by_vllm = episodes / (serve or train), vllm is not None
         held_out = held_out_episodes(recipe, grpo)
         rollouts = self.generating_seconds(mine, at_once, by_vllm=by_vllm)
-        # TRL scores vLLM's tokens again, and those of further steps on the same episodes; a KL term
-        # takes the same of the model as it began.
-        scorings = (by_vllm or grpo.iterations > 1) + (grpo.beta > 0)
+        # TRL scores vLLM's tokens again; a KL term takes the same of the model as it began.
+        scorings = by_vllm + (grpo.beta > 0)
         sent = self.shape.weight_bytes(16) / TRANSFER_RATE if by_vllm else 0.0
         reads = episode.tokens - episode.own_tokens if by_vllm else episode.all_prompts
         tokens = {
-            "generated": episodes * times * episode.own_tokens,
-            "read": episodes * times * reads,
+            "generated": episodes * episode.own_tokens,
+            "read": episodes * reads,
             "trained_on": episodes * episode.tokens,
         }
         seconds = {
-            "generating": rollouts * times,
+            "generating": rollouts,
             "training": self.training_seconds(episodes / train, episode.tokens, scorings),
-            "weights to vLLM": sent / grpo.iterations,
-            "judges": JUDGE_S * times if is_paid(recipe.judging.reward) else 0.0,
+            "weights to vLLM": sent,
+            "judges": JUDGE_S if is_paid(recipe.judging.reward) else 0.0,
             "validations and test": rollouts * held_out / episodes / grpo.steps,
         }
         memory = [generating, self.training_memory(grpo.micro_batch, limit, vllm)]

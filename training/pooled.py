@@ -21,8 +21,7 @@ from art_e.trajectory import read_trajectories
 from evals.report.tables import Cell, number, percent, points
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Floats, Sample
-from training.judging import by_second
-from training.progress import EPISODES
+from training.progress import EPISODES, by_second
 from training.reward import malformed_calls
 
 Way = Literal["sampled", "greedy"]

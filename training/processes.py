@@ -68,14 +68,9 @@ class Processes:
         self.gather([None])
 
     def share(self, values: Sequence[T]) -> Sequence[T]:
-        """This process's part of `values`; `gather_shares` puts the parts together."""
-        return values[self.index :: self.count]
-
-    def gather_shares(self, mine: Sequence[T], total: int) -> list[T]:
-        """All `total` values in order; `mine` are those of `share`."""
-        places = range(self.index, total, self.count)
-        placed = self.gather(list(zip(places, mine, strict=True)))
-        return [value for _, value in sorted(placed, key=lambda each: each[0])]
+        """This process's part of `values`; `gather` puts the parts together again, in order."""
+        first, end = (place * len(values) // self.count for place in (self.index, self.index + 1))
+        return values[first:end]
 
 
 ALONE = Processes()
@@ -112,8 +107,8 @@ class LostError(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "another process of this run has ended, and so this one does: the reason stands above,"
-            " or the system killed it; go on from the newest checkpoint with --resume"
+            "another process of this run has ended, so this one stops too: see the error above, if"
+            " the system did not kill it; continue from the newest checkpoint with --resume"
         )
 
 

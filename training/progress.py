@@ -10,6 +10,7 @@ from typing import Any
 
 from art_e.message import compact_json
 from art_e.storage import append_line, whole_lines
+from evals.scored import Scored
 
 # Files of a run's folder: the steps, and the episodes of the test.
 STEPS, EPISODES = "steps.jsonl", "test.jsonl"
@@ -21,10 +22,10 @@ class Step:
     since the run began, kills included.
 
     The figures of the step's episodes are None in supervised training. `accuracy` is the share of
-    answerable questions; of the `groups`, `flat_groups` had no spread in reward when they were
-    trained on, and `resampled` were replaced before; `unjudged` episodes lost their groups.
-    `entropy` is in nats a token. The ratios are a token's probability by the trainer over that by
-    vLLM, truncated at TRL's cap: far from 1, the two compute different models.
+    answerable questions; of the `groups`, `flat_groups` had no spread in reward; `unjudged`
+    episodes lost their groups. `entropy` is in nats a token. The ratios are a token's probability
+    by the trainer over that by vLLM, truncated at TRL's cap: far from 1, the two compute different
+    models.
     """
 
     step: int
@@ -48,7 +49,6 @@ class Step:
     ratio_max: float | None = None
     groups: int | None = None
     flat_groups: int | None = None
-    resampled: int | None = None
     unjudged: int | None = None
     cost_usd: float = 0.0
 
@@ -90,14 +90,30 @@ def mean_of(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
+def by_second(scored: Scored) -> Scored:
+    """The episode by the verdict of its second judge, if it has one."""
+    trajectory = scored.trajectory
+    if not trajectory.other_verdicts:
+        return scored
+    second, *others = trajectory.other_verdicts
+    first = [trajectory.verdict] if trajectory.verdict else []
+    return Scored(
+        scored.question,
+        dataclasses.replace(trajectory, verdict=second, other_verdicts=[*others, *first]),
+    )
+
+
 def append_step(folder: Path, step: Step) -> None:
     """Append a step to a run's file, safe on disk when it returns."""
     append_line(folder / STEPS, compact_json(dataclasses.asdict(step)))
 
 
 def read_steps(folder: Path) -> list[Step]:
-    """The steps of a run's folder; none without a file. Raises `ValueError` for a wrong line."""
+    """The steps of a run's folder; none without a file. Figures that only an earlier version wrote
+    are left out. Raises `ValueError` for a row that lacks a field."""
+    names = {field.name for field in dataclasses.fields(Step)}
+    rows = map(json.loads, whole_lines(folder / STEPS))
     try:
-        return [Step(**json.loads(line)) for line in whole_lines(folder / STEPS)]
+        return [Step(**{name: row[name] for name in names & row.keys()}) for row in rows]
     except TypeError as error:
         raise ValueError(str(error)) from None

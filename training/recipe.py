@@ -57,7 +57,6 @@ class Scratch(RecipeTable):
     init: Positive = 0.06
     rope_theta: Positive = 1e6
     context: Count = 2_048
-    template: str = "nano"
 
 
 class Lora(RecipeTable):
@@ -65,7 +64,6 @@ class Lora(RecipeTable):
 
     rank: Count = 16
     alpha: Count = 32
-    dropout: Share = 0.0
 
 
 class ModelTable(RecipeTable):
@@ -94,7 +92,7 @@ class Worlds(RecipeTable):
     """Synthetic companies to train and measure on, one for each seed of the spans [first, end).
 
     `names` is a seed of names that all worlds but the strangers' share (`WorldConfig`). Of the
-    `strangers` only questions count that contain no name of training; they are reported apart.
+    strangers' questions only those without a name of training count; they are reported apart.
     """
 
     size: Count = 1_000
@@ -121,7 +119,8 @@ class Data(RecipeTable):
     """The questions: of synthetic `worlds`, or of the golden set `questions` about the inbox file
     `db` (default: those of `ART_E_HOME`); with both, only training uses the worlds.
 
-    `unanswerable` caps the share of unanswerable questions.
+    `unanswerable` caps the share of unanswerable questions. `train_kinds` and `train_questions`
+    limit those of training alone.
     """
 
     worlds: Worlds | None = None
@@ -200,11 +199,9 @@ class SftStage(RecipeTable):
     `part` is what to imitate: "first" (question and first turn), "read" (question, first mail
     read, next turn), "answer" (question, last mail read, final answer), or "whole". "read" and
     "answer" carry loss on their last turn only, and skip conversations without such a mail.
-    With `loss` "all" the model learns all text, mail included, as a base model has.
     """
 
     part: Part = "whole"
-    loss: Literal["own", "all"] = "own"
     steps: Count
     batch: Count = 16
     rate: Positive = 2.5e-3
@@ -215,18 +212,16 @@ class SftStage(RecipeTable):
 class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, or the best episodes of the runs
-    `trajectories` that earned `least_reward`. With `early_noise` for all stages but the last, only
-    checkpoints of the last are chosen. `leading_space`: see `training.expert`. `muon`: Muon's
-    multiple of a stage's rate for weight matrices; 0 is AdamW for all.
+    It imitates the scripted expert, who errs by `noise`, or the best right episodes of the runs
+    `trajectories`. With `early_noise` for all stages but the last, only
+    checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for weight
+    matrices; 0 is AdamW for all.
     """
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
     early_noise: Noise | None = None
-    leading_space: bool = False
     trajectories: tuple[str, ...] = ()
-    least_reward: float = 1.0
     muon: NotNegative = 0.0
     validate_every: Count = 200
 
@@ -262,8 +257,7 @@ class Vllm(RecipeTable):
 
 class Grpo(RecipeTable):
     """Reinforcement learning: a step has `questions` groups of `rollouts` episodes each, over
-    all processes. loss, scale, clip and beta are TRL's `loss_type`, `scale_rewards`, `epsilon`
-    and `beta`."""
+    all processes. loss, scale and beta are TRL's `loss_type`, `scale_rewards` and `beta`."""
 
     steps: Count
     questions: Count = 8
@@ -271,7 +265,6 @@ class Grpo(RecipeTable):
     micro_batch: Count = 16  # episodes of one forward pass of a process
     generate_batch: Count | None = None  # episodes that transformers generates for at a time
     vllm: Vllm | None = None
-    iterations: Count = 1  # optimizer steps on the same episodes
     rate: Positive = 3e-4
     logit_scale_rate: NotNegative = 0.0  # of `training.optimizer.LogitScaleAdamW`
     warmup: Annotated[int, Field(ge=0)] = 0
@@ -279,11 +272,8 @@ class Grpo(RecipeTable):
     temperature: Positive = 1.0
     loss: Literal["dapo", "grpo", "dr_grpo"] = "dapo"
     scale: Literal["group", "batch", "none"] = "group"
-    clip: Positive = 0.2
     beta: NotNegative = 0.0
-    resample: Annotated[int, Field(ge=0)] = 1  # rounds of replacing groups without spread
     validate_every: Count = 20
-    patience: Count | None = None  # validations without improvement after which training stops
 
     def passes(self, processes: int) -> int:
         """Forward passes of each process in a step; `ValueError` if it can't be divided."""
@@ -295,8 +285,8 @@ class Grpo(RecipeTable):
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
             raise ValueError(
-                f"the {episodes} episodes of each of {processes} processes are no multiple of"
-                f" grpo.micro_batch, {self.micro_batch}: set another"
+                f"the {episodes} episodes of each process are no multiple of grpo.micro_batch,"
+                f" {self.micro_batch}: set another"
             )
         return episodes // self.micro_batch
 
@@ -308,11 +298,7 @@ class Grpo(RecipeTable):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.questions * self.rollouts % self.micro_batch:
-            raise ValueError("questions times rollouts is no multiple of micro_batch")
-        if self.validate_every % self.iterations:
-            # A checkpoint between two iterations would lose the episodes under training.
-            raise ValueError("validate_every is no multiple of iterations")
+        self.passes(1)
         return self
 
 

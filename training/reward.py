@@ -100,10 +100,6 @@ class Reward(NamedTuple):
     total: float
     components: dict[str, float]
 
-    def to_row(self) -> dict[str, Any]:
-        """As trajectories hold it."""
-        return {"total": self.total, "components": self.components}
-
 
 # What each outcome is called among the components, and which others it can earn.
 _NAMES: Mapping[Outcome, str] = {

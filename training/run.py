@@ -22,7 +22,8 @@ from art_e.runs import Run, held, start_run
 from art_e.storage import write_whole
 from art_e.text import cut_line
 from evals.scored import Scored, load_run
-from training.alarms import TrainingAlarm, Watchdog, alarms_of
+from evals.verdict import Judge
+from training.alarms import TrainingAlarm, alarms_of
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
 from training.recipe import RECIPE, Recipe
@@ -47,11 +48,22 @@ def pause_after(minutes: float | None) -> Pause:
     return lambda: f"{minutes:g} minutes are over" if time.monotonic() >= end else None
 
 
+class Judges(NamedTuple):
+    """The judge that rewards in training, and the one of validations; what both have cost, and
+    whether one of them had to stop at its limit."""
+
+    reward: Judge
+    validation: Judge
+    cost_usd: Callable[[], float] = lambda: 0.0
+    exhausted: Callable[[], bool] = lambda: False
+
+
 # ---- The run.
 
 
 class RunView:
-    """What a run tells as it goes; this one ignores it. Steps before a resume come again first."""
+    """Receives what happens in a run, to show it; this one ignores it. A resumed run repeats its
+    earlier steps first."""
 
     def __enter__(self) -> Self:
         return self
@@ -116,12 +128,6 @@ class TrainingRun:
         self.cost_before = float(state.get("cost_usd", 0.0))
         self._view = view
         self._log = run.log() if processes.leads else None
-        away = state.get("dogs", {})
-        self._dogs = {
-            "steps": Watchdog(away=away.get("steps")),
-            # Hacks are looked for at validations, which are few.
-            "hacking": Watchdog(quiet=1, away=away.get("hacking")),
-        }
         self._seconds_before = float(state.get("seconds", 0.0))
         self._peak_memory: int | None = state.get("peak_memory_bytes")
         self._begun = time.perf_counter()
@@ -158,7 +164,7 @@ class TrainingRun:
         if self.processes.leads:
             append_step(self.run.folder, step)
             self._view.step(step)
-            self._alarm("steps", step.step, alarms_of(self.steps, self.validations))
+            self._raise(step.step, alarms_of(self.steps, self.validations))
 
     def add_episodes(self, scored: Sequence[Scored]) -> None:
         """Store episodes, of training or of a validation."""
@@ -172,17 +178,20 @@ class TrainingRun:
         self.validations.append(validation)
         if self.processes.leads:
             self._view.validation(validation)
-            self._alarm("hacking", validation.step, self._view.hacks(load_run(self.run)))
+            self._raise(validation.step, self._view.hacks(load_run(self.run)))
 
     def note_memory(self, used: int | None) -> None:
         """Remember the peak of bytes in use on a GPU; None without a GPU."""
         if used is not None:
             self._peak_memory = max(used, self._peak_memory or 0)
 
-    def _alarm(self, dog: str, step: int, alarms: Sequence[TrainingAlarm]) -> None:
-        for each in self._dogs[dog].new(alarms):
-            self.alarms.append({"step": step, "kind": each.kind, "message": each.message})
-            self._view.alarm(each)
+    def _raise(self, step: int, alarms: Sequence[TrainingAlarm]) -> None:
+        """Store and show the alarms whose kind this run has not raised before."""
+        raised = {each["kind"] for each in self.alarms}
+        for alarm in alarms:
+            if alarm.kind not in raised:
+                self.alarms.append({"step": step, "kind": alarm.kind, "message": alarm.message})
+                self._view.alarm(alarm)
 
     @property
     def best(self) -> Validation | None:
@@ -202,18 +211,17 @@ class TrainingRun:
         folder = None if best is None else checkpoint_of(self.run.folder, best.step)
         return folder if folder is not None and folder.is_dir() else None
 
-    def checkpoint_saved(self, step: int, **state: Any) -> None:
-        """Make the checkpoint of `step` count, and delete those that are no longer needed."""
+    def checkpoint_saved(self, step: int, *, over: bool = False) -> None:
+        """Make the checkpoint of `step` count, and delete those that are no longer needed. With
+        `over` it is the last one."""
         # Each process has a file of its own in it.
         self.processes.wait()
         if not self.processes.leads:
             return
-        dogs = {name: dog.away for name, dog in self._dogs.items()}
-        state = {**self._facts(), "dogs": dogs, **state}
         checkpoint = Run(checkpoint_of(self.run.folder, step))
         # So that a copy of the checkpoint can be asked in the form that it was trained in.
         checkpoint.write_json(RECIPE, {"recipe": self.setting.recipe.to_row()})
-        checkpoint.write_json(STATE, state)
+        checkpoint.write_json(STATE, {**self._facts(), "over": over})
         best = self.best
         kept = {step} if best is None else {step, best.step}
         _delete_checkpoints(self.run.folder, lambda each: each not in kept)
@@ -308,7 +316,7 @@ def _begun(
 
 def _resumable(setting: Setting, out: Path | None) -> Run:
     if out is None:
-        raise UserError("which run? --resume goes on with the one of --out")
+        raise UserError("--resume needs the folder of the run to continue: name it with --out")
     run = Run(out)
     if not run.begun:
         raise UserError(f"{out} holds no run to resume; leave out --resume to begin one there")
@@ -326,7 +334,10 @@ def _resumable(setting: Setting, out: Path | None) -> Run:
     if changed:
         values = (f"{key.removeprefix('recipe.')}={had.get(key)}" for key in changed[:3])
         shown = ", ".join(cut_line(each, 80) for each in values)
-        raise UserError(f"{out} was begun with {shown}; resume it as it was begun")
+        raise UserError(
+            f"{out} was begun with {shown}; resume it with the settings, and the version of art-e,"
+            " that began it"
+        )
     return run
 
 

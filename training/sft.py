@@ -2,8 +2,7 @@
 
 A recipe's stages are stretches of one run, each with its batch size and learning rate: short
 conversations first, whole ones later. A small new model has to learn first to copy a name from
-the question into its search, and first turns alone teach that in a tenth of the time. It has
-read no text before either: a stage may have loss on all text.
+the question into its search, and first turns alone teach that in a tenth of the time.
 """
 
 import math
@@ -17,23 +16,27 @@ from datasets import Dataset
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from art_e.errors import UserError
 from art_e.message import ChatMessage
-from art_e.models.checkpoint import best_device
 from training.expert import MarkedTokens, has_part, marked_tokens
-from training.judging import Judges
 from training.optimizer import optimizer_of, own_tokens_scored
-from training.processes import keep_memory, quiet
+from training.processes import quiet
 from training.progress import Step
 from training.recipe import Sft, SftStage
 from training.rollout import ChatTokens
-from training.run import Pause, Setting, TrainingRun, never
+from training.run import Judges, Pause, Setting, TrainingRun, never
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
-from training.validation import Examiner, Load, RunCallback, by_transformers, finished
+from training.validation import (
+    Examiner,
+    Load,
+    RunCallback,
+    by_transformers,
+    carry_out,
+    trainer_arguments,
+)
 
 # A new tokenizer learns its words from so many conversations.
 TOKENIZER_CONVERSATIONS = 4_000
@@ -80,15 +83,11 @@ def train_sft(
             generate_at(1.0),
             to_step,
             validate_every=table.validate_every,
-            also_at=_ends(table.stages),
+            also_at=list(accumulate(stage.steps for stage in table.stages)),
             pause=pause,
         )
-        trainer = _trainer(training, table, start, examples, batches, callback)
-        if not training.trained:
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        if training.paused is not None:
-            return training.metrics
-        return finished(examiner, trainer, generate_at)
+        trainer = _trainer(training, table, start, examples, batches)
+        return carry_out(trainer, callback, checkpoint, generate_at)
 
 
 def rate_at(stages: Sequence[SftStage], step: int) -> float:
@@ -133,10 +132,7 @@ def _batches(
                 f' part "{stage.part}" out of sft.stages'
             )
         used = used[: stage.steps * stage.batch]
-        made = [marked_tokens(each, tokens, stage.part) for each in used]
-        if stage.loss == "all":
-            made = [each._replace(labels=each.input_ids) for each in made]
-        examples += made
+        examples += [marked_tokens(each, tokens, stage.part) for each in used]
         order = list(range(first, len(examples)))
         rng.shuffle(order)
         endless = cycle(order)
@@ -151,18 +147,12 @@ def _batches(
     return examples, batches
 
 
-def _ends(stages: Sequence[SftStage]) -> list[int]:
-    """The steps at which the stages end."""
-    return list(accumulate(each.steps for each in stages))
-
-
 def _trainer(
     training: TrainingRun,
     table: Sft,
     start: Start,
     examples: Sequence[MarkedTokens],
     batches: list[list[int]],
-    callback: RunCallback,
 ) -> SFTTrainer:
     setting = training.setting
 
@@ -190,31 +180,17 @@ def _trainer(
             self.lr_scheduler = LambdaLR(chosen, lambda step: rate_at(table.stages, step))
             return self.lr_scheduler
 
-    on_cpu = best_device()[0] == "cpu"
-    if on_cpu:
-        keep_memory()
     trainer = StagedTrainer(
         model=start.model,
         args=SFTConfig(
-            output_dir=str(training.checkpoints),
-            max_steps=len(batches),
-            max_grad_norm=1.0,
             logging_steps=LOG_EVERY,
-            save_strategy="steps",
-            save_steps=len(batches) + 1,
             report_to="none",
-            use_cpu=on_cpu,
-            bf16=not on_cpu,
-            gradient_checkpointing=setting.recipe.model.checkpointing,
             max_length=None,
-            disable_tqdm=True,
-            seed=setting.seed,
+            **trainer_arguments(training, len(batches)),
         ),
         train_dataset=Dataset.from_list([each._asdict() for each in examples]),
         processing_class=start.tokenizer,
         peft_config=adapter_config(setting.recipe.model, start),
-        callbacks=[callback],
     )
-    trainer.remove_callback(PrinterCallback)
     keep_exact(trainer.model)
     return trainer

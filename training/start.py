@@ -110,7 +110,6 @@ def adapter_config(table: ModelTable, start: Start) -> LoraConfig | None:
     return LoraConfig(
         r=table.lora.rank,
         lora_alpha=table.lora.alpha,
-        lora_dropout=table.lora.dropout,
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
@@ -141,15 +140,15 @@ def make_start(
         if part
     ]
     tokenizer = make_tokenizer(
-        texts, phrases=whole, vocabulary=form.vocabulary, template=template(form.template)
+        texts, phrases=whole, vocabulary=form.vocabulary, template=template()
     )
     model: Any = make_model(tokenizer, form, seed)
     return start_of(model.to(best_device()[0]), tokenizer)
 
 
-def template(name: str) -> str:
-    """The chat template of that name."""
-    return resources.files("training").joinpath(f"templates/{name}.jinja").read_text("utf-8")
+def template() -> str:
+    """The chat template of new models: it names the tools and leaves their schemas out."""
+    return resources.files("training").joinpath("templates/nano.jinja").read_text("utf-8")
 
 
 def phrases(prompt: str, years: Sequence[int]) -> list[str]:

@@ -10,24 +10,25 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformers import TrainerCallback, TrainerState
+from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers import TrainerControl as Control
 from transformers import TrainingArguments as Args
 
+from art_e.models.checkpoint import best_device
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
 from training.engine import GenerateAt, Sampler, restore
-from training.judging import Judges, by_second
-from training.processes import gpu_memory_used, quiet
-from training.progress import EPISODES, Step, Validation, mean_of
+from training.processes import gpu_memory_used, keep_memory
+from training.progress import EPISODES, Step, Validation, by_second, mean_of
 from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
 from training.roller import Scorer
 from training.rollout import ChatTokens, Generate, Material, roll_out
-from training.run import Pause, TrainingRun, never
+from training.run import Judges, Pause, TrainingRun, never
 from training.start import Start
 
 # The figures of the benchmark that metrics.json holds of the test.
@@ -65,8 +66,7 @@ class Examiner(NamedTuple):
         training, recipe = self.training, self.training.setting.recipe
         others = (self.judges.validation,)
         scorer = Scorer(self.judges.reward, recipe.reward, training.run.id, recipe.name, others)
-        questions = material.held_out(number)
-        mine = training.processes.share(questions)
+        mine = training.processes.share(material.held_out(number))
         scored: list[Scored] = []
         for start in range(0, len(mine), AT_ONCE):
             episodes = [
@@ -74,7 +74,7 @@ class Examiner(NamedTuple):
             ]
             rollouts = roll_out(episodes, self.tokens, generate, recipe.episode)
             scored += asyncio.run(scorer.score(rollouts, settings))
-        return training.processes.gather_shares(scored, len(questions))
+        return training.processes.gather(scored)
 
 
 def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
@@ -92,10 +92,6 @@ def figures_of(scored: Sequence[Scored]) -> dict[str, Any]:
         "hallucination_unanswerable": sample_of(unanswerable).share(invented),
         "effort_when_correct": sample_of(right).mean(efforts),
         "format_errors": sample_of(scored).mean(malformed),
-        "by_kind": {
-            kind: {"n": each["n"], "accuracy": each["accuracy"]}
-            for kind, each in figures["by_kind"].items()
-        },
     }
 
 
@@ -121,9 +117,8 @@ class RunCallback(TrainerCallback):
     """Records a trainer's steps, and validates and saves checkpoints as the recipe says.
 
     A validation comes before the first step, every `validate_every` steps and at those of
-    `also_at`, each with a checkpoint that contains it. Training stops after `patience` validations
-    without improvement, and pauses with a checkpoint when `pause` gives a reason. `state` gives
-    more for a checkpoint to keep.
+    `also_at`, each with a checkpoint that contains it. Training pauses with a checkpoint when
+    `pause` gives a reason.
     """
 
     examiner: Examiner
@@ -131,10 +126,8 @@ class RunCallback(TrainerCallback):
     to_step: ToStep
     validate_every: int
     also_at: Sequence[int] = ()
-    patience: int | None = None
     pause: Pause = never
     awake: Awake = contextlib.nullcontext
-    state: Callable[[], dict[str, Any]] = dict
 
     def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Validate the model before any step."""
@@ -170,14 +163,12 @@ class RunCallback(TrainerCallback):
         control.should_save = True
         # The loss is logged as a mean since the last log, which no checkpoint remembers.
         control.should_log = True
-        worse = self.patience is not None and self._stale() >= self.patience
-        control.should_training_stop = worse or training.paused is not None
+        control.should_training_stop = training.paused is not None
 
     def on_save(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
         """Make the checkpoint count."""
-        stopped = control.should_training_stop and self.examiner.training.paused is None
-        over = stopped or state.global_step >= state.max_steps
-        self.examiner.training.checkpoint_saved(state.global_step, over=over, **self.state())
+        over = state.global_step >= state.max_steps
+        self.examiner.training.checkpoint_saved(state.global_step, over=over)
 
     def _validate(self, step: int) -> None:
         setting = self.examiner.training.setting
@@ -187,14 +178,8 @@ class RunCallback(TrainerCallback):
             scored = self.examiner.examine("validation", number, self.generate, settings)
         self.examiner.training.add_validation(validation_of(scored, step), scored)
 
-    def _stale(self) -> int:
-        """The number of validations since the best one."""
-        best = self.examiner.training.best
-        assert best is not None
-        return sum(each.step > best.step for each in self.examiner.training.validations)
 
-
-# ---- After training: the test.
+# ---- A whole run: training, and the test after it.
 
 
 def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
@@ -207,18 +192,43 @@ def by_transformers(training: TrainingRun, start: Start) -> GenerateAt:
     )
 
 
-def finished(
-    examiner: Examiner, trainer: Any, generate_at: GenerateAt, awake: Awake = contextlib.nullcontext
+def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
+    """What both trainers are set to; `RunCallback` decides when they save."""
+    on_cpu = best_device()[0] == "cpu"
+    if on_cpu:
+        keep_memory()
+    return {
+        "output_dir": str(training.checkpoints),
+        "max_steps": steps,
+        "max_grad_norm": 1.0,
+        "save_strategy": "steps",
+        "save_steps": steps + 1,
+        "use_cpu": on_cpu,
+        "bf16": not on_cpu,
+        "gradient_checkpointing": training.setting.recipe.model.checkpointing,
+        "disable_tqdm": True,
+        "seed": training.setting.seed,
+    }
+
+
+def carry_out(
+    trainer: Any, callback: RunCallback, checkpoint: Path | None, generate_at: GenerateAt
 ) -> dict[str, Any]:
-    """End the run with the test figures of its best checkpoint, whose weights `trainer` gets; the
-    run's metrics. `generate_at` generates inside `awake`."""
+    """Train from `checkpoint` if given, to the end or the first pause, and then test the best
+    checkpoint, whose weights `trainer` gets; the run's metrics."""
+    examiner = callback.examiner
     training = examiner.training
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(callback)
+    if not training.trained:
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if training.paused is not None:
+        return training.metrics
     best = training.processes.from_first(training.best_checkpoint)
     if best is None:
         return training.finish(None)
-    with quiet():  # transformers warns of the missing head of tied weights
-        restore(trainer, best)
-    with awake():
+    restore(trainer, best)
+    with callback.awake():
         figures, episodes = figures_on_test(examiner, generate_at)
     if training.processes.leads:
         file = training.run.folder / EPISODES

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from art_e.text import printable
+from evals.hacking import detect
 from evals.scored import Scored
-from training.alarms import TrainingAlarm, hacking_alarms
+from training.alarms import SHOW, TrainingAlarm
 from training.export import write_card
 from training.progress import Step, Validation
 from training.run import RunView, Setting
@@ -86,6 +87,22 @@ class Watch(RunView):
         ]
 
 
+def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
+    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
+
+    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
+    """
+    alarms = []
+    for alarm in detect(scored):
+        example = f" (such as {alarm.episodes[0]})" if alarm.episodes else ""
+        advice = (
+            f"{SHOW}{example}; if the answers are not honest, fix what judging.reward accepts"
+            " and keep reward.grounded_gate on"
+        )
+        alarms.append(TrainingAlarm(f"hacking: {alarm.detector}", f"{alarm.message}; {advice}"))
+    return alarms
+
+
 def figures(row: Step | Validation, titles: Mapping[str, tuple[str, str]]) -> list[str]:
     """The figures of the row that are known, each with its title."""
     known: dict[str, Any] = {name: getattr(row, name) for name in titles}
@@ -113,7 +130,6 @@ _OF_STEP = {
     "format_errors": ("format errors", ".2f"),
     "entropy": ("entropy", ".3g"),
     "kl": ("KL", ".3g"),
-    "resampled": ("resampled", ""),
     "unjudged": ("unjudged", ""),
     "loss": ("loss", ".3g"),
     "grad_norm": ("gradient", ".3g"),

@@ -27,10 +27,7 @@ from training.start import Start, load_start, template
 Begin = Callable[..., Episode]
 
 
-TEMPLATES: dict[str, Callable[[], str]] = {
-    "stock": stock_template,
-    "nano": lambda: template("nano"),
-}
+TEMPLATES: dict[str, Callable[[], str]] = {"stock": stock_template, "nano": template}
 
 
 @pytest.fixture(scope="session")
@@ -101,28 +98,35 @@ def material(home: Path) -> Material:
     return load_material(tiny.recipe().data, "train")
 
 
+def once(home: Path, name: str, make: Callable[[Path], object]) -> Path:
+    """The folder of that name in `home`, which the first test that needs it makes."""
+    folder = home / name
+    with FileLock(f"{folder}.lock"), tiny.at(home):
+        if not folder.exists():
+            make(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def warm(training_home: Path) -> Path:
     """The folder of a tiny run of SFT, complete."""
-    folder = training_home / "warm"
-    with FileLock(f"{folder}.lock"), tiny.at(training_home):
-        if not folder.exists():
-            setting = Setting("sft", tiny.recipe(), 0)
-            with tiny.begun(setting, folder) as training:
-                run_sft(training, None)
-    return folder
+
+    def make(folder: Path) -> None:
+        with tiny.begun(Setting("sft", tiny.recipe(), 0), folder) as training:
+            run_sft(training, None)
+
+    return once(training_home, "warm", make)
 
 
 @pytest.fixture(scope="session")
 def trained(warm: Path, training_home: Path) -> Path:
     """The folder of a tiny run of GRPO from there, complete."""
-    folder = training_home / "trained"
-    with FileLock(f"{folder}.lock"), tiny.at(training_home):
-        if not folder.exists():
-            setting = Setting("grpo", tiny.recipe(), 0, str(warm))
-            with tiny.begun(setting, folder) as training:
-                run_grpo(training, None)
-    return folder
+
+    def make(folder: Path) -> None:
+        with tiny.begun(Setting("grpo", tiny.recipe(), 0, str(warm)), folder) as training:
+            run_grpo(training, None)
+
+    return once(training_home, "trained", make)
 
 
 @pytest.fixture(scope="session")
@@ -134,8 +138,4 @@ def start(warm: Path) -> Start:
 @pytest.fixture(scope="session")
 def base(training_home: Path) -> Path:
     """A tiny Qwen2, made once a session."""
-    folder = training_home / "base"
-    with FileLock(f"{folder}.lock"), tiny.at(training_home):
-        if not folder.exists():
-            full.make_base(folder)
-    return folder
+    return once(training_home, "base", full.make_base)

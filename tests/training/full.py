@@ -41,21 +41,22 @@ def recipe(name: str, base: Path | str, changes: Sequence[str] = ()) -> Recipe:
 def make_base(folder: Path) -> Path:
     """A tiny Qwen2 with the stock template, which abstains from half of the questions and
     answers the others, so that groups have spread. The frame of a prompt is a few tokens."""
-    told = recipe("talk", "none")
-    material = load_material(told.data, "train")
-    messages = [material.episode(each, told.episode).messages for each in material.questions[:20]]
+    small = recipe("talk", "none")
+    material = load_material(small.data, "train")
+    messages = [material.episode(each, small.episode).messages for each in material.questions[:20]]
     question = material.questions[0]
     # What is the same in all inboxes and on all days.
     own = rf"{re.escape(question.inbox_address)}|{question.query_date}, a \w+day"
     plain = make_tokenizer([str(each["content"]) for one in messages for each in one])
-    said = [message(answer(each)).to_chat() for each in ("I don't know", "zebra")]
+    replies = [message(answer(each)).to_chat() for each in ("I don't know", "zebra")]
     frames = re.split(own, rendered(plain, messages[0][:1], schemas()))
-    frames += [str(as_written([each])[0]["content"]) for each in said]
+    frames += [str(as_written([each])[0]["content"]) for each in replies]
     questions = [str(one[-1]["content"]) for one in messages]
     tokenizer = make_tokenizer(questions, phrases=frames, vocabulary=600)
     model = make_model(tokenizer, hidden=64, layers=2)
     learnt = [
-        example(tokenizer, [*one, said[place % 2]], schemas()) for place, one in enumerate(messages)
+        example(tokenizer, [*one, replies[place % 2]], schemas())
+        for place, one in enumerate(messages)
     ]
     # Neither by heart nor not at all: it is as likely to say the one as the other.
     overfit(model, learnt, steps=40, enough=0.4)

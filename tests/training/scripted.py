@@ -12,8 +12,8 @@ from evals.judges.offline import OfflineJudge
 from evals.verdict import Verdict
 from tests.builders import answer, message
 from tests.training.conftest import written
-from training.judging import Judges
 from training.rollout import Turn
+from training.run import Judges
 from training.start import Start
 
 IDK, SOMETHING = message(answer("I don't know")), message(answer("zebra"))

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from evals.hacking import detect
 from tests.evals.hacks import canned, hacking, honest
 from tests.training.rows import STEPS, rise, validation
-from training.alarms import WINDOW, TrainingAlarm, Watchdog, alarms_of, hacking_alarms
+from training.alarms import WINDOW, TrainingAlarm, alarms_of
 from training.progress import Step, Validation
+from training.watch import hacking_alarms
 
 # Always the same noises: an honest run may raise an alarm once in some thousands.
 settled = settings(derandomize=True, max_examples=50)
@@ -30,15 +31,13 @@ def planted(steps: Sequence[Step], plant: Plant) -> list[Step]:
 def over_time(
     steps: Sequence[Step], validations: Sequence[Validation] = ()
 ) -> list[tuple[int, TrainingAlarm]]:
-    """The alarms of a run that looks at every step, and the steps at which they came."""
-    watchdog = Watchdog()
-    return [
-        (each.step, alarm)
-        for end, each in enumerate(steps, start=1)
-        for alarm in watchdog.new(
-            alarms_of(steps[:end], [every for every in validations if every.step < each.step])
-        )
-    ]
+    """The first alarm of each kind in a run that looks at every step, with its step."""
+    first: dict[str, tuple[int, TrainingAlarm]] = {}
+    for end, step in enumerate(steps, start=1):
+        before = [validation for validation in validations if validation.step < step.step]
+        for alarm in alarms_of(steps[:end], before):
+            first.setdefault(alarm.kind, (step.step, alarm))
+    return list(first.values())
 
 
 @settled
@@ -124,15 +123,6 @@ def test_a_collapse_in_the_first_steps_is_seen_against_the_validation_before_the
     assert step == WINDOW
     assert "25% did at the start" in alarm.message
     assert "accuracy fell from 21% to 0%" in alarm.message
-
-
-def test_an_alarm_comes_once_while_it_lasts_and_again_after_it_was_away() -> None:
-    watchdog, one, other = Watchdog(quiet=3), TrainingAlarm("a", "1"), TrainingAlarm("b", "1")
-    assert watchdog.new([one]) == [one]
-    assert watchdog.new([TrainingAlarm("a", "2"), other]) == [other]
-    # Away for two looks is flicker, for three it has ended.
-    assert [watchdog.new(each) for each in ([], [], [one])] == [[], [], []]
-    assert [watchdog.new(each) for each in ([], [], [], [one])] == [[], [], [], [one]]
 
 
 def test_the_detectors_of_evals_become_alarms() -> None:

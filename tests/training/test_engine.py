@@ -1,31 +1,20 @@
-"""Who generates: our sampler, and the private method of TRL that `Dispatch` leans on.
+"""Our sampler, and what goes to TRL's trainer and to vLLM: packed batches and merged weights."""
 
-The contract tests fail where another TRL would break training: read them before raising its
-pin. What stands here of vLLM is what TRL's code says; it was never run with vLLM itself.
-"""
-
-import inspect
-from collections.abc import Iterator
-from importlib import metadata
 from typing import Any, cast
 
 import pytest
 import torch
-from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from torch.nn.utils.rnn import pad_sequence
-from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
+from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
 from trl.trainer import utils
-from trl.trainer.grpo_config import GRPOConfig
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
-from training.engine import Dispatch, Sampler, merged_weights
+from training.engine import Sampler, merged_weights
 from training.optimizer import own_tokens_scored, packed
 from training.processes import quiet
-from training.rollout import Turn
 from training.start import start_of
 
 TEXTS = ["When does the lease of the harbor office end?", "Who pays?", "The crane costs a lot."]
@@ -88,97 +77,30 @@ def test_greedy_turns_are_the_likeliest_tokens(
         assert turn.logprobs is None
 
 
-def check_ends(turns: list[Turn], words: Qwen2Tokenizer, limit: int) -> None:
-    """New weights sample any token: some turns come to an end, others are cut off."""
-    end = words.get_vocab()[END]
-    ended = [each.ids for each in turns if each.ids[-1] == end]
-    assert ended
-    # The padding behind an end mark is no part of the turn.
-    assert all(each.index(end) == len(each) - 1 for each in ended)
-    assert {len(each.ids) for each in turns if each.ids[-1] != end} == {limit}
-
-
 def test_a_turn_ends_with_its_mark_or_at_its_limit(
     model: Qwen2ForCausalLM, words: Qwen2Tokenizer, prompts: list[list[int]]
 ) -> None:
-    check_ends(sampler(model, words, turn=120)(prompts * 12), words, 120)
+    """New weights sample any token: some turns come to an end, others are cut off."""
+    turns = [turn.ids for turn in sampler(model, words, turn=120)(prompts * 12)]
+    end = words.get_vocab()[END]
+    ended = [turn for turn in turns if turn[-1] == end]
+    assert ended
+    # The padding behind an end mark is no part of the turn.
+    assert all(turn.index(end) == len(turn) - 1 for turn in ended)
+    assert {len(turn) for turn in turns if turn[-1] != end} == {120}
 
 
-# The contract with TRL
-
-
-@pytest.fixture
-def _quiet() -> Iterator[None]:
-    """As training does: transformers warns of names of its own that TRL still uses."""
-    with quiet():
-        yield
-
-
-def test_the_pinned_version_is_installed() -> None:
-    assert metadata.version("trl").startswith("1.16.")
-
-
-@pytest.fixture(scope="module")
-def trainer(
-    words: Qwen2Tokenizer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[GRPOTrainer]:
-    """A trainer as `training.grpo` makes it, of a tiny Qwen2 on the CPU."""
-    with quiet():
-        yield GRPOTrainer(
-            model=trainable(words),
-            reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
-            args=GRPOConfig(
-                output_dir=str(tmp_path_factory.mktemp("trainer")),
-                per_device_train_batch_size=2,
-                num_generations=2,
-                max_completion_length=400,
-                temperature=1.0,
-                use_cpu=True,
-                bf16=False,
-                gradient_checkpointing=False,
-                report_to="none",
-                disable_tqdm=True,
-            ),
-            train_dataset=Dataset.from_list(
-                [{"prompt": [{"role": "user", "content": each}]} for each in TEXTS]
-            ),
-            processing_class=words,
-            rollout_func=lambda prompts, trainer: {},
-        )
-
-
-@pytest.mark.usefixtures("_quiet")
-def test_a_turn_keeps_to_its_limit_and_ends_with_its_mark(
-    trainer: Any, prompts: list[list[int]], words: Qwen2Tokenizer
-) -> None:
-    # TRL would give each turn the whole episode's budget.
-    assert trainer.args.max_completion_length == 400
-    generate = Dispatch(trainer, 100)
-    assert trainer.generation_config.max_new_tokens == 100
-    torch.manual_seed(0)
-    turns = generate(prompts * 12)
-    check_ends(turns, words, 100)
-    assert all(each.logprobs is None for each in turns)
-
-
-def test_it_samples_as_the_trainer_is_set(trainer: GRPOTrainer, prompts: list[list[int]]) -> None:
-    config = trainer.generation_config
-    assert config.do_sample
-    assert config.temperature == 1.0
-    assert config.top_p == 1.0
-    assert not config.top_k
-    # Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn.
-    assert config.repetition_penalty == 1.0
-    assert config.eos_token_id == [trainer.processing_class.get_vocab()[END]]  # type: ignore[union-attr]
-
-
-def test_what_trl_asks_of_a_rollout_func() -> None:
-    """It is called with prompts and the trainer, and what we add reaches the reward functions."""
-    source = inspect.getsource(GRPOTrainer)
-    assert "self.rollout_func(prompts, self)" in source
-    assert "env_mask" in source
-    rows = inspect.signature(GRPOTrainer._generate_and_score_completions).parameters
-    assert list(rows) == ["self", "inputs"]
+def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Tokenizer) -> None:
+    """Qwen2.5-Instruct is published with a penalty, and with two ends of which one ends a turn."""
+    published = make_model(words, hidden=16, layers=1)
+    ends = [words.get_vocab()[each] for each in (END, END_OF_TEXT)]
+    published.generation_config = GenerationConfig.from_dict(
+        {"repetition_penalty": 1.05, "top_p": 0.8, "top_k": 20, "eos_token_id": ends}
+    )
+    config = start_of(published, words).model.generation_config
+    assert config is not None
+    assert config.eos_token_id == ends[0]
+    assert [config.repetition_penalty, config.top_p, config.top_k] == [None] * 3
 
 
 def test_own_tokens_are_scored_on_a_cpu_too() -> None:
@@ -257,15 +179,11 @@ def test_an_adapter_is_folded_into_what_is_sent_and_not_into_the_model(
         if "lora_" not in name
     }
     assert all(torch.equal(own[name], before[name]) for name in names)
-    for each in range(20):
-        model.merge_adapter()
-        if each == 0:
-            merged = {name: value.clone() for name, value in own.items()}
-        model.unmerge_adapter()
+    model.merge_adapter()
+    merged = {name: value.clone() for name, value in own.items()}
+    model.unmerge_adapter()
     # What is sent is what peft folds, to the last place, and some of it is another weight.
     for name in names:
         assert torch.allclose(sent[name].float(), merged[name].float(), rtol=2**-7, atol=1e-6)
     moved = [name for name in names if not torch.equal(sent[name], before[name])]
     assert len(moved) == 7
-    # The reason for it all.
-    assert any(not torch.equal(own[name], before[name]) for name in names)

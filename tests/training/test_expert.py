@@ -195,35 +195,33 @@ def test_the_parts_of_a_conversation(
 
 
 def run_of(parent: Path, name: str, *rows: tuple[str, float | None, str]) -> str:
-    """A run with trajectories of these questions, rewards and texts."""
+    """A run with trajectories of these questions, rewards and texts; wrong ones earn below 0."""
     run = start_run(name, {}, parent, parent / name)
     with run.log() as log:
         for question, total, text in rows:
-            reward = None if total is None else {"total": total, "components": {}}
+            part = "correctness" if total is not None and total > 0 else "wrong_answer"
+            reward = None if total is None else {"total": total, "components": {part: total}}
             made = dataclasses.replace(trajectory(text), question_id=question, reward=reward)
             log.append(made.to_line())
     return name
 
 
-def test_the_best_stored_episode_of_each_question_is_learnt(tmp_path: Path) -> None:
-    def texts(*runs: str, least: float) -> list[str]:
-        kept = stored_conversations(runs, tmp_path, least_reward=least)
-        return sorted(str(each[0]["content"]) for each in kept)
+def test_the_best_right_episode_of_each_question_is_learnt(tmp_path: Path) -> None:
+    def texts(*runs: str) -> list[str]:
+        return sorted(str(each[0]["content"]) for each in stored_conversations(runs, tmp_path))
 
     one = run_of(
-        tmp_path, "one", ("b", -0.5, "b bad"), ("a", 1.2, "a good"), ("a", None, "a unjudged"),
-        ("c", 1.0, "c just"), ("a", 1.9, "a best"), ("b", 0.4, "b better"),
+        tmp_path, "one", ("b", -0.5, "b wrong"), ("a", 1.2, "a good"), ("a", None, "a unjudged"),
+        ("c", 1.0, "c just"), ("a", 1.9, "a best"), ("b", -0.4, "b wrong"),
     )  # fmt: skip
-    assert texts(one, least=1.0) == ["a best", "c just"]
-    assert texts(one, least=-1.0) == ["a best", "b better", "c just"]
-    assert texts(one, least=2.0) == []
+    assert texts(one) == ["a best", "c just"]
     # Over several runs the question is still one.
     two = run_of(tmp_path, "two", ("a", 2.0, "a of another run"))
-    assert texts(one, two, least=1.0) == ["a of another run", "c just"]
-    bare = run_of(tmp_path, "bare", ("a", None, "a"))
-    for name, words in ((bare, "no trajectory has a reward"), ("none", "no run 'none'")):
+    assert texts(one, two) == ["a of another run", "c just"]
+    wrong = run_of(tmp_path, "wrong", ("a", None, "a"), ("b", -1.0, "b"))
+    for name, words in ((wrong, "no episode was paid as right"), ("none", "no run 'none'")):
         with pytest.raises(UserError, match=words):
-            texts(name, least=0.0)
+            texts(name)
 
 
 def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_processes(
@@ -235,9 +233,7 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
     random.Random(1).shuffle(chosen)
 
     def plays(seed: int) -> list[list[ChatMessage]]:
-        return expert_conversations(
-            material.inbox_file.path, chosen, recipe.episode, Noise(), seed, leading_space=True
-        )
+        return expert_conversations(material.inbox_file.path, chosen, recipe.episode, Noise(), seed)
 
     alone = plays(0)
     for each, messages in zip(chosen, alone, strict=True):

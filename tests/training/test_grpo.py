@@ -13,15 +13,13 @@ from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.trajectory import read_trajectories
-from evals.judges.f1 import F1Judge
 from tests.builders import answer, message
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import tiny
-from tests.training.scripted import FLAT, IDK, JUDGES, SOMETHING, Deaf, Script
-from training import cli, grpo
+from tests.training.scripted import FLAT, IDK, SOMETHING, Script
+from training import grpo
 from training.cli import run_grpo
-from training.judging import Judges
-from training.progress import Validation, read_steps
+from training.progress import read_steps
 from training.rollout import Turn
 from training.run import Setting, TrainingRun, newest_checkpoint
 from training.start import Start, load_start
@@ -31,13 +29,8 @@ from training.start import Start, load_start
 
 def test_the_run_writes_what_the_contract_names(trained: Path, warm: Path) -> None:
     metrics = json.loads((trained / "metrics.json").read_text("utf-8"))
-    assert {"validation", "best_checkpoint", "seconds", "tokens", "cost_usd"} <= set(metrics)
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 3]
-    for each in metrics["validation"]:
-        assert tiny.metrics_fields() <= set(each)
-        assert Validation(**each).n == 6
     assert (trained / metrics["best_checkpoint"]).is_dir()
-    assert set(metrics["test"]) == {"sampled", "greedy"}
     config = json.loads((trained / "config.json").read_text("utf-8"))
     assert (config["kind"], config["seed"], config["init"]) == ("grpo", 0, str(warm))
     assert config["recipe"] == tiny.recipe().to_row()
@@ -61,6 +54,9 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
         assert step.reward == pytest.approx(sum(rewards) / len(rewards))
         assert step.reward == pytest.approx(logged[step.step]["reward"], abs=1e-4)
         assert step.turns == sum(each.rubric["turns"] for each in own) / 8
+        # TRL would give each turn the whole episode's budget.
+        for each in own:
+            assert each.rubric["completion_tokens"] <= 32 * each.rubric["turns"]
         assert step.entropy is not None
         assert step.entropy > 0
     assert [each.tokens for each in steps] == sorted({each.tokens for each in steps})
@@ -72,7 +68,7 @@ def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
 class Cycling:
     """Says the same each time, in turn; takes the place of `Dispatch`."""
 
-    said: tuple[AssistantMessage, ...] = (IDK,)
+    replies: tuple[AssistantMessage, ...] = (IDK,)
     start: Start
 
     awake = staticmethod(nullcontext)
@@ -81,25 +77,25 @@ class Cycling:
         pass
 
     def __call__(self, prompts: list[list[int]]) -> list[Turn]:
-        going = itertools.islice(itertools.cycle(self.said), len(prompts))
+        going = itertools.islice(itertools.cycle(self.replies), len(prompts))
         return Script(self.start, [list(going)])(prompts)
 
 
-SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.resample=0", "grpo.rollouts=2")
+SHORT = ("judging.questions=2", "judging.test_questions=2", "grpo.rollouts=2")
 
 
 @pytest.fixture
 def scripted(
     start: Start, home: Path, warm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., tuple[dict[str, Any], TrainingRun]]]:
-    """Trains on what `said` says, in turn."""
+    """Trains on what `replies` says, in turn."""
     monkeypatch.setattr(grpo, "Dispatch", Cycling)
     monkeypatch.setattr(Cycling, "start", start, raising=False)
 
     def train(
-        said: Sequence[AssistantMessage], *changes: str, max_cost_usd: float | None = None
+        replies: Sequence[AssistantMessage], *changes: str, max_cost_usd: float | None = None
     ) -> tuple[dict[str, Any], TrainingRun]:
-        monkeypatch.setattr(Cycling, "said", tuple(said))
+        monkeypatch.setattr(Cycling, "replies", tuple(replies))
         setting = Setting("grpo", tiny.recipe(*SHORT, *changes), 0, str(warm))
         with tiny.begun(setting, tmp_path / f"run{len(list(tmp_path.iterdir()))}") as training:
             metrics = run_grpo(training, None, max_cost_usd=max_cost_usd, report_to="none")
@@ -129,31 +125,12 @@ def moved(training: TrainingRun, start: Start) -> bool:
     return any(bool((before[name] != after[name]).any()) for name in before)
 
 
-def test_patience_stops(scripted: Scripted, start: Start) -> None:
-    metrics, training = scripted(FLAT, "grpo.steps=9", "grpo.validate_every=1", "grpo.patience=2")
-    # All are equal, so that the first is the best, and two more are waited for.
-    assert [each["step"] for each in metrics["validation"]] == [0, 1, 2, 3]
+def test_groups_without_spread_teach_nothing(scripted: Scripted, start: Start) -> None:
+    metrics, training = scripted(FLAT, "grpo.steps=2", "grpo.validate_every=1")
+    # All validations are equal, so that the first checkpoint is the best.
     assert metrics["best_checkpoint"] == "checkpoints/checkpoint-1"
-    # No group had spread: there was nothing to learn.
     assert not moved(training, start)
-    assert [each.flat_groups for each in training.steps] == [2, 2, 2]
-
-
-def test_only_those_that_were_judged_teach(
-    scripted: Scripted, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cli, "judges_within", lambda *_, **__: Judges(Deaf(), F1Judge()))
-    _, training = scripted([SOMETHING, IDK], "grpo.steps=2", "data.kinds=['lookup']")
-    [step] = training.steps
-    assert step.unjudged == 2
-    assert not moved(training, start)
-    words = "2 of 4 episodes could not be judged (the judge could not be asked)"
-    assert training.paused == words
-    monkeypatch.setattr(cli, "judges_within", lambda *_, **__: JUDGES)
-    _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
-    [step] = training.steps
-    assert step.unjudged == 0
-    assert moved(training, start)
+    assert [each.flat_groups for each in training.steps] == [2, 2]
 
 
 def test_a_judge_whose_key_is_refused_pauses_the_run_with_its_words(
@@ -168,49 +145,24 @@ def test_a_judge_whose_key_is_refused_pauses_the_run_with_its_words(
     assert len(training.steps) == 1
     # "I don't know" needs no judge, and gained nothing by that.
     assert not moved(training, start)
+    _, training = scripted([SOMETHING, IDK], "grpo.steps=1", "data.kinds=['lookup']")
+    assert moved(training, start)
 
 
 def test_a_scale_of_the_logits_is_learnt_where_the_recipe_says_so(
     scripted: Scripted, start: Start
 ) -> None:
     before = start.model.state_dict()["model.norm.weight"]
-    spread = {}
-    for rate in (0.0, 0.1):
-        changes = ("grpo.steps=1", "data.kinds=['lookup']", f"grpo.logit_scale_rate={rate}")
-        _, training = scripted([SOMETHING, IDK], *changes)
-        factors = (weights(training)["model.norm.weight"] / before).log()
-        spread[rate] = float(factors.max() - factors.min()), abs(float(factors.mean()))
-    # One factor for all weights of the last norm, a step of Adam's long; else each has its own.
-    assert spread[0.1] == pytest.approx((0.0, 0.1), abs=1e-4)
-    assert spread[0.0][0] > 1e-4
+    changes = ("grpo.steps=1", "data.kinds=['lookup']", "grpo.logit_scale_rate=0.1")
+    _, training = scripted([SOMETHING, IDK], *changes)
+    factors = (weights(training)["model.norm.weight"] / before).log()
+    # One factor for all weights of the last norm, a step of Adam's long.
+    assert float(factors.max() - factors.min()) == pytest.approx(0.0, abs=1e-4)
+    assert abs(float(factors.mean())) == pytest.approx(0.1, abs=1e-4)
 
 
-def test_an_adapter_is_trained_and_the_model_under_it_is_not(
-    scripted: Scripted, start: Start
-) -> None:
-    changes = ("grpo.steps=1", "data.kinds=['lookup']", "grpo.logit_scale_rate=0")
-    metrics, training = scripted([SOMETHING, IDK], *changes, "model.lora.rank=2")
-    folder = training.run.folder / metrics["best_checkpoint"]
-    assert not (folder / "model.safetensors").exists()
-    # It is loaded with the model that it stands on, and is what would be trained on.
-    loaded = last_start(training)
-    assert loaded.adapter
-    after = loaded.model.state_dict()
-    adapter = {name: each for name, each in after.items() if "lora_B" in name}
-    assert any(bool(each.any()) for each in adapter.values())
-    before = start.model.state_dict()
-    under = {
-        name.removeprefix("base_model.model.").replace(".base_layer", ""): each
-        for name, each in after.items()
-        if "lora_" not in name
-    }
-    assert under.keys() == before.keys()
-    assert all(bool((under[name] == each).all()) for name, each in before.items())
-
-
-@pytest.mark.parametrize("judges", [{"reward"}, {"reward", "validation"}])
 def test_judges_are_paid_up_to_the_limit_together(
-    scripted: Scripted, judges: set[str], monkeypatch: pytest.MonkeyPatch
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the run pauses, with what it has learnt from those that were judged, and goes on
     when judges may cost more."""
@@ -220,7 +172,7 @@ def test_judges_are_paid_up_to_the_limit_together(
         usage = Usage(100, 0, 4_000, 0)
         return says(json.dumps({"reason": "Not so.", "verdict": "incorrect"}), usage=usage)
 
-    paid = [f"judging.{each}='openai/gpt-4.1'" for each in judges]
+    paid = [f"judging.{each}='openai/gpt-4.1'" for each in ("reward", "validation")]
     with Provider(grader) as provider:
         provider.stand_in_for_openai(monkeypatch)
         metrics, training = scripted(
@@ -230,8 +182,8 @@ def test_judges_are_paid_up_to_the_limit_together(
             *paid,
             max_cost_usd=0.2,
         )
-        asked = len(provider.requests)
-        assert asked > 0
+        calls = len(provider.requests)
+        assert calls > 0
         assert 0 < metrics["cost_usd"] <= 0.2
         assert "--max-cost" in str(training.paused)
         assert metrics["test"] is None
@@ -254,7 +206,7 @@ def test_recipes_that_cannot_be_carried_out_are_refused(
     recipe = tiny.recipe()
     bare = recipe.model_copy(update={"grpo": None})
     adapted = tiny.recipe("model.lora.rank=4", "grpo.logit_scale_rate=0.1")
-    for number, (setting, said) in enumerate(
+    for number, (setting, words) in enumerate(
         [
             (Setting("grpo", bare, 0, "start"), r"no table \[grpo\]"),
             (Setting("grpo", recipe, 0), "name its folder with --init"),
@@ -263,7 +215,7 @@ def test_recipes_that_cannot_be_carried_out_are_refused(
         ]
     ):
         with (
-            pytest.raises(UserError, match=said),
+            pytest.raises(UserError, match=words),
             tiny.begun(setting, tmp_path / f"run{number}") as training,
         ):
             run_grpo(training, None)

@@ -1,7 +1,6 @@
 """From episodes to verdicts and rewards: who judges, what the gate pays, and judges that fail."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 
 import pytest
@@ -9,14 +8,12 @@ import pytest
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from evals.judges.llm import LlmJudge
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
 from evals.verdict import Judge, Verdict
-from tests.builders import CREW, LEASE, QUICK, answer, message
+from tests.builders import CREW, LEASE, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
-from tests.provider import Provider, Reply, broken, refuses
 from tests.training.conftest import Begin
 from training.judging import LenientJudge, judges_of
 from training.recipe import Judging
@@ -36,7 +33,7 @@ LOST = [AssistantMessage("no call")] * 3
 
 
 class Meeting(OfflineJudge):
-    """Answers once as many have been asked as there are, and never before."""
+    """Answers only when that many calls are waiting."""
 
     def __init__(self, number: int) -> None:
         self._missing = number
@@ -152,20 +149,3 @@ def test_all_are_judged_at_the_same_time_and_by_all_judges(begin: Begin) -> None
     assert totals(scored) == totals(score(OfflineJudge(), made))
     names = [OfflineJudge().name, "failing/1", OfflineJudge().name]
     assert [[each["judge"] for each in one.verdicts] for one in scored] == [names] * 8
-
-
-@pytest.mark.parametrize("failure", [broken(), refuses(401, "no such key")])
-@pytest.mark.parametrize("read_before", [(), (LEASE,)], ids=["blind", "read"])
-def test_a_models_failure_gives_no_verdict_and_no_reward(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch, failure: Reply, read_before: tuple[str, ...]
-) -> None:
-    script = [*(message(read(each)) for each in read_before), message(answer("3 May"))]
-    with Provider(lambda _: failure) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        [scored] = score(LlmJudge("openai/gpt-4.1", retries=QUICK), rollouts(begin, script))
-    verdict = scored.trajectory.verdict
-    assert verdict is not None
-    assert verdict["correct"] is None
-    assert verdict["grounded"] is (None if read_before else False)
-    assert json.dumps(verdict)
-    assert scored.trajectory.reward is None

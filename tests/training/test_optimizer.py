@@ -22,8 +22,8 @@ def train(model: nn.Module, optimizer: Optimizer, steps: int, first: int = 0) ->
     losses = []
     for step in range(first, first + steps):
         torch.manual_seed(step)
-        asked, wanted = torch.randint(11, (16,)), torch.randint(3, (16,))
-        loss: Any = nn.functional.cross_entropy(model(asked), wanted)
+        inputs, wanted = torch.randint(11, (16,)), torch.randint(3, (16,))
+        loss: Any = nn.functional.cross_entropy(model(inputs), wanted)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,12 +25,14 @@ from tests import fake_vllm
 from tests.builders import answer, message
 from tests.builders import search_episodes as search
 from tests.tiny_qwen import END, START
-from tests.training import full
+from tests.training import full, tiny
 from tests.training.conftest import written
 from tests.training.machine import LAUNCH
+from training.cli import run_grpo
 from training.processes import ALONE, Processes
 from training.progress import read_steps
 from training.recipe import Grpo
+from training.run import Setting
 from training.start import load_start
 
 ROOT = LAUNCH.parents[1]
@@ -39,7 +40,7 @@ SECONDS = 240
 
 
 class Launched:
-    """`art-e train grpo` in two processes, or in one, with output in a file."""
+    """`art-e train grpo` in two processes, with output in a file."""
 
     def __init__(self, home: Path, folder: Path) -> None:
         self._environment = {
@@ -50,35 +51,32 @@ class Launched:
         }
         self._folder = folder
 
-    def start(
-        self, base: Path, out: Path, *arguments: str, processes: int = 2
-    ) -> "subprocess.Popen[bytes]":
+    def start(self, base: Path, out: Path, *arguments: str) -> "subprocess.Popen[bytes]":
         changes = itertools.chain.from_iterable(("--set", each) for each in full.CHANGES)
         # Two processes on a CPU; port 0 is one that is free.
-        launcher = ["accelerate.commands.launch", "--config_file", str(LAUNCH / "cpu.yaml"),
-                    "--main_process_port", "0", "-m"]  # fmt: skip
-        command = [sys.executable, "-m", *(launcher if processes > 1 else [])]
-        with self.said.open("wb") as said:
+        command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
+                   str(LAUNCH / "cpu.yaml"), "--main_process_port", "0", "-m"]  # fmt: skip
+        with self.printed.open("wb") as output:
             return subprocess.Popen(
                 [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
                  "--base-model", str(base), "--out", str(out), *changes, *arguments],
-                cwd=ROOT, env=self._environment, stdout=said, stderr=said,
+                cwd=ROOT, env=self._environment, stdout=output, stderr=output,
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
-    def run(self, base: Path, out: Path, *arguments: str, processes: int = 2) -> None:
+    def run(self, base: Path, out: Path, *arguments: str) -> None:
         """To its end, which has to be a good one."""
-        process = self.start(base, out, *arguments, processes=processes)
+        process = self.start(base, out, *arguments)
         try:
             code = process.wait(SECONDS)
         finally:
             _end(process)
-        assert code == 0, self.said.read_text("utf-8", "replace")
+        assert code == 0, self.printed.read_text("utf-8", "replace")
 
     @property
-    def said(self) -> Path:
+    def printed(self) -> Path:
         """What it printed."""
-        return self._folder / "said.log"
+        return self._folder / "printed.log"
 
 
 @pytest.fixture
@@ -101,57 +99,60 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def changed(**values: Any) -> list[str]:
-    """As `--set` takes them."""
-    given = [f"{name.replace('__', '.')}={value}" for name, value in values.items()]
-    return list(itertools.chain.from_iterable(("--set", each) for each in given))
+def changed(*changes: str) -> list[str]:
+    """The changes as options."""
+    return list(itertools.chain.from_iterable(("--set", each) for each in changes))
 
 
 def episodes(out: Path) -> list[Trajectory]:
     """Those of training."""
-    told = list(read_trajectories(out / "trajectories.jsonl"))
-    return [each for each in told if each.policy.get("group")]
+    trajectories = list(read_trajectories(out / "trajectories.jsonl"))
+    return [each for each in trajectories if each.policy.get("group")]
 
 
-def rewards(told: Sequence[Trajectory]) -> list[float]:
-    return [float(each.reward["total"]) for each in told if each.reward is not None]
+def rewards(trajectories: Sequence[Trajectory]) -> list[float]:
+    return [float(each.reward["total"]) for each in trajectories if each.reward is not None]
 
 
-def asked_by_step(told: Sequence[Trajectory]) -> Mapping[int, Counter[str]]:
+def questions_by_step(trajectories: Sequence[Trajectory]) -> Mapping[int, Counter[str]]:
     steps: dict[int, Counter[str]] = {}
-    for each in told:
+    for each in trajectories:
         steps.setdefault(each.policy["step"], Counter())[each.question_id] += 1
     return steps
 
 
 def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_path: Path) -> None:
     """The same questions at each step, and rewards that differ by no more than sampling does."""
-    changes = changed(
-        grpo__vllm__mode="off", grpo__questions=4, grpo__rollouts=16, grpo__micro_batch=8,
-        grpo__validate_every=2, judging__questions=5,
+    changes = (
+        "grpo.vllm.mode=off", "grpo.questions=4", "grpo.rollouts=16", "grpo.micro_batch=8",
+        "grpo.validate_every=2", "judging.questions=5",
     )  # fmt: skip
-    told = {}
+    launched.run(base, tmp_path / "2", *changed(*changes))
+    with tiny.begun(
+        Setting("grpo", full.recipe("talk-multi", base, changes), 0), tmp_path / "1"
+    ) as training:
+        run_grpo(training, None)
+    by_count = {}
     for processes in (1, 2):
         out = tmp_path / str(processes)
-        launched.run(base, out, *changes, processes=processes)
-        told[processes] = episodes(out)
+        by_count[processes] = episodes(out)
         metrics = json.loads((out / "metrics.json").read_text("utf-8"))
         assert metrics["processes"] == processes
         assert [each["n"] for each in metrics["validation"]] == [5, 5]
         assert metrics["test"]["greedy"]["n"] == 2
         assert [each.groups for each in read_steps(out)] == [4, 4]
         assert (out / "COMPLETE").is_file()
-    one, two = told[1], told[2]
-    assert asked_by_step(one) == asked_by_step(two)
-    assert {len(each) for each in asked_by_step(two).values()} == {4}
+    one, two = by_count[1], by_count[2]
+    assert questions_by_step(one) == questions_by_step(two)
+    assert {len(each) for each in questions_by_step(two).values()} == {4}
     assert len(one) == len(two) == 2 * 4 * 16
     means = [statistics.fmean(rewards(each)) for each in (one, two)]
     noise = statistics.stdev(rewards([*one, *two])) * (2 / len(one)) ** 0.5
     assert noise > 0
     assert abs(means[0] - means[1]) < 3 * noise
     # Each sampled by itself: the second did not repeat the first.
-    said = [str(each.final_answer) for each in two]
-    assert len(set(said)) > 1
+    answers = [str(each.final_answer) for each in two]
+    assert len(set(answers)) > 1
     # Both ways of training changed the adapter, which is written once.
     for processes in (1, 2):
         trained = load_start(str(tmp_path / str(processes))).model.state_dict()
@@ -178,9 +179,9 @@ def test_episodes_that_end_at_other_times_hold_nobody_up(
     server.say = say
     out = tmp_path / "run"
     launched.run(
-        base, out, "--set", f"grpo.vllm.server={server.address}",
-        *changed(grpo__questions=2, episode__max_turns=4, episode__turn_tokens=60,
-                 episode__episode_tokens=3_000, grpo__validate_every=2),
+        base, out,
+        *changed(f"grpo.vllm.server={server.address}", "grpo.questions=2", "episode.max_turns=4",
+                 "episode.turn_tokens=60", "episode.episode_tokens=3_000", "grpo.validate_every=2"),
     )  # fmt: skip
     turns = Counter(each.rubric["turns"] for each in episodes(out))
     assert set(turns) == {1, 4}
@@ -195,26 +196,26 @@ def test_one_that_is_killed_ends_the_run_which_can_go_on(
     launched: Launched, base: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    changes = changed(grpo__vllm__mode="off", grpo__steps=12, grpo__validate_every=2)
+    changes = changed("grpo.vllm.mode=off", "grpo.steps=8", "grpo.validate_every=2")
     process = launched.start(base, out, *changes)
     try:
         until = time.monotonic() + SECONDS
         while len(read_steps(out)) < 3 and time.monotonic() < until:
-            assert process.poll() is None, launched.said.read_text("utf-8", "replace")
+            assert process.poll() is None, launched.printed.read_text("utf-8", "replace")
             time.sleep(0.1)
         workers = ranks(process.pid)
         os.kill(workers[1], signal.SIGKILL)
         assert process.wait(60) != 0
     finally:
         _end(process)
-    said = launched.said.read_text("utf-8", "replace")
-    assert "Error: another process of this run has ended" in said
-    assert "--resume" in said
+    output = launched.printed.read_text("utf-8", "replace")
+    assert "Error: another process of this run has ended" in output
+    assert "--resume" in output
     assert not any(map(alive, workers.values()))
     before = len(read_steps(out))
-    assert before < 12
+    assert before < 8
     launched.run(base, out, *changes, "--resume")
-    assert [each.step for each in read_steps(out)] == list(range(1, 13))
+    assert [each.step for each in read_steps(out)] == list(range(1, 9))
     assert (out / "COMPLETE").is_file()
 
 
@@ -254,25 +255,15 @@ def test_a_step_that_can_t_be_divided_names_the_setting(
 
 @given(st.integers(0, 40), st.integers(1, 7))
 def test_shares_are_put_together_in_order(total: int, count: int) -> None:
-    """As the processes would, with what each has gathered from all."""
     values = list(range(total))
-
-    class Told(Processes):
-        def gather(self, mine: Sequence[Any]) -> list[Any]:
-            shares = [Processes(index, count).share(values) for index in range(count)]
-            places = [range(index, total, count) for index in range(count)]
-            pairs = (zip(at, of, strict=True) for at, of in zip(places, shares, strict=True))
-            return list(itertools.chain.from_iterable(pairs))
-
-    for index in range(count):
-        mine = Processes(index, count).share(values)
-        assert len(mine) in (total // count, total // count + 1)
-        assert Told(index, count).gather_shares(mine, total) == values
+    shares = [Processes(index, count).share(values) for index in range(count)]
+    assert list(itertools.chain(*shares)) == values
+    assert {len(each) for each in shares} <= {total // count, total // count + 1}
 
 
 def test_one_alone_waits_for_nobody() -> None:
     assert ALONE.leads
     assert ALONE.gather([1, 2]) == [1, 2]
-    assert ALONE.from_first("said") == "said"
+    assert ALONE.from_first("mine") == "mine"
     ALONE.wait()
-    assert list(ALONE.share([1, 2])) == ALONE.gather_shares([1, 2], 2) == [1, 2]
+    assert list(ALONE.share([1, 2])) == [1, 2]

@@ -1,14 +1,12 @@
 """Recipes: found by name or path, changed from the command line, refused in one line."""
 
 import json
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from art_e.errors import UserError
-from training.recipe import EpisodeForm, Recipe, load_recipe, named_recipe, recipe_names
+from training.recipe import load_recipe, named_recipe, recipe_names
 
 NANO = Path(__file__).parents[2] / "training" / "recipes" / "nano.toml"
 
@@ -52,7 +50,7 @@ def test_changes_win_over_the_file() -> None:
         ("grpo.rate=0", "grpo.rate"),
         ("grpo.rate=nan", "grpo.rate"),
         ("grpo.rollouts=1", "grpo.rollouts"),
-        ("grpo.micro_batch=7", "grpo: questions times rollouts"),
+        ("grpo.micro_batch=7", "grpo: the 128 episodes of each process are no multiple of"),
         ("grpo.loss=ppo", "grpo.loss"),
         ("grpo.speed=9", "grpo.speed"),
         ("sft.stages=[]", "sft.stages"),
@@ -64,6 +62,7 @@ def test_changes_win_over_the_file() -> None:
         ("data.kinds=['riddle']", "data.kinds.0"),
         ("data.worlds.test=[1_000, 1_001]", "data.worlds: .* share a seed"),
         ("data.worlds.test=[5, 5]", r"data.worlds: a span of seeds is \[first, end\)"),
+        ("model.bits=4", r"model: weights of 4 bits .* give base and \[model.lora\]"),
         ("grpo", "table.field=value"),
         ("=3", "table.field=value"),
         ("grpo..rate=3", "table.field=value"),
@@ -76,61 +75,25 @@ def test_what_is_no_recipe_is_refused_in_a_line(change: str, named: str) -> None
     assert "\n" not in str(raised.value)
 
 
+def test_vllm_takes_no_weights_of_4_bits() -> None:
+    with pytest.raises(UserError, match="vLLM can't take on weights of 4 bits"):
+        load_recipe("talk", ["model.bits=4"])
+
+
 def test_files_that_are_no_recipe(tmp_path: Path) -> None:
     torn = tmp_path / "torn.toml"
     torn.write_text("[grpo\nsteps = 3")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe\x00")
-    for name, said in (
+    for name, words in (
         ("none", "no recipe 'none'; there are .*nano"),
         (str(tmp_path / "none.toml"), "no recipe"),
         (str(torn), "is no TOML"),
         (str(binary), "no recipe"),
     ):
-        with pytest.raises(UserError, match=said) as raised:
+        with pytest.raises(UserError, match=words) as raised:
             load_recipe(name)
         assert "\n" not in str(raised.value)
-
-
-TOML = """
-[model.scratch]
-[data.worlds]
-train = [0, 2]
-validation = [2, 3]
-test = [3, 4]
-[episode]
-max_turns = 4
-prompt = "Answer $inbox_address."
-hits = 3
-snippet_chars = 40
-addresses = false
-"""
-EXPECTED = EpisodeForm(
-    max_turns=4, prompt="Answer $inbox_address.", hits=3, snippet_chars=40, addresses=False
-)
-
-
-@pytest.fixture
-def recipe_file(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.toml"
-    path.write_text(TOML, encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def run_folder(recipe_file: Path, tmp_path: Path) -> Path:
-    """A training run's folder with one checkpoint, whose own config is a model's."""
-    folder = tmp_path / "run"
-    checkpoint = folder / "checkpoints" / "checkpoint-40"
-    checkpoint.mkdir(parents=True)
-    write(checkpoint / "config.json", {"model_type": "qwen2"})
-    recipe = load_recipe(str(recipe_file))
-    write(folder / "config.json", {"name": "sft", "kind": "sft", "recipe": recipe.to_row()})
-    return folder
-
-
-def write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content), encoding="utf-8")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"recipe": "nano"}'])
@@ -140,21 +103,25 @@ def test_a_config_without_a_recipe_is_no_run(tmp_path: Path, content: str) -> No
         named_recipe(str(tmp_path))
 
 
-def test_a_recipe_of_another_version_is_told_by_its_field(run_folder: Path) -> None:
-    config = json.loads((run_folder / "config.json").read_text())
-    config["recipe"]["episode"]["max_turns"] = "many"
-    write(run_folder / "config.json", config)
-    with pytest.raises(UserError, match=r"episode\.max_turns") as raised:
-        named_recipe(str(run_folder))
+@pytest.mark.parametrize(
+    ("table", "field", "value"), [("episode", "max_turns", "many"), ("grpo", "resample", 1)]
+)
+def test_a_recipe_of_another_version_is_refused_by_its_field(
+    tmp_path: Path, table: str, field: str, value: object
+) -> None:
+    row = load_recipe("nano").to_row()
+    row[table][field] = value
+    (tmp_path / "config.json").write_text(json.dumps({"recipe": row}), encoding="utf-8")
+    with pytest.raises(
+        UserError, match=rf"{table}\.{field} does not fit.*; name the recipe"
+    ) as raised:
+        named_recipe(str(tmp_path))
     assert "\n" not in str(raised.value)
 
 
 def test_a_folder_that_happens_to_bear_a_recipes_name_does_not_hide_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "deep" / "er" / "small").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "nano").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "deep" / "er")
-    recipe = Recipe.model_validate({**tomllib.loads(TOML), "name": "small"})
-    monkeypatch.setattr("training.recipe.recipe_names", lambda: ["small"])
-    monkeypatch.setattr("training.recipe.load_recipe", {"small": recipe}.__getitem__)
-    assert named_recipe("small").episode == EXPECTED
+    assert named_recipe("nano") == load_recipe("nano")

@@ -14,7 +14,7 @@ from tests.training.conftest import whole
 from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.recipe import Noise
-from training.start import END, START, Start, make_start, phrases
+from training.start import Start, make_start, phrases
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
 
@@ -26,10 +26,8 @@ def conversations(training_home: Path) -> list[list[ChatMessage]]:
         recipe = tiny.recipe()
         material = load_material(recipe.data, "train")
         known = planted_in(recipe.data)
-        asked = [known[each.id] for each in material.questions]
-        return expert_conversations(
-            material.inbox_file.path, asked, recipe.episode, NOISY, 0, leading_space=True
-        )
+        chosen = [known[each.id] for each in material.questions]
+        return expert_conversations(material.inbox_file.path, chosen, recipe.episode, NOISY, 0)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +73,6 @@ def test_the_parts_of_a_number_are_tokens_by_their_place(made: Start) -> None:
     assert [made.tokenizer.decode([each]) for each in ids] == parts
 
 
-def test_no_phrase_runs_across_the_end_of_a_turn() -> None:
-    """A conversation would be cut elsewhere as it grows: the model's own end mark would be lost."""
-    for phrase in phrases("Answer.", years=[2001]):
-        before, mark, after = phrase.rpartition(END)
-        # The end marks in phrases are those of the system and of the user, who never call.
-        if mark and after:
-            assert "<tool_call>" not in before
-            assert after.startswith(f"\n{START}")
-
-
 def test_turn_by_turn_is_as_the_whole_for_the_expert(
     made: Start, conversations: list[list[ChatMessage]]
 ) -> None:
@@ -93,7 +81,7 @@ def test_turn_by_turn_is_as_the_whole_for_the_expert(
 
 
 def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained: Path) -> None:
-    """Of all that a model that knows next to nothing has said in a run of GRPO."""
+    """Of all that a model that knows next to nothing wrote in a run of GRPO."""
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
     assert len(stored) > 30
     assert [each.messages for each in stored if not agrees(each.messages, start)] == []

@@ -70,7 +70,7 @@ def test_a_start_then_grpo_then_an_answer_with_a_pause_in_each(art_e: Run, tmp_p
 def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Path) -> None:
     """Without a key the run ends at its start."""
     command = ("train", "grpo", "--init", "start", "--out", tmp_path / "run", *changes(
-        "judging.reward='openai/gpt-4.1'", "grpo.steps=100", "grpo.rollouts=8", "grpo.resample=0"
+        "judging.reward='openai/gpt-4.1'", "grpo.steps=100", "grpo.rollouts=8"
     ))  # fmt: skip
     lines = art_e(*command, "--max-cost", "5").stderr.splitlines()
     fee = next(each for each in lines if each.startswith("judge openai/gpt-4.1"))

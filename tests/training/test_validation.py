@@ -19,10 +19,10 @@ from tests.builders import QUESTION
 from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.test_judging import IDK, LOST, RIGHT, WRONG, rollouts, score
-from training.judging import Judges, LenientJudge, by_second
+from training.judging import LenientJudge
 from training.material import load_part
-from training.progress import EPISODES
-from training.run import Setting
+from training.progress import EPISODES, by_second
+from training.run import Judges, Setting
 from training.start import load_start
 from training.validation import (
     Examiner,

@@ -35,7 +35,6 @@ CHANGES = (
     "grpo.questions=2",
     "grpo.rollouts=4",
     "grpo.micro_batch=4",
-    "grpo.resample=1",
     "grpo.validate_every=2",
 )
 
@@ -66,11 +65,3 @@ def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[Trai
     view = Watch(1)
     with opened(setting, out, out.parent, resume=resume, view=view) as (training, _):
         yield training
-
-
-def metrics_fields() -> set[str]:
-    """What a validation has by the contract, which says so in words."""
-    return set(
-        "step n accuracy hallucination hallucination_unanswerable abstention turns effort"
-        " turns_when_correct format_errors reward".split()
-    )

@@ -145,10 +145,11 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
         GENERATED: f"questions that {golden.writer} writes",
         WORLD: "the questions of the made-up companies",
     }.get(golden.questions, f"the questions of {golden.questions}")
+    verify = f"verify with {golden.reader} (judge {golden.judge}), " if golden.reader else ""
     questions = step(
         "golden",
         "golden",
-        f"{source}: filter, verify with {golden.reader} (judge {golden.judge}), split by inbox",
+        f"{source}: filter, {verify}split by inbox",
         partial(make_golden, profile, mail),
         *(golden, mail),
         reads=[golden.questions],
@@ -280,7 +281,8 @@ def make_golden(profile: Profile, mail: Step, folder: Path) -> None:
     else:
         golden_commands.import_command(golden.questions, **place)
     golden_commands.filter_command(**place)
-    golden_commands.verify_command(golden.reader, golden.judge, max_cost=most, **place)
+    if golden.reader:
+        golden_commands.verify_command(golden.reader, golden.judge, max_cost=most, **place)
     golden_commands.split_command(**splits, **place)
     golden_commands.stats_command(folder / GOLDEN)
     check_golden(folder / GOLDEN)

@@ -103,8 +103,9 @@ def _missing(profile: Profile, planned: Sequence[Step]) -> list[str]:
     left = {each.stage for each in planned if each.state != "done"}
     golden, recipe, judges = profile.golden, profile.recipe, profile.judges
     writers = [golden.writer] if golden.questions == GENERATED else []
+    readers = [golden.reader, golden.judge] if golden.reader else []
     asked: dict[Stage, list[str]] = {
-        "golden": [*writers, golden.reader, golden.judge],
+        "golden": [*writers, *readers],
         "baselines": [*map(model_name, profile.baselines.models), *judges],
         "grpo": [recipe.judging.reward, recipe.judging.validation],
         "evaluation": [*judges],

@@ -40,7 +40,7 @@ class Ingest(RecipeTable):
 
 class Golden(RecipeTable):
     """The questions: "generated" by the model `writer`, of the synthetic "world", or those of a
-    file or hub id. `reader` verifies them, and `judge` compares its answers.
+    file or hub id. The model `reader` verifies them, if there is one; `judge` compares its answers.
 
     batches, train, validation, test and min_mails are options of `art-e golden generate`.
     max_cost_usd limits writing, and verifying likewise.
@@ -48,7 +48,7 @@ class Golden(RecipeTable):
 
     questions: str
     writer: str = "gemini/gemini-2.5-pro"
-    reader: str = "offline"
+    reader: str | None = None
     judge: str = "offline"
     batches: Count = 25
     train: _Number = 18
