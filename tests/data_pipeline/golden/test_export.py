@@ -15,7 +15,6 @@ from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.export import card, export, stats
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
 from tests.builders import files_of
-from tests.data_pipeline.golden.builders import failed
 
 SPLITS_OF_ROWS: tuple[Split, ...] = ("train", "test", "train", "test")
 
@@ -116,7 +115,8 @@ def test_what_is_in_the_set() -> None:
                  "test"),
         Question("q-4", "Why?", BOB, None, "No", ("<3>",), None, None, None, True, "test"),
     ]  # fmt: skip
-    golden = GoldenSet(questions, [Rejected.of(Question("q-5", "Why?", ANN), failed())])
+    dull = Check("realism", "filter", False, "below 0.7", "rule")
+    golden = GoldenSet(questions, [Rejected.of(Question("q-5", "Why?", ANN), dull)])
     golden.record("filter", 5, {})
     figures = stats(golden)
     assert (figures["rows"], figures["rejected"]) == (4, 1)

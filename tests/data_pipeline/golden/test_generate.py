@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import zlib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,6 +10,7 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.models.base import Usage
 from art_e.question import KINDS, load_questions
 from art_e.text import digest
 from data_pipeline.golden import cli as golden_progress
@@ -25,15 +27,47 @@ from data_pipeline.golden.golden_set import SET_FILES, GoldenSet
 from data_pipeline.golden.inboxes import Counts
 from tests.builders import QUICK
 from tests.command_line import Run, json_of, the_error
-from tests.data_pipeline.golden.builders import COST, MODEL, USAGE, Writer, items_for
-from tests.provider import KEY, Provider, says
+from tests.golden import data_of
+from tests.provider import KEY, Provider, Reply, Request, says
 
+MODEL = "openai/gpt-4.1"
+USAGE = Usage(8_000, 0, 1_000, 0)
+COST = 0.016 + 0.008  # of a reply, at the model's prices
 OPTIONS = Options(counts=Counts(2, 0, 1), min_mails=50, batches=3)
 
 
 @pytest.fixture(scope="module")
 def plan(world: InboxFile) -> Plan:
     return make_plan(world, OPTIONS, MODEL)
+
+
+def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two lookups, one update, one unanswerable, and one that cites a mail that is not there."""
+    mails = data["mails"]
+    mark = zlib.crc32(json.dumps(data).encode())
+
+    def item(kind: str, cited: list[str], answer: str, number: int) -> dict[str, Any]:
+        return {
+            "kind": kind,
+            "question": f"What did I hear of matter {mark}-{number}?",
+            "answer": answer,
+            "mails": cited,
+            "how_realistic": 0.9,
+            "difficulty": "easy",
+        }
+
+    return [
+        item("lookup", [mails[0]["id"]], mails[0]["subject"] or "nothing", 1),
+        item("lookup", [mails[-1]["id"].upper()], "Tuesday", 2),
+        item("latest-update", [mails[2]["id"], mails[1]["id"]], "42", 3),
+        item("unanswerable", [], "", 4),
+        item("lookup", ["m37"], "made up", 5),
+    ]
+
+
+def writer(request: Request) -> Reply:
+    """Plays the generator."""
+    return says(json.dumps({"items": items_for(data_of(request))}), usage=USAGE)
 
 
 class Generating:
@@ -72,7 +106,7 @@ def undisturbed(
 ) -> Generating:
     """What comes of it where nothing goes wrong."""
     whole = Generating(world, plan, tmp_path_factory.mktemp("whole") / "golden")
-    with pytest.MonkeyPatch.context() as patch, Provider(Writer()) as provider:
+    with pytest.MonkeyPatch.context() as patch, Provider(writer) as provider:
         provider.stand_in_for_openai(patch)
         assert whole.run() == []
     return whole
@@ -120,21 +154,22 @@ def test_bad_replies_are_asked_again_or_used_in_part(
     made: Generating, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prose, never, wrong = (each["mails"] for each in plan.data[:3])
+    in_prose = says("Here are some questions!", usage=USAGE)
+    replies = iter([in_prose])
 
-    def instead(data: Any, time: int) -> Any:
-        if data["mails"] == prose and time == 1:
-            return says("Here are some questions!", usage=USAGE)
+    def careless(request: Request) -> Reply:
+        data = data_of(request)
+        items = items_for(data)
+        if data["mails"] == prose:
+            return next(replies, writer(request))
         if data["mails"] == never:
             # Cut off.
-            return says(json.dumps({"items": items_for(data)})[:-9], usage=USAGE)
+            return says(json.dumps({"items": items})[:-9], usage=USAGE)
         if data["mails"] == wrong:
-            items = items_for(data)
             items[1]["how_realistic"] = 7
-            return says(json.dumps({"items": items}), usage=USAGE)
-        return None
+        return says(json.dumps({"items": items}), usage=USAGE)
 
-    writer = Writer(instead)
-    with Provider(writer) as provider:
+    with Provider(careless) as provider:
         provider.stand_in_for_openai(monkeypatch)
         assert made.run() == ["unreadable"]
         requests = len(provider.requests)
@@ -162,7 +197,7 @@ def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
     made: Generating, undisturbed: Generating, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 4.5 * COST + 0.1
-    with Provider(Writer()) as provider:
+    with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
         lost = made.run(max_cost_usd=limit, concurrency=1)
         assert set(lost) == {"budget"}
@@ -216,7 +251,7 @@ def test_a_set_that_other_commands_read(
     monkeypatch.setattr(golden_progress, "LINE_EVERY_S", 0.0)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert "export OPENAI_API_KEY" in the_error(art_e(*command))
-    with Provider(Writer()) as provider:
+    with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
         result = art_e(*command)
         assert result.exit_code == 0, result.output

@@ -1,6 +1,8 @@
 """A golden set: undone steps, counts that balance, and a folder that survives any kill."""
 
 import copy
+import dataclasses
+import datetime as dt
 import filecmp
 import json
 import subprocess
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
-from art_e.question import Question, load_questions
+from art_e.question import DIFFICULTIES, KINDS, SPLITS, Question, load_questions
 from data_pipeline.golden.golden_set import (
     SET_FILES,
     STEPS,
@@ -27,7 +29,28 @@ from data_pipeline.golden.golden_set import (
     mended,
     with_checks,
 )
-from tests.data_pipeline.golden.builders import TEXTS, failed, golden_set, questions, row
+
+
+def row(number: int, **fields: Any) -> Question:
+    question = Question(f"q-{number}", f"When {number}?", "ann@test.example", answer="May")
+    return dataclasses.replace(question, **fields)
+
+
+def failed(step: Step = "filter", name: str = "realism") -> Check:
+    return Check(name, step, False, "below 0.7", "rule")
+
+
+def golden_set(count: int, dropped: int = 0) -> GoldenSet:
+    """A set of `count` rows, `dropped` of them dropped by the filter."""
+    golden = GoldenSet(questions=[row(number) for number in range(count)])
+    golden.batches = [Batch("b-1", "ann@test.example", "train", ("<1@test>", "<2@test>"))]
+    golden.record("import", came=count, settings={"source": "x"})
+    gone = golden.questions[count - dropped :]
+    golden.rejected = [Rejected.of(each, failed()) for each in gone]
+    del golden.questions[count - dropped :]
+    golden.record("filter", came=count, settings={})
+    return golden
+
 
 STEP_RUNS = st.lists(
     st.tuples(st.sampled_from(STEPS[2:]), st.integers(0, 2**16)), min_size=1, max_size=6
@@ -206,6 +229,38 @@ def names(folder: Path) -> list[str]:
 def same_files(folder: Path, other: Path) -> bool:
     same, _, _ = filecmp.cmpfiles(folder, other, FILES, shallow=False)
     return same == FILES
+
+
+# What UTF-8 can hold: a lone surrogate is cleaned before anything is stored.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+DAYS = st.none() | st.dates(dt.date(1979, 1, 1), dt.date(2030, 1, 1))
+
+
+def some(*values: str | None) -> st.SearchStrategy[str | None]:
+    return st.sampled_from([*values, None])
+
+
+@st.composite
+def questions(draw: st.DrawFn, ids: st.SearchStrategy[str] = TEXTS) -> Question:
+    """A question as a generator or a file gave it: with neither checks nor mends."""
+    return Question.from_row(
+        {
+            "id": draw(ids),
+            "question": draw(TEXTS),
+            "inbox_address": draw(TEXTS),
+            "query_date": None if (day := draw(DAYS)) is None else day.isoformat(),
+            "answer": draw(st.none() | TEXTS),
+            "message_ids": draw(st.lists(TEXTS, max_size=3)),
+            "how_realistic": draw(st.none() | st.floats(0, 1)),
+            "kind": draw(some(*KINDS)),
+            "difficulty": draw(some(*DIFFICULTIES)),
+            "answerable": draw(st.sampled_from([True, False, None])),
+            "split": draw(some(*SPLITS)),
+            "provenance": draw(
+                st.dictionaries(st.sampled_from(["model", "batch", "story"]), TEXTS)
+            ),
+        }
+    )
 
 
 def unique_rows(of: str) -> st.SearchStrategy[list[Question]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,49 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.importing import import_questions
-from tests.data_pipeline.golden.builders import PUBLIC, imported, small_inbox, the_row, write
+from data_pipeline.ingest.batch import Rules
+from tests.builders import date_header, make_inbox, raw
+
+# A row of the public data set, whose gold mail is there.
+PUBLIC: dict[str, Any] = {
+    "id": 17,
+    "question": "When does the lease of the warehouse end?",
+    "answer": "On May 3.",
+    "message_ids": ["<1@test>"],
+    "how_realistic": 0.9,
+    "inbox_address": "bob@test.example",
+    "query_date": "2020-01-10",
+}
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    with InboxFile(small_inbox(tmp_path_factory.mktemp("inbox"))) as opened:
+    """Mail of Bob's: 1 (and its copy 1b), 2, a later 3 and one without a date; 4 is Carl's."""
+    path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
+    lease = "The lease of the warehouse ends on May 3.\n"
+    mails = [
+        raw("<1@test>", date=date_header(2), body=lease),
+        raw("<1b@test>", date=date_header(3), body=lease),
+        raw("<2@test>", date=date_header(4), body="Twelve pallets came."),
+        raw("<3@test>", date=date_header(20), body="It ends in June."),
+        raw("<4@test>", date=date_header(2), to="carl@test.example", body="For Carl."),
+        raw("<5@test>", date=None, body="When was this?"),
+    ]
+    make_inbox(path, mails, Rules(any_id=True))
+    with InboxFile(path) as opened:
         yield opened
+
+
+def write(path: Path, rows: Sequence[Any]) -> str:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def imported(file: InboxFile, tmp_path: Path, *rows: Any) -> GoldenSet:
+    golden = GoldenSet()
+    import_questions(file, golden, write(tmp_path / "q.jsonl", rows))
+    return golden
 
 
 @pytest.mark.parametrize(
@@ -76,7 +112,7 @@ def test_a_bad_row_is_kept_with_what_is_wrong(
 def test_a_missing_kind_is_inferred(
     file: InboxFile, tmp_path: Path, fields: dict[str, Any], kind: str
 ) -> None:
-    question = the_row(imported(file, tmp_path, {**PUBLIC, **fields}))
+    [question] = imported(file, tmp_path, {**PUBLIC, **fields}).questions
     assert question.kind == kind
     assert question.answerable is (kind != "unanswerable")
     assert "kind" in question.provenance["import"]["inferred"]
