@@ -304,18 +304,27 @@ def command(art_e: Run, inbox: Path, tmp_path: Path) -> Callable[..., Result]:
 MODELS = ("--model", READER, "--judge", JUDGE)
 
 
-def test_the_command_says_where_mail_goes_and_what_it_cost(
+def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
     command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Provider(CarefulReader()) as provider:
         provider.stand_in_for_openai(monkeypatch)
-        result = command(*MODELS)
+        limited = command(*MODELS, "--max-cost", 0.05, "--concurrency", 1)
+        assert limited.exit_code == 0, limited.output
+        assert "not checked: " in limited.stderr and "budget" in limited.stderr
+        assert "the same command with a higher --max-cost" in limited.stderr
+        assert "the same command again" not in limited.stderr
+        assert 0 < float(limited.stderr.partition("cost so far: $")[2].split()[0]) <= 0.05
+        some = len(provider.requests)
+        result = command(*MODELS, "--max-cost", 5)
         requests = len(provider.requests)
+        assert requests > some
         again = command(*MODELS)
         assert len(provider.requests) == requests
     shown = json_of(result)
     assert (shown["step"], shown["sums"]["in"]) == ("verify", len(ROWS))
-    assert (shown["model"], shown["strict"]) == (READER, False)
+    assert (shown["model"], shown["strict"], shown["unchecked"]) == (READER, False, {})
+    assert len(GoldenSet.load(tmp_path / "golden").questions) == shown["sums"]["kept"]
     host = provider.base_url.split("/")[2]
     assert f"mail text stays on this machine ({host}, {READER})" in result.stderr
     assert f"questions and answers go to {host} (judge {JUDGE})" in result.stderr
@@ -327,25 +336,6 @@ def test_the_command_says_where_mail_goes_and_what_it_cost(
     assert f"cost so far: ${paid:.4f}\n" in result.stderr
     assert f"cost so far: ${paid:.4f}\n" in again.stderr
     assert KEY not in result.output
-
-
-def test_one_limit_for_reader_and_judge(
-    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Provider(CarefulReader()) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        result = command(*MODELS, "--max-cost", 0.05, "--concurrency", 1)
-        assert result.exit_code == 0, result.output
-        requests = len(provider.requests)
-        assert "not checked: " in result.stderr and "budget" in result.stderr
-        assert "the same command with a higher --max-cost" in result.stderr
-        assert "the same command again" not in result.stderr
-        spent = float(result.stderr.partition("cost so far: $")[2].split()[0])
-        assert 0 < spent <= 0.05
-        whole = json_of(command(*MODELS, "--max-cost", 5))
-        assert whole["unchecked"] == {}
-        assert len(provider.requests) > requests
-    assert len(GoldenSet.load(tmp_path / "golden").questions) == whole["sums"]["kept"]
 
 
 @pytest.mark.parametrize(
