@@ -1,0 +1,250 @@
+"""The filter: each rule on questions that it is for and on those that only look it; duplicates."""
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from art_e.question import Question
+from data_pipeline.golden import filtering as rules
+from data_pipeline.golden.filtering import FullName, Owner, agreeing, duplicates
+from data_pipeline.golden.golden_set import Batch, Check
+from data_pipeline.golden.inboxes import Cited
+
+VINCE = Owner("vince.kaminski@enron.com", (FullName("vince", "kaminski"),))
+ID = "<1.2@x>"
+BATCH = Batch("b-1", VINCE.address, "train", (ID, "<2.2@x>"))
+
+
+def row(
+    question: str = "When is the seminar?", answer: str | None = "May 7", **more: Any
+) -> Question:
+    fields: dict[str, Any] = {
+        "inbox_address": VINCE.address,
+        "message_ids": (ID,),
+        "answerable": True,
+    }
+    return Question(id="q-1", question=question, answer=answer, **(fields | more))
+
+
+def facts(batch: Batch | None = None, cited: dict[str, Cited] | None = None) -> rules.Facts:
+    return rules.Facts(0.7, VINCE, batch, cited or {ID: Cited(ID)})
+
+
+CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
+    ("wording", False): (
+        ("What offer did Vince want to make Giuseppe?", "May 7"),
+        ("What is Vince's phone number?", "May 7"),
+        ("Which speaker did Vince J. Kaminski propose?", "May 7"),
+        ("When will Mr. Kaminski travel?", "May 7"),
+        ("Was the lease sent to Vince.Kaminski@enron.com?", "May 7"),
+        ("What is this email about?", "May 7"),
+        ("What did the sender of the message ask for?", "May 7"),
+        ("When did the user plan to travel?", "May 7"),
+        ("When is the lunch mentioned in this thread?", "May 7"),
+    ),
+    ("wording", True): (
+        ("What did I tell Giuseppe?", "May 7"),
+        ("What is the main topic of Christie's email regarding the article draft?", "May 7"),
+        ("What is the user name for the portal?", "May 7"),
+        ("Who is the recipient of the safety award?", "May 7"),
+        ("What did Vince Strickler ask for?", "May 7"),
+        ("Who signed the Martin Kaminski contract?", "May 7"),
+        ("Is the cheque in the mail?", "May 7"),
+        ("When is the Kaminski wedding?", "May 7"),
+        ("What did Kaminski's secretary book?", "May 7"),
+    ),
+    ("ids", False): (
+        ("What did <12345678.99@thyme> ask for?", "May 7"),
+        ("What does m2 say of the pump?", "May 7"),
+        ("Which date is in email #2?", "May 7"),
+        ("When is the seminar?", "May 7, see m1"),
+        ("What is the message-id of Ann's mail?", "May 7"),
+    ),
+    ("ids", True): (
+        ("Who should I contact?", "Ann Alm <ann.alm@x.example>"),
+        ("How many m2 of floor are let?", "40 m2"),
+        ("Did I get that email 2 weeks ago?", "Yes"),
+        ("How many messages did Ann send?", "12"),
+    ),
+    ("leak", False): (
+        ("When is the May 7 seminar?", "May 7"),
+        ("Who is Ann Alm, the new head of audit?", "Ann Alm"),
+        ("What is the name of the hotel Harbor Inn?", "Harbor Inn"),
+    ),
+    ("leak", True): (
+        ("Did Ann sign the lease?", "Yes, Ann signed the lease."),
+        ("Is the dinner on May 3 or May 4?", "May 4"),
+        ("Which of Ann and Bob leads the audit?", "Ann"),
+        ("When on May 7 is the seminar?", "May 7, 3 pm"),
+        ("How many of the 3 plants are shut?", "3"),
+        ("Who recommended Bob Berg?", "Ann Alm recommended Bob Berg."),
+        ("What is the status of Bill AB 18X?", "Bill AB 18X is dead."),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "passed", "question", "answer"),
+    [(*key, *case) for key, cases in CASES.items() for case in cases],
+)
+def test_a_rule_tells_faults_from_what_only_looks_like_one(
+    name: str, passed: bool, question: str, answer: str
+) -> None:
+    rule = getattr(rules, name)
+    assert rule(row(question, answer), facts(batch=BATCH)).passed is passed
+
+
+def test_sources_name_the_fault() -> None:
+    def check(*ids: str, batch: Batch | None = None) -> Check:
+        known = {ID: Cited(ID)}
+        cited = {each: known.get(each, Cited(None, "is not in the inbox file")) for each in ids}
+        return rules.sources(row(message_ids=ids), facts(batch=batch, cited=cited))
+
+    assert check(ID).passed is True
+    assert check(ID, batch=BATCH).passed is True
+    assert "cites no mail" in check().reason
+    assert "not in its batch" in check(ID, "m37", batch=BATCH).reason
+    assert "not in the inbox" in check("<made-up@x>").reason
+
+
+def test_fields_that_disagree_are_agreeing() -> None:
+    cited = {
+        ID: Cited("<kept@x>"),
+        "<2@x>": Cited("<kept@x>"),
+        "m9": Cited(None, "is not in the inbox file"),
+    }
+
+    def after(**fields: Any) -> Question:
+        return agreeing(row(**fields), None, cited)
+
+    assert after(message_ids=(ID, "m9", "<2@x>")).message_ids == ("<kept@x>", "m9")
+    assert after(kind="multi-mail").kind == "lookup"
+    assert after(kind="multi-mail", message_ids=(ID, "m9")).kind == "multi-mail"
+    assert after(kind="count", answer="Ann").kind == "lookup"
+    for number in ("two", "3 of them", "twice", "none"):
+        assert after(kind="count", answer=number).kind == "count"
+    nothing = after(kind="unanswerable", answer="")
+    assert (nothing.answerable, nothing.message_ids) == (False, ())
+    something = after(kind="unanswerable")
+    assert (something.answerable, something.kind) == (True, "lookup")
+    # What they were is kept.
+    assert nothing.provenance["mended"][0]["was"] == {"message_ids": [ID]}
+
+
+# ---- Duplicates.
+
+
+def make(name: str, question: str, answer: str | None = "May 7", **fields: Any) -> Question:
+    return dataclasses.replace(row(question, answer), id=name, **fields)
+
+
+def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict[str, str]:
+    """Which questions are duplicates of which."""
+    twins = duplicates(questions, gold or {})
+    return {name: each.reason.split()[2] for name, each in twins.items()}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("When is the Rice seminar?", "May 7"), ("when is the Rice Seminar", "On May 7.")),
+        (
+            ("When is the ALP Project presentation at Enron?", "May 7, at 4 p.m."),
+            ("What is the date and time of the ALP Project presentation at Enron?", "4 pm, May 7"),
+        ),
+        (
+            ("Who approved Nora's request for shelves?", "Adam Quill"),
+            ("By whom was Nora's request for shelves approved?", "Adam Quill"),
+        ),
+    ],
+)
+def test_one_fact_asked_twice_is_found_without_a_common_mail(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    assert found(make("q-1", *one), make("q-2", *other)) == {"q-2": "q-1"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # Another value, with one mail and even one answer.
+        (("What is the price in January?", "$5"), ("What is the price in February?", "$6")),
+        (("What is the price in January?", "$5"), ("What is the price in February?", "$5")),
+        (
+            ("Who booked room 41 for the audit?", "Ann"),
+            ("Who booked room 42 for the audit?", "Ann"),
+        ),
+        # Another name.
+        (
+            ("How many trips have we booked for Ulrich Celik?", "4"),
+            ("How many trips have we booked for Samuel Stone?", "4"),
+        ),
+        # Other answers.
+        (("Who is the buyer of the plant?", "Dynegy"), ("Who is the seller of the plant?", "PGE")),
+        (("What did I tell Jim?", "To wait"), ("What did Jim tell me?", "That he is ill")),
+        # Denied.
+        (("Who will attend the dinner?", "Ann"), ("Who will not attend the dinner?", "Ann")),
+    ],
+)
+def test_near_texts_about_other_things_are_both_kept(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    both = make("q-1", *one), make("q-2", *other)
+    assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}
+
+
+def test_in_two_inboxes_only_with_a_common_mail() -> None:
+    one = make("q-1", "When is the all-hands meeting?")
+    other = make("q-2", "When is the all-hands meeting?", inbox_address="bob@x.example")
+    assert found(one, other) == {}
+    assert found(one, other, gold={"q-1": {"a"}, "q-2": {"a"}}) == {"q-2": "q-1"}
+
+
+def test_unanswerable_ones_only_in_the_same_words() -> None:
+    def absent(name: str, question: str) -> Question:
+        return make(name, question, "", answerable=False)
+
+    one = absent("q-1", "What is Richard's new phone extension in Oslo?")
+    same = absent("q-2", "In Oslo, what is Richard's new phone extension?")
+    near = absent("q-3", "What was Richard's old phone extension in Oslo?")
+    assert found(one, same, near) == {"q-2": "q-1"}
+    assert found(one, make("q-4", one.question, "x4711")) == {}
+
+
+def test_kept_is_the_most_realistic_then_the_smallest_id() -> None:
+    text = "When is the seminar?"
+    unrated, low = make("q-0", text), make("q-1", text, how_realistic=0.7)
+    same = [make(name, text, how_realistic=0.8) for name in ("q-10", "q-9")]
+    assert found(low, *same) == {"q-1": "q-9", "q-10": "q-9"}
+    assert found(unrated, low) == {"q-0": "q-1"}
+
+
+# Few words, so that many are near.
+TEXTS = st.lists(st.sampled_from(["seminar", "Rice", "Ann", "May 7", "dinner"]), max_size=4)
+
+
+@given(
+    st.lists(
+        st.tuples(TEXTS, st.sampled_from(["May 7", "Ann", "Yes"]), st.sampled_from(["a", "b", ""])),
+        max_size=12,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_order_does_not_matter_and_what_is_kept_has_no_duplicates(
+    rows: list[tuple[list[str], str, str]], rng: random.Random
+) -> None:
+    questions = [
+        make(f"q-{place}", f"When is the {' '.join(words)}?", answer)
+        for place, (words, answer, _) in enumerate(rows)
+    ]
+    gold = {f"q-{place}": {mail} - {""} for place, (_, _, mail) in enumerate(rows)}
+    first = found(*questions, gold=gold)
+    shuffled = rng.sample(questions, len(questions))
+    assert found(*shuffled, gold=gold) == first
+    kept = [each for each in questions if each.id not in first]
+    assert set(first.values()) <= {each.id for each in kept}
+    assert found(*kept, gold=gold) == {}
