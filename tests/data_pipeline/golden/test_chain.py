@@ -107,19 +107,6 @@ def test_killed_and_run_again_the_set_is_the_same(
         assert twice.total() < at_once
 
 
-def test_run_again_it_asks_nothing(make: Make, whole: Whole, tmp_path: Path) -> None:
-    chain = make(tmp_path)
-    rule = Counting()
-    with Provider(rule) as provider:
-        for at_once in (4, 1):
-            chain.done(provider, "generate", "--concurrency", at_once)
-            assert contents(chain.set) == whole.files["generate"]
-            chain.done(provider, "filter")
-            chain.done(provider, "verify", "--concurrency", at_once)
-            assert contents(chain.set) == whole.files["verify"]
-            assert rule.answered == whole.answered["generate"] + whole.answered["verify"]
-
-
 STEPS = ("generate", "filter", "verify", "split")
 
 
