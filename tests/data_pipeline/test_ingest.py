@@ -21,11 +21,13 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.schema import SUBJECT_WEIGHT
 from art_e.inbox.tokenizer import MAX_WORD_CHARS, stems, words
 from art_e.question import load_questions
-from data_pipeline.cli import FormatName
+from art_e.trajectory import read_trajectories
+from data_pipeline.cli import SEED, SIZE, FormatName, tour_question
 from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
+from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw
 from tests.command_line import Run, json_of, the_error
 
@@ -343,12 +345,12 @@ def test_a_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> N
     report = json_of(art_e("ingest", "synthetic:1000,seed=4", "--db", db, "--json"))
     path = tmp_path / "world.questions.jsonl"
     assert report["questions"] == str(path)
-    questions = load_questions(str(path))
-    assert {each.kind for each in questions} >= {"lookup", "unanswerable"}
+    planted = load_questions(str(path))
+    assert {each.kind for each in planted} >= {"lookup", "unanswerable"}
     more = json_of(art_e("ingest", "synthetic:1000,seed=5", "--db", db, "--append", "--json"))
     assert more["read"] == 2_000
     both = load_questions(str(path))
-    assert both[: len(questions)] == questions and len(both) > len(questions)
+    assert both[: len(planted)] == planted and len(both) > len(planted)
 
 
 def test_a_part_of_a_world_has_no_questions(art_e: Run, tmp_path: Path) -> None:
@@ -417,3 +419,31 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
     # A later ingest clears away what is left of the build, and is not locked out.
     assert json_of(art_e("ingest", eml, "--db", db, "--json"))["read"] == 4
     assert not list(db.parent.glob(".*.partial"))
+
+
+# ---- The tour.
+
+
+def test_the_tour_shows_every_step_on_a_sample_inbox_that_is_made_once(
+    art_e: Run, home: Path
+) -> None:
+    first, second = art_e("demo"), art_e("demo", "--json")
+    question = tour_question(questions(WorldConfig(size=SIZE, seed=SEED)))
+    steps = (
+        question.question, " 1  search ", " 2  read ", "| ", "answer  ",
+        f"expected: {question.answer}", "art-e ingest", "art-e search", "art-e ask",
+    )  # fmt: skip
+    positions = [first.stdout.index(step) for step in steps]
+    assert positions == sorted(positions)
+    assert "making a sample inbox" in first.stderr
+    assert "making" not in second.stderr
+    assert len(list((home / "demo").glob("*.duckdb"))) == 1
+    # JSON is that of `ask` and the gold answer.
+    answer = json_of(second)
+    assert list(answer)[-1] == "gold_answer"
+    assert answer["gold_answer"] == question.answer
+    assert (answer["question"], answer["model"]) == (question.question, "offline")
+    assert answer["cost_usd"] == 0
+    [trajectory] = read_trajectories(Path(answer["trajectory"]))
+    assert Path(answer["trajectory"]).is_relative_to(home / "runs")
+    assert trajectory.inbox_address == question.inbox_address

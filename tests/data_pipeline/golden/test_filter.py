@@ -148,53 +148,39 @@ def found(*questions: Question, gold: dict[str, set[str]] | None = None) -> dict
     return {name: each.reason.split()[2] for name, each in twins.items()}
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (("When is the Rice seminar?", "May 7"), ("when is the Rice Seminar", "On May 7.")),
-        (
-            ("When is the ALP Project presentation at Enron?", "May 7, at 4 p.m."),
-            ("What is the date and time of the ALP Project presentation at Enron?", "4 pm, May 7"),
-        ),
-        (
-            ("Who approved Nora's request for shelves?", "Adam Quill"),
-            ("By whom was Nora's request for shelves approved?", "Adam Quill"),
-        ),
-    ],
+ONE_FACT = (
+    (("When is the Rice seminar?", "May 7"), ("when is the Rice Seminar", "On May 7.")),
+    (
+        ("When is the ALP Project presentation at Enron?", "May 7, at 4 p.m."),
+        ("What is the date and time of the ALP Project presentation at Enron?", "4 pm, May 7"),
+    ),
+    (
+        ("Who approved Nora's request for shelves?", "Adam Quill"),
+        ("By whom was Nora's request for shelves approved?", "Adam Quill"),
+    ),
 )
-def test_one_fact_asked_twice_is_found_without_a_common_mail(
-    one: tuple[str, str], other: tuple[str, str]
-) -> None:
-    assert found(make("q-1", *one), make("q-2", *other)) == {"q-2": "q-1"}
+NEAR_TEXTS = (
+    # Another value, with one mail and even one answer.
+    (("What is the price in January?", "$5"), ("What is the price in February?", "$6")),
+    (("What is the price in January?", "$5"), ("What is the price in February?", "$5")),
+    (("Who booked room 41 for the audit?", "Ann"), ("Who booked room 42 for the audit?", "Ann")),
+    # Another name.
+    (("How many trips did we book for Ulrich?", "4"), ("How many trips did we book for Sam?", "4")),
+    # Other answers.
+    (("Who is the buyer of the plant?", "Dynegy"), ("Who is the seller of the plant?", "PGE")),
+    (("What did I tell Jim?", "To wait"), ("What did Jim tell me?", "That he is ill")),
+    # Denied.
+    (("Who will attend the dinner?", "Ann"), ("Who will not attend the dinner?", "Ann")),
+)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        # Another value, with one mail and even one answer.
-        (("What is the price in January?", "$5"), ("What is the price in February?", "$6")),
-        (("What is the price in January?", "$5"), ("What is the price in February?", "$5")),
-        (
-            ("Who booked room 41 for the audit?", "Ann"),
-            ("Who booked room 42 for the audit?", "Ann"),
-        ),
-        # Another name.
-        (
-            ("How many trips have we booked for Ulrich Celik?", "4"),
-            ("How many trips have we booked for Samuel Stone?", "4"),
-        ),
-        # Other answers.
-        (("Who is the buyer of the plant?", "Dynegy"), ("Who is the seller of the plant?", "PGE")),
-        (("What did I tell Jim?", "To wait"), ("What did Jim tell me?", "That he is ill")),
-        # Denied.
-        (("Who will attend the dinner?", "Ann"), ("Who will not attend the dinner?", "Ann")),
-    ],
-)
-def test_near_texts_about_other_things_are_both_kept(
-    one: tuple[str, str], other: tuple[str, str]
-) -> None:
-    both = make("q-1", *one), make("q-2", *other)
-    assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}
+def test_one_fact_asked_twice_is_found_and_near_texts_about_other_things_are_kept() -> None:
+    for one, other in ONE_FACT:
+        # They have no mail in common.
+        assert found(make("q-1", *one), make("q-2", *other)) == {"q-2": "q-1"}, one
+    for one, other in NEAR_TEXTS:
+        both = make("q-1", *one), make("q-2", *other)
+        assert found(*both, gold={"q-1": {"mail"}, "q-2": {"mail"}}) == {}, one
 
 
 def test_in_two_inboxes_only_with_a_common_mail() -> None:
