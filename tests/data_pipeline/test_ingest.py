@@ -340,7 +340,7 @@ def test_rules_follow_the_format_and_the_options(
     assert (report["read"], report["stored"]) == (3, stored)
 
 
-def test_a_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
+def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> None:
     db = tmp_path / "world.duckdb"
     report = json_of(art_e("ingest", "synthetic:1000,seed=4", "--db", db, "--json"))
     path = tmp_path / "world.questions.jsonl"
@@ -351,14 +351,12 @@ def test_a_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path) -> N
     assert more["read"] == 2_000
     both = load_questions(str(path))
     assert both[: len(planted)] == planted and len(both) > len(planted)
-
-
-def test_a_part_of_a_world_has_no_questions(art_e: Run, tmp_path: Path) -> None:
-    db = tmp_path / "world.duckdb"
-    result = art_e("ingest", "1000", "--format", "synthetic", "--limit", 50, "--db", db, "--json")
-    assert "questions" not in json_of(result)
-    assert "--limit" in result.stderr
-    assert not (tmp_path / "world.questions.jsonl").exists()
+    # A part of a world has no questions.
+    part = tmp_path / "part.duckdb"
+    some = art_e("ingest", "1000", "--format", "synthetic", "--limit", 50, "--db", part, "--json")
+    assert "questions" not in json_of(some)
+    assert "--limit" in some.stderr
+    assert not part.with_suffix(".questions.jsonl").exists()
 
 
 @pytest.mark.parametrize(

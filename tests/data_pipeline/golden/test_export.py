@@ -11,7 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from art_e.errors import UserError
-from art_e.question import DIFFICULTIES, Kind, Question, Split, load_questions
+from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.export import card, export, stats
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
 from tests.builders import files_of
@@ -98,35 +98,19 @@ def test_hostile_words_are_only_words_on_the_card() -> None:
     assert "{{ 7*7 }}" in hostile
 
 
-ANN, BOB = "ann@test.example", "bob@test.example"
-
-
 def test_what_is_in_the_set() -> None:
-    def row(number: int, inbox: str, kind: Kind | None, split: Split) -> Question:
-        difficulty = None if number == 4 else DIFFICULTIES[min(number, 2)]
-        return Question(f"q-{number}", "Who?", inbox, None, "Ann", (), 0.7, kind, difficulty,
-                        True, split)  # fmt: skip
-
-    questions = [
-        row(1, ANN, "lookup", "train"),
-        row(2, ANN, "multi-mail", "train"),
-        row(3, BOB, "unanswerable", "test"),
-        row(4, BOB, None, "test"),
-    ]
-    dull = Check("realism", "filter", False, "below 0.7", "rule")
-    golden = GoldenSet(questions, [Rejected.of(Question("q-5", "Why?", ANN), dull)])
-    golden.record("filter", 5, {})
+    golden = golden_set(*SPLITS_OF_ROWS)
+    unlabelled = {"kind": None, "difficulty": "hard", "inbox_address": "bob@test.example"}
+    golden.questions[1] = dataclasses.replace(golden.questions[1], **unlabelled)
     figures = stats(golden)
     assert (figures["rows"], figures["rejected"]) == (4, 1)
     assert figures["kinds"] == {
-        "lookup": {"train": 1, "test": 0},
-        "multi-mail": {"train": 1, "test": 0},
-        "unanswerable": {"train": 0, "test": 1},
+        "lookup": {"train": 2, "test": 1},
         "unlabelled": {"train": 0, "test": 1},
     }
-    assert figures["difficulties"]["hard"] == {"train": 1, "test": 1}
+    assert figures["difficulties"]["hard"] == {"train": 0, "test": 1}
     assert figures["splits"] == [
         {"split": "train", "rows": 2, "inboxes": 1},
-        {"split": "test", "rows": 2, "inboxes": 1},
+        {"split": "test", "rows": 2, "inboxes": 2},
     ]
-    assert figures["steps"][0]["dropped"] == {"realism": 1}
+    assert figures["steps"][0]["dropped"] == {"leak": 1}
