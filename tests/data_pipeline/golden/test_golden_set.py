@@ -1,7 +1,6 @@
 """A golden set: undone steps, counts that balance, and a folder that survives any kill."""
 
 import copy
-import filecmp
 import json
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from data_pipeline.golden.golden_set import (
     mended,
     with_checks,
 )
+from tests.builders import files_of
 
 
 def row(number: int) -> Question:
@@ -140,8 +140,6 @@ def test_values_that_no_step_writes_are_refused(
     assert "\n" not in str(refused.value)
 
 
-FILES = sorted(SET_FILES)
-
 # Kills itself at the n-th call that changes the folder, for n = 0, 1, ... until none is left.
 KILLS = """
 import os, sys
@@ -178,6 +176,10 @@ for number in range(1000):
 """
 
 
+def saved(folder: Path) -> dict[str, bytes]:
+    return {name: data for name, data in files_of(folder).items() if name != ".lock"}
+
+
 def test_killed_at_any_moment_the_old_or_the_new_set_is_there(tmp_path: Path) -> None:
     old, new = imported(40), golden_set(50, dropped=20)
     old.save(tmp_path / "old")
@@ -201,31 +203,22 @@ def test_killed_at_any_moment_the_old_or_the_new_set_is_there(tmp_path: Path) ->
             with pytest.raises(UserError, match="holds no golden set"):
                 GoldenSet.load(folder)
         else:
-            before = names(folder)
+            before = files_of(folder)
             loaded = GoldenSet.load(folder)
             # To read needs no lock and changes nothing.
-            assert names(folder) == before
+            assert files_of(folder) == before
             [same] = [name for name, each in (("old", old), ("new", new)) if loaded == each]
             found.append(same)
             with held(folder):
                 pass
-            assert same_files(folder, tmp_path / same)
+            assert saved(folder) == saved(tmp_path / same)
         # Whatever was left behind, the next save works.
         new.save(folder)
-        assert same_files(folder, tmp_path / "new")
-        assert [each for each in names(folder) if each != ".lock"] == FILES
+        assert saved(folder) == saved(tmp_path / "new")
+        assert {each.name for each in folder.iterdir()} - {".lock"} == {*SET_FILES}
     assert set(found) == {"old", "new"}
     # Once the new one is there, no later kill brings the old one back.
     assert found == sorted(found, reverse=True)
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
-
-
-def same_files(folder: Path, other: Path) -> bool:
-    same, _, _ = filecmp.cmpfiles(folder, other, FILES, shallow=False)
-    return same == FILES
 
 
 # What UTF-8 can hold: a lone surrogate is cleaned before anything is stored.

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.importing import import_questions
@@ -166,16 +165,3 @@ def test_what_is_nested_too_deep_costs_its_row_alone(
     assert [each.check for each in golden.rejected] == ["row", "row"]
     golden.save(tmp_path / "set")
     assert len(GoldenSet.load(tmp_path / "set").rejected) == 2
-
-
-def test_a_set_takes_its_own_rows_alone_again(file: InboxFile, tmp_path: Path) -> None:
-    golden = imported(file, tmp_path, PUBLIC, [1])
-    made = golden.manifest["steps"]["import"]
-    # The order of columns says nothing, that of rows does.
-    turned = dict(reversed(PUBLIC.items()))
-    import_questions(file, golden, write(tmp_path, turned, [1]))
-    assert golden.manifest["steps"]["import"] == made
-    others: list[list[Any]] = [[PUBLIC], [[1], PUBLIC], [{**PUBLIC, "answer": "no"}, [1]]]
-    for rows in others:
-        with pytest.raises(UserError, match="name another --out"):
-            import_questions(file, golden, write(tmp_path, *rows))
