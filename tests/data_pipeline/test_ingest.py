@@ -1,14 +1,19 @@
-"""Ingest: nothing lost, nothing counted twice, the same inbox in any order; and its command."""
+"""Ingest: nothing lost, nothing counted twice, the same inbox in any order; and its command.
+
+With ART_E_REAL_DATA also on the real Enron archive.
+"""
 
 import datetime as dt
 import os
+import re
 import signal
 import stat
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import get_args
 
 import filelock
@@ -27,9 +32,11 @@ from data_pipeline.ingest import batch
 from data_pipeline.ingest.batch import Job, Rules, default_rules, process, sender_text
 from data_pipeline.ingest.parse import parse_message
 from data_pipeline.ingest.records import FORMATS, MailFields, ParsedEmail, RawMessage
+from data_pipeline.ingest.sources import read_enron
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.builders import WAIT_S, contents, date_header, make_inbox, raw
 from tests.command_line import Run, json_of, the_error
+from tests.conftest import RealInbox
 
 ANY_ID = Rules(any_id=True)
 
@@ -210,11 +217,7 @@ def test_an_ingest_clears_away_its_own_alone_and_nobody_else_reads_it(tmp_path: 
     for each in (running, *killed):
         each.mkdir()
         (each / "inbox.duckdb").write_text("half")
-    before = os.umask(0o022)
-    try:
-        make_inbox(tmp_path / "mail", [raw()])
-    finally:
-        os.umask(before)
+    make_inbox(tmp_path / "mail", [raw()])
     make_inbox(tmp_path / "in[box].duckdb", [raw()])
     assert (running / "inbox.duckdb").read_text() == "half"
     assert [each.exists() for each in killed] == [False, False]
@@ -362,7 +365,6 @@ def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path
         (["synthetic:12"], ["1,000"]),
         (["synthetic:1000", "--owner", "ann"], ["--owner 'ann'", "name@example.com"]),
         (["synthetic:1000", "--no-filter", "--max-recipients", "3"], ["--no-filter"]),
-        (["synthetic:1000", "--no-filter", "--max-body-chars", "3"], ["--no-filter"]),
     ],
 )
 def test_user_errors_are_one_line_with_the_fix(
@@ -441,3 +443,101 @@ def test_the_tour_shows_every_step_on_a_sample_inbox_that_is_made_once(
     [trajectory] = read_trajectories(Path(answer["trajectory"]))
     assert Path(answer["trajectory"]).is_relative_to(home / "runs")
     assert trajectory.inbox_address == question.inbox_address
+
+
+# ---- The real Enron archive; ART_E_REAL_DATA names a folder with it, `nasty.tsv` and
+# `questions.jsonl`.
+
+READ = 47_990
+FOUND_FIRST = 48
+
+
+@pytest.fixture(scope="module")
+def real_file(real_inbox: RealInbox) -> Iterator[InboxFile]:
+    with InboxFile(real_inbox.db) as opened:
+        yield opened
+
+
+def hashes(db: Path) -> dict[str, tuple[int, int]]:
+    """Rows of each table, and a hash of them with their order."""
+    found = {}
+    with InboxFile(db) as file:
+        for (name,) in file.execute("SHOW TABLES").fetchall():
+            row = file.execute(
+                f"SELECT count(*), coalesce(bit_xor(hash(t, place)), 0)"
+                f" FROM (SELECT t, row_number() OVER () AS place FROM {name} AS t)"
+            ).fetchone()
+            assert row is not None
+            found[name] = (int(row[0]), int(row[1]))
+    return found
+
+
+def test_every_real_message_is_stored_a_copy_or_skipped_and_the_sums_balance(
+    real_inbox: RealInbox, real_file: InboxFile
+) -> None:
+    counts = real_inbox.report.counts
+    assert counts == real_file.counts
+    assert counts["read"] == READ
+    assert set(counts["filtered"]) == {"long-body", "many-recipients"}
+    reasons = {**counts["filtered"], **counts["quarantined"]}
+    skipped = real_file.execute("SELECT reason, count(*) FROM skipped GROUP BY ALL").fetchall()
+    assert dict(skipped) == reasons
+    copies = counts["stored"] + counts["duplicates"]
+    assert copies + sum(reasons.values()) == READ
+    row = real_file.execute(
+        "SELECT count(*), count(DISTINCT source) FROM (SELECT source FROM emails"
+        " UNION ALL SELECT source FROM aliases UNION ALL SELECT source FROM skipped)"
+    ).fetchone()
+    assert row == (READ, READ)
+    # The archive's message ids are distinct, and all of them lead to a mail.
+    row = real_file.execute(
+        "SELECT count(*), count(DISTINCT message_id), count(email_id) FROM (SELECT message_id,"
+        " email_id FROM emails UNION ALL SELECT message_id, email_id FROM aliases)"
+    ).fetchone()
+    assert row == (copies, copies, copies)
+
+
+def test_nasty_real_messages_are_parsed_and_stored_or_listed_with_their_reason(
+    real_inbox: RealInbox, real_file: InboxFile
+) -> None:
+    lines = (real_inbox.folder / "nasty.tsv").read_text(encoding="utf-8").splitlines()
+    wanted = {line.partition("\t")[0] for line in lines if line.strip()}
+    nasty = [each for each in read_enron(real_inbox.archive) if each.source in wanted]
+    assert {each.source for each in nasty} == wanted
+    stored = real_file.execute(
+        "SELECT source FROM emails UNION SELECT source FROM aliases"
+    ).fetchall()
+    rows = real_file.execute("SELECT source, stage, reason, detail FROM skipped").fetchall()
+    skipped = {source: row for source, *row in rows}
+    for message in nasty:
+        email = parse_message(message)
+        assert isinstance(email, ParsedEmail), email
+        # Neither headers nor marks of an encoding are left in bodies.
+        assert not re.search(r"^X-Folder:|=3D|=A0|</?(?:html|td)\b|[^=]=\n", email.body, re.M)
+        if (message.source,) not in stored:
+            stage, reason, detail = skipped[message.source]
+            assert stage == "filtered"
+            assert reason in ("long-body", "many-recipients")
+            assert detail
+
+
+def test_any_order_of_real_mail_gives_the_same_file(real_inbox: RealInbox, tmp_path: Path) -> None:
+    messages = list(read_enron(real_inbox.archive))
+    Random(0).shuffle(messages)
+    db = tmp_path / "inbox.duckdb"
+    make_inbox(db, messages, default_rules("enron"))
+    assert hashes(db) == hashes(real_inbox.db)
+
+
+def test_the_real_questions_own_words_find_the_gold_mail(
+    real_inbox: RealInbox, real_file: InboxFile
+) -> None:
+    ranks = []
+    for question in load_questions(str(real_inbox.folder / "questions.jsonl")):
+        inbox = real_file.open_inbox(question.inbox_address, question.query_date)
+        assert all(inbox.read(message_id) for message_id in question.message_ids), question.id
+        gold = {inbox.canonical_id(message_id) for message_id in question.message_ids}
+        found = [hit.message_id in gold for hit in inbox.search(question.question.split())]
+        ranks.append(found.index(True))
+    assert len(ranks) == 73
+    assert ranks.count(0) >= FOUND_FIRST

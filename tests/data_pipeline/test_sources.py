@@ -2,11 +2,9 @@
 
 import csv
 import datetime as dt
-import gzip
 import io
 import lzma
 import tarfile
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,15 +28,7 @@ from data_pipeline.ingest.sources import (
 )
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import plain_connection
-from tests.formats import (
-    WRITERS,
-    Write,
-    archive_writer,
-    parsed,
-    write_enron,
-    write_maildir,
-    write_mbox,
-)
+from tests.formats import WRITERS, archive_writer, parsed, write_enron, write_maildir
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
 DATED = b"Date: Tue, 16 Jan 2001 08:%02d:00 -0600\n"
@@ -70,19 +60,10 @@ MAILS += [DATED % number + mail for number, mail in enumerate(ODD[:-2])]
 MAILS += [DATED % 59 + mail for mail in ODD[-2:]]
 
 
-def write_gzipped_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
-    packed = folder / "packed"
-    packed.write_bytes(gzip.compress(write_mbox(folder, mails).read_bytes()))
-    return packed
-
-
-FORMATS: dict[str, tuple[Format, Write]] = {**WRITERS, "mbox.gz": ("mbox", write_gzipped_mbox)}
-
-
 def ingested(name: str, folder: Path) -> tuple[IngestReport, Path]:
     """The mails by way of one format, as `art-e ingest --no-filter` reads them."""
     folder.mkdir()
-    expected, write = FORMATS[name]
+    expected, write = WRITERS[name]
     path = str(write(folder, MAILS))
     assert detect(path) == expected
     db = folder / "inbox.duckdb"
@@ -122,7 +103,7 @@ def test_odd_mails_are_stored_whole(of_eml: tuple[IngestReport, Path]) -> None:
     assert "日本語のメール" in body["marks"]
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "eml"])
+@pytest.mark.parametrize("name", [name for name in WRITERS if name != "eml"])
 def test_every_format_gives_the_same_inbox(
     name: str, of_eml: tuple[IngestReport, Path], tmp_path: Path
 ) -> None:

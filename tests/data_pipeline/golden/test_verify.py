@@ -37,14 +37,10 @@ MAILS = (
     ("boiler-new", 9, "Boiler", "The boiler check is put off, it is on Thursday.", "Thursday"),
     ("canteen", 9, "Canteen", "The canteen opens at 8.", "8"),
     ("canteen-too", 6, "Canteen", "From the board: the canteen opens at 9.", "9"),
-    ("piano", 6, "Piano", "The piano tuner of the school is Ms. Reed.", "Ms. Reed"),
-    ("church", 9, "Piano", "The piano tuner of the church is Mr. Oak.", "Mr. Oak"),
     ("permit", 6, "Permit", "Yes, the permit was granted.", "Yes"),
     ("alarm-1", 6, "Alarm", "Depot alarm, the first one.", None),
     ("alarm-2", 7, "Alarm", "Depot alarm, the second one.", None),
     ("alarm-3", 8, "Alarm", "Depot alarm, the third one.", None),
-    ("strike-1", 6, "Strike", "Harvest strike, day one.", None),
-    ("strike-2", 7, "Strike", "Harvest strike, day two.", None),
     ("library", 6, "Library", "The library shuts at noon.", "noon"),
     ("gate", 6, "Gate", "The gate code is 4711.", "4711"),
     ("gate-hostile", 9, "Gate code", f"About the gate code. {HOSTILE}", None),
@@ -58,7 +54,6 @@ RELATIONS = {
     "boiler": "rival_replaced",
     # Wrong: its other mail is the older one.
     "canteen": "gold_replaced",
-    "piano": "other_matter",
     "vault": "gold_replaced",
 }
 
@@ -90,10 +85,7 @@ ROWS = (
     GATE,
     row("supersedes", "When is the boiler check?", "Thursday", "boiler-new"),
     row("ambiguous", "When does the canteen open?", "8", "canteen"),
-    row("other", "Who is the piano tuner of the school?", "Ms. Reed", "piano"),
     row("miscounted", "How many times was there a depot alarm?", "2", "alarm-1", "alarm-2",
-        kind="count"),
-    row("counted", "On how many days was the harvest strike?", "2", "strike-1", "strike-2",
         kind="count"),
     row("answered", "When does the library shut?", "", kind="unanswerable"),
     row("undated", "Which colour is the vault door?", "green", "vault"),
@@ -102,10 +94,11 @@ ROWS = (
 
 
 class CarefulReader:
-    """Plays all models from the mails in each request; keeps the requests."""
+    """Plays all models from the mails in each request, but the judge may give one verdict."""
 
-    def __init__(self) -> None:
+    def __init__(self, verdict: str | None = None) -> None:
         self.requests: list[Request] = []
+        self.verdict = verdict
 
     def __call__(self, request: Request) -> Reply:
         self.requests.append(request)
@@ -116,7 +109,8 @@ class CarefulReader:
         """What a model says in this form."""
         question = data["question"].lower()
         if form == "Correctness":
-            return correctness(data)
+            compared = correctness(data)
+            return {**compared, "verdict": self.verdict or compared["verdict"]}
         if form == "Settlement":
             relation = next((RELATIONS[each] for each in RELATIONS if each in question), "same")
             return {"reason": "by m2", "relation": relation}
@@ -130,9 +124,8 @@ class CarefulReader:
             return {"answers": [{"answer": answer, "mails": [name]} for answer, name in found]}
         if "mails" not in data:
             return {"reason": "a guess", "answer": "Yes" if "permit" in question else None}
-        for thing in ("depot alarm", "harvest strike"):
-            if thing in question:
-                found = [(str(sum(thing in each["body"].lower() for each in data["mails"])), "")]
+        if "depot alarm" in question:
+            found = [(str(sum("Depot alarm" in each["body"] for each in data["mails"])), "")]
         return {"reason": "as m1 says", "answer": found[-1][0] if found else None}
 
 
@@ -202,14 +195,14 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
         assert reason in found[name][1]
     step = golden.manifest["steps"]["verify"]
     assert step["sums"] == {
-        "in": 13,
-        "kept": 8,
+        "in": 11,
+        "kept": 6,
         "dropped": {"answerable": 1, "unambiguous": 3, "unanswerable": 1},
         "mended": {"unambiguous": 2},
         "unsure": {"needs-mail": 1},
     }
     assert step["unchecked"] == {}
-    for name in ("right", "other", "counted", "hostile"):
+    for name in ("right", "hostile"):
         checks = checked(golden, name)
         assert list(checks) == ["needs-mail", "answerable", "unambiguous"]
         assert all(each.passed and "\n" not in each.reason for each in checks.values())
@@ -235,12 +228,6 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
                 return says("It is May, I think.")
             return says("who knows") if form == "Correctness" else super().__call__(request)
 
-    class Lenient(CarefulReader):
-        def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
-            if form == "Correctness":
-                return {"reason": "one day", "verdict": "correct"}
-            return super().reply(form, data)
-
     # In other words, so that a judge has to be asked whether they are the same.
     rows = (dataclasses.replace(RIGHT, answer="the 3rd of May"), YES, NOTHING)
     golden = run(Failing(), *rows)
@@ -258,7 +245,7 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
         ("unambiguous", None, "not checked: request"),
     ]
     assert step["sums"]["unsure"] == {"answerable": 1, "needs-mail": 2, "unambiguous": 1}
-    again = Lenient()
+    again = CarefulReader(verdict="correct")
     golden = run(again, *rows)
     assert [form_of(each) for each in again.requests] == ["Correctness", "Candidates"]
     # What could not be read three times has its three replies, and is asked no more.
@@ -350,6 +337,6 @@ def test_the_command_says_where_mail_goes_and_keeps_one_limit_for_both_models(
 def test_refusals_name_the_fix(
     command: Callable[..., Result], tmp_path: Path, options: list[str], fix: str
 ) -> None:
-    before = files_of(tmp_path / "golden")
+    before = files_of(tmp_path / "golden") | {".lock": b""}
     assert fix in the_error(command(*options))
-    assert files_of(tmp_path / "golden") | before == before | {".lock": b""}
+    assert files_of(tmp_path / "golden") | {".lock": b""} == before
