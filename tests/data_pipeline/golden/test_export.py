@@ -100,8 +100,9 @@ def test_hostile_words_are_only_words_on_the_card() -> None:
 
 def test_what_is_in_the_set() -> None:
     golden = golden_set(*SPLITS_OF_ROWS)
-    unlabelled = {"kind": None, "difficulty": "hard", "inbox_address": "bob@test.example"}
-    golden.questions[1] = dataclasses.replace(golden.questions[1], **unlabelled)
+    golden.questions[1] = dataclasses.replace(
+        golden.questions[1], kind=None, difficulty="hard", inbox_address="bob@test.example"
+    )
     figures = stats(golden)
     assert (figures["rows"], figures["rejected"]) == (4, 1)
     assert figures["kinds"] == {
