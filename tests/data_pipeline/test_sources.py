@@ -2,11 +2,9 @@
 
 import csv
 import datetime as dt
-import gzip
 import io
 import lzma
 import tarfile
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,6 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from data_pipeline.ingest.batch import Rules
@@ -31,16 +27,8 @@ from data_pipeline.ingest.sources import (
     tar_files,
 )
 from data_pipeline.synthetic.world import WorldConfig, messages
-from tests.builders import contents, plain_connection
-from tests.formats import (
-    WRITERS,
-    Write,
-    archive_writer,
-    parsed,
-    write_enron,
-    write_maildir,
-    write_mbox,
-)
+from tests.builders import plain_connection
+from tests.formats import WRITERS, archive_writer, parsed, write_enron, write_maildir
 
 # Undated mail is not among them: in an mbox it takes the date of its From_ line.
 DATED = b"Date: Tue, 16 Jan 2001 08:%02d:00 -0600\n"
@@ -55,25 +43,11 @@ ODD = [
     # a lying charset, raw bytes in headers
     b"Message-ID: <latin@odd.example>\nFrom: Ren\xe9 <rene@odd.example>\nTo: bob@odd.example\n"
     b"Subject: Caf\xe9\nContent-Type: text/plain; charset=us-ascii\n\nAu caf\xe9, \x93soon\x94.\n",
-    # encoded words, base64
-    b"Message-ID: <b64@odd.example>\nFrom: =?utf-8?q?Zo=C3=AB?= <zoe@odd.example>\n"
-    b"To: bob@odd.example\nSubject: =?utf-8?b?w4lsYW4=?=\nMIME-Version: 1.0\n"
-    b"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n"
-    b"R3LDvMOfZSBhdXMgS8O2bG4uCg==\n",
-    # parts and an attachment
-    b"Message-ID: <parts@odd.example>\nFrom: ann@odd.example\nTo: bob@odd.example\nSubject: P\n"
-    b'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n--b\n'
-    b"Content-Type: text/plain\n\nSee the sheet.\n--b\nContent-Type: application/pdf\n"
-    b'Content-Disposition: attachment; filename="sheet.pdf"\n\n%PDF\n--b--\n',
     # lines that look like an mbox's separators
     b"Message-ID: <from@odd.example>\nFrom: ann@odd.example\nTo: bob@odd.example\nSubject: F\n\n"
     b"From me to you.\n\nFrom ann@odd.example Fri Jan 12 09:30:00 2001\nsaid: so.\n",
     # nothing in it, and nobody to read it
     b"Message-ID: <empty@odd.example>\nFrom: ann@odd.example\nSubject:\n\n",
-    # many recipients, one of them twice
-    b"Message-ID: <many@odd.example>\nFrom: ann@odd.example\nSubject: Many\nTo: "
-    + b",\n ".join(b"P%d <p%d@odd.example>" % (each, each) for each in range(150))
-    + b"\nCc: p3@odd.example, boss@odd.example\nBcc: boss@odd.example\n\nTo all.\n",
     # text of another language, and a CSV's own marks
     "Message-ID: <marks@odd.example>\nFrom: 山田 <yamada@odd.example>\nTo: bob@odd.example\n"
     'Subject: "quotes", commas\n\nShe said "yes, no";\n\n"",\n日本語のメール\n'.encode(),
@@ -86,38 +60,18 @@ MAILS += [DATED % number + mail for number, mail in enumerate(ODD[:-2])]
 MAILS += [DATED % 59 + mail for mail in ODD[-2:]]
 
 
-def write_gzipped_mbox(folder: Path, mails: Sequence[bytes]) -> Path:
-    packed = folder / "packed"
-    packed.write_bytes(gzip.compress(write_mbox(folder, mails).read_bytes()))
-    return packed
-
-
-FORMATS: dict[str, tuple[Format, Write]] = {**WRITERS, "mbox.gz": ("mbox", write_gzipped_mbox)}
-
-
 def ingested(name: str, folder: Path) -> tuple[IngestReport, Path]:
     """The mails by way of one format, as `art-e ingest --no-filter` reads them."""
     folder.mkdir()
-    expected, write = FORMATS[name]
+    expected, write = WRITERS[name]
     path = str(write(folder, MAILS))
     assert detect(path) == expected
     db = folder / "inbox.duckdb"
     return ingest([Source(open_source(path, expected), Rules())], db), db
 
 
-def without_sources(db: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table without the column of the source."""
-    tables = contents(db)
-    with plain_connection(db) as connection:
-        for name, rows in tables.items():
-            columns = [column for column, *_ in connection.execute(f"DESCRIBE {name}").fetchall()]
-            kept = [at for at, column in enumerate(columns) if column != "source"]
-            tables[name] = [tuple(row[at] for at in kept) for row in rows]
-    return tables
-
-
-# What the Hugging Face set holds: no names of people.
-WITHOUT_NAMES = (
+# The source of a mail and, in the Hugging Face set, the names of people depend on the format.
+OF_EVERY_FORMAT = (
     "SELECT message_id, sent_at, subject, from_address, [x.address for x in to_recipients],"
     " [x.address for x in cc_recipients], [x.address for x in bcc_recipients], body,"
     " content_digest FROM emails ORDER BY email_id",
@@ -126,9 +80,9 @@ WITHOUT_NAMES = (
 )
 
 
-def without_names(db: Path) -> list[list[tuple[Any, ...]]]:
+def stored(db: Path) -> list[list[tuple[Any, ...]]]:
     with plain_connection(db) as connection:
-        return [connection.execute(statement).fetchall() for statement in WITHOUT_NAMES]
+        return [connection.execute(statement).fetchall() for statement in OF_EVERY_FORMAT]
 
 
 @pytest.fixture(scope="module")
@@ -144,21 +98,18 @@ def test_odd_mails_are_stored_whole(of_eml: tuple[IngestReport, Path]) -> None:
     body = {message_id.strip("<>").partition("@")[0]: body for message_id, body in rows}
     assert body["crlf"] == "One.\n\nTwo."
     assert body["latin"] == "Au café, \u201csoon\u201d."
-    assert body["b64"] == "Grüße aus Köln."
-    assert "sheet.pdf" in body["parts"]
     assert "\nFrom ann@odd.example Fri" in body["from"]
     assert body["empty"] == ""
     assert "日本語のメール" in body["marks"]
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "eml"])
+@pytest.mark.parametrize("name", [name for name in WRITERS if name != "eml"])
 def test_every_format_gives_the_same_inbox(
     name: str, of_eml: tuple[IngestReport, Path], tmp_path: Path
 ) -> None:
     report, db = ingested(name, tmp_path / "mail")
     assert report.counts == of_eml[0].counts
-    view = without_names if name == "parquet" else without_sources
-    assert view(db) == view(of_eml[1])
+    assert stored(db) == stored(of_eml[1])
 
 
 def sources(path: Path, format: Format) -> list[str]:  # noqa: A002
@@ -351,52 +302,22 @@ def test_a_hub_set_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> Non
         list(open_source("owner/mail", "hf"))
 
 
-# ---- Tar: what `tarfile` finds in any archive, and no damage passed over.
-
-LIMIT = 5_000
-TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-KINDS = [tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE,
-         tarfile.LNKTYPE, tarfile.FIFOTYPE]  # fmt: skip
-NAMES = ["maildir/a/1.", "b", "caf\u00e9", "d/" * 40 + "x", "e/" * 90 + "y", "caf\udce9"]
-# Python takes an old-style file whose long name is cut behind a "/" for a folder.
-MISREAD = (NAMES[4], tarfile.AREGTYPE)
-members = st.lists(
-    st.tuples(st.sampled_from(NAMES), st.sampled_from(KINDS), st.sampled_from([0, 512, 777, 6_000]))
-    .filter(lambda each: each[:2] != MISREAD), max_size=6,
-)  # fmt: skip
-
-
-def archive(listed: list[tuple[str, bytes, int]], form: int) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=form) as file:
-        for name, kind, size in listed:
-            member = tarfile.TarInfo(name)
-            member.type = kind
-            member.linkname = "elsewhere" if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
-            member.size = size if member.isreg() else 0
-            file.addfile(member, io.BytesIO(bytes(range(256)) * 24) if member.isreg() else None)
-    return buffer.getvalue()
-
-
-def found(data: bytes) -> list[tuple[str, bytes]]:
-    return list(tar_files(io.BytesIO(data), LIMIT))
-
-
-@given(members, st.sampled_from(TAR_FORMATS))
-def test_the_files_that_tarfile_finds(listed: list[tuple[str, bytes, int]], form: int) -> None:
-    data = archive(listed, form)
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as file:
-        assert found(data) == [
-            (member.name, content.read(LIMIT))
-            for member in file
-            if (content := member.isreg() and file.extractfile(member))
-        ]
-
-
-@pytest.mark.parametrize("form", TAR_FORMATS)
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 @pytest.mark.parametrize("first", ["a", "d/" * 55 + "x"])
 def test_a_damaged_archive_never_ends_in_silence(form: int, first: str) -> None:
-    data = archive([(first, b"0", 100), ("b", b"0", 6_000), ("c", b"0", 512)], form)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as file:
+        for name, size in ((first, 100), ("b", 6_000), ("c", 512)):
+            member = tarfile.TarInfo(name)
+            member.size = size
+            file.addfile(member, io.BytesIO(b"1" * size))
+    data = buffer.getvalue()
+
+    def found(archive: bytes) -> list[tuple[str, bytes]]:
+        return list(tar_files(io.BytesIO(archive), limit=5_000))
+
+    # Each file is cut after the limit.
+    assert found(data) == [(first, b"1" * 100), ("b", b"1" * 5_000), ("c", b"1" * 512)]
     starts = range(0, len(data), tarfile.BLOCKSIZE)
     second, last = (
         next(at for at in starts if data[at : at + 2] == name) for name in (b"b\0", b"c\0")
@@ -405,6 +326,9 @@ def test_a_damaged_archive_never_ends_in_silence(form: int, first: str) -> None:
     damaged = [data[:end] for end in cuts]
     for spoil in (b"\0" * tarfile.BLOCKSIZE, b"x"):
         damaged += [data[:at] + spoil + data[at + len(spoil) :] for at in (second, last)]
+    backwards = tarfile.TarInfo("back")
+    backwards.size = -1_024
+    damaged.append(backwards.tobuf(tarfile.GNU_FORMAT) + data)
     for each in damaged:
         with pytest.raises(tarfile.TarError):
             found(each)

@@ -42,19 +42,20 @@ class Whole(NamedTuple):
     filtered: Path
 
 
-Make = Callable[[Path], Chain]
+# A chain in a folder, with so many batches of each inbox.
+Make = Callable[[Path, int], Chain]
 
 
 @pytest.fixture(scope="module")
 def make(world_db: Path) -> Make:
     with InboxFile(world_db) as file:
         inboxes = [each.address for each in file.inboxes(2)]
-    return lambda folder: Chain(world_db, inboxes, 2, folder)
+    return lambda folder, batches: Chain(world_db, inboxes, batches, folder)
 
 
 @pytest.fixture(scope="module")
 def whole(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    chain = make(tmp_path_factory.mktemp("whole"))
+    chain = make(tmp_path_factory.mktemp("whole"), 2)
     filtered = chain.folder / "filtered"
     files: dict[str, dict[str, bytes]] = {}
     answered: dict[str, Counter[str]] = {}
@@ -81,7 +82,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_killed_and_run_again_the_set_is_the_same(
     make: Make, whole: Whole, tmp_path: Path, step: str, into: float, at_once: int
 ) -> None:
-    chain = make(tmp_path)
+    chain = make(tmp_path, 2)
     before: dict[str, bytes] = {}
     if step == "verify":
         shutil.copytree(whole.filtered, chain.set)
@@ -105,19 +106,6 @@ def test_killed_and_run_again_the_set_is_the_same(
         assert rule.answered.keys() == whole.answered[step].keys()
         twice = rule.answered - whole.answered[step]
         assert twice.total() < at_once
-
-
-def test_run_again_it_asks_nothing(make: Make, whole: Whole, tmp_path: Path) -> None:
-    chain = make(tmp_path)
-    rule = Counting()
-    with Provider(rule) as provider:
-        for at_once in (4, 1):
-            chain.done(provider, "generate", "--concurrency", at_once)
-            assert contents(chain.set) == whole.files["generate"]
-            chain.done(provider, "filter")
-            chain.done(provider, "verify", "--concurrency", at_once)
-            assert contents(chain.set) == whole.files["verify"]
-            assert rule.answered == whole.answered["generate"] + whole.answered["verify"]
 
 
 STEPS = ("generate", "filter", "verify", "split")
@@ -152,10 +140,8 @@ def check_fates_and_sums(chain: Chain) -> None:
     assert sums["verify"]["mended"]["unambiguous"] > 0
 
 
-def test_faults_in_a_synthetic_world(world_db: Path, tmp_path: Path) -> None:
-    with InboxFile(world_db) as file:
-        inboxes = [each.address for each in file.inboxes(2)]
-    check_fates_and_sums(Chain(world_db, inboxes, 5, tmp_path))
+def test_faults_in_a_synthetic_world(make: Make, tmp_path: Path) -> None:
+    check_fates_and_sums(make(tmp_path, 5))
 
 
 def test_faults_in_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:

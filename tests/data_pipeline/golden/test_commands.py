@@ -9,6 +9,7 @@ import pytest
 from art_e.question import load_questions
 from data_pipeline.golden.golden_set import GoldenSet, held
 from data_pipeline.synthetic.world import WorldConfig, questions
+from tests.builders import files_of
 from tests.command_line import ANN, BOB, HOSTILE, LEASE_ID, Run, assert_safe, json_of, the_error
 
 ROW: dict[str, Any] = {
@@ -20,7 +21,6 @@ ROW: dict[str, Any] = {
     "inbox_address": ANN,
     "query_date": "2001-03-31",
 }
-STEPS: tuple[tuple[str, ...], ...] = (("filter",), ("split",))
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -28,22 +28,14 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-def imported(art_e: Run, db: Path, folder: Path, *rows: Any) -> Path:
-    source = write(folder.with_name("rows.jsonl"), *rows)
-    json_of(art_e("golden", "import", source, "--db", db, "--out", folder, "--json"))
-    return folder
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in folder.glob("[!.]*.*")}
-
-
 @pytest.fixture
 def golden(art_e: Run, db: Path, tmp_path: Path) -> Path:
     """A set with a good row, an unrealistic one and one of Bob's with the same gold mail."""
     twin = {**ROW, "id": "3", "inbox_address": BOB, "question": "What did I write of the lease?"}
     dull = {**ROW, "id": "2", "question": "Who wrote?", "answer": "Bob", "how_realistic": 0.65}
-    return imported(art_e, db, tmp_path / "set", ROW, dull, twin)
+    source, folder = write(tmp_path / "rows.jsonl", ROW, dull, twin), tmp_path / "set"
+    json_of(art_e("golden", "import", source, "--db", db, "--out", folder, "--json"))
+    return folder
 
 
 def test_a_world_keeps_its_questions_through_all_steps(
@@ -51,17 +43,12 @@ def test_a_world_keeps_its_questions_through_all_steps(
 ) -> None:
     rows = [each.to_row() for each in questions(WorldConfig(size=1000))[::4]]
     folder, at = tmp_path / "set", ("--db", world_db, "--out", tmp_path / "set")
-    write(tmp_path / "rows.jsonl", *rows)
-    done = json_of(art_e("golden", "import", tmp_path / "rows.jsonl", *at, "--json"))
-    assert (done["step"], done["sums"]["kept"]) == ("import", len(rows))
-    for step in (("filter", "--min-realism", 0), *STEPS[1:]):
+    source = write(tmp_path / "rows.jsonl", *rows)
+    for step in (("import", source), ("filter", "--min-realism", 0), ("split",)):
         done = json_of(art_e("golden", *step, *at, "--json"))
         assert done["sums"]["kept"] == len(rows), done
-        assert done == {
-            "set": str(folder),
-            "step": step[0],
-            **GoldenSet.load(folder).manifest["steps"][step[0]],
-        }
+        recorded = GoldenSet.load(folder).manifest["steps"][step[0]]
+        assert done == {"set": str(folder), "step": step[0], **recorded}
     figures = json_of(art_e("golden", "stats", folder, "--json"))
     assert figures["rows"] == len(rows)
     exported = json_of(art_e("golden", "export", folder, "--to", tmp_path / "out", "--json"))
@@ -131,12 +118,11 @@ def test_a_user_error_is_one_line_and_changes_nothing(
     write(tmp_path / "other.jsonl", ROW)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "questions.jsonl").write_text("mine", "utf-8")
-    before, mine = contents(golden), contents(tmp_path / "mine")
     (tmp_path / "world").symlink_to(world_db)
-    needs_db = command[0] not in ("stats", "export") and "--db" not in command
+    before = files_of(tmp_path) | {"mine/.lock": b""}
+    needs_db = command[0] != "stats" and "--db" not in command
     assert words in the_error(art_e("golden", *command, *(("--db", db) if needs_db else ())))
-    assert (contents(golden), contents(tmp_path / "mine")) == (before, mine)
-    assert not any((tmp_path / name).exists() for name in ("none", "new", "out"))
+    assert files_of(tmp_path) | {"mine/.lock": b""} == before
 
 
 def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> None:
@@ -147,7 +133,7 @@ def test_hostile_rows_are_only_text(art_e: Run, db: Path, tmp_path: Path) -> Non
     source, folder = tmp_path / "rows.jsonl", tmp_path / "set"
     write(source, hostile, dull, nowhere, lost, {"id": HOSTILE})
     at = ("--db", db, "--out", folder)
-    for command in (("import", source, *at), *((*step, *at) for step in STEPS), ("stats", folder)):
+    for command in (("import", source, *at), ("filter", *at), ("split", *at), ("stats", folder)):
         result = art_e("golden", *command)
         assert result.exit_code == 0, result.output
         assert_safe(result.stdout)

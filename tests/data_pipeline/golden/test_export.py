@@ -15,7 +15,6 @@ from art_e.question import Question, Split, load_questions
 from data_pipeline.golden.export import card, export, stats
 from data_pipeline.golden.golden_set import Check, GoldenSet, Rejected, with_checks
 from tests.builders import files_of
-from tests.data_pipeline.golden.builders import failed
 
 SPLITS_OF_ROWS: tuple[Split, ...] = ("train", "test", "train", "test")
 
@@ -42,6 +41,12 @@ def test_loads_with_datasets_and_as_questions_from_every_form(
 ) -> None:
     golden, out = golden_set(*SPLITS_OF_ROWS), tmp_path / "out"
     assert export(golden, out) == {"train": 2, "test": 2}
+    files = files_of(out)
+    assert sorted(files) == [
+        "README.md", "manifest.json", "test.jsonl", "test.parquet", "train.jsonl", "train.parquet",
+    ]  # fmt: skip
+    # Rejected rows stay behind.
+    assert not any(b"q-99" in each or b"the secret reason" in each for each in files.values())
     train, test = golden.questions[::2], golden.questions[1::2]
     parts = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
     for name, questions in (("train", train), ("test", test)):
@@ -56,16 +61,6 @@ def test_loads_with_datasets_and_as_questions_from_every_form(
     for file in out.glob("*.jsonl"):
         file.unlink()
     assert sorted(load_questions(str(out)), key=lambda each: each.id) == golden.questions
-
-
-def test_rejected_rows_stay_behind(tmp_path: Path) -> None:
-    export(golden_set(*SPLITS_OF_ROWS), tmp_path / "out")
-    for file in (tmp_path / "out").iterdir():
-        assert b"q-99" not in file.read_bytes()
-        assert b"the secret reason" not in file.read_bytes()
-    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
-        "README.md", "manifest.json", "test.jsonl", "test.parquet", "train.jsonl", "train.parquet",
-    ]  # fmt: skip
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
@@ -103,32 +98,20 @@ def test_hostile_words_are_only_words_on_the_card() -> None:
     assert "{{ 7*7 }}" in hostile
 
 
-ANN, BOB = "ann@test.example", "bob@test.example"
-
-
 def test_what_is_in_the_set() -> None:
-    day = dt.date(2001, 3, 4)
-    questions = [
-        Question("q-1", "Who?", ANN, day, "Ann", ("<1>",), 0.7, "lookup", "easy", True, "train"),
-        Question("q-2", "When and where?", ANN, day, "May 1, in Rome", ("<1>", "<2>"), 0.699,
-                 "multi-mail", "hard", True, "train"),
-        Question("q-3", "How many?", BOB, day, None, (), 1.0, "unanswerable", "hard", False,
-                 "test"),
-        Question("q-4", "Why?", BOB, None, "No", ("<3>",), None, None, None, True, "test"),
-    ]  # fmt: skip
-    golden = GoldenSet(questions, [Rejected.of(Question("q-5", "Why?", ANN), failed())])
-    golden.record("filter", 5, {})
+    golden = golden_set(*SPLITS_OF_ROWS)
+    golden.questions[1] = dataclasses.replace(
+        golden.questions[1], kind=None, difficulty="hard", inbox_address="bob@test.example"
+    )
     figures = stats(golden)
     assert (figures["rows"], figures["rejected"]) == (4, 1)
     assert figures["kinds"] == {
-        "lookup": {"train": 1, "test": 0},
-        "multi-mail": {"train": 1, "test": 0},
-        "unanswerable": {"train": 0, "test": 1},
+        "lookup": {"train": 2, "test": 1},
         "unlabelled": {"train": 0, "test": 1},
     }
-    assert figures["difficulties"]["hard"] == {"train": 1, "test": 1}
+    assert figures["difficulties"]["hard"] == {"train": 0, "test": 1}
     assert figures["splits"] == [
         {"split": "train", "rows": 2, "inboxes": 1},
-        {"split": "test", "rows": 2, "inboxes": 1},
+        {"split": "test", "rows": 2, "inboxes": 2},
     ]
-    assert figures["steps"][0]["dropped"] == {"realism": 1}
+    assert figures["steps"][0]["dropped"] == {"leak": 1}

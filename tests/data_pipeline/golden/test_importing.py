@@ -10,47 +10,80 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from data_pipeline.golden.golden_set import GoldenSet
 from data_pipeline.golden.importing import import_questions
-from tests.data_pipeline.golden.builders import PUBLIC, imported, small_inbox, the_row, write
+from data_pipeline.ingest.batch import Rules
+from tests.builders import date_header, make_inbox, raw
+
+# A row of the public data set, whose gold mail is there.
+PUBLIC: dict[str, Any] = {
+    "id": 17,
+    "question": "When does the lease of the warehouse end?",
+    "answer": "On May 3.",
+    "message_ids": ["<1@test>"],
+    "how_realistic": 0.9,
+    "inbox_address": "bob@test.example",
+    "query_date": "2020-01-10",
+}
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    with InboxFile(small_inbox(tmp_path_factory.mktemp("inbox"))) as opened:
+    """Mail of Bob's: 1 (and its copy 1b), 2, a later 3 and one without a date; 4 is Carl's."""
+    path = tmp_path_factory.mktemp("inbox") / "small.duckdb"
+    lease = "The lease of the warehouse ends on May 3.\n"
+    mails = [
+        raw("<1@test>", date=date_header(2), body=lease),
+        raw("<1b@test>", date=date_header(3), body=lease),
+        raw("<2@test>", date=date_header(4), body="Twelve pallets came."),
+        raw("<3@test>", date=date_header(20), body="It ends in June."),
+        raw("<4@test>", date=date_header(2), to="carl@test.example", body="For Carl."),
+        raw("<5@test>", date=None, body="When was this?"),
+    ]
+    make_inbox(path, mails, Rules(any_id=True))
+    with InboxFile(path) as opened:
         yield opened
+
+
+def write(folder: Path, *rows: Any) -> str:
+    path = folder / "q.jsonl"
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def imported(file: InboxFile, folder: Path, *rows: Any) -> GoldenSet:
+    golden = GoldenSet()
+    import_questions(file, golden, write(folder, *rows))
+    return golden
 
 
 @pytest.mark.parametrize(
     ("row", "check", "named"),
     [
-        ({**PUBLIC, "question": None}, "row", "question"),
-        ({**PUBLIC, "question": " \n"}, "row", "empty"),
-        ({**PUBLIC, "how_realistic": 7}, "row", "0 to 1"),
-        ({**PUBLIC, "query_date": "soon"}, "row", "query_date"),
-        ({**PUBLIC, "answer": "\ud800"}, "row", "surrogate"),
-        ({**PUBLIC, "question": "why? " * 101}, "row", "question: it has 505 characters"),
-        ({key: PUBLIC[key] for key in PUBLIC if key != "id"}, "row", "id"),
+        ({"question": None}, "row", "question"),
+        ({"question": " \n"}, "row", "empty"),
+        ({"how_realistic": 7}, "row", "0 to 1"),
+        ({"query_date": "soon"}, "row", "query_date"),
+        ({"answer": "\ud800"}, "row", "surrogate"),
+        ({"question": "why? " * 101}, "row", "question: it has 505 characters"),
+        ({"id": None}, "row", "id"),
         (["not", "an", "object"], "row", "dictionary"),
         ('{"id": 1', "row", "not JSON"),
-        ({**PUBLIC, "inbox_address": "dan@test.example"}, "inbox", "no mail of dan@test.example"),
-        (
-            {**PUBLIC, "message_ids": ["<1@test>", "<9@test>"]},
-            "gold",
-            "<9@test> is not in the inbox file",
-        ),
-        ({**PUBLIC, "message_ids": ["<4@test>"]}, "gold", "<4@test> is in the file, but not in"),
-        ({**PUBLIC, "message_ids": ["<3@test>"]}, "gold", "on 2020-01-20, after the query date"),
-        ({**PUBLIC, "message_ids": ["5@test"]}, "gold", "5@test has no date"),
-        ({**PUBLIC, "message_ids": []}, "gold", "no gold mail is named"),
+        ({"inbox_address": "dan@test.example"}, "inbox", "no mail of dan@test.example"),
+        ({"message_ids": ["<1@test>", "<9@test>"]}, "gold", "<9@test> is not in the inbox file"),
+        ({"message_ids": ["<4@test>"]}, "gold", "<4@test> is in the file, but not in"),
+        ({"message_ids": ["<3@test>"]}, "gold", "on 2020-01-20, after the query date"),
+        ({"message_ids": ["5@test"]}, "gold", "5@test has no date"),
+        ({"message_ids": []}, "gold", "no gold mail is named"),
     ],
 )
 def test_a_bad_row_is_kept_with_what_is_wrong(
     file: InboxFile, tmp_path: Path, row: Any, check: str, named: str
 ) -> None:
-    golden = imported(file, tmp_path, PUBLIC, row, {**PUBLIC, "id": 18})
+    bad = {**PUBLIC, **row} if isinstance(row, dict) else row
+    golden = imported(file, tmp_path, PUBLIC, bad, {**PUBLIC, "id": 18})
     assert [each.id for each in golden.questions] == ["17", "18"]
     [rejected] = golden.rejected
     assert (rejected.step, rejected.check) == ("import", check)
@@ -76,7 +109,7 @@ def test_a_bad_row_is_kept_with_what_is_wrong(
 def test_a_missing_kind_is_inferred(
     file: InboxFile, tmp_path: Path, fields: dict[str, Any], kind: str
 ) -> None:
-    question = the_row(imported(file, tmp_path, {**PUBLIC, **fields}))
+    [question] = imported(file, tmp_path, {**PUBLIC, **fields}).questions
     assert question.kind == kind
     assert question.answerable is (kind != "unanswerable")
     assert "kind" in question.provenance["import"]["inferred"]
@@ -132,16 +165,3 @@ def test_what_is_nested_too_deep_costs_its_row_alone(
     assert [each.check for each in golden.rejected] == ["row", "row"]
     golden.save(tmp_path / "set")
     assert len(GoldenSet.load(tmp_path / "set").rejected) == 2
-
-
-def test_a_set_takes_its_own_rows_alone_again(file: InboxFile, tmp_path: Path) -> None:
-    golden = imported(file, tmp_path, PUBLIC, [1])
-    made = golden.manifest["steps"]["import"]
-    # The order of columns says nothing, that of rows does.
-    turned = dict(reversed(PUBLIC.items()))
-    import_questions(file, golden, write(tmp_path / "q.jsonl", [turned, [1]]))
-    assert golden.manifest["steps"]["import"] == made
-    others: list[list[Any]] = [[PUBLIC], [[1], PUBLIC], [{**PUBLIC, "answer": "no"}, [1]]]
-    for rows in others:
-        with pytest.raises(UserError, match="name another --out"):
-            import_questions(file, golden, write(tmp_path / "other.jsonl", rows))

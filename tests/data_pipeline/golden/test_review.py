@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime as dt
-import json
 import os
 import signal
 import subprocess
@@ -18,11 +17,10 @@ from typer.testing import CliRunner, Result
 
 from art_e.cli.main import app
 from art_e.errors import UserError
-from art_e.question import Question, Split
+from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, with_checks
 from data_pipeline.golden.review import (
     KEYS,
-    Decision,
     Review,
     ReviewSample,
     drawn,
@@ -35,77 +33,42 @@ from data_pipeline.golden.review import (
 from tests.builders import WAIT_S, press_keys
 from tests.command_line import ANN, HOSTILE, HOSTILE_ID, LEASE_ID, Run, assert_safe, json_of
 
-ALL = ReviewSample()
-# A line of `reviews.jsonl`.
-WHOLE = {"id": "q-0", "digest": "", "said": "keep", "note": ""}
 RunReview = Callable[..., Result]
 
 
 def row(number: int, **fields: Any) -> Question:
-    split: Split = "test" if number % 2 else "train"
     base = Question(
         f"q-{number}", f"When does lease {number} end?", ANN, dt.date(2001, 3, 1),
-        "March 31, 2002", (LEASE_ID,), 0.9, "lookup", "easy", True, split, {"model": "m"},
+        "March 31, 2002", (LEASE_ID,), 0.9, split="test" if number % 2 else "train",
     )  # fmt: skip
     return dataclasses.replace(base, **fields)
 
 
-def golden_set(questions: list[Question]) -> GoldenSet:
-    golden = GoldenSet(questions=questions)
+def golden_set(*questions: Question) -> GoldenSet:
+    golden = GoldenSet(list(questions))
     golden.record("import", came=len(questions), settings={})
     return golden
 
 
-def verdict(row: Question, decision: Decision, note: str = "") -> Review:
-    return Review(id=row.id, digest=row_digest(row), said=decision, note=note)
-
-
-def test_every_verdict_does_what_it_says() -> None:
-    golden = golden_set([row(number) for number in range(5)])
-    kept, dropped, also, skipped, unseen = golden.questions
-    reviews = [
-        verdict(kept, "keep"),
-        # Earlier versions took notes.
-        verdict(dropped, "drop", "nobody asks\nthat \ud800"),
-        verdict(also, "keep"),
-        verdict(skipped, "skip"),
-    ]
-    review(golden, reviews, ALL)
-    now = {each.id: each for each in golden.questions}
-    assert list(now) == ["q-0", "q-2", "q-3", "q-4"]
-    assert now["q-4"] == unseen
-    assert checks_of(now["q-0"])["person"] == Check("person", "review", True, "kept", "person")
-    [rejected] = golden.rejected
-    assert (rejected.row["id"], rejected.step, rejected.check) == ("q-1", "review", "person")
-    assert rejected.reason == "dropped: nobody asks that ?"
-    assert checks_of(now["q-3"])["person"].passed is None
-    record = golden.manifest["steps"]["review"]
-    assert record["sums"] == {
-        "in": 5, "kept": 4, "dropped": {"person": 1}, "mended": {}, "unsure": {"person": 1},
-    }  # fmt: skip
-    counted = ("reviewed", "kept", "stale", "sample", "seed")
-    assert [record[name] for name in counted] == [3, 2, 0, 100, 0]
-    # Wilson's bounds of 2 of 3, by his formula.
-    estimate = record["precision"]
-    assert (estimate["n"], estimate["method"]) == (3, "wilson")
-    assert estimate["value"] == pytest.approx(2 / 3)
-    assert estimate["low"] == pytest.approx(0.2077, abs=1e-4)
-    assert estimate["high"] == pytest.approx(0.9385, abs=1e-4)
+def dropped(row: Question, note: str = "") -> Review:
+    return Review(id=row.id, digest=row_digest(row), said="drop", note=note)
 
 
 def test_a_row_that_changed_since_is_stale_and_one_checked_anew_is_not() -> None:
-    golden = golden_set([row(number) for number in range(4)])
-    reviews = [verdict(each, "drop") for each in golden.questions]
-    rechecked = with_checks(
-        golden.questions[0], [Check("answerable", "verify", True, "says May", "model")]
-    )
-    golden.questions = [
+    rows = [row(number) for number in range(4)]
+    # Earlier versions took notes.
+    reviews = [dropped(each, "nobody asks\nthat \ud800") for each in rows]
+    rechecked = with_checks(rows[0], [Check("answerable", "verify", True, "says May", "model")])
+    golden = golden_set(
         dataclasses.replace(rechecked, split="validation", how_realistic=0.1),
         row(1, answer="July"),
         row(2, message_ids=("<2@test>",), query_date=dt.date(2020, 1, 31)),
-    ]
-    review(golden, reviews, ALL)
+    )
+    review(golden, reviews, ReviewSample())
     assert [each.id for each in golden.questions] == ["q-1", "q-2"]
+    [rejected] = golden.rejected
+    assert (rejected.row["id"], rejected.step, rejected.check) == ("q-0", "review", "person")
+    assert rejected.reason == "dropped: nobody asks that ?"
     record = golden.manifest["steps"]["review"]
     # The fourth is no more in the set.
     assert (record["stale"], record["reviewed"], record["kept"]) == (3, 1, 0)
@@ -122,9 +85,9 @@ def test_a_sample_is_stable(ids: set[int], seed: int, random: Any) -> None:
     assert drawn(left, ReviewSample(len(rows), seed)) == [whole[0], *whole[2:]]
 
 
-@pytest.mark.parametrize("line", ["no JSON", "{}", json.dumps({**WHOLE, "said": "burn"})])
+@pytest.mark.parametrize("line", ["no JSON", "{}", '{"id": "", "digest": "", "said": "burn"}'])
 def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:
-    write_review(tmp_path, verdict(row(0), "keep"))
+    write_review(tmp_path, dropped(row(0)))
     with reviews_file(tmp_path).open("a") as log:
         log.write(f"{line}\n")
     with pytest.raises(UserError, match=r"reviews\.jsonl, line 2 is no review"):
@@ -136,7 +99,7 @@ def test_a_line_that_is_no_review_is_named(tmp_path: Path, line: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    golden_set([row(number) for number in range(6)]).save(tmp_path / "set")
+    golden_set(*map(row, range(6))).save(tmp_path / "set")
     return tmp_path / "set"
 
 
@@ -166,7 +129,22 @@ def test_keys_become_verdicts_in_the_order_shown(run_review: RunReview, folder: 
     assert [(each.id, each.said) for each in written] == list(zip(order, decisions, strict=False))
     assert "4 reviews added" in result.stderr
     golden = GoldenSet.load(folder)
-    assert [each.row["id"] for each in golden.rejected] == [order[1]]
+    [rejected] = golden.rejected
+    assert (rejected.row["id"], rejected.reason) == (order[1], "dropped")
+    now = {each.id: checks_of(each).get("person") for each in golden.questions}
+    assert now[order[0]] == Check("person", "review", True, "kept", "person")
+    skipped = now[order[3]]
+    assert skipped is not None and skipped.passed is None
+    assert now[order[4]] is now[order[5]] is None
+    record = golden.manifest["steps"]["review"]
+    assert record["sums"] == {
+        "in": 6, "kept": 5, "dropped": {"person": 1}, "mended": {}, "unsure": {"person": 1},
+    }  # fmt: skip
+    counted = ("reviewed", "kept", "stale", "sample", "seed")
+    assert [record[name] for name in counted] == [3, 2, 0, 100, 0]
+    # Wilson's bounds of 2 of 3, by his formula.
+    estimate = [record["precision"][name] for name in ("value", "low", "high")]
+    assert estimate == pytest.approx([2 / 3, 0.2077, 0.9385], abs=1e-4)
     assert "precision 66.7% (20.8% to 93.9%, wilson): 2 of 3 rows of all splits" in result.stderr
     assert "review: 6 rows, 5 kept" in result.stdout
 
@@ -177,7 +155,7 @@ def test_hostile_rows_and_mail_are_only_text(folder: Path, run_review: RunReview
         query_date=None,
     )  # fmt: skip
     check = Check(HOSTILE, "filter", True, HOSTILE, HOSTILE)
-    golden_set([with_checks(hostile, [check])]).save(folder)
+    golden_set(with_checks(hostile, [check])).save(folder)
     result = run_review("wd")
     assert result.exit_code == 0, result.output
     assert "The prize code is 7781." in result.stdout

@@ -1,0 +1,255 @@
+"""Whose inboxes are asked about, in which split; batches have mails once; no gold mail leaks."""
+
+import copy
+import datetime as dt
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.question import SPLITS, Question
+from data_pipeline.golden.generate import BATCH_MAILS, LEAST_MAILS
+from data_pipeline.golden.generate import draw as draw_batches
+from data_pipeline.golden.golden_set import GoldenSet, Step
+from data_pipeline.golden.inboxes import (
+    MIN_SENT,
+    Counts,
+    Mail,
+    choose_inboxes,
+    draw,
+    named_inboxes,
+    threads_of,
+)
+from data_pipeline.golden.split import split
+from data_pipeline.ingest.batch import Rules
+from tests.builders import make_inbox, raw
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(0, 99),
+    st.tuples(*[st.integers(0, 20)] * 3).filter(any),
+    st.randoms(),
+)
+def test_a_draw_keeps_to_the_proportions(
+    inboxes: int, seed: int, weights: tuple[int, ...], order: Random
+) -> None:
+    names = [f"{n}@test.example" for n in range(inboxes)]
+    wanted = Counts(*weights)
+    drawn = draw(names, seed, wanted)
+    assert sorted(drawn) == sorted(names)
+    counts = Counter(drawn.values())
+    used = [name for name in SPLITS if getattr(wanted, name)]
+    assert set(counts) <= set(used)
+    assert len(counts) == min(len(used), inboxes)
+    for name in used:
+        share = inboxes * getattr(wanted, name) / sum(weights)
+        # Each has one at least, which the others go without.
+        assert share - 2 < counts[name] < max(share, 1) + 1
+    order.shuffle(names)
+    assert draw(names, seed, wanted) == drawn
+
+
+def inbox_of(path: Path, people: dict[str, int], owner: str | None = None) -> InboxFile:
+    """People write so many mails each, to the next one and to a list, which writes once."""
+    names = list(people)
+    mails = [
+        raw(
+            f"<{place}.{number}@test>",
+            sender=sender,
+            to=f"{names[(place + 1) % len(names)]}, all@test.example",
+            body=f"This is the body of {place} {number}.",
+        )
+        for place, (sender, count) in enumerate(people.items())
+        for number in range(count)
+    ]
+    mails.append(raw("<list@test>", sender="all@test.example", to=names[0]))
+    make_inbox(path, mails, owner=owner)
+    return InboxFile(path)
+
+
+THREE = {
+    "ann@test.example": MIN_SENT,
+    "bob@test.example": MIN_SENT + 1,
+    "cem@test.example": MIN_SENT + 2,
+}
+
+
+def test_lists_are_nobodys_inbox_and_owners_have_theirs_alone(tmp_path: Path) -> None:
+    with inbox_of(tmp_path / "inbox.duckdb", THREE) as file:
+        assert file.inboxes()[0].address == "all@test.example"
+        chosen = choose_inboxes(file, Counts(1, 0, 1), 0, 30)
+        assert "all@test.example" not in chosen
+        assert sorted(chosen.values()) == ["test", "train"]
+        assert len(choose_inboxes(file, Counts(), 0, 30)) == 3
+        with pytest.raises(UserError, match="--min-mails"):
+            choose_inboxes(file, Counts(), 0, 1_000)
+    # Of a user's own mail only the owner's inbox is whole.
+    with inbox_of(tmp_path / "own.duckdb", THREE, owner="cem@test.example") as file:
+        assert list(choose_inboxes(file, Counts(), 0, 30)) == ["cem@test.example"]
+
+
+def test_nobody_has_two_inboxes(tmp_path: Path) -> None:
+    # Ann writes from two addresses; a colleague has her first name alone in common.
+    people = {
+        "Ann Alder <ann@test.example>": MIN_SENT + 9,
+        '"Alder, Ann B" <a.alder@test.example>': MIN_SENT,
+        "Ann <ann.other@test.example>": MIN_SENT,
+        "Bob Birch <bob@test.example>": MIN_SENT + 5,
+    }
+    with inbox_of(tmp_path / "inbox.duckdb", people) as file:
+        chosen = choose_inboxes(file, Counts(2, 0, 1), 0, 30)
+        # Of the two the larger one.
+        assert sorted(chosen) == ["ann.other@test.example", "ann@test.example", "bob@test.example"]
+        # Who says so has both.
+        both = ["ann@test.example", "a.alder@test.example"]
+        assert list(named_inboxes(file, both, Counts(1, 0, 1), 0)) == both
+
+
+START = dt.datetime(2001, 1, 1)
+
+
+@st.composite
+def mails_of_threads(draw: st.DrawFn) -> list[Mail]:
+    """Mails of few subjects and fewer contents, some hours after one another."""
+    steps = draw(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 40)), max_size=300))
+    sent = itertools.accumulate(hours for hours, _ in steps)
+    return [
+        Mail(n, f"<{n}@test>", START + dt.timedelta(hours=at), f"Matter {subject}",
+             f"{subject} {n % 50}".encode())
+        for n, (at, (_, subject)) in enumerate(zip(sent, steps, strict=True))
+    ]  # fmt: skip
+
+
+@given(mails_of_threads(), st.integers(1, 12), st.integers())
+def test_each_mail_once_and_threads_whole(drawn_of: list[Mail], count: int, seed: int) -> None:
+    batches = draw_batches(drawn_of, count, Random(seed))
+    assert batches == draw_batches(drawn_of, count, Random(seed))
+    assert len(batches) <= count
+    everything = list(itertools.chain.from_iterable(batches))
+    contents = [mail.content for mail in everything]
+    assert len(contents) == len(set(contents))
+    once = list({mail.content: mail for mail in reversed(drawn_of)}.values())[::-1]
+    threads = {mail: thread[-BATCH_MAILS:] for thread in threads_of(once) for mail in thread}
+    for batch in batches:
+        assert LEAST_MAILS <= len(batch) <= BATCH_MAILS
+        assert batch == sorted(batch)
+        for mail in batch:
+            assert set(threads[mail]) <= set(batch)
+
+
+# ---- The split on an inbox full of copies: those that became one mail (under Enron's rules) and
+# those that stayed mails of their own.
+
+
+class Copy(NamedTuple):
+    """What a mail says, by number, and who has it in the inbox."""
+
+    content: int
+    people: frozenset[str]
+
+
+class Copies(NamedTuple):
+    """An inbox file of few contents and many mails, by message id."""
+
+    file: InboxFile
+    mails: dict[str, Copy]
+
+
+INBOXES = [f"person{number}@test.example" for number in range(7)]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["one mail of copies", "mails apart"])
+def copies(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Copies]:
+    draws = Random("copies")
+    mails: dict[str, Copy] = {}
+    messages = []
+    for number in range(90):
+        name, content = f"<{number}@test>", draws.randrange(45)
+        sender, to = INBOXES[content % len(INBOXES)], draws.choice(INBOXES)
+        body = f"What there is to say about {content}."
+        messages.append(raw(name, subject=f"About {content}", body=body, sender=sender, to=to))
+        mails[name] = Copy(content, frozenset({sender, to}))
+    db = tmp_path_factory.mktemp("copies") / "inbox.duckdb"
+    make_inbox(db, messages, Rules(any_id=request.param))
+    with InboxFile(db) as file:
+        yield Copies(file, mails)
+
+
+class Leaks(NamedTuple):
+    """Ids of the questions whose gold is gold in another split, or mail of a test inbox."""
+
+    shared: set[str]
+    in_test_inbox: set[str]
+
+
+def leaks(copies: Copies, questions: Sequence[Question], inboxes: Mapping[str, str]) -> Leaks:
+    tested = {name for name, split in inboxes.items() if split == "test"}
+    in_test = {mail.content for mail in copies.mails.values() if mail.people & tested}
+    gold = {
+        each.id: {copies.mails[name].content for name in each.message_ids} for each in questions
+    }
+    splits: dict[int, set[str | None]] = defaultdict(set)
+    for each in questions:
+        for content in gold[each.id]:
+            splits[content].add(each.split)
+    return Leaks(
+        {each.id for each in questions if any(len(splits[mail]) > 1 for mail in gold[each.id])},
+        {each.id for each in questions if each.split != "test" and gold[each.id] & in_test},
+    )
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from(["import", "generate"]))
+def test_whatever_the_rows_no_gold_leaks(copies: Copies, seed: int, size: int, begin: Step) -> None:
+    draws = Random(seed)
+    received = {
+        inbox: [name for name, mail in copies.mails.items() if inbox in mail.people]
+        for inbox in INBOXES
+    }
+    rows = [
+        Question(
+            f"q-{number}",
+            f"What is {number}?",
+            inbox,
+            answer="42",
+            message_ids=tuple(draws.sample(received[inbox], draws.randrange(4))),
+            split=draws.choice([*SPLITS, None]),
+        )
+        for number in range(size)
+        for inbox in [draws.choice(INBOXES)]
+    ]
+    golden = GoldenSet(rows.copy())
+    if begin == "generate":
+        golden.manifest["inboxes"] = draw(INBOXES, seed, Counts())
+    golden.record(begin, size, {})
+    shuffled = copy.deepcopy(golden)
+    draws.shuffle(shuffled.questions)
+    found = []
+    # A second time and in another order: the same.
+    for each in (golden, golden, shuffled):
+        split(copies.file, each, seed=seed, wanted=Counts())
+        each.sort()
+        found.append(copy.deepcopy(each))
+    assert found[0] == found[1] == found[2]
+    inboxes = golden.manifest["inboxes"]
+    assert all(each.split == inboxes[each.inbox_address] for each in golden.questions)
+    assert leaks(copies, golden.questions, inboxes) == (set(), set())
+    # What was dropped had a leak, and test lost nothing.
+    dropped = [each.question for each in golden.rejected]
+    assert all(each is not None and each.split != "test" for each in dropped)
+    whole = [*golden.questions, *(each for each in dropped if each is not None)]
+    assert sorted(each.id for each in whole) == sorted(each.id for each in rows)
+    leaking = leaks(copies, whole, inboxes)
+    names = {each.row["id"] for each in golden.rejected}
+    assert leaking.in_test_inbox <= names <= leaking.shared | leaking.in_test_inbox
