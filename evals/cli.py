@@ -427,20 +427,20 @@ def compare(
 def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
     """The model that `RUN:MODEL` names, and what to say about it."""
     name, model = _parted(argument)
-    [measured] = measure([find_run(name, runs_folder())])
-    models = {each.model: each for each in measured.entries}
+    entries = measure([find_run(name, runs_folder())])
+    models = {each.model: each for each in entries}
     if model is None and len(models) > 1:
         raise UserError(
             f"{name} has {', '.join(models)}; say which, such as {name}:{next(iter(models))}"
         )
-    entry = measured.entries[0] if model is None else models.get(benchmark.model_name(model))
+    entry = entries[0] if model is None else models.get(benchmark.model_name(model))
     if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     return entry, {
-        "run": measured.run.id,
+        "run": entry.run.id,
         "model": entry.model,
         "prompt": entry.scored[0].prompt,
-        "judges": measured.judges[:1],
+        "judges": entry.judges[:1],
         "cost_source": entry.figures["cost_source"],
     }
 

@@ -38,7 +38,7 @@ def test_a_comparison_has_our_models_and_published_ones_apart(tmp_path: Path) ->
         write_run(tmp_path / "a", models),
         write_run(tmp_path / "t", training([0, 10, 20], n=10)),
     ]
-    entries = [entry for each in measure(runs) for entry in each.entries]
+    entries = measure(runs)
     charts = comparison_charts(entries)
     assert [each.name for each in charts] == ["accuracy", "mistakes", "cost", "latency", "turns"]
     bars = {each.name: each.bars for each in charts if isinstance(each, BarChart)}

@@ -55,7 +55,7 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
         for folder in ("a", "b")
     ]
     other = write_run(tmp_path / "other", episodes("free", {"right": 5}))
-    entries = [entry for each in measure([other]) for entry in each.entries]
+    entries = measure([other])
     rows = read_training([*runs, other])
     held_out, stepwise = by_name(validation_charts(rows, entries)), by_name(step_charts(rows))
     figures = (
