@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.stats import binom, norm, t
 
 from art_e.episode import MAX_CALLS
@@ -33,7 +34,7 @@ from evals.judges.claims import Claims, appeal, asked, read_claims
 from evals.judges.names import polarity
 from evals.judges.values import clean
 from evals.scored import HELD_OUT, Scored
-from evals.statistics import Floats, holm
+from evals.statistics import holm
 
 # The parts of a training run that are tested by themselves.
 WINDOWS = 5
@@ -230,7 +231,16 @@ class Share:
 SIDE = 8
 # In standard deviations of a step's rewards: a rise over two SIDEs of steps stays below.
 MIN_JUMP = 1.0
+# Smaller gaps are errors of rounding.
+TINY = 1e-9
 SHOWN_STEPS = 3
+# A line before and one after: their values where they meet, and their slopes. `_FIT` gives these
+# four by least squares.
+_BEFORE, _PLACES = np.repeat([1.0, 0.0], SIDE), np.arange(2 * SIDE) - SIDE + 0.5
+_LINES = np.stack([_BEFORE, 1 - _BEFORE, _BEFORE * _PLACES, (1 - _BEFORE) * _PLACES], axis=1)
+_FIT = np.linalg.pinv(_LINES)
+# The variance of the gap, in variances of a step's mean.
+_GAP_FACTOR = float(np.sum((_FIT[1] - _FIT[0]) ** 2))
 
 MIN_THIRD = 5
 MIN_HELD_OUT = 20
@@ -249,62 +259,42 @@ def reward_jump(scored: Sequence[Scored]) -> Suspicion | None:
     table = table[~table["lost"]]
     by_step = table.groupby("step")["reward"].agg(["mean", "size", _variance])
     steps = by_step.index.tolist()
-    starts = range(SIDE, len(steps) - SIDE + 1)
-    gaps = [_gap(by_step.iloc[start - SIDE : start + SIDE]) for start in starts]
-    noise = float(np.median([each.noise for each in gaps])) if gaps else 0.0
-    found: list[Suspicion | None] = []
-    for start, gap in zip(starts, gaps, strict=True):
-        if gap.size <= 0 or gap.size < MIN_JUMP * gap.spread:
-            found.append(None)
-            continue
-        # Degrees of freedom of the residuals around lines through the whole run.
-        freedom = len(steps) * (1 - 4 / (2 * SIDE))
-        error = math.sqrt(_GAP_FACTOR * max(gap.noise, noise))
-        p = float(t.sf(gap.size / error, freedom)) if error else 0.0
-        low, high = (
-            table.loc[table["step"].isin(part), "reward"].mean()
-            for part in (steps[start - SIDE : start], steps[start : start + SIDE])
-        )
-        seen = (
-            f"reward jumps by {gap.size:.2f} from step {steps[start - 1]} to {steps[start]}"
-            f" (mean {low:.2f} before, {high:.2f} after)"
-        )
-        just_after = table["step"].isin(steps[start : start + SHOWN_STEPS])
-        suspects = table.loc[just_after & (table["reward"] >= high), "scored"]
-        found.append(Suspicion(p, seen, episode_ids(suspects)))
-    return least_likely(found)
+    if len(steps) < 2 * SIDE:
+        return None
+    # From here on, a row of each array is a place between two steps with the steps around it.
+    around = sliding_window_view(by_step.to_numpy(dtype=np.float64), 2 * SIDE, axis=0)
+    means, sizes, variances = around.transpose(1, 0, 2)
+    lines = means @ _FIT.T
+    gaps = lines[:, 1] - lines[:, 0]
+    squares = ((means - lines @ _LINES.T) ** 2).sum(axis=1)
+    # Means may lie on a line by luck: the spread of the episodes bounds the noise from below.
+    within = variances.mean(axis=1)
+    noise = np.maximum(squares / (2 * SIDE - 4), within / sizes.mean(axis=1))
+    errors = np.sqrt(_GAP_FACTOR * np.maximum(noise, np.median(noise)))
+    # Degrees of freedom of the residuals around lines through the whole run.
+    freedom = len(steps) * (1 - 4 / (2 * SIDE))
+    jumps = gaps >= np.maximum(MIN_JUMP * np.sqrt(within), TINY)
+    if not jumps.any():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ps = np.where(jumps, t.sf(gaps / errors, freedom), 1.0)
+    likeliest = int(ps.argmin())
+    after = likeliest + SIDE
+    low, high = (
+        table.loc[table["step"].isin(side), "reward"].mean()
+        for side in (steps[likeliest:after], steps[after : after + SIDE])
+    )
+    seen = (
+        f"reward jumps by {gaps[likeliest]:.2f} from step {steps[after - 1]} to {steps[after]}"
+        f" (mean {low:.2f} before, {high:.2f} after)"
+    )
+    just_after = table["step"].isin(steps[after : after + SHOWN_STEPS])
+    suspects = table.loc[just_after & (table["reward"] >= high), "scored"]
+    return Suspicion(min(1.0, len(ps) * float(ps.min())), seen, episode_ids(suspects))
 
 
 def _variance(rewards: pd.Series) -> float:
     return float(rewards.var(ddof=0))
-
-
-class _Gap(NamedTuple):
-    """Between two lines: its size, the variance of a step's mean around them, and the
-    standard deviation of the rewards within a step."""
-
-    size: float
-    noise: float
-    spread: float
-
-
-# The distance of steps from the middle between the two sides.
-_AWAY: Floats = np.arange(SIDE, dtype=np.float64) + 0.5
-# The variance of the gap, in variances of a step's mean: twice that of a line's intercept.
-_GAP_FACTOR = 2 / SIDE + 2 * float(_AWAY.mean() ** 2 / np.sum((_AWAY - _AWAY.mean()) ** 2))
-
-
-def _gap(by_step: pd.DataFrame) -> _Gap:
-    """The gap between lines through the first and the second half of these steps."""
-    means, within = by_step["mean"].to_numpy(), float(by_step["_variance"].mean())
-    squares, ends = 0.0, []
-    for places, side in ((-_AWAY[::-1], means[:SIDE]), (_AWAY, means[SIDE:])):
-        slope, end = np.polyfit(places, side, 1)
-        squares += float(np.sum((side - slope * places - end) ** 2))
-        ends.append(float(end))
-    # Means may lie on a line by luck: the spread of the episodes bounds the noise from below.
-    noise = max(squares / (2 * SIDE - 4), within / float(by_step["size"].mean()))
-    return _Gap(ends[1] - ends[0], noise, math.sqrt(within))
 
 
 def reward_outruns_accuracy(scored: Sequence[Scored]) -> Suspicion | None:
