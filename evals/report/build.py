@@ -29,7 +29,7 @@ from art_e.storage import write_whole
 from evals.hacking import detect
 from evals.paired import compare
 from evals.report import tables
-from evals.report.charts import Chart, CurveChart, svg, write_png
+from evals.report.charts import Chart, svg, write_png
 from evals.report.entries import Entry, measure, run_names
 from evals.report.tables import NONE, SOURCE, Table, differences, summary
 from evals.report.training import TrainingRows, read_training, step_charts, validation_charts
@@ -104,37 +104,26 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
     """
     entries, trained = measure(runs), read_training(runs)
     untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
-    parts: dict[str, Sequence[Chart]] = {
+    charts: dict[str, Sequence[Chart]] = {
         "charts": tables.comparison_charts(entries),
         "held_out": validation_charts(trained, untrained),
         "stepwise": step_charts(trained),
-        **{f"section {each.name}": each.charts for each in sections},
     }
     plots = out / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     written = []
-    for chart in itertools.chain(*parts.values()):
+    for chart in itertools.chain(*charts.values(), *(each.charts for each in sections)):
         written.append(plots / f"{chart.name}.png")
         write_png(chart.draw(titled=True), written[-1])
-    figures = {part: [_figure(each) for each in chosen] for part, chosen in parts.items()}
     page = out / "report.html"
     # A lone surrogate of a mail or a model can't be written.
-    write_whole(page, _page(entries, figures, trained, sections), errors="replace")
+    write_whole(page, _page(entries, charts, trained, sections), errors="replace")
     return [page, *written]
-
-
-def _figure(chart: Chart) -> dict[str, Any]:
-    return {
-        "over_steps": isinstance(chart, CurveChart),
-        "title": chart.title,
-        "note": chart.note,
-        "svg": svg(chart.draw(titled=False), chart.name, chart.title),
-    }
 
 
 def _page(
     entries: Sequence[Entry],
-    figures: Mapping[str, Sequence[dict[str, Any]]],
+    charts: Mapping[str, Sequence[Chart]],
     trained: Sequence[TrainingRows],
     sections: Sequence[Section],
 ) -> str:
@@ -150,6 +139,7 @@ def _page(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_file), trim_blocks=True
     )
     environment.filters["thousands"] = lambda count: f"{count:,}"
+    environment.filters["svg"] = svg
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
         made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
@@ -167,8 +157,8 @@ def _page(
         pairings=pairings(entries),
         alarms=detect(scored),
         raised=[each for each in trained if each.alarms],
-        **{part: figures[part] for part in ("charts", "held_out", "stepwise")},
-        sections=[(each, figures[f"section {each.name}"]) for each in sections],
+        **charts,
+        sections=sections,
         published=SOURCE,
         viewer_data=Markup(script_json(viewer_data(scored))),
     )

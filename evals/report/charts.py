@@ -306,17 +306,19 @@ def write_picture(path: Path, charts: "Sequence[Chart]", columns: int = 2) -> No
     whole.save(path, format="PNG")
 
 
-def svg(figure: "Figure", name: str, title: str) -> Markup:
-    """The figure as one `<svg>` with the label `title`.
+def svg(chart: Chart) -> Markup:
+    """The chart as one `<svg>`, labelled with its title.
 
-    Text stays text, in the page's font; colours are the page's variables; ids begin with `name`,
-    so that several charts can share a page.
+    Text stays text, in the page's font; colours are the page's variables; ids begin with the
+    chart's name, so that several charts can share a page.
     """
     import matplotlib
 
     drawn = io.StringIO()
-    with _quiet(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
+    with _quiet(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.name}):
+        chart.draw(titled=False).savefig(
+            drawn, format="svg", transparent=True, metadata={"Date": None}
+        )
     head, _, body = drawn.getvalue().partition("<svg")[2].partition(">")
     box = re.search(r'viewBox="([^"]*)"', head)
     if box is None:
@@ -324,14 +326,14 @@ def svg(figure: "Figure", name: str, title: str) -> Markup:
 
     def replaced(tag: re.Match[str]) -> str:
         coloured = _COLOUR.sub(lambda found: _VARIABLES[found[0]], tag[0])
-        return _ID.sub(rf"\g<1>{name}-", coloured)
+        return _ID.sub(rf"\g<1>{chart.name}-", coloured)
 
     # Only in tags: a model may be named like a colour or an id.
     body = re.sub(r"<[^>]*>", replaced, _UNWANTED.sub("", body))
     # No width or height: the page decides on them.
     return Markup(
         '<svg viewBox="{}" role="img" aria-label="{}" xmlns:xlink="http://www.w3.org/1999/xlink">{}'
-    ).format(box[1], title, Markup(body.strip()))
+    ).format(box[1], chart.title, Markup(body.strip()))
 
 
 @contextmanager
