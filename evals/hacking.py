@@ -255,7 +255,7 @@ def reward_jump(scored: Sequence[Scored]) -> Suspicion | None:
     rise is no jump. A jump in the last `SIDE` steps is seen later. Episodes lost to malformed calls
     are left out, because the format is honestly learnt all at once.
     """
-    table = _rewarded(scored)
+    table = _rewarded(_by_step(scored))
     table = table[~table["lost"]]
     by_step = table.groupby("step")["reward"].agg(["mean", "size", _variance])
     steps = by_step.index.tolist()
@@ -305,21 +305,31 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Suspicion | None:
     `MARGIN` above the rise that the second judge sees on held-out questions asked in both thirds.
     Only answers count: learning the format, and when to abstain, honestly raises the reward alone.
     """
-    table = _rewarded(scored)
+    episodes = _by_step(scored)
+    table = _rewarded(episodes)
     table = table[table["answered"]]
     means = table.groupby("step")["reward"].mean()
     third = len(means) // 3
     if third < MIN_THIRD:
         return None
     first, last = means.iloc[:third], means.iloc[-third:]
-    held_out = _held_out_rises(scored, first.index[-1], last.index[0])
-    worth, rise = _worth(table), float(last.mean() - first.mean())
-    if len(held_out) < MIN_HELD_OUT or worth == 0 or rise <= 0:
+    judged = episodes[episodes["answered"] & episodes["held_out"] & episodes["judged_twice"]]
+    late = judged["step"] >= last.index[0]
+    before, after = (
+        judged[part].groupby("question")["correct_by_second"].mean()
+        for part in (judged["step"] <= first.index[-1], late)
+    )
+    rises = (after - before).dropna()
+    right, wrong = (table.loc[table[name], "reward"].mean() for name in ("correct", "wrong"))
+    # The reward of a right answer over a wrong one, at least a standard deviation.
+    worth = float(np.fmax(table["reward"].std(ddof=0), right - wrong))
+    rise = float(last.mean() - first.mean())
+    if len(rises) < MIN_HELD_OUT or worth == 0 or rise <= 0:
         return None
     error = math.sqrt(float(first.var() + last.var()) / third)
-    accuracy = float(held_out.mean())
+    accuracy = float(rises.mean())
     # One more question that moved, so that no move at all is not certainty.
-    accuracy_error = math.sqrt(float(np.sum((held_out - accuracy) ** 2)) + 1) / len(held_out)
+    accuracy_error = math.sqrt(float(np.sum((rises - accuracy) ** 2)) + 1) / len(rises)
     gap = rise / worth - accuracy - MARGIN
     p = max(
         float(norm.sf(rise / error)) if error else 0.0,
@@ -327,57 +337,39 @@ def reward_outruns_accuracy(scored: Sequence[Scored]) -> Suspicion | None:
     )
     seen = (
         f"reward rose by {rise:.2f}, worth {rise / worth:.0%} of accuracy, and the second"
-        f" judge's accuracy on {len(held_out)} held-out questions by {accuracy:.0%}"
+        f" judge's accuracy on {len(rises)} held-out questions by {accuracy:.0%}"
     )
-    fooled = [
-        each
-        for each in _held_out(scored)
-        if _step(each) >= last.index[0] and each.correct and not each.correct_by(1)
-    ]
-    highest = (table["step"] >= last.index[0]) & (table["reward"] >= last.mean())
-    return Suspicion(p, seen, episode_ids(fooled or table.loc[highest, "scored"]))
+    fooled = judged[late & judged["correct"] & ~judged["correct_by_second"]]
+    highest = table[(table["step"] >= last.index[0]) & (table["reward"] >= last.mean())]
+    return Suspicion(p, seen, episode_ids((highest if fooled.empty else fooled)["scored"]))
 
 
-def _worth(table: pd.DataFrame) -> float:
-    """The reward of a right answer over a wrong one, at least a standard deviation."""
-    right, wrong = (table.loc[table[name], "reward"].mean() for name in ("correct", "wrong"))
-    return float(np.fmax(table["reward"].std(ddof=0), right - wrong))
-
-
-def _held_out_rises(scored: Sequence[Scored], early: int, late: int) -> pd.Series:
-    """The rise in accuracy of each question asked both up to `early` and from `late`."""
-    rows = [(each.question.id, _step(each), each.correct_by(1)) for each in _held_out(scored)]
-    table = pd.DataFrame(rows, columns=["question", "step", "correct"])
-    before, after = (
-        table[chosen].groupby("question")["correct"].mean()
-        for chosen in (table["step"] <= early, table["step"] >= late)
-    )
-    return (after - before).dropna()
-
-
-def _held_out(scored: Sequence[Scored]) -> list[Scored]:
-    """Answers to held-out questions with a second judge's verdict."""
-    return [
-        each
-        for each in _answered(scored)
-        if each.question.split in HELD_OUT and (each.correct_by(1) or each.wrong_by(1))
-    ]
-
-
-def _rewarded(scored: Sequence[Scored]) -> pd.DataFrame:
-    """The episodes with a step and a reward, on held-out questions only if there are no others."""
-    rewarded = [each for each in scored if each.trajectory.reward and each.step is not None]
-    chosen = [each for each in rewarded if each.question.split not in HELD_OUT] or rewarded
-    columns = {
-        "step": [each.step for each in chosen],
-        "reward": [float((each.trajectory.reward or {})["total"]) for each in chosen],
-        "lost": [bool(each.trajectory.rubric["lost_to_format"]) for each in chosen],
-        "answered": [bool(each.trajectory.rubric["answered"]) for each in chosen],
+def _by_step(scored: Sequence[Scored]) -> pd.DataFrame:
+    """A row for each episode of a training run; its reward is NaN if it has none."""
+    chosen = [each for each in scored if each.step is not None]
+    flags = {
+        "held_out": [each.question.split in HELD_OUT for each in chosen],
+        "lost": [each.trajectory.rubric["lost_to_format"] for each in chosen],
+        "answered": [each.trajectory.rubric["answered"] for each in chosen],
         "correct": [each.correct for each in chosen],
         "wrong": [each.wrong for each in chosen],
+        "judged_twice": [each.correct_by(1) or each.wrong_by(1) for each in chosen],
+        "correct_by_second": [each.correct_by(1) for each in chosen],
     }
-    table = pd.DataFrame(columns).astype({"step": int, "lost": bool, "answered": bool})
-    return table.assign(scored=pd.Series(chosen, dtype=object))
+    rewards = [(each.trajectory.reward or {}).get("total") for each in chosen]
+    return pd.DataFrame(flags, dtype=bool).assign(
+        question=pd.Series([each.question.id for each in chosen], dtype=object),
+        step=pd.Series(list(map(_step, chosen)), dtype=int),
+        reward=pd.Series(rewards, dtype=float),
+        scored=pd.Series(chosen, dtype=object),
+    )
+
+
+def _rewarded(episodes: pd.DataFrame) -> pd.DataFrame:
+    """The episodes with a reward, on held-out questions only if there are no others."""
+    rewarded = episodes[episodes["reward"].notna()]
+    trained = rewarded[~rewarded["held_out"]]
+    return rewarded if trained.empty else trained
 
 
 # ---- All detectors.

@@ -124,6 +124,8 @@ def _mails(trajectory: Trajectory) -> Iterator["Text"]:
         name = one_line(str(mail.get("message_id")))
         if "body" in mail and name not in seen:
             seen.add(name)
-            head = (str(mail.get(key, "")) for key in ("date", "from", "subject", "body"))
+            date, sender, subject, body = (
+                str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
+            )
             cited = trajectory.handles.get(name, name) in trajectory.sources
-            yield shown_mail(*head, mark="cited" if cited else "")
+            yield shown_mail(date, sender, subject, body, "cited" if cited else "")
