@@ -136,8 +136,6 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     if figures["errors"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in figures["errors_by_kind"].items())
         yield f"failed: {figures['errors']} ({kinds})"
-    if figures["unjudged"]:
-        yield f"without a verdict, counted as not right: {figures['unjudged']}"
     funnel = {step: n for step, n in figures["funnel"].items() if n}
     yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
     if figures["always_right"] is not None:

@@ -73,7 +73,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Horizontal bars; `name` is a file's name without its ending."""
+    """Horizontal bars, of money and time on a logarithmic scale.
+
+    `name` is a file's name without its ending.
+    """
 
     name: str
     title: str
@@ -81,7 +84,6 @@ class BarChart:
     scale: Scale
     bars: tuple[Bar, ...]
     series: tuple[str, ...] = ()
-    log: bool = False
 
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
@@ -129,7 +131,7 @@ class BarChart:
         if self.scale == "share":
             axes.set_xlim(0, 1)
             axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
-        elif self.log:
+        elif self.scale in ("usd", "seconds"):
             lowest = min((mark.value for mark in marks if mark.value), default=1.0)
             axes.set_xscale("log")
             axes.set_xlim(

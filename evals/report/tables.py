@@ -321,7 +321,6 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
     for name, title, note, scale, figures in _BARS:
-        log = scale in ("usd", "seconds")
         ours = [
             Bar(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
             for each in entries
@@ -333,15 +332,13 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
         ]
         notes = [
             note,
-            "Logarithmic; 95 % intervals." if log else "95 % intervals.",
+            "Logarithmic; 95 % intervals." if scale in ("usd", "seconds") else "95 % intervals.",
             "Hatched: published by ART-E's authors, on other questions." if theirs else "",
             cost_sources(entries) if name == "cost" else "",
         ]
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
-        bars = (*ours, *theirs)
-        charts.append(
-            BarChart(name, title, " ".join(filter(None, notes)), scale, bars, series, log)
-        )
+        lines = " ".join(filter(None, notes))
+        charts.append(BarChart(name, title, lines, scale, (*ours, *theirs), series))
     return charts
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from evals.report.charts import Bar, BarChart, Mark, svg, write_png
+from evals.report.charts import Bar, BarChart, Mark, Scale, svg, write_png
 from evals.report.entries import measure
 from evals.report.tables import comparison_charts
 from tests.evals.runs import episodes, training, write_run
@@ -16,9 +16,9 @@ from tests.evals.runs import episodes, training, write_run
 HOSTILE = "</text></svg><script>alert(1)</script> $x_1$ #3566b8 id=\"x\" 'y' & -->"
 
 
-def bars(label: str, *, published: bool = False, log: bool = False) -> BarChart:
-    bar = Bar(label, (Mark(0.5, "50%", 0.25, 0.75),), published)
-    return BarChart("accuracy", "Accuracy", "Of all.", "share", (bar,), log=log)
+def bars(label: str, scale: Scale = "share") -> BarChart:
+    bar = Bar(label, (Mark(0.5, "50%", 0.25, 0.75),))
+    return BarChart("accuracy", "Accuracy", "Of all.", scale, (bar,))
 
 
 def texts(drawn: str) -> list[str]:
@@ -65,9 +65,9 @@ def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
     assert "<pattern" not in svg(bars("ours alone"))
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_a_hostile_name_stays_text(log: bool) -> None:
-    chart = bars(HOSTILE, log=log)
+@pytest.mark.parametrize("scale", ["share", "usd"])
+def test_a_hostile_name_stays_text(scale: Scale) -> None:
+    chart = bars(HOSTILE, scale)
     drawn = svg(dataclasses.replace(chart, title=HOSTILE))
     assert "<script" not in drawn
     [shown] = [each for each in texts(drawn) if "text" in each]
@@ -84,8 +84,8 @@ def test_any_name_can_be_drawn(tmp_path: Path, name: str) -> None:
     assert name.replace("\ud800\n", "? ").replace("\x1b\x00", " ") in texts(svg(bars(name)))
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_figures_that_are_unknown_or_zero_can_be_drawn(log: bool) -> None:
+@pytest.mark.parametrize("scale", ["usd", "number"])
+def test_figures_that_are_unknown_or_zero_can_be_drawn(scale: Scale) -> None:
     for values in ((None,), (None, 0.0)):
         nothing = tuple(Bar(str(value), (Mark(value, "-"),)) for value in values)
-        assert "-" in texts(svg(BarChart("cost", "Cost", "", "usd", nothing, log=log)))
+        assert "-" in texts(svg(BarChart("cost", "Cost", "", scale, nothing)))
