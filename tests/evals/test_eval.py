@@ -153,8 +153,10 @@ def test_json_and_the_folder_have_the_figures(
 def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     prompt = tmp_path / "terse.txt"
     prompt.write_text("Be terse.", encoding="utf-8")
-    options = ("--limit", 4, "--repeat", 2, "--max-turns", 2, "--prompt", prompt)
-    options += ("--judge", "offline", "--judge", "f1")
+    options = (
+        "--limit", 4, "--repeat", 2, "--max-turns", 2, "--prompt", prompt,
+        "--judge", "offline", "--judge", "f1",
+    )  # fmt: skip
     result = offline(*options, "--out", tmp_path / "run")
     assert result.exit_code == 0
     assert re.search(r"offline +│ +8 ", result.stdout)
