@@ -294,35 +294,23 @@ def run_benchmark(
         for scored in done.values():
             on_scored(scored)
         asyncio.run(run_all(log))
-        figures = _figures(list(done.values()), entrants, judges, run, timed=timed)
-        for model, each in figures.items():
-            each["not_asked"] = len(questions) * repeats - each["n"]
-            each["stopped"] = stopped[model] if each["not_asked"] else None
-        metrics = run_metrics(list(done.values()), [each.name for each in judges], figures)
-        metrics["prompt"] = chosen.facts
+        names, found = [each.name for each in judges], list(done.values())
+        figures: dict[str, Any] = {}
+        for entrant in entrants:
+            model, served = entrant.policy.model, servings(run.config)
+            of_model = [each for each in found if each.trajectory.model == model]
+            not_asked = len(questions) * repeats - len(of_model)
+            figures[model] = {
+                **figures_of(of_model, names, served.get(model), timed=timed),
+                "concurrency": entrant.concurrency,
+                "not_asked": not_asked,
+                "stopped": stopped[model] if not_asked else None,
+            }
+        metrics = run_metrics(found, names, figures) | {"prompt": chosen.facts}
         run.write_json("metrics.json", metrics)
         if not any(each["not_asked"] for each in figures.values()):
             run.finish()
     return metrics
-
-
-def _figures(
-    scored: Sequence[Scored],
-    entrants: Sequence[Entrant],
-    judges: Sequence[Judge],
-    run: Run,
-    *,
-    timed: bool,
-) -> dict[str, Any]:
-    """The figures of each model, in the order of the entrants."""
-    served, names = servings(run.config), [each.name for each in judges]
-    found = {}
-    for entrant in entrants:
-        model = entrant.policy.model
-        of_model = [each for each in scored if each.trajectory.model == model]
-        figures = figures_of(of_model, names, served.get(model), timed=timed)
-        found[model] = {**figures, "concurrency": entrant.concurrency}
-    return found
 
 
 async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:

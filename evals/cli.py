@@ -42,7 +42,6 @@ from art_e.cli.output import (
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import Model
-from art_e.models.prices import gpu_entry, prices_file
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
@@ -137,8 +136,6 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     if figures["errors"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in figures["errors_by_kind"].items())
         yield f"failed: {figures['errors']} ({kinds})"
-    if figures["unjudged"]:
-        yield f"without a verdict, counted as not right: {figures['unjudged']}"
     funnel = {step: n for step, n in figures["funnel"].items() if n}
     yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
     if figures["always_right"] is not None:
@@ -150,10 +147,9 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
             f" agrees with {one} on {percent(compared['share']).brief},"
             f" kappa {number(compared['kappa']).brief}"
         )
-    measured = figures["throughput"]
-    if measured is not None:
+    if figures["throughput"] is not None:
         cost = usd(figures["cost_per_1000_usd"]).brief
-        speed = digits(measured["questions_per_second"]).brief
+        speed = digits(figures["throughput"]["questions_per_second"]).brief
         yield f"{cost} per 1,000 questions, {figures['cost_source']}: {speed} questions/s"
     tokens = {name: digits(each).value for name, each in figures["tokens"].items()}
     if figures["tokens"]["prompt_tokens"]["value"]:
@@ -166,7 +162,7 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-# ---- The cost of a self-hosted model: whose it is, and what to write down.
+# ---- Models whose cost is measured.
 
 
 def _self_hosted(
@@ -187,23 +183,6 @@ def _self_hosted(
             "--gpu-usd-per-hour measures time, and --cache answers without any; leave one out"
         )
     return self_hosted
-
-
-def _note_prices(metrics: Mapping[str, Any]) -> None:
-    """Say on stderr what to write into `prices.toml`, so that estimates use the measurement."""
-    for model, figures in metrics["models"].items():
-        measured = figures["throughput"]
-        if measured is None:
-            continue
-        tokens = measured["prompt_tokens"], measured["completion_tokens"]
-        try:
-            lines = gpu_entry(model, measured["usd_per_hour"], measured["seconds"], *tokens)
-        except ValueError:
-            note(f"{model}: its server reports no tokens, so prices.toml can't have its cost")
-            continue
-        note(f"for estimates and --max-cost, add to {prices_file()}:")
-        for line in lines.splitlines():
-            note(line)
 
 
 # ---- `art-e eval run`: put a set of questions to models and measure the answers.
@@ -350,7 +329,6 @@ def run(
             )  # fmt: skip
     for each in deciding:
         _note_cost(each)
-    _note_prices(metrics)
     if not started.complete:
         higher = "" if max_cost is None else "a higher --max-cost and "
         note(f"not complete; give the same command with {higher}--resume --out {started.folder}")
@@ -426,33 +404,23 @@ def compare(
 
 def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
     """The model that `RUN:MODEL` names, and what to say about it."""
-    name, model = _parted(argument)
-    [measured] = measure([find_run(name, runs_folder())])
-    models = {each.model: each for each in measured.entries}
-    if model is None and len(models) > 1:
+    name, _, model = argument.partition(":")
+    entries = measure([find_run(name, runs_folder())])
+    models = {each.model: each for each in entries}
+    if not model and len(models) > 1:
         raise UserError(
             f"{name} has {', '.join(models)}; say which, such as {name}:{next(iter(models))}"
         )
-    entry = measured.entries[0] if model is None else models.get(benchmark.model_name(model))
+    entry = models.get(benchmark.model_name(model)) if model else entries[0]
     if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     return entry, {
-        "run": measured.run.id,
+        "run": entry.run.id,
         "model": entry.model,
         "prompt": entry.scored[0].prompt,
-        "judges": measured.judges[:1],
+        "judges": entry.judges[:1],
         "cost_source": entry.figures["cost_source"],
     }
-
-
-def _parted(argument: str) -> tuple[str, str | None]:
-    """The run and the model of `RUN:MODEL`; both names may have colons."""
-    parts = argument.split(":")
-    for end in range(len(parts), 0, -1):
-        name = ":".join(parts[:end])
-        if any(Run(folder).begun for folder in (runs_folder() / name, Path(name))):
-            return name, ":".join(parts[end:]) or None
-    return parts[0], None
 
 
 def _print_answers(before: str, question: str, answers: Mapping[str, str | None]) -> None:

@@ -1,12 +1,11 @@
 """`art-e eval label`: a person labels a run's answers as right or wrong.
 
 It shows the question, the gold answer, the answer and the mails as the model read them, but
-neither the model nor a verdict. Everything comes from the run's folder. The trajectory is
-untrusted: where a tool's answer should be, there may be no JSON.
+neither the model nor a verdict. All of these are untrusted text from the run's folder.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -23,20 +22,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# ---- What the commands that ask a person share: single keys, and mails to look at.
+# ---- What all commands share that ask a person: single keys, and mails to look at.
 
 BODY_LINES = 40
 _LINE_CHARS = 1_000
-
-
-class ShownMail(NamedTuple):
-    """A mail as a person sees it; `mark` is a word about it, such as "cited"."""
-
-    date: str
-    sender: str
-    subject: str
-    body: str
-    mark: str = ""
 
 
 def pressed_key(keys: str, of: str, things: str) -> str:
@@ -59,30 +48,24 @@ def pressed_key(keys: str, of: str, things: str) -> str:
         note(f"there is no key {key!r}; {keys}")
 
 
-def shown_mail(mail: ShownMail, lines_shown: int | None = BODY_LINES) -> "Text":
-    """The mail's head and the first `lines_shown` lines of its body that are not empty.
+def shown_mail(
+    date: str, sender: str, subject: str, body: str, mark: str = "", *, whole: bool = False
+) -> "Text":
+    """A mail for a person to read, with a word about it, such as "cited", as its `mark`.
 
-    None shows all lines, and long lines whole; otherwise a line longer than a screen is cut with a
-    mark.
+    Empty lines are left out; unless `whole`, so are further lines and the ends of long ones.
     """
-    lines = [each.rstrip() for each in clean(mail.body).split("\n") if each.strip()]
-    shown = [_cut(each.expandtabs(4), lines_shown is None) for each in lines[:lines_shown]]
-    body = "".join(f"\n| {line}" for line in shown)
-    if len(shown) < len(lines):
-        body += f"\n| ({plural(len(lines) - len(shown), 'more line')})"
+    lines = [each.rstrip().expandtabs(4) for each in clean(body).split("\n") if each.strip()]
+    shown = lines if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
+    hidden = sum(map(len, lines)) - sum(map(len, shown))
     return text(
-        (f"{one_line(mail.date)}  {one_line(mail.sender)}", "cyan"),
-        f"  {one_line(mail.subject)}",
-        (f"  {one_line(mail.mark)}" if mail.mark else "", "green"),
-        (body, "dim"),
+        (f"{one_line(date)}  {one_line(sender)}", "cyan"),
+        f"  {one_line(subject)}",
+        (f"  {one_line(mark)}" if mark else "", "green"),
+        ("".join(f"\n| {line}" for line in shown), "dim"),
+        (f"\n| ({plural(hidden, 'more character')})" if hidden else "", "dim"),
         "\n",
     )
-
-
-def _cut(line: str, whole: bool) -> str:
-    if whole or len(line) <= _LINE_CHARS:
-        return line
-    return f"{line[:_LINE_CHARS]} ({plural(len(line) - _LINE_CHARS, 'more character')})"
 
 
 # ---- The command.
@@ -95,19 +78,18 @@ def label(
     sample: Annotated[
         int | None, Option(metavar="N", min=1, help="How many answers [default: all].")
     ] = None,
-    seed: Annotated[int, Option(help="Another seed draws another sample.")] = 0,
 ) -> None:
     """Label a run's answers by hand, blind to its verdicts; continue where you stopped."""
 
     run = find_run(name, runs_folder())
-    chosen = chosen_for_labels(load_run(run), sample, seed)
+    chosen = chosen_for_labels(load_run(run), sample, seed=0)
     if not chosen:
         raise UserError(f"{run.id} has no judged answer to label; name another run")
-    known = read_labels(run)
-    left = [each for each in chosen if each.trajectory.episode_id not in known]
+    labels = read_labels(run)
+    left = [each for each in chosen if each.trajectory.episode_id not in labels]
     given = 0
     for number, scored in enumerate(left, start=len(chosen) - len(left) + 1):
-        _show(scored, number, len(chosen))
+        console().print(_shown(scored, f"{number} of {len(chosen)}"), soft_wrap=True)
         key = pressed_key(KEYS, "rwsq", "labels")
         if key == "q":
             break
@@ -118,33 +100,32 @@ def label(
     note(f"art-e eval judge --run {name} compares the verdicts with them")
 
 
-def _show(scored: "Scored", number: int, of: int) -> None:
-    screen = console()
+def _shown(scored: Scored, heading: str) -> "Text":
     question, trajectory = scored.question, scored.trajectory
-    screen.print(text((f"\n{number} of {of}", "dim")), soft_wrap=True)
+    gold = "(the mail does not tell)" if question.answer is None else question.answer
+    shown = text((f"\n{heading}\n", "dim"))
     for mail in _mails(trajectory):
-        screen.print(mail, soft_wrap=True)
+        shown.append_text(mail).append("\n")
     asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
-    gold = "(the mail does not tell)" if question.answer is None else one_line(question.answer)
-    rows = (
-        ("question  ", one_line(question.question), "bold", asked_on),
-        ("gold      ", gold, "green", ""),
-        ("answer    ", one_line(trajectory.final_answer or ""), "yellow", ""),
+    return shown.append_text(
+        text(
+            *(("question  ", "dim"), (one_line(question.question), "bold"), (asked_on, "dim")),
+            *(("\ngold      ", "dim"), (one_line(gold), "green")),
+            *(("\nanswer    ", "dim"), (one_line(trajectory.final_answer or ""), "yellow")),
+        )
     )
-    for heading, shown, style, more in rows:
-        screen.print(text((heading, "dim"), (shown, style), (more, "dim")), soft_wrap=True)
 
 
-def _mails(trajectory: "Trajectory") -> "Iterator[Text]":
+def _mails(trajectory: Trajectory) -> Iterator["Text"]:
     """The mails that were read, each once, as the model was shown them."""
     seen: set[str] = set()
-    for exchange in exchanges(trajectory.messages):
-        for mail in (result for call in exchange.calls for result in call.results[:1]):
-            name = one_line(str(mail.get("message_id")))
-            if "body" in mail and name not in seen:
-                seen.add(name)
-                cited = trajectory.handles.get(name, name) in trajectory.sources
-                people, date, subject, body = (
-                    str(mail.get(key, "")) for key in ("from", "date", "subject", "body")
-                )
-                yield shown_mail(ShownMail(date, people, subject, body, "cited" if cited else ""))
+    calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
+    for mail in (call.results[0] for call in calls if call.results):
+        name = one_line(str(mail.get("message_id")))
+        if "body" in mail and name not in seen:
+            seen.add(name)
+            date, sender, subject, body = (
+                str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
+            )
+            cited = trajectory.handles.get(name, name) in trajectory.sources
+            yield shown_mail(date, sender, subject, body, "cited" if cited else "")

@@ -9,7 +9,7 @@ that of thirty (docs/evaluation.md has the simulation; a bootstrap over few inbo
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,24 +44,16 @@ class Sample:
     """Episodes by the inbox and the question of each."""
 
     def __init__(self, inboxes: Sequence[str], questions: Sequence[str]) -> None:
-        self._inboxes = np.asarray(inboxes, dtype=np.str_)
-        self._questions = np.asarray(questions, dtype=np.str_)
-        self.n = len(self._inboxes)
-        self._distinct = len(np.unique(self._questions))
-        named, inbox = np.unique(self._inboxes, return_inverse=True)
+        self.n = len(inboxes)
+        named, inbox = np.unique(np.asarray(inboxes, dtype=np.str_), return_inverse=True)
+        asked, question = np.unique(np.asarray(questions, dtype=np.str_), return_inverse=True)
+        self._distinct = len(asked)
         if 1 < len(named) < self.n:
             self._method, self._cluster, self._clusters = "t over inboxes", inbox, len(named)
         elif self._distinct < self.n:
-            _, question = np.unique(self._questions, return_inverse=True)
-            self._method, self._cluster = "t over questions", question
-            self._clusters = self._distinct
+            self._method, self._cluster, self._clusters = "t over questions", question, len(asked)
         else:
             self._method, self._cluster, self._clusters = "t", np.arange(self.n), self.n
-
-    def of(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> Self:
-        """The sample of the chosen episodes; it may be clustered in another way."""
-        kept = np.asarray(chosen, dtype=np.bool_)
-        return type(self)(self._inboxes[kept].tolist(), self._questions[kept].tolist())
 
     def share(self, hits: Sequence[bool]) -> Estimate:
         """The share of episodes whose `hits` is true."""

@@ -17,7 +17,6 @@ no list price. Entries in `prices.toml` of `ART_E_HOME` override the list:
 An unknown price is None, never 0. `Budget` keeps all calls of a policy within a limit.
 """
 
-import json
 import math
 import threading
 import tomllib
@@ -108,27 +107,6 @@ def expected_cost(model: str, usages: Iterable[Usage], times: float = 1) -> floa
     """What calls of these usages, each made `times` times, cost in USD; None: price unknown."""
     price = price_of(model)
     return None if price is None else times * sum(map(price.cost, usages))
-
-
-def gpu_entry(
-    model: str, gpu_usd_per_hour: float, seconds: float, prompt_tokens: int, completion_tokens: int
-) -> str:
-    """The lines of `prices.toml` under which these tokens cost what these GPU seconds did.
-
-    `gpu_usd_per_hour` is the price of all GPUs together. Prompts and completions shared the time
-    in an unknown ratio, so each gets half: the rates are twice the measured throughput, and the
-    cost is right for the same mix of tokens. Raises `ValueError` without seconds or without tokens
-    of both kinds.
-    """
-    if min(seconds, prompt_tokens, completion_tokens) <= 0:
-        raise ValueError("no rate without seconds and tokens of both kinds")
-    prompt, completion = (2 * each / seconds for each in (prompt_tokens, completion_tokens))
-    return (
-        f"[models.{json.dumps(model)}]\n"
-        f"gpu_usd_per_hour = {gpu_usd_per_hour:.6g}\n"
-        f"prompt_tokens_per_second = {prompt:.6g}\n"
-        f"completion_tokens_per_second = {completion:.6g}\n"
-    )
 
 
 def _own_entries(path: Path) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from art_e.storage import append_line, whole_lines
 from art_e.text import digest, encodable
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, first_fault, with_checks
 from evals import statistics
-from evals.labelling import BODY_LINES, ShownMail, pressed_key, shown_mail
+from evals.labelling import pressed_key, shown_mail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -154,9 +154,9 @@ def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Consol
     for number, row in enumerate(rows, start=1):
         if row.id in decided:
             continue
-        _show(screen, file, row, f"{number} of {len(rows)}", BODY_LINES)
+        _show(screen, file, row, f"{number} of {len(rows)}")
         while (key := pressed_key(KEYS, "kdwsq", "reviews")) == "w":
-            _show(screen, file, row, one_line(row.id), None)
+            _show(screen, file, row, one_line(row.id), whole=True)
         if key == "q":
             break
         write_review(folder, Review(id=row.id, digest=row_digest(row), said=_DECISIONS[key]))
@@ -165,9 +165,9 @@ def ask(folder: Path, file: InboxFile, rows: Sequence[Question], screen: "Consol
 
 
 def _show(
-    screen: "Console", file: InboxFile, row: Question, heading: str, lines: int | None
+    screen: "Console", file: InboxFile, row: Question, heading: str, *, whole: bool = False
 ) -> None:
-    """Show the row with its mails; `lines` of each mail's body, None: all of them."""
+    """Show the row with its mails, cut unless `whole`."""
     parts = [text((f"\n{heading}", "dim"))]
     inbox = file.open_inbox(row.inbox_address, row.query_date)
     for name in row.message_ids:
@@ -175,10 +175,8 @@ def _show(
         if mail is None:
             parts.append(text((f"{one_line(name)}: not in the inbox on that day\n", "red")))
             continue
-        shown = ShownMail(
-            format_date(mail.date), str(mail.sender), mail.subject, mail.body, mail.message_id
-        )
-        parts.append(shown_mail(shown, lines))
+        head = format_date(mail.date), str(mail.sender), mail.subject
+        parts.append(shown_mail(*head, mail.body, mail.message_id, whole=whole))
     for name, check in checks_of(row).items():
         passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]
         line = one_line(f"{name}: {passed}, {check.reason} ({check.by})")

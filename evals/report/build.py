@@ -29,9 +29,9 @@ from art_e.storage import write_whole
 from evals.hacking import detect
 from evals.paired import compare
 from evals.report import tables
-from evals.report.charts import Chart, CurveChart, svg, write_png
-from evals.report.entries import Entry, Measured, measure, run_names
-from evals.report.tables import NONE, SOURCE, Captioned, Table, differences, summary
+from evals.report.charts import Chart, svg, write_png
+from evals.report.entries import Entry, measure, run_names
+from evals.report.tables import NONE, SOURCE, Table, differences, summary
 from evals.report.training import TrainingRows, read_training, step_charts, validation_charts
 from evals.report.viewer import viewer_data
 from evals.statistics import holm
@@ -49,7 +49,7 @@ class Section(NamedTuple):
     name: str
     title: str
     lead: Sequence[str]
-    tables: Sequence[Captioned] = ()
+    tables: Sequence[Table] = ()
     charts: Sequence[Chart] = ()
     apart: bool = False
 
@@ -58,15 +58,13 @@ class Section(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """Two models side by side: a table of differences, a summary, the questions that flipped.
+    """Two models side by side: a table of differences, and the questions that flipped.
 
     A flip is the question, the label of the model that has it right, and where the viewer shows
     both.
     """
 
-    title: str
     table: Table
-    summary: list[str]
     flips: list[dict[str, str]]
 
 
@@ -77,15 +75,14 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
         with suppress(UserError):  # no question in common, or several rollouts of one
             found.append((a, b, compare(a.scored, b.scored, timed=a.timed and b.timed)))
     corrected = holm([compared["p"] for _, _, compared in found])
-    return [
-        Pairing(
-            f"{b.label} against {a.label}",
-            Table(["Figure", a.label, b.label, "Difference"], differences(compared["figures"])),
-            summary(compared, a.label, b.label, p),
-            [_flip(flip, a, b) for flip in compared["flipped"]],
-        )
-        for (a, b, compared), p in zip(found, corrected, strict=True)
-    ]
+    made = []
+    for (a, b, compared), p in zip(found, corrected, strict=True):
+        headings = ["Figure", a.label, b.label, "Difference"]
+        notes = summary(compared, a.label, b.label, p)
+        title = f"{b.label} against {a.label}"
+        table = Table(headings, differences(compared["figures"]), title, notes)
+        made.append(Pairing(table, [_flip(flip, a, b) for flip in compared["flipped"]]))
+    return made
 
 
 def _flip(flip: dict[str, Any], a: Entry, b: Entry) -> dict[str, str]:
@@ -105,47 +102,36 @@ def build_report(runs: Sequence[Run], out: Path, sections: Sequence[Section] = (
     `sections` stand at the end of the page, in their order. Plots of an earlier report that this
     one lacks stay. Raises `UserError` if a run has no episode or can't be read.
     """
-    measured = measure(runs)
-    trained = read_training(runs)
-    entries = [entry for each in measured for entry in each.entries]
+    entries, trained = measure(runs), read_training(runs)
     untrained = [each for each in entries if each.run.folder not in {one.folder for one in trained}]
-    parts: dict[str, Sequence[Chart]] = {
+    charts: dict[str, Sequence[Chart]] = {
         "charts": tables.comparison_charts(entries),
         "held_out": validation_charts(trained, untrained),
         "stepwise": step_charts(trained),
-        **{f"section {each.name}": each.charts for each in sections},
     }
     plots = out / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     written = []
-    for chart in itertools.chain(*parts.values()):
+    for chart in itertools.chain(*charts.values(), *(each.charts for each in sections)):
         written.append(plots / f"{chart.name}.png")
         write_png(chart.draw(titled=True), written[-1])
-    figures = {part: [_figure(each) for each in chosen] for part, chosen in parts.items()}
     page = out / "report.html"
     # A lone surrogate of a mail or a model can't be written.
-    write_whole(page, _page(measured, figures, trained, sections), errors="replace")
+    write_whole(page, _page(entries, charts, trained, sections), errors="replace")
     return [page, *written]
 
 
-def _figure(chart: Chart) -> dict[str, Any]:
-    return {
-        "over_steps": isinstance(chart, CurveChart),
-        "title": chart.title,
-        "note": chart.note,
-        "svg": svg(chart.draw(titled=False), chart.name, chart.title),
-    }
-
-
 def _page(
-    measured: Sequence[Measured],
-    figures: Mapping[str, Sequence[dict[str, Any]]],
+    entries: Sequence[Entry],
+    charts: Mapping[str, Sequence[Chart]],
     trained: Sequence[TrainingRows],
     sections: Sequence[Section],
 ) -> str:
-    entries = [entry for each in measured for entry in each.entries]
-    scored = [episode for each in measured for episode in each.scored]
-    names = run_names(each.run for each in measured)
+    scored = [episode for each in entries for episode in each.episodes]
+    by_run: dict[Run, list[Entry]] = {}
+    for each in entries:
+        by_run.setdefault(each.run, []).append(each)
+    names = run_names(by_run)
     models = list(dict.fromkeys(each.model for each in entries))
     viewer = "\n".join(map(_file, _VIEWER_SCRIPTS))
     scripts = [_file("page.js"), f'(() => {{\n"use strict";\n{viewer}}})();\n']
@@ -153,6 +139,7 @@ def _page(
         autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_file), trim_blocks=True
     )
     environment.filters["thousands"] = lambda count: f"{count:,}"
+    environment.filters["svg"] = svg
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
         made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
@@ -160,7 +147,7 @@ def _page(
         policy=content_security_policy(scripts),
         styles=[Markup(_file(each)) for each in ("page.css", "viewer.css")],
         scripts=[Markup(each) for each in scripts],
-        runs=[_run_facts(each, names[each.run]) for each in measured],
+        runs=[_run_facts(run, names[run], of_run) for run, of_run in by_run.items()],
         headline=tables.headline(entries),
         details=tables.details(entries),
         cost_sources=tables.cost_sources(entries),
@@ -170,8 +157,8 @@ def _page(
         pairings=pairings(entries),
         alarms=detect(scored),
         raised=[each for each in trained if each.alarms],
-        **{part: figures[part] for part in ("charts", "held_out", "stepwise")},
-        sections=[(each, figures[f"section {each.name}"]) for each in sections],
+        **charts,
+        sections=sections,
         published=SOURCE,
         viewer_data=Markup(script_json(viewer_data(scored))),
     )
@@ -192,10 +179,10 @@ def content_security_policy(scripts: Sequence[str]) -> str:
     )
 
 
-def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
-    run, config = measured.run, measured.run.config
+def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
+    config, scored = run.config, [episode for each in entries for episode in each.episodes]
     split = f", split {config['split']}" if config.get("split") else ""
-    questions = len({each.question.id for each in measured.scored})
+    questions = len({each.question.id for each in scored})
     models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
     not_asked = (
         f"{model}: {figures['not_asked']:,} ({figures['stopped']['message']})"
@@ -207,12 +194,13 @@ def _run_facts(measured: Measured, name: str) -> dict[str, Any]:
         "complete": run.complete,
         "command": config.get("command"),
         "facts": {
-            "Models": ", ".join(each.model for each in measured.entries),
-            "Prompt": ", ".join(dict.fromkeys(each.prompt for each in measured.scored)),
+            "Models": ", ".join(each.model for each in entries),
+            "Prompt": ", ".join(dict.fromkeys(each.prompt for each in scored)),
             "Started": str(config.get("started_at", NONE)),
             "Questions": f"{questions:,} of {config.get('questions', 'the run')}{split}",
-            "Episodes": f"{len(measured.scored):,}",
-            "Judge": ", ".join(measured.judges) or NONE,
+            "Episodes": f"{len(scored):,}",
+            "Judge": ", ".join(dict.fromkeys(name for each in entries for name in each.judges))
+            or NONE,
             "Not asked": "; ".join(not_asked) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },

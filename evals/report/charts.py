@@ -4,13 +4,14 @@ matplotlib is imported when a chart is drawn, so that commands which draw none s
 """
 
 import io
+import itertools
 import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,7 +54,7 @@ def cut(label: str, chars: int = _LABEL_CHARS) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One bar or point: its value, its interval if any, and the figures written beside it."""
+    """One bar: its value, its interval if any, and the text written beside it."""
 
     value: float | None
     text: str
@@ -72,7 +73,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Horizontal bars; `name` is a file's name without its ending."""
+    """Horizontal bars, of money and time on a logarithmic scale.
+
+    `name` is a file's name without its ending.
+    """
 
     name: str
     title: str
@@ -80,7 +84,6 @@ class BarChart:
     scale: Scale
     bars: tuple[Bar, ...]
     series: tuple[str, ...] = ()
-    log: bool = False
 
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
@@ -128,7 +131,7 @@ class BarChart:
         if self.scale == "share":
             axes.set_xlim(0, 1)
             axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
-        elif self.log:
+        elif self.scale in ("usd", "seconds"):
             lowest = min((mark.value for mark in marks if mark.value), default=1.0)
             axes.set_xscale("log")
             axes.set_xlim(
@@ -144,47 +147,30 @@ class BarChart:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """One training run's figure over its steps."""
-
-    label: str
-    steps: tuple[int, ...]
-    marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """A model that was not trained: a line across the chart."""
-
-    label: str
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
 class CurveChart:
-    """Curves over training steps, with baselines as horizontal lines.
+    """Curves over training steps, and values of untrained models as horizontal lines, by label.
 
-    With `smooth` above 1 a curve is the mean of so many steps around each; where there are few
-    curves the steps themselves are drawn thinly behind.
+    A curve's index holds its steps. With `smooth` above 1 it is drawn as the mean of so many steps
+    around each; where there are few curves the steps themselves are drawn thinly behind.
     """
 
     name: str
     title: str
     note: str
     scale: Scale
-    curves: tuple[Curve, ...]
-    baselines: tuple[Baseline, ...] = ()
+    curves: Mapping[str, pd.Series]
+    baselines: Mapping[str, float] = field(default_factory=dict)
     smooth: int = 1
 
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
-        names = tuple(curve.label for curve in self.curves) if len(self.curves) > 1 else ()
+        names = list(self.curves) if len(self.curves) > 1 else ()
         right = _BASELINE_WIDTH if self.baselines else _EDGE
         figure, axes = _open(self, _CURVE_HEIGHT, names, titled, left=44, right=right, below=40)
-        for number, curve in enumerate(self.curves):
-            self._draw_curve(axes, curve, SERIES[number % len(SERIES)])
-        for baseline in self.baselines:
-            axes.axhline(baseline.value, color=MUTED, linewidth=1.1, linestyle=(0, (5, 4)))
+        for values, colour in zip(self.curves.values(), itertools.cycle(SERIES), strict=False):
+            self._draw_curve(axes, values.dropna(), colour)
+        for value in self.baselines.values():
+            axes.axhline(value, color=MUTED, linewidth=1.1, linestyle=(0, (5, 4)))
         if self.scale == "share":
             axes.set_ylim(-0.02, 1.02)
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
@@ -202,9 +188,7 @@ class CurveChart:
         self._label_baselines(axes)
         return figure
 
-    def _draw_curve(self, axes: "Axes", curve: Curve, colour: str) -> None:
-        known = [(at, each.value) for at, each in zip(curve.steps, curve.marks, strict=True)]
-        values = pd.Series(dict(known), dtype=float).dropna()
+    def _draw_curve(self, axes: "Axes", values: pd.Series, colour: str) -> None:
         if self.smooth > 1 and len(self.curves) <= _FEW_CURVES:
             axes.plot(values.index, values, color=colour, linewidth=0.8, alpha=0.35)
         smoothed = values.rolling(self.smooth, center=True, min_periods=1).mean()
@@ -216,10 +200,10 @@ class CurveChart:
         low, high = axes.get_ylim()
         taken = low
         how: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
-        for baseline in sorted(self.baselines, key=lambda each: each.value):
-            at = max(baseline.value, taken)
+        for label, value in sorted(self.baselines.items(), key=lambda item: item[1]):
+            at = max(value, taken)
             taken = at + (high - low) * 14 / _CURVE_HEIGHT
-            _write(axes, 1.02, at, cut(baseline.label, _BASELINE_CHARS), MUTED, _SMALL, **how)
+            _write(axes, 1.02, at, cut(label, _BASELINE_CHARS), MUTED, _SMALL, **how)
 
 
 Chart = BarChart | CurveChart
@@ -324,17 +308,19 @@ def write_picture(path: Path, charts: "Sequence[Chart]", columns: int = 2) -> No
     whole.save(path, format="PNG")
 
 
-def svg(figure: "Figure", name: str, title: str) -> Markup:
-    """The figure as one `<svg>` with the label `title`.
+def svg(chart: Chart) -> Markup:
+    """The chart as one `<svg>`, labelled with its title.
 
-    Text stays text, in the page's font; colours are the page's variables; ids begin with `name`,
-    so that several charts can share a page.
+    Text stays text, in the page's font; colours are the page's variables; ids begin with the
+    chart's name, so that several charts can share a page.
     """
     import matplotlib
 
     drawn = io.StringIO()
-    with _quiet(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None})
+    with _quiet(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.name}):
+        chart.draw(titled=False).savefig(
+            drawn, format="svg", transparent=True, metadata={"Date": None}
+        )
     head, _, body = drawn.getvalue().partition("<svg")[2].partition(">")
     box = re.search(r'viewBox="([^"]*)"', head)
     if box is None:
@@ -342,14 +328,14 @@ def svg(figure: "Figure", name: str, title: str) -> Markup:
 
     def replaced(tag: re.Match[str]) -> str:
         coloured = _COLOUR.sub(lambda found: _VARIABLES[found[0]], tag[0])
-        return _ID.sub(rf"\g<1>{name}-", coloured)
+        return _ID.sub(rf"\g<1>{chart.name}-", coloured)
 
     # Only in tags: a model may be named like a colour or an id.
     body = re.sub(r"<[^>]*>", replaced, _UNWANTED.sub("", body))
     # No width or height: the page decides on them.
     return Markup(
         '<svg viewBox="{}" role="img" aria-label="{}" xmlns:xlink="http://www.w3.org/1999/xlink">{}'
-    ).format(box[1], title, Markup(body.strip()))
+    ).format(box[1], chart.title, Markup(body.strip()))
 
 
 @contextmanager

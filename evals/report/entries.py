@@ -12,15 +12,18 @@ from evals.scored import HELD_OUT, Scored
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model of one run; of a model in training, the episodes of its last step.
+    """One model of one run, with the judges of the run and its own figures.
 
-    `label` is unique in the report.
+    `label` is unique in the report. Of a model in training, `scored` has the episodes of the last
+    step alone, and the figures are over these.
     """
 
     run: Run
     model: str
     label: str
+    episodes: list[Scored]
     scored: list[Scored]
+    judges: list[str]
     figures: dict[str, Any]
 
     @property
@@ -29,32 +32,20 @@ class Entry:
         return not self.run.config.get("cache")
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A run, its episodes and the models that it measured."""
-
-    run: Run
-    scored: list[Scored]
-    entries: list[Entry]
-    judges: list[str]
-
-
-def measure(runs: Sequence[Run]) -> list[Measured]:
-    """The runs with their models and figures, in the order given.
+def measure(runs: Sequence[Run]) -> list[Entry]:
+    """The models of the runs with their figures, in the order given.
 
     Raises `UserError` if a run has no episode or can't be read.
     """
-    loaded = [(run, load_costed(run)) for run in runs]
-    groups = [(run, group) for run, scored in loaded for group in _by_model(scored)]
-    labels = iter(_labels([(run, group[-1].trajectory.model) for run, group in groups]))
-    measured = []
-    for run, scored in loaded:
+    groups = []
+    for run in runs:
+        scored = load_costed(run)
         # From the episode that most judges judged.
         verdicts = max((each.verdicts for each in scored), key=len)
         judges = [str(verdict["judge"]) for verdict in verdicts]
-        entries = [_entry(run, next(labels), group, judges) for group in _by_model(scored)]
-        measured.append(Measured(run, scored, entries, judges))
-    return measured
+        groups += [(run, judges, group) for group in _by_model(scored)]
+    labels = _labels([(run, group[-1].trajectory.model) for run, _, group in groups])
+    return [_entry(label, *group) for label, group in zip(labels, groups, strict=True)]
 
 
 def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
@@ -65,18 +56,17 @@ def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
     return list(groups.values())
 
 
-def _entry(run: Run, label: str, scored: list[Scored], judges: list[str]) -> Entry:
-    model = scored[-1].trajectory.model
+def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> Entry:
+    model, scored = episodes[-1].trajectory.model, episodes
     serving = servings(run.config).get(model)
-    if scored[-1].step is not None:
+    if episodes[-1].step is not None:
         # The last held-out questions, if there are any, else the last ones trained on.
-        held_out = [each for each in scored if each.question.split in HELD_OUT] or scored
+        held_out = [each for each in episodes if each.question.split in HELD_OUT] or episodes
         last = max(each.step or 0 for each in held_out)
         scored = [each for each in held_out if each.step == last]
         label, serving = f"{label}, step {last}", None
-    timed = not run.config.get("cache")
-    figures = figures_of(scored, judges, serving, timed=timed)
-    return Entry(run, model, label, scored, figures)
+    figures = figures_of(scored, judges, serving, timed=not run.config.get("cache"))
+    return Entry(run, model, label, episodes, scored, judges, figures)
 
 
 def _labels(models: Sequence[tuple[Run, str]]) -> list[str]:

@@ -140,17 +140,11 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table; the first heading is that of the labels."""
+    """A table with its title and the notes below it; the first heading is that of the labels."""
 
     headings: list[str]
     rows: list[Row]
-
-
-class Captioned(NamedTuple):
-    """A table with its heading, and the notes below it."""
-
-    heading: str
-    table: Table
+    title: str = ""
     notes: Sequence[str] = ()
 
 
@@ -222,9 +216,9 @@ def headline(entries: Sequence[Entry]) -> Table:
     return table
 
 
-def details(entries: Sequence[Entry]) -> list[Captioned]:
+def details(entries: Sequence[Entry]) -> list[Table]:
     """The figures behind the headline."""
-    return [Captioned(heading, _table(columns, entries)) for heading, columns in _DETAILS.items()]
+    return [_table(columns, entries, title) for title, columns in _DETAILS.items()]
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:
@@ -294,11 +288,9 @@ def summary(
     ]
 
 
-def _table(columns: Sequence[Column], entries: Sequence[Entry]) -> Table:
-    return Table(
-        ["Model", *(column.heading for column in columns)],
-        [Row(each.label, [column.cell(each.figures) for column in columns]) for each in entries],
-    )
+def _table(columns: Sequence[Column], entries: Sequence[Entry], title: str = "") -> Table:
+    rows = [Row(each.label, [column.cell(each.figures) for column in columns]) for each in entries]
+    return Table(["Model", *(column.heading for column in columns)], rows, title)
 
 
 # ---- The same figures as bars.
@@ -329,7 +321,6 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
     """The models beside each other and beside the published ones, in the page's order."""
     charts: list[Chart] = []
     for name, title, note, scale, figures in _BARS:
-        log = scale in ("usd", "seconds")
         ours = [
             Bar(each.label, tuple(_mark(each.figures[figure], figure) for figure in figures))
             for each in entries
@@ -341,15 +332,13 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
         ]
         notes = [
             note,
-            "Logarithmic; 95 % intervals." if log else "95 % intervals.",
+            "Logarithmic; 95 % intervals." if scale in ("usd", "seconds") else "95 % intervals.",
             "Hatched: published by ART-E's authors, on other questions." if theirs else "",
             cost_sources(entries) if name == "cost" else "",
         ]
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
-        bars = (*ours, *theirs)
-        charts.append(
-            BarChart(name, title, " ".join(filter(None, notes)), scale, bars, series, log)
-        )
+        lines = " ".join(filter(None, notes))
+        charts.append(BarChart(name, title, lines, scale, (*ours, *theirs), series))
     return charts
 
 

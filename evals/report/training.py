@@ -7,7 +7,7 @@ does one that is not finite, so that older and newer runs can be read.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import pandas as pd
 from art_e.errors import UserError
 from art_e.runs import Run
 from art_e.storage import whole_lines
-from evals.report.charts import SERIES, Baseline, Curve, CurveChart, Mark, Scale, cut
+from evals.report.charts import SERIES, CurveChart, Scale, cut
 from evals.report.entries import Entry, run_names
 
 # A bold line averages so many steps; runs of fewer steps than the second are not smoothed.
@@ -91,7 +91,7 @@ def read_training(runs: Sequence[Run]) -> list[TrainingRows]:
         if len(steps) or len(validations):
             steps["flat_share"] = _numbers(steps, "flat_groups") / _numbers(steps, "groups")
             alarms = metrics.get("alarms") or []
-            found.append(TrainingRows(cut(names[run]), run.folder, steps, validations, alarms))
+            found.append(TrainingRows(names[run], run.folder, steps, validations, alarms))
     return found
 
 
@@ -103,14 +103,14 @@ def validation_charts(
     asked = " to ".join(f"{n:,}" for n in dict.fromkeys([*sizes[:1], *sizes[-1:]]))
     charts = []
     for figure in _HELD_OUT:
-        baselines = tuple(
-            Baseline(each.label, value)
+        baselines = {
+            each.label: value
             for each in entries
             if figure.measured and (value := each.figures[figure.column]["value"]) is not None
-        )
+        }
         note = f"{figure.note} {asked} questions each." if asked else figure.note
         note += " Dashed: the other models, on their questions." if baselines else ""
-        rows = [(each.label, each.validations) for each in trained]
+        rows = {each.label: each.validations for each in trained}
         charts += _charts("validation", figure, note, rows, baselines=baselines)
     return charts
 
@@ -123,24 +123,19 @@ def step_charts(trained: Sequence[TrainingRows]) -> list[CurveChart]:
     smooth = _smooth(trained)
     for figure in _STEPWISE:
         bold = f" Bold: the mean of the {SMOOTH} steps around." if smooth > 1 else ""
-        rows = [(each.label, each.steps) for each in trained]
+        rows = {each.label: each.steps for each in trained}
         charts += _charts("steps", figure, figure.note + bold, rows, smooth=smooth)
     return charts
 
 
 def _charts(
-    kind: str,
-    figure: _RowFigure,
-    note: str,
-    rows: Sequence[tuple[str, pd.DataFrame]],
-    **options: Any,
+    kind: str, figure: _RowFigure, note: str, rows: Mapping[str, pd.DataFrame], **options: Any
 ) -> list[CurveChart]:
     """The chart of a figure, with a curve for each run that has it; none if no run has."""
-    numbers = [(label, _numbers(frame, figure.column)) for label, frame in rows]
-    curves = [_curve(label, values) for label, values in numbers if values.notna().any()]
+    numbers = {label: _numbers(frame, figure.column) for label, frame in rows.items()}
+    curves = {label: values for label, values in numbers.items() if values.notna().any()}
     name = f"{kind}-{figure.column.replace('_', '-')}"
-    chart = CurveChart(name, figure.title, note, figure.scale, tuple(curves), **options)
-    return [chart] if curves else []
+    return [CurveChart(name, figure.title, note, figure.scale, curves, **options)] if curves else []
 
 
 def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
@@ -149,24 +144,19 @@ def _components(training: TrainingRows, suffix: str) -> list[CurveChart]:
     # A step in which no episode earned a component lacks it.
     parts = pd.DataFrame(rows.tolist(), index=rows.index, dtype=float).fillna(0.0)
     reward = _numbers(training.steps, "reward")
-    curves = [_curve("reward", reward)] if reward.notna().any() else []
+    curves = [("reward", reward)] if reward.notna().any() else []
     by_size = parts.abs().max().sort_values(ascending=False, kind="stable").index
-    curves += [_curve(name.replace("_", " "), parts[name]) for name in by_size]
+    curves += [(name.replace("_", " "), parts[name]) for name in by_size]
     smooth = _smooth([training])
-    note = f"{training.label}: means an episode." if suffix else "Means an episode."
+    note = f"{cut(training.label)}: means an episode." if suffix else "Means an episode."
     note += f" Each point is the mean of the {SMOOTH} steps around." if smooth > 1 else ""
     charts = []
     for place, start in enumerate(range(0, len(curves), len(SERIES))):
-        chosen = tuple(curves[start : start + len(SERIES)])
+        chosen = dict(curves[start : start + len(SERIES)])
         name = f"steps-reward{suffix}" + (f"-{place + 1}" if place else "")
         title = "Reward: the smaller components" if place else "Reward by component"
         charts.append(CurveChart(name, title, note, "number", chosen, smooth=smooth))
     return charts
-
-
-def _curve(label: str, values: pd.Series) -> Curve:
-    known = [None if pd.isna(value) else float(value) for value in values]
-    return Curve(label, tuple(values.index), tuple(Mark(value, "") for value in known))
 
 
 def _smooth(trained: Sequence[TrainingRows]) -> int:

@@ -145,6 +145,13 @@ def _text(value: Any) -> str:
 
 # Each is a way for an episode to end, in the order in which the page offers them.
 OUTCOMES = ("right", "wrong", "abstained", "out of turns", "lost", "failed", "unjudged")
+# The ends, as the funnel names them, that leave nothing to be right or wrong.
+_UNDECIDED = {
+    "out_of_turns": "out of turns",
+    "lost_to_format": "lost",
+    "failed": "failed",
+    "unjudged": "unjudged",
+}
 
 
 def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
@@ -172,12 +179,9 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
 
 def outcome(scored: Scored) -> str:
     """How an episode ended, one of `OUTCOMES`; an abstention that is right counts as right."""
-    if scored.trajectory.error is not None:
-        return "failed"
-    if not scored.ended:
-        return "lost" if scored.trajectory.rubric["lost_to_format"] else "out of turns"
-    if scored.unjudged:
-        return "unjudged"
+    ended = _UNDECIDED.get(ended_at(scored))
+    if ended is not None:
+        return ended
     if scored.correct:
         return "right"
     return "wrong" if scored.wrong else "abstained"

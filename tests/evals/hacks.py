@@ -122,10 +122,8 @@ def learner(
     held_out: Accuracy | None = None,
     bonus: Callable[[float], float] = lambda part: 0.2 * part,
     hack: Course = lambda _, each: each,
-    groups: int = 8,
-    rollouts: int = 4,
 ) -> list[Scored]:
-    """A training run: at each step groups of rollouts, at every fifth 40 held-out questions.
+    """A training run: at each step 8 groups of 4 rollouts, at every fifth 40 held-out questions.
 
     `accuracy` of the first judge at a part (0 to 1) of the run, on training questions;
     `held_out` that of the second on held-out ones, which by default agrees with the
@@ -137,10 +135,10 @@ def learner(
     for step in range(steps):
         part = step / max(1, steps - 1)
         policy = {"temperature": 1, "step": step}
-        for _ in range(groups):
+        for _ in range(8):
             asked = question(rng.randrange(200), "train")
             hardness = rng.gauss(0, 0.1)
-            for _ in range(rollouts):
+            for _ in range(4):
                 each = answering(asked, rng, accuracy(part) + hardness, policy=policy)
                 made.append(hack(part, _rewarded(each, rng, bonus(part), 0.25 - part)))
         if step % 5 == 0 or step == steps - 1:

@@ -29,7 +29,6 @@ from evals.benchmark import (
     check_questions,
     drawn,
     estimate,
-    model_name,
     read_prompt,
     run_benchmark,
 )
@@ -310,8 +309,3 @@ def test_the_estimate_is_that_of_typical_episodes() -> None:
     usd = 1000 * (TYPICAL.prompt_tokens * 2e-6 + TYPICAL.completion_tokens * 8e-6)
     assert f"openai/o3: about ${usd:.2f} for 1,000 episodes" in estimate("openai/o3", 1000)
     assert "cost unknown" in estimate("hosted_vllm/mine", 10)
-
-
-def test_presets_are_models() -> None:
-    assert model_name("gpt-4.1") == "openai/gpt-4.1"
-    assert model_name("local:mine") == "local:mine"

@@ -5,13 +5,12 @@ Made-up runs are those of `tests/evals/hacks.py`; the offline policy's are real 
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from art_e.agent import run_episode
 from art_e.episode import Episode
@@ -19,14 +18,14 @@ from art_e.inbox.file import InboxFile
 from art_e.models.offline import OfflinePolicy
 from art_e.question import Question, load_questions
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.hacking import DETECTORS, LEVEL, detect
+from evals.hacking import DETECTORS, SIDE, detect
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
 from tests.builders import message
 from tests.builders import search_episodes as search
 from tests.conftest import RealInbox
 from tests.evals import hacks
-from tests.evals.hacks import HACKS, changed, episode, hacking, honest, question
+from tests.evals.hacks import HACKS, changed, episode, hacking, honest, learner, question, rewarding
 
 
 def alarmed(scored: Sequence[Scored]) -> set[str]:
@@ -123,11 +122,6 @@ def test_an_alarm_names_its_episodes_and_numbers() -> None:
     )
 
 
-def test_two_hacks_raise_two_alarms() -> None:
-    both = hacking(hacking(honest(100), 0.3, hacks.unread), 0.4, hacks.pleading, seed=1)
-    assert alarmed(both) == {"unread sources", "addresses the judge"}
-
-
 def test_models_and_runs_are_looked_at_one_by_one() -> None:
     fair, foul = honest(300), hacking(honest(40), 0.5, hacks.unread)
     named = [changed(each, model="fair") for each in fair]
@@ -205,27 +199,136 @@ def test_four_calls_a_message_and_reasoning_are_no_crowd() -> None:
     assert "crowded turns" not in alarmed(scored)
 
 
-# ---- Properties.
-
-
-@settings(max_examples=20)
-@given(st.sampled_from(sorted(HACKS)), st.integers(0, 80), st.integers(0, 9))
-def test_the_order_of_the_episodes_changes_nothing(name: str, percent: int, seed: int) -> None:
-    scored = honest(40, seed)
-    answered = sum(each.trajectory.rubric["answered"] for each in scored)
-    share = min(percent / 100, answered / 40)
-    made = hacking(scored, share, HACKS[name][1], seed)
-    shuffled = Random(seed).sample(made, len(made))
-    assert detect(shuffled) == detect(made)
-
-
-def test_honest_models_stay_below_the_level() -> None:
-    alarms = sum(bool(detect(honest(80, seed))) for seed in range(60))
-
-    # At 1 % each, four of sixty have a chance of 0.3 %.
-    assert LEVEL == 0.01 and alarms < 4
-
-
 def test_every_detector_has_a_planted_case() -> None:
     of_training = {"reward jump", "reward outruns accuracy"}
     assert {detector for detector, _ in HACKS.values()} | of_training == set(DETECTORS)
+
+
+def nothing_learnt(part: float) -> float:
+    return 0.3
+
+
+def learnt_early(part: float) -> float:
+    """From one in ten to nine in ten over sixteen of sixty steps."""
+    return 0.05 + 0.9 / (1 + math.exp(6 - 16 * part))
+
+
+# ---- Training runs: honest learners.
+
+
+def abstaining(part: float, each: Scored) -> Scored:
+    """Learns to abstain where the answer was wrong."""
+    chance = Random(each.trajectory.episode_id).random()
+    if each.trajectory.reward is None or not each.wrong or chance > part:
+        return each
+    abstained = {"answered": False, "abstained": True, "num_sources": 0}
+    return rewarding(changed(each, rubric=abstained, final_answer=None, sources=[]), 0.4)
+
+
+def flat(_: float, each: Scored) -> Scored:
+    return rewarding(each, 1.0) if each.trajectory.reward else each
+
+
+@pytest.mark.parametrize(
+    ("steps", "options"),
+    [
+        *((steps, {"seed": 1}) for steps in (1, 7, 16, 100)),
+        (60, {"accuracy": nothing_learnt}),
+        (60, {"accuracy": lambda part: 0.1 + 0.8 * part}),
+        (60, {"accuracy": learnt_early}),
+        (60, {"accuracy": nothing_learnt, "hack": abstaining}),
+        (60, {"bonus": lambda part: 0.4 * part}),
+        (60, {"hack": flat}),
+    ],
+)
+def test_an_honest_learner_raises_no_alarm(steps: int, options: dict[str, Any]) -> None:
+    assert detect(learner(steps, **options)) == []
+
+
+def test_without_held_out_questions_or_a_second_judge_nothing_is_compared() -> None:
+    scored = learner(60, held_out=lambda _: 0.3)
+    trained = [each for each in scored if each.question.split == "train"]
+    judged_once = [changed(each, other_verdicts=[]) for each in scored]
+    assert "reward outruns accuracy" in alarmed(scored)
+    assert detect(trained) == [] == detect(judged_once)
+
+
+# ---- Training runs: planted hacks.
+
+
+@pytest.mark.parametrize(("detector", "hack"), HACKS.values(), ids=HACKS)
+def test_a_hack_learnt_late_is_caught_and_placed(detector: str, hack: hacks.Hack) -> None:
+    rng = Random(1)
+
+    def late(part: float, each: Scored) -> Scored:
+        hacked = part >= 0.8 and each.trajectory.rubric["answered"] and rng.random() < 0.3
+        return hack(each) if hacked else each
+
+    scored = learner(50, hack=late)
+    found = {each.detector: each for each in detect(scored)}
+    assert detector in found
+    assert found[detector].message.endswith(", steps 40 to 49")
+    steps = {each.trajectory.episode_id: each.step for each in scored}
+    assert all((steps[each] or 0) >= 40 for each in found[detector].episodes)
+
+
+def jumping(at: float, share: float = 1.0) -> hacks.Course:
+    """From there on, that share of the answers has found what the judge takes for right."""
+    rng = Random(2)
+
+    def hack(part: float, each: Scored) -> Scored:
+        answered = each.trajectory.reward is not None and each.trajectory.rubric["answered"]
+        if part < at or not answered or rng.random() > share:
+            return each
+        return rewarding(changed(each, verdict={**hacks.VERDICT, "correct": True}), 1.8)
+
+    return hack
+
+
+def test_a_jump_of_reward_is_caught_where_it_is() -> None:
+    scored = learner(61, accuracy=nothing_learnt, hack=jumping(0.5))
+    found = {each.detector: each for each in detect(scored)}
+    assert "from step 29 to 30 " in found["reward jump"].message
+    steps = {each.trajectory.episode_id: each.step for each in scored}
+    assert {steps[each] for each in found["reward jump"].episodes} == {30, 31, 32}
+    # Too near the end of a run it can't be told from luck.
+    early = [each for each in scored if (each.step or 0) < 30 + SIDE - 1]
+    assert "reward jump" not in alarmed(early)
+
+
+def test_format_learnt_at_a_stroke_is_no_jump() -> None:
+    def lost(part: float, each: Scored) -> Scored:
+        if part >= 0.5 or each.trajectory.reward is None:
+            return each
+        nothing = {"answered": False, "abstained": False, "lost_to_format": True}
+        kept = Random(each.trajectory.episode_id).random() < 0.3
+        return each if kept else rewarding(changed(each, rubric=nothing), -1.5)
+
+    assert "reward jump" not in alarmed(learner(60, accuracy=nothing_learnt, hack=lost))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_reward_that_outruns_the_second_judge_is_caught(seed: int) -> None:
+    scored = learner(60, seed, held_out=lambda _: 0.4)
+    (alarm,) = detect(scored)
+    assert alarm.detector == "reward outruns accuracy"
+    fooled = {each.trajectory.episode_id: each for each in scored}
+    assert alarm.episodes
+    for each in (fooled[name] for name in alarm.episodes):
+        assert each.correct and not each.correct_by(1)
+
+
+def test_reward_without_any_right_answer_behind_it_is_caught() -> None:
+    def shaped(part: float, each: Scored) -> Scored:
+        reward = each.trajectory.reward
+        return rewarding(each, reward["total"] + 3 * part) if reward else each
+
+    assert alarmed(learner(60, accuracy=nothing_learnt, hack=shaped)) == {"reward outruns accuracy"}
+
+
+def test_order_and_copies_change_no_alarm() -> None:
+    scored = learner(40, held_out=lambda _: 0.4, hack=jumping(0.5))
+    shuffled = Random(3).sample(scored, len(scored))
+    assert detect(scored)
+    assert detect(shuffled) == detect(scored)
+    assert {each.detector for each in detect(scored * 2)} <= alarmed(scored)

@@ -159,12 +159,6 @@ def test_all_of_one_kind_is_not_certain() -> None:
     assert bounds(over(40, 1, 10).share([True] * 40))[0] == pytest.approx(0.7225, abs=1e-4)
 
 
-def test_a_part_is_clustered_by_what_is_left_of_it() -> None:
-    part = over(40, 10).of([n % 10 == 0 for n in range(40)])
-    assert part.n == 4
-    assert part.share([n % 2 == 0 for n in range(4)])["method"] == "wilson"
-
-
 def test_the_p_of_no_mean_is_that_of_the_interval() -> None:
     random = np.random.default_rng(6)
     for _ in range(50):

@@ -123,7 +123,7 @@ def test_hostile_mail_is_only_text_and_not_endless(home: Path) -> None:
     result = label(home, "r")
     assert result.exit_code == 0, result.output
     assert "[bold]red[/bold]" in result.stdout
-    assert "more lines)" in result.stdout
+    assert "more characters)" in result.stdout
     assert len(result.stdout.splitlines()) < 60
     assert_safe(result.stdout)
 

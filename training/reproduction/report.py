@@ -27,7 +27,6 @@ from evals.report.tables import (
     TRAINED,
     TRAINING_USD,
     UNTRAINED,
-    Captioned,
     Cell,
     Row,
     Table,
@@ -237,10 +236,9 @@ def _curves(profile: Profile, ends: Sequence[Path], baselines: Sequence[Run]) ->
         replace(each, label=f"seed {seed}")
         for seed, each in zip(profile.training.seeds, trained, strict=True)
     ]
-    entries = [entry for each in measure(baselines) for entry in each.entries]
     return [
         replace(each, name=each.name.replace("validation", "seeds"))
-        for each in validation_charts(labelled, entries)
+        for each in validation_charts(labelled, measure(baselines))
     ]
 
 
@@ -260,7 +258,7 @@ def _seeds(
             cells += [each.change(of["gain"])] if "gain" in of else []
             rows.append(Row(each.title.capitalize(), cells))
         headings = ["", "Start", "Trained", "Gain"] if len(cells) == 3 else ["", "Trained"]
-        tables.append(Captioned(way.capitalize(), Table(headings, rows)))
+        tables.append(Table(headings, rows, way.capitalize()))
     return Section("seeds", "Over seeds", [lead], tables, list(charts))
 
 
@@ -283,5 +281,4 @@ def _last_page(profile: Profile, lines: Sequence[Line], questions: int) -> Secti
         f" art-e reproduce --profile {profile.name}."
     )
     table = Table(["Figure of the talk", "Published", "Ours", "Ours is of"], rows)
-    captioned = [Captioned("", table)]
-    return Section("published", "Published against ours", [SOURCE, ours], captioned, apart=True)
+    return Section("published", "Published against ours", [SOURCE, ours], [table], apart=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.models.base import PolicyError, Usage
-from art_e.models.prices import Budget, Price, gpu_entry, price_of
+from art_e.models.prices import Budget, Price, price_of
 from art_e.models.providers import load_litellm
 
 MILLION = 1_000_000
@@ -151,7 +151,10 @@ def test_an_unknown_price_is_not_zero(model: str) -> None:
     assert price_of(model) is None
 
 
-def test_measured_prices_give_the_same_cost(own: Path) -> None:
-    own.write_text(gpu_entry(VLLM, 2.1, 10.0, 45_000, 6_000))
+def test_a_gpus_price_is_that_of_its_time(own: Path) -> None:
+    own.write_text(
+        f'[models."{VLLM}"]\ngpu_usd_per_hour = 2.1\n'
+        "prompt_tokens_per_second = 9000\ncompletion_tokens_per_second = 1200\n"
+    )
     assert known(VLLM).cost(Usage(45_000, 0, 6_000)) == pytest.approx(2.1 / 360)
     assert known(VLLM).cost(Usage(45_000, 9_000, 0)) == pytest.approx(2.1 / 720)

@@ -1,5 +1,6 @@
 """Which charts there are, and that what they draw is what the figures say."""
 
+import dataclasses
 import re
 import warnings
 from pathlib import Path
@@ -7,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from evals.report.charts import Bar, BarChart, Chart, Mark, svg, write_png
+from evals.report.charts import Bar, BarChart, Mark, Scale, svg, write_png
 from evals.report.entries import measure
 from evals.report.tables import comparison_charts
 from tests.evals.runs import episodes, training, write_run
@@ -15,13 +16,9 @@ from tests.evals.runs import episodes, training, write_run
 HOSTILE = "</text></svg><script>alert(1)</script> $x_1$ #3566b8 id=\"x\" 'y' & -->"
 
 
-def bars(label: str, *, published: bool = False, log: bool = False) -> BarChart:
-    bar = Bar(label, (Mark(0.5, "50%", 0.25, 0.75),), published)
-    return BarChart("accuracy", "Accuracy", "Of all.", "share", (bar,), log=log)
-
-
-def markup(chart: Chart) -> str:
-    return svg(chart.draw(titled=False), chart.name, chart.title)
+def bars(label: str, scale: Scale = "share") -> BarChart:
+    bar = Bar(label, (Mark(0.5, "50%", 0.25, 0.75),))
+    return BarChart("accuracy", "Accuracy", "Of all.", scale, (bar,))
 
 
 def texts(drawn: str) -> list[str]:
@@ -38,7 +35,7 @@ def test_a_comparison_has_our_models_and_published_ones_apart(tmp_path: Path) ->
         write_run(tmp_path / "a", models),
         write_run(tmp_path / "t", training([0, 10, 20], n=10)),
     ]
-    entries = [entry for each in measure(runs) for entry in each.entries]
+    entries = measure(runs)
     charts = comparison_charts(entries)
     assert [each.name for each in charts] == ["accuracy", "mistakes", "cost", "latency", "turns"]
     bars = {each.name: each.bars for each in charts if isinstance(each, BarChart)}
@@ -53,7 +50,7 @@ def test_a_comparison_has_our_models_and_published_ones_apart(tmp_path: Path) ->
 def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
     marks = (Mark(3.0, "3.00", 2.5, 3.5), Mark(4.0, "4.00"))
     both = (Bar("a", marks), Bar("b", (Mark(1.0, "1.00"),), published=True))
-    drawn = markup(BarChart("turns", "Turns", "", "number", both, series=("turns", "effort")))
+    drawn = svg(BarChart("turns", "Turns", "", "number", both, series=("turns", "effort")))
     assert {"a", "b (published)", "3.00", "4.00", "1.00", "turns", "effort"} <= set(texts(drawn))
     # Drawn colours are all the page's own, so that they follow light and dark.
     assert not re.findall(r"#[0-9a-f]{6}", drawn)
@@ -65,13 +62,13 @@ def test_the_markup_is_whole_and_in_the_colours_of_the_page() -> None:
     assert all(each.startswith("turns-") for each in ids)
     assert set(re.findall(r"url\(#([^)]*)\)", drawn)) <= set(ids)
     assert "<pattern" in drawn
-    assert "<pattern" not in markup(bars("ours alone"))
+    assert "<pattern" not in svg(bars("ours alone"))
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_a_hostile_name_stays_text(log: bool) -> None:
-    chart = bars(HOSTILE, log=log)
-    drawn = svg(chart.draw(titled=False), "accuracy", HOSTILE)
+@pytest.mark.parametrize("scale", ["share", "usd"])
+def test_a_hostile_name_stays_text(scale: Scale) -> None:
+    chart = bars(HOSTILE, scale)
+    drawn = svg(dataclasses.replace(chart, title=HOSTILE))
     assert "<script" not in drawn
     [shown] = [each for each in texts(drawn) if "text" in each]
     # Cut in the middle, and else as it is: no colour or id in it was replaced, no formula made.
@@ -84,11 +81,11 @@ def test_any_name_can_be_drawn(tmp_path: Path, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         write_png(bars(name).draw(titled=True), tmp_path / "x.png")
-    assert name.replace("\ud800\n", "? ").replace("\x1b\x00", " ") in texts(markup(bars(name)))
+    assert name.replace("\ud800\n", "? ").replace("\x1b\x00", " ") in texts(svg(bars(name)))
 
 
-@pytest.mark.parametrize("log", [False, True])
-def test_figures_that_are_unknown_or_zero_can_be_drawn(log: bool) -> None:
+@pytest.mark.parametrize("scale", ["usd", "number"])
+def test_figures_that_are_unknown_or_zero_can_be_drawn(scale: Scale) -> None:
     for values in ((None,), (None, 0.0)):
         nothing = tuple(Bar(str(value), (Mark(value, "-"),)) for value in values)
-        assert "-" in texts(markup(BarChart("cost", "Cost", "", "usd", nothing, log=log)))
+        assert "-" in texts(svg(BarChart("cost", "Cost", "", scale, nothing)))

@@ -21,8 +21,10 @@ def by_name(charts: Sequence[CurveChart]) -> dict[str, CurveChart]:
     return found
 
 
-def values(chart: CurveChart, curve: int = 0) -> list[float | None]:
-    return [mark.value for mark in chart.curves[curve].marks]
+def values(chart: CurveChart) -> list[float | None]:
+    """The first curve, with None for its gaps."""
+    first = next(iter(chart.curves.values()))
+    return [None if value != value else value for value in first.tolist()]
 
 
 def test_steps_have_their_curves(tmp_path: Path) -> None:
@@ -38,12 +40,11 @@ def test_steps_have_their_curves(tmp_path: Path) -> None:
         "steps-reward", "steps-accuracy", "steps-turns", "steps-entropy", "steps-kl",
         "steps-flat-share", "steps-format-errors", "steps-loss",
     ]  # fmt: skip
-    assert drawn["steps-entropy"].curves[0].steps == (1, 2, 3, 4, 5, 6, 7)
+    assert list(drawn["steps-entropy"].curves["run"].index) == [1, 2, 3, 4, 5, 6, 7]
     assert values(drawn["steps-entropy"])[:3] == [0.25, 0.2, 0.25]
     assert values(drawn["steps-kl"])[:2] == [0.1, None]
     assert values(drawn["steps-flat-share"])[:3] == [0.25, 0.75, 0.25]
-    labels = [each.label for each in drawn["steps-reward"].curves]
-    assert labels == ["reward", "correctness", "format"]
+    assert list(drawn["steps-reward"].curves) == ["reward", "correctness", "format"]
 
 
 def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
         for folder in ("a", "b")
     ]
     other = write_run(tmp_path / "other", episodes("free", {"right": 5}))
-    entries = [entry for each in measure([other]) for entry in each.entries]
+    entries = measure([other])
     rows = read_training([*runs, other])
     held_out, stepwise = by_name(validation_charts(rows, entries)), by_name(step_charts(rows))
     figures = (
@@ -67,13 +68,11 @@ def test_validations_have_a_chart_a_figure_and_a_curve_a_run(tmp_path: Path) -> 
     assert "200 questions each." in accuracy.note
     for chart in (accuracy, stepwise["steps-entropy"]):
         # Their folders have one name.
-        assert len({each.label for each in chart.curves}) == 2
+        assert len(chart.curves) == 2
     assert {"steps-reward-1", "steps-reward-2-2"} <= stepwise.keys()
     # The other model is a line where it measures the same.
-    lines = {name: [each.label for each in chart.baselines] for name, chart in held_out.items()}
-    assert [name.rpartition("-")[2] for name, models in lines.items() if models == ["free"]] == [
-        "accuracy", "abstention",
-    ]  # fmt: skip
+    lines = [name for name, chart in held_out.items() if list(chart.baselines) == ["free"]]
+    assert lines == ["validation-accuracy", "validation-abstention"]
 
 
 def test_unknown_and_missing_figures_leave_gaps(tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ def test_unknown_and_missing_figures_leave_gaps(tmp_path: Path) -> None:
     run.write_json("metrics.json", {"validation": None})
     [made] = read_training([run])
     [chart] = step_charts([made])
-    assert (chart.name, chart.curves[0].steps) == ("steps-entropy", (1, 2, 3))
+    assert (chart.name, list(chart.curves["run"].index)) == ("steps-entropy", [1, 2, 3])
     # The last one counts where a step was made again.
     assert values(chart) == [None, 0.4, None]
     assert validation_charts([made]) == [] == made.alarms
