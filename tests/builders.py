@@ -412,17 +412,6 @@ def as_row(hit: Hit) -> tuple[Any, ...]:
     return hit.message_id, hit.date, sender.address, sender.name, hit.subject, hit.score, missing
 
 
-def seeded_answers(path: Path, seed: int, count: int) -> list[str]:
-    """The hits of `count` queries to several inboxes of a file, as JSON."""
-    rng = Random(seed)
-    with InboxFile(path) as file:
-        made_of = material(file)
-        inboxes = [file.open_inbox(address) for address in made_of.addresses[:6]]
-        inboxes += [file.open_inbox(inboxes[0].address, made_of.days[10])]
-        found = [run_queries(rng.choice(inboxes), random_query(rng, made_of)) for _ in range(count)]
-    return [json.dumps([hit.to_json() for hit in hits]) for hits in found]
-
-
 # ---- A person at a terminal.
 
 WAIT_S = 60.0

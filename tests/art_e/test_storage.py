@@ -78,25 +78,24 @@ with AppendLog(path) as log:
 """
 
 
+def started(script: str, *arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 # Small lines would stay in a buffer, were they not flushed; large ones may be torn.
 @pytest.mark.parametrize(("line", "appended", "stop"), [("x", 5, 5), ("x" * 100_000, 7, -1)])
 def test_what_was_appended_survives_a_kill(
     tmp_path: Path, line: str, appended: int, stop: int
 ) -> None:
     path = tmp_path / "log"
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), str(stop)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    with started(WRITER, path, stop) as process:
+        assert process.stdin is not None and process.stdout is not None
         process.stdin.write(line)
         process.stdin.close()
         for _ in range(appended):
             process.stdout.readline()
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
     assert process.returncode == -signal.SIGKILL
     found = list(whole_lines(path))
     assert len(found) >= appended
@@ -125,12 +124,7 @@ def test_a_lock_excludes_other_processes_until_its_holder_dies(tmp_path: Path) -
         "import sys; from pathlib import Path; from art_e.storage import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", holder, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
+    with started(holder, path) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with pytest.raises(UserError, match=r"^busy$"), locked(path, "busy"):
@@ -164,7 +158,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
 def test_a_child_of_a_killed_process_ends() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    parent = started(PARENT)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     assert alive(child)
