@@ -129,20 +129,15 @@ def test_answers(
     assert (without.final_answer, without.sources) == (done.final_answer, done.sources)
 
 
-def test_it_reads_four_mails_a_turn_in_two_turns_at_most(inbox_file: InboxFile) -> None:
+def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: InboxFile) -> None:
     done = run(inbox_file, KETCH)
     assert called(done) == [["search_emails"], READ_4, READ_4, ANSWER]
     observed = [json.loads(each["content"]) for each in done.messages if each["role"] == "tool"]
     read = [each["message_id"] for each in observed if "body" in each]
     assert read == [hit["message_id"] for hit in observed[0]["hits"]][:8]
-
-
-@pytest.mark.parametrize("max_turns", [2, 3, 4])
-def test_it_answers_in_the_last_turn_that_it_has(inbox_file: InboxFile, max_turns: int) -> None:
-    done = run(inbox_file, KETCH, max_turns=max_turns)
-    assert called(done)[-1] == ANSWER
-    assert not done.rubric["ran_out_of_turns"]
-    assert len(called(done)) == max_turns
+    for max_turns in (2, 3):
+        done = run(inbox_file, KETCH, max_turns=max_turns)
+        assert len(called(done)) == max_turns and called(done)[-1] == ANSWER
 
 
 def test_the_threshold_alone_decides_on_abstaining(inbox_file: InboxFile) -> None:
@@ -151,11 +146,9 @@ def test_the_threshold_alone_decides_on_abstaining(inbox_file: InboxFile) -> Non
     assert done.rubric["abstained"]
     best = best_candidate(done.messages)
     assert best is not None
-    at = run(inbox_file, question, OfflinePolicy(abstain_below=best.score))
-    assert at.final_answer == best.text
-    above = run(inbox_file, question, OfflinePolicy(abstain_below=best.score + 1e-9))
-    assert above.rubric["abstained"]
-    assert above.policy["abstain_below"] == best.score + 1e-9
+    for below, shown in ((best.score, best.text), (best.score + 1e-9, NOTHING)):
+        answered = run(inbox_file, question, OfflinePolicy(abstain_below=below))
+        assert (answered.final_answer, answered.policy["abstain_below"]) == (shown, below)
 
 
 def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> None:
@@ -168,13 +161,10 @@ def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> 
 @given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))
 def test_no_body_crashes_it(body: str) -> None:
     """Nor makes it read what is not a hit, or cite another mail."""
-    hits = [{"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}]
-    mail = {"message_id": "m1", "date": "2031-01-01T00:00Z", "from": body, "subject": body}
+    mail = {"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}
     messages: list[ChatMessage] = [{"role": "user", "content": "When does the zeppelin fly?"}]
-    for expected, observation in (
-        ("search_emails", {"hits": hits}),
-        ("read_email", {**mail, "body": body}),
-    ):
+    observations = {"search_emails": {"hits": [mail]}, "read_email": {**mail, "body": body}}
+    for expected, observation in observations.items():
         message = act(messages)
         assert [call.name for call in message.tool_calls] == [expected]
         content = json.dumps(observation, ensure_ascii=False)

@@ -160,12 +160,7 @@ def test_a_message_goes_back_into_the_prompt_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "<tool_call>\n{}\n</tool_call>",
-        "<tool_call>\nsearch_emails(lease)\n</tool_call>",
-        "<tool_call>",
-    ],
+    "text", ["<tool_call>\n{}\n</tool_call>", "<tool_call>\nx(lease)\n</tool_call>", "<tool_call>"]
 )
 def test_what_names_no_tool_stays_text(start: Start, text: str) -> None:
     message = parse_reply(text, 0)
@@ -202,17 +197,16 @@ def test_the_stock_template_writes_the_same() -> None:
         {"role": "tool", "tool_call_id": "call_0_0", "content": '{"hits":[]}'},
         {"role": "tool", "tool_call_id": "call_0_1", "content": '{"error":"no"}'},
     ]
-    prompts = [
-        tokenizer.apply_chat_template(
+    prompts = []
+    for length in (2, 5):
+        prompt = tokenizer.apply_chat_template(
             as_written(conversation[:length]),
             tools=list[Any](schemas()),
             tokenize=False,
             add_generation_prompt=True,
         )
-        for length in (2, 5)
-    ]
-    for length, prompt in zip((2, 5), prompts, strict=True):
         stock = tiny_qwen.rendered(tokenizer, conversation[:length], schemas(), to_go_on=True)
         assert prompt == stock
+        prompts.append(str(prompt))
     # The second goes on where the first ended: what was cached or trained on holds.
-    assert str(prompts[1]).startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")
+    assert prompts[1].startswith(f"{prompts[0]}{Q_SEARCH}\n{Q_EMPTY}<|im_end|>")
