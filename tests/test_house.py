@@ -28,7 +28,7 @@ LAZY = frozenset(
     # Trainers load torch.
     | {"training.grpo", "training.sft"}
 )
-MOST_LINES = 950
+MOST_LINES = 700
 
 
 class Import(NamedTuple):

@@ -269,3 +269,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             ]
             anchors = [re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in headings]
             assert anchor in anchors, target
+
+
+RECIPES = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## ")[-3:]
+PLACE = re.compile(r"^\| `([\w/]+\.(?:py|md))(?::(\w+))?` \|", re.MULTILINE)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda each: each.partition("\n")[0])
+def test_recipes_name_code_a_test_and_a_page_that_exist(recipe: str) -> None:
+    places = PLACE.findall(recipe)
+    for path, name in places:
+        text = (ROOT / path).read_text("utf-8")
+        assert re.search(rf"^(class|def) {name}\b|^{name}\b", text, re.MULTILINE), (path, name)
+    assert {path.partition("/")[0] for path, name in places if not name} & {"docs", "README.md"}
+    assert "`tests/" in recipe and any(name for _, name in places)

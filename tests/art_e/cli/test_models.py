@@ -28,7 +28,18 @@ COST = 0.072 + 0.012 + 0.014
 
 
 def ask(db: Path) -> list[object]:
-    return ["ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "-m", "openai/o3", "--db", db]
+    return [
+        "ask",
+        QUESTION,
+        "--inbox",
+        ANN,
+        "--as-of",
+        "2001-02-28",
+        "--db",
+        db,
+        "--model",
+        "openai/o3",
+    ]
 
 
 def assert_no_key(home: Path, *printed: str) -> None:
