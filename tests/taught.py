@@ -10,8 +10,6 @@ from tests import tiny_qwen
 from tests.builders import CREW, LEASE, PRICE, Start, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
-from training.expert import marked_tokens
-from training.rollout import ChatTokens
 
 DONT_KNOW = "I don't know"
 # The question, the turns that the model learns, the answer and its sources.
@@ -55,7 +53,5 @@ def teach(start: Start, folder: Path) -> Path:
         [*texts, tiny_qwen.stock_template()], phrases=[*fixed, *shown]
     )
     model = tiny_qwen.make_model(tokenizer)
-    tokens = ChatTokens(tokenizer, tools, tokenizer.get_vocab()[tiny_qwen.END])
-    examples = [marked_tokens(each, tokens) for each in conversations]
-    tiny_qwen.overfit(model, examples, 0.01)
+    tiny_qwen.overfit(model, [tiny_qwen.example(tokenizer, each, tools) for each in conversations])
     return tiny_qwen.save(model, tokenizer, folder)

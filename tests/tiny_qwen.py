@@ -22,8 +22,9 @@ from transformers import (
 
 from art_e.message import ChatMessage
 from training import start as scratch
-from training.expert import NO_LOSS, MarkedTokens
+from training.expert import NO_LOSS, MarkedTokens, marked_tokens
 from training.recipe import Scratch
+from training.rollout import ChatTokens
 from training.start import END, END_OF_TEXT, MARKS, START
 
 __all__ = ["END", "END_OF_TEXT", "MARKS", "START"]
@@ -80,20 +81,37 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Pat
 
 
 def rendered(
-    tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage], tools: list[dict[str, Any]]
+    tokenizer: PreTrainedTokenizerFast,
+    messages: Sequence[ChatMessage],
+    tools: list[dict[str, Any]],
+    *,
+    to_go_on: bool = False,
 ) -> str:
-    """The prompt by the stock template, which takes the arguments of calls as objects."""
+    """The conversation by the stock template, which takes the arguments of calls as objects."""
     messages = json.loads(json.dumps(messages))
     for call in [call for each in messages for call in each.get("tool_calls") or ()]:
         call["function"]["arguments"] = json.loads(call["function"]["arguments"])
     text = tokenizer.apply_chat_template(
-        messages, tools=list[Any](tools), tokenize=False, add_generation_prompt=True
+        messages, tools=list[Any](tools), tokenize=False, add_generation_prompt=to_go_on
     )
     assert isinstance(text, str)
     return text
 
 
-def overfit(model: Qwen2ForCausalLM, examples: Sequence[MarkedTokens], enough: float) -> None:
+def example(
+    tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage], tools: list[dict[str, Any]]
+) -> MarkedTokens:
+    """A conversation to learn."""
+    return marked_tokens(messages, ChatTokens(tokenizer, tools, tokenizer.get_vocab()[END]))
+
+
+def overfit(
+    model: Qwen2ForCausalLM,
+    examples: Sequence[MarkedTokens],
+    *,
+    steps: int = 200,
+    enough: float = 0.01,
+) -> None:
     """Learn `examples` by heart, until the loss is below `enough`."""
     inputs, labels = (
         pad_sequence([torch.tensor(each[part]) for each in examples], True, padding)
@@ -105,7 +123,7 @@ def overfit(model: Qwen2ForCausalLM, examples: Sequence[MarkedTokens], enough: f
     warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / 20))
     loss = torch.tensor(torch.inf)
     model.train()
-    for _ in range(200):
+    for _ in range(steps):
         optimizer.zero_grad()
         loss = model(input_ids=inputs, attention_mask=seen, labels=labels).loss
         loss.backward()

@@ -51,7 +51,7 @@ def test_a_broken_part_is_shown_with_its_fix(
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """No key, no server and no `.env`."""
-    for name in [each for each in os.environ if re.search(r"_API_|_BASE_URL|_API_KEY", each)]:
+    for name in [each for each in os.environ if re.search("_API_(KEY|BASE)$|_BASE_URL$", each)]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shutil.which", lambda _: None)

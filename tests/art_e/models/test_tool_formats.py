@@ -205,7 +205,7 @@ def test_the_stock_template_writes_the_same() -> None:
             tokenize=False,
             add_generation_prompt=True,
         )
-        stock = tiny_qwen.rendered(tokenizer, conversation[:length], schemas())
+        stock = tiny_qwen.rendered(tokenizer, conversation[:length], schemas(), to_go_on=True)
         assert prompt == stock
         prompts.append(str(prompt))
     # The second goes on where the first ended: what was cached or trained on holds.
