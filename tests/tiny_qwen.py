@@ -88,11 +88,11 @@ def rendered(
     to_go_on: bool = False,
 ) -> str:
     """The conversation by the stock template, which takes the arguments of calls as objects."""
-    messages = json.loads(json.dumps(messages))
-    for call in [call for each in messages for call in each.get("tool_calls") or ()]:
+    copied: list[Any] = json.loads(json.dumps(messages))
+    for call in [call for each in copied for call in each.get("tool_calls") or ()]:
         call["function"]["arguments"] = json.loads(call["function"]["arguments"])
     text = tokenizer.apply_chat_template(
-        messages, tools=list[Any](tools), tokenize=False, add_generation_prompt=to_go_on
+        copied, tools=list[Any](tools), tokenize=False, add_generation_prompt=to_go_on
     )
     assert isinstance(text, str)
     return text

@@ -187,7 +187,7 @@ def test_the_configuration_has_what_a_rerun_needs(tmp_path: Path) -> None:
     assert {"name": "ask", **CONFIG}.items() <= config.items()
     assert {"python", "art-e", "duckdb", "numpy"} <= set(config["versions"])
     assert all(re.match(r"\d", version) for version in config["versions"].values())
-    head = ["git", "-C", Path(__file__).parent, "rev-parse", "HEAD"]
+    head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     found = subprocess.run(head, capture_output=True, text=True, check=False)
     assert found.returncode or config["commit"] == found.stdout.strip()
 

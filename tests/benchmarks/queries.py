@@ -85,7 +85,10 @@ def _query(mail: _Mail, rng: Random) -> Query:
         bounds = {"sent_after": day - span}, {"sent_before": day + span}
         filters |= rng.choice(bounds)
     if rng.random() < 0.2:
-        people = [{"from_addr": mail.sender or None}, *({"to_addr": each} for each in mail.to[:1])]
+        people: list[dict[str, Any]] = [
+            {"from_addr": mail.sender or None},
+            *({"to_addr": each} for each in mail.to[:1]),
+        ]
         filters |= rng.choice(people)
     keywords = rng.sample(mail.words, min(rng.randint(1, 4), len(mail.words)))
     return Query(keywords, **filters)

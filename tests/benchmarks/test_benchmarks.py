@@ -44,7 +44,7 @@ def test_a_search_that_differs_is_noticed(
     world: InboxFile, reference: ReferenceInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses = [inbox.address for inbox in unequal_inboxes(world)]
-    drawn = search.draw_queries(world, reference, addresses, 10)
+    drawn = draw_queries(world, reference, addresses, 10)
     monkeypatch.setattr(search, "draw_queries", lambda *_: drawn)
     monkeypatch.setattr(ReferenceInbox, "search", lambda *_: ["<other@x>"])
     with pytest.raises(AssertionError, match="ours lacks"):

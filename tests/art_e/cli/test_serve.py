@@ -114,10 +114,10 @@ def test_vllm_calls_tools_and_gets_the_options_after_the_dashes(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    folder = tmp_path / "mine"
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-4"}')
-    return folder
+    (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
+    best = {"best_checkpoint": "checkpoints/checkpoint-4"}
+    (tmp_path / "mine" / "metrics.json").write_text(json.dumps(best))
+    return tmp_path / "mine"
 
 
 def test_a_runs_adapter_is_served_on_its_model(

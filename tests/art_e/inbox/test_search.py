@@ -21,23 +21,16 @@ from tests.builders import date_header, make_inbox, message_ids, raw
 BOB = "bob@test.example"
 FILLER = "The weather here stays dry and nobody minds. " * 30
 
+BUDGET = {
+    "body": FILLER + "The budget is 4,200 euros, moved to Q3. " + FILLER,
+    "to": '"Berg, Bob" <bob@test.example>, Dana Dahl <dana@test.example>',
+    "cc": "Émile Zola <emile@zola.example>",
+}
+MOVE = {"body": "Movers come in February.", "sender": "Cleo Cole <cleo@far.example>"}
 MAILS = [
-    raw(
-        "<move@t>",
-        subject="Your move to Portland",
-        body="Movers come in February.",
-        sender="Cleo Cole <cleo@far.example>",
-        date=date_header(6),
-    ),
+    raw("<move@t>", subject="Your move to Portland", date=date_header(6), **MOVE),
     raw("<rain@t>", body="It rains in Portland, Portland, Portland.", date=date_header(7)),
-    raw(
-        "<budget@t>",
-        subject="Budget",
-        body=FILLER + "The budget is 4,200 euros, moved to Q3. " + FILLER,
-        to='"Berg, Bob" <bob@test.example>, Dana Dahl <dana@test.example>',
-        cc="Émile Zola <emile@zola.example>",
-        date=date_header(8),
-    ),
+    raw("<budget@t>", subject="Budget", date=date_header(8), **BUDGET),
     raw("<cafe@t>", subject="Lunch", body="See you at the Café Élysée.", date=date_header(9, 23)),
     raw("<who@t>", subject="The Who", body="We are here.", date=date_header(10, 0)),
     raw("<again@t>", subject="Lunch", body="Lunch, then.", date=date_header(11)),

@@ -32,7 +32,7 @@ from tests.provider import (
     refuses,
     says,
     stalls,
-)  # fmt: skip
+)
 
 # What a model can do, known without asking it.
 
@@ -160,7 +160,7 @@ def test_a_reasoning_model_is_asked_without_temperature(make: Make) -> None:
     ],
     ids=["no object", "not JSON", "odd name"],
 )
-def test_what_goes_back_is_lawful_and_what_is_kept_is_what_was_written(
+def test_malformed_calls_are_mended_for_the_provider_and_kept_as_written(
     make: Make, start: Start, made: ToolCall, name: str
 ) -> None:
     """Most providers refuse other names of tools, and arguments that are no JSON object."""

@@ -40,17 +40,14 @@ def written(name: str, day: int, subject: str, body: str, to: str = INES) -> Raw
     )
 
 
+FROST = (
+    "They can't begin before the frost is out of the ground. End of April is what they aim at now."
+)
 OFF_AGAIN = "Bea Quell has called the Granary visit off again."
 MAILS = [
     written("painters", 8, "Re: lunch", "Noodles are fine with me.\n\nAda"),
     written("ask", 9, "Heron boathouse", "Does anybody know whether the boathouse needs a coat?"),
-    written(
-        "answer",
-        20,
-        "Repainting the Heron boathouse",
-        "Hello Ines,\n\nThey can't begin before the frost is out of the ground. End of April is"
-        " what they aim at now.\n\nAda\n",
-    ),
+    written("answer", 20, "Repainting the Heron boathouse", f"Hello Ines,\n\n{FROST}\n\nAda\n"),
     *(written(f"refit{n}", n + 1, "Ketch refit", f"The ketch refit, part {n}.") for n in range(12)),
     *(written(f"visit{n}", n, "Granary visit", f"{OFF_AGAIN} Part {n}.") for n in (3, 5, 12)),
     written("granary", 13, "Granary", "The Granary visit is on at last."),

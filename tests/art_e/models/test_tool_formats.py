@@ -89,12 +89,8 @@ def test_a_conversation_becomes_text() -> None:
 def test_an_episode_with_calls_as_text(make: Make, start: Start) -> None:
     """Nothing of tools goes over the wire, and the trajectory is as any other."""
     final = {"name": "return_final_answer", "arguments": {"answer": "On May 3.", "sources": ["m1"]}}
-    script = [
-        f"Let me see.\n```json\n{json.dumps(SEARCH)}\n```",
-        "It ends on May 3.",
-        json.dumps(READ),
-        json.dumps(final),
-    ]
+    first = f"Let me see.\n```json\n{json.dumps(SEARCH)}\n```"
+    script = [first, "It ends on May 3.", json.dumps(READ), json.dumps(final)]
     with Provider([says(each) for each in script]) as provider:
         policy = make(provider, "openai/gpt-4.1", tool_calls="text")
         trajectory = asyncio.run(run_episode(start(), policy, "r"))
