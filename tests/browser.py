@@ -19,11 +19,6 @@ _ARGUMENTS = """--no-sandbox --disable-gpu --disable-dev-shm-usage --disable-bac
     --no-first-run --mute-audio --force-color-profile=srgb""".split()
 
 
-def chromium_path() -> str | None:
-    """The path of the browser; None if there is none."""
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
-
-
 @contextmanager
 def running_browser() -> Iterator[Browser]:
     """A headless browser; without Chromium the test is skipped.
@@ -31,7 +26,7 @@ def running_browser() -> Iterator[Browser]:
     Playwright's event loop belongs to this thread until the block ends: it can't call
     `asyncio.run`.
     """
-    path = chromium_path()
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.skip("no Chromium: apt-get install chromium, or set CHROMIUM=/path/to/it")
     with sync_playwright() as playwright:

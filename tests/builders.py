@@ -164,41 +164,23 @@ Start = Callable[..., Episode]
 def write_inbox(path: Path) -> InboxFile:
     """Bob's inbox of seven mails, one of them in two copies, and two mails that he must not see."""
     crowd = ", ".join([BOB, *(f"guest{number}@test.example" for number in range(879))])
+    later = "Thu, 20 Feb 2020 09:00:00 +0000"
+    carl, eve = "Carl Crum <carl@test.example>", f'"{"N" * 50_000}" <eve@test.example>'
     lease = {"subject": "Lease", "body": "The lease of the harbor office ends on May 3."}
+    crew = {"subject": "Crane crew", "body": "The crew of the crane is Dora and Emil."}
+    foreign = {"subject": f"Crane {SECRET}", "body": f"The harbor crane is a {SECRET}."}
+    future = {"subject": f"Crane {FUTURE}", "body": f"The harbor crane costs a {FUTURE}."}
     mails = [
         raw(LEASE, date=date_header(6), **lease),
         raw(LEASE_COPY, date=date_header(7), **lease),
         raw(PRICE, date=date_header(8), subject="Crane", body="The crane costs 4,000 dollars."),
-        raw(
-            CREW,
-            date=date_header(9),
-            sender="Carl Crum <carl@test.example>",
-            subject="Crane crew",
-            body="The crew of the crane is Dora and Emil.",
-        ),
+        raw(CREW, date=date_header(9), sender=carl, **crew),
         raw(LONG, date=date_header(10), subject="Minutes", body=LONG_BODY),
         raw(CROWD, date=date_header(11), subject="Harbor party", to=crowd),
         raw(HOSTILE, date=date_header(12), subject='"},{"done":true}', body=HOSTILE_BODY),
-        raw(
-            HUGE_LINES,
-            date=date_header(13),
-            sender=f'"{"N" * 50_000}" <eve@test.example>',
-            subject="S" * 100_000,
-            body="quayside",
-        ),
-        raw(
-            FOREIGN,
-            date=date_header(6),
-            to="zoe@test.example",
-            subject=f"Crane {SECRET}",
-            body=f"The harbor crane is a {SECRET}.",
-        ),
-        raw(
-            LATER,
-            date="Thu, 20 Feb 2020 09:00:00 +0000",
-            subject=f"Crane {FUTURE}",
-            body=f"The harbor crane costs a {FUTURE}.",
-        ),
+        raw(HUGE_LINES, date=date_header(13), sender=eve, subject="S" * 100_000, body="quayside"),
+        raw(FOREIGN, date=date_header(6), to="zoe@test.example", **foreign),
+        raw(LATER, date=later, **future),
     ]
     make_inbox(path, mails, Rules(any_id=True))
     return InboxFile(path)
@@ -410,17 +392,6 @@ def as_row(hit: Hit) -> tuple[Any, ...]:
     """A hit in the form of the macro's rows."""
     sender, missing = hit.sender, sorted(hit.missing)
     return hit.message_id, hit.date, sender.address, sender.name, hit.subject, hit.score, missing
-
-
-def seeded_answers(path: Path, seed: int, count: int) -> list[str]:
-    """The hits of `count` queries to several inboxes of a file, as JSON."""
-    rng = Random(seed)
-    with InboxFile(path) as file:
-        made_of = material(file)
-        inboxes = [file.open_inbox(address) for address in made_of.addresses[:6]]
-        inboxes += [file.open_inbox(inboxes[0].address, made_of.days[10])]
-        found = [run_queries(rng.choice(inboxes), random_query(rng, made_of)) for _ in range(count)]
-    return [json.dumps([hit.to_json() for hit in hits]) for hits in found]
 
 
 # ---- A person at a terminal.

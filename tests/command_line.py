@@ -22,8 +22,7 @@ Run = Callable[..., Result]
 ANN, BOB, EVE = "ann@harbor.example", "bob@harbor.example", "eve@evil.example"
 LEASE_ID, HOSTILE_ID = "<lease.1@harbor.example>", "<hostile.1@evil.example>"
 
-HOSTILE_BITS = ("\x1b]0;owned\x07", "\x1b[31m", "\u202egpj.exe\u2066", "\x9b2J", "[bold]red[/bold]")
-HOSTILE = "".join(HOSTILE_BITS)
+HOSTILE = "\x1b]0;owned\x07\x1b[31m\u202egpj.exe\u2066\x9b2J[bold]red[/bold]"
 
 
 def hostile_mail() -> RawMessage:
@@ -38,29 +37,19 @@ def hostile_mail() -> RawMessage:
 
 
 _BOB_TO_ANN = {"sender": f"Bob Berg <{BOB}>", "to": f"Ann Alm <{ANN}>"}
+_LEASE = {
+    "subject": "Warehouse lease",
+    "body": "The warehouse lease ends on March 31, 2002.\n\nBob\n",
+}
+_AGAIN = {
+    "subject": "Warehouse lease, again",
+    "body": "The landlord moved it: the lease ends on April 30, 2003.\n",
+}
+_LUNCH = {"sender": f"Ann Alm <{ANN}>", "to": BOB, "subject": "Lunch", "body": "Noodles at noon?\n"}
 MAILS = [
-    raw(
-        LEASE_ID,
-        date="Thu, 1 Feb 2001 09:00:00 +0000",
-        subject="Warehouse lease",
-        body="The warehouse lease ends on March 31, 2002.\n\nBob\n",
-        **_BOB_TO_ANN,
-    ),
-    raw(
-        "<lease.2@harbor.example>",
-        date="Fri, 1 Jun 2001 09:00:00 +0000",
-        subject="Warehouse lease, again",
-        body="The landlord moved it: the lease ends on April 30, 2003.\n",
-        **_BOB_TO_ANN,
-    ),
-    raw(
-        "<lunch.1@harbor.example>",
-        date="Tue, 6 Mar 2001 09:00:00 +0000",
-        sender=f"Ann Alm <{ANN}>",
-        to=BOB,
-        subject="Lunch",
-        body="Noodles at noon?\n",
-    ),
+    raw(LEASE_ID, date="Thu, 1 Feb 2001 09:00:00 +0000", **_LEASE, **_BOB_TO_ANN),
+    raw("<lease.2@harbor.example>", date="Fri, 1 Jun 2001 09:00:00 +0000", **_AGAIN, **_BOB_TO_ANN),
+    raw("<lunch.1@harbor.example>", date="Tue, 6 Mar 2001 09:00:00 +0000", **_LUNCH),
     hostile_mail(),
 ]
 

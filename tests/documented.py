@@ -7,6 +7,7 @@ output below. A comment before a block says that a test runs it as written:
     <!-- run with the Enron archive -->     where ART_E_REAL_DATA names it
 """
 
+import itertools
 import re
 import shlex
 import string
@@ -63,13 +64,6 @@ class Block(NamedTuple):
         return "\n".join(typed)
 
 
-class CommandLine(NamedTuple):
-    """One simple command: its words, and the variables set for it alone."""
-
-    words: list[str]
-    variables: dict[str, str]
-
-
 def tokens(page: Path) -> list[Token]:
     """The Markdown of a page."""
     return MarkdownIt("commonmark").parse(page.read_text("utf-8"))
@@ -86,35 +80,22 @@ def blocks(page: Path) -> Iterator[Block]:
         mark = comment[1] if comment else ""
 
 
-def command_lines(script: str) -> Iterator[CommandLine]:
-    """The simple commands of a script, with the values of variables set before."""
-    known: dict[str, str] = {}
+def command_lines(script: str) -> Iterator[list[str]]:
+    """The words of each simple command of a script, with the values of variables set before."""
+    values: dict[str, str] = {}
     for line in script.replace("\\\n", " ").splitlines():
-        filled = string.Template(line).safe_substitute(known)
+        filled = string.Template(line).safe_substitute(values)
         lexer = shlex.shlex(filled, posix=True, punctuation_chars=";&|")
         lexer.whitespace_split = True
-        words: list[str] = []
-        for word in [*lexer, ";"]:
-            if word not in _ENDS_A_COMMAND:
-                words.append(word)
-                continue
-            command = _without_variables(words)
-            if command.words[:1] == ["export"]:
-                known |= _without_variables(command.words[1:]).variables
-            elif command.words:
+        for ends, words in itertools.groupby(lexer, _ENDS_A_COMMAND.__contains__):
+            command = [] if ends else list(words)
+            if command[:1] == ["export"]:
+                command.pop(0)
+            while command and (found := _ASSIGNMENT.fullmatch(command[0])):
+                values[found[1]] = found[2]
+                command.pop(0)
+            if command:
                 yield command
-            else:
-                known |= command.variables
-            words = []
-
-
-def _without_variables(words: Sequence[str]) -> CommandLine:
-    variables: dict[str, str] = {}
-    rest = list(words)
-    while rest and (found := _ASSIGNMENT.fullmatch(rest[0])):
-        variables[found[1]] = found[2]
-        rest.pop(0)
-    return CommandLine(rest, variables)
 
 
 def parse_art_e(arguments: Sequence[str]) -> dict[str, Any]:

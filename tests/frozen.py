@@ -1,7 +1,8 @@
 """Writes down the present behaviour, to compare it after a refactoring.
 
-    python -m tests.frozen before                     # a minute on two cores
-    python -m tests.frozen after --against before     # exit code 1, and each file that differs
+    python -m tests.frozen before       # a minute on two cores
+    python -m tests.frozen after
+    diff -r before after
 
 Commands run as processes with a new home on a synthetic world; their output and their files are
 kept without times, dates of runs and versions. `--archive FILE` adds the tables of the Enron
@@ -10,7 +11,6 @@ minutes more).
 """
 
 import argparse
-import filecmp
 import hashlib
 import json
 import os
@@ -81,11 +81,10 @@ _TIMED = re.compile(
 )
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Write the folder, and compare it; the exit code."""
+def main(arguments: list[str] | None = None) -> None:
+    """Write the folder."""
     parser = argparse.ArgumentParser(prog="python -m tests.frozen", description=__doc__)
     parser.add_argument("out", type=Path, help="folder to write")
-    parser.add_argument("--against", type=Path, metavar="DIR", help="earlier folder to compare")
     parser.add_argument("--archive", type=Path, metavar="FILE", help="enron-maildir.tar.xz")
     parser.add_argument("--nano", action="store_true", help="train nano, too")
     options = parser.parse_args(arguments)
@@ -96,13 +95,6 @@ def main(arguments: list[str] | None = None) -> int:
             for pattern, instead in _NOISE:
                 kept = re.sub(pattern, instead, kept)
             (options.out / name).write_text(kept, encoding="utf-8")
-    if options.against is None:
-        return 0
-    names = {each.name for side in (options.out, options.against) for each in side.iterdir()}
-    _, differing, missing = filecmp.cmpfiles(options.against, options.out, names, shallow=False)
-    for name in sorted([*differing, *missing]):
-        print(f"differs: diff {options.against / name} {options.out / name}")
-    return int(bool(differing or missing))
 
 
 def outputs(folder: Path, archive: Path | None, *, nano: bool) -> dict[str, str]:
@@ -174,4 +166,4 @@ def weights(run: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -24,7 +24,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from tests.browser import Visit, chromium_path, running_browser
+from tests.browser import Visit, running_browser
 from tests.processes import on_terminal
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -43,15 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Make the pictures; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.pictures", description=__doc__)
     parser.add_argument("--report", type=Path, metavar="FILE", help="report to photograph")
-    parser.add_argument("--section", default="charts", help="section of the report to show")
-    options = parser.parse_args(arguments)
-    if options.report is not None and not options.report.is_file():
-        parser.error(f"no file {options.report}; art-e eval report RUN makes one")
-    if options.report is not None and chromium_path() is None:
-        parser.error("a screenshot needs Chromium: apt-get install chromium, or CHROMIUM=PATH")
+    report = parser.parse_args(arguments).report
+    if report is not None and not report.is_file():
+        parser.error(f"no file {report}; art-e eval report RUN makes one")
     (DOCS / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
-    if options.report is not None:
-        (DOCS / "report.png").write_bytes(screenshot(options.report, options.section))
+    if report is not None:
+        (DOCS / "report.png").write_bytes(screenshot(report))
     return 0
 
 
@@ -83,16 +80,15 @@ def _ask(folder: Path) -> str:
     return on_terminal(["ask", QUESTION, *OPTIONS], environment, WIDTH, cwd=folder).strip()
 
 
-def screenshot(report: Path, section: str) -> bytes:
-    """A window on a section of the report, as PNG of few colours."""
+def screenshot(report: Path) -> bytes:
+    """A window on the charts of the report, as PNG of few colours."""
     with running_browser() as browser:
         visit = Visit(browser, width=PAGE_WIDTH, height=PAGE_HEIGHT)
-        taken = visit.open(report, section).screenshot()
+        taken = visit.open(report, "charts").screenshot()
         visit.close()
     picture = io.BytesIO()
-    Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS).save(
-        picture, "PNG", optimize=True
-    )
+    colours = Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS)
+    colours.save(picture, "PNG", optimize=True)
     return picture.getvalue()
 
 

@@ -1,12 +1,10 @@
 """`art-e` as processes: killed ones, on a terminal, `art-e serve`, and a stand-in for vLLM."""
 
-import fcntl
 import itertools
 import os
 import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import termios
@@ -60,7 +58,7 @@ def on_terminal(
 ) -> str:
     """What `art-e` writes to a terminal (a pty) of so many columns."""
     ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    termios.tcsetwinsize(theirs, (50, columns))
     command = [sys.executable, "-m", "art_e", *map(str, arguments)]
     options |= {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
     # Only the terminal decides about colours.
@@ -113,9 +111,8 @@ http.server.HTTPServer(("127.0.0.1", chosen.port), Handler).serve_forever()
 def write_vllm(folder: Path) -> None:
     """Put the stand-in for vLLM's command into `folder`."""
     folder.mkdir()
-    script = folder / "vllm"
-    script.write_text(_VLLM.format(python=sys.executable))
-    script.chmod(0o755)
+    (folder / "vllm").write_text(_VLLM.format(python=sys.executable))
+    (folder / "vllm").chmod(0o755)
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:
@@ -149,8 +146,7 @@ def serving(
         # The cores are shared with other tests.
         env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
+    assert process.stdout is not None and process.stderr is not None
     try:
         ready = TOLD.fullmatch(process.stdout.readline())
         assert ready, process.stderr.read()

@@ -147,8 +147,7 @@ class Provider:
         self._connections: set[socket.socket] = set()
         self.most_connections = 0
         self.ending = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.provider = self
+        self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
     def __enter__(self) -> Self:
@@ -189,10 +188,10 @@ class Provider:
         """Requests, in order of arrival."""
         return [each.request for each in self.exchanges]
 
-    def reply_to(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Reply:
+    def reply_to(self, _: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Choose a response, and record it."""
         with self._lock:
-            request = Request(len(self._exchanges), path, headers, body)
+            request = Request(len(self._exchanges), path, headers, json.loads(body or b"{}"))
             try:
                 reply = self._choose(request)
             except Exception as error:  # noqa: BLE001 - raised again at the end
@@ -228,10 +227,13 @@ class Provider:
 
 
 class _Server(ThreadingHTTPServer):
-    provider: Provider
     # All clients of a test may connect at once.
     request_queue_size = 512
     daemon_threads = False
+
+    def __init__(self, provider: Provider) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.provider = provider
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -249,14 +251,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.provider.closed(self.connection)
 
     def do_GET(self) -> None:
-        self._answer({})
-
-    def do_POST(self) -> None:
-        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-    def _answer(self, body: dict[str, Any]) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.server.provider.reply_to(self.path, headers, body)
+        reply = self.server.provider.reply_to(self.command, self.path, headers, body)
         if reply.cut_after is not None and reply.cut_after < 0:
             self.close_connection = True
             return
@@ -271,6 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply.body[: reply.cut_after])
         self.close_connection |= reply.cut_after is not None
 
+    do_POST = do_GET  # noqa: N815 - the library's name
+
     def log_message(self, *_: Any) -> None:
         """Keep standard error for the tests."""
 
@@ -279,33 +278,18 @@ class _Handler(BaseHTTPRequestHandler):
 Answer = Callable[[str, str, Mapping[str, str], bytes], tuple[int, Any]]
 
 
+class _JsonServer(Provider):
+    def __init__(self, answer: Answer) -> None:
+        super().__init__([])
+        self._answer = answer
+
+    def reply_to(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        status, value = self._answer(method, path, headers, body)
+        return Reply(json.dumps(value).encode(), status)
+
+
 @contextmanager
 def json_server(answer: Answer) -> Iterator[str]:
     """A server on this machine; its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            status, value = answer(self.command, self.path, headers, body)
-            data = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_POST = do_GET  # noqa: N815 - the library's name
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with _JsonServer(answer) as server:
+        yield server.base_url.removesuffix("/v1")

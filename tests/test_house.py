@@ -28,15 +28,14 @@ LAZY = frozenset(
     # Trainers load torch.
     | {"training.grpo", "training.sft"}
 )
-MOST_LINES = 950
+MOST_LINES = 700
 
 
 class Import(NamedTuple):
-    """An imported module; `late`: inside a function, `typed`: for types alone."""
+    """An imported module; `late`: inside a function."""
 
     module: str
     late: bool
-    typed: bool
 
 
 @cache
@@ -61,18 +60,17 @@ def imports(name: str) -> tuple[Import, ...]:
     return tuple(each for each in _imports(tree(name)) if each.module != name)
 
 
-def _imports(node: ast.AST, *, late: bool = False, typed: bool = False) -> Iterator[Import]:
+def _imports(node: ast.AST, *, late: bool = False) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             assert not isinstance(child, ast.ImportFrom) or not child.level, "names are whole"
             stem = f"{child.module}." if isinstance(child, ast.ImportFrom) else ""
             for alias in child.names:
                 if (module := _module(stem + alias.name)) is not None:
-                    yield Import(module, late, typed)
-            continue
-        in_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-        for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-        yield from _imports(child, late=late or in_function, typed=typed or for_types)
+                    yield Import(module, late)
+        else:
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from _imports(child, late=late or inside)
 
 
 def _module(name: str) -> str | None:
@@ -98,7 +96,7 @@ def test_the_packages_are_found() -> None:
     assert {package_of(name) for name in files()} == set(PACKAGES)
     assert files().keys() >= LAZY
     seen = {each.module: each for each in imports("art_e.cli.ask")}
-    assert seen["art_e.agent"] == Import("art_e.agent", late=False, typed=False)
+    assert seen["art_e.agent"] == Import("art_e.agent", late=False)
 
 
 def test_only_foreign_modules_are_imported_inside_functions() -> None:
@@ -123,10 +121,7 @@ def test_imports_point_one_way(package: str) -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """At the top: a late import can't keep a module from loading."""
-    left = {
-        name: {each.module for each in imports(name) if not (each.late or each.typed)}
-        for name in files()
-    }
+    left = {name: {each.module for each in imports(name) if not each.late} for name in files()}
     while True:
         free = {name for name, wanted in left.items() if not wanted & left.keys()}
         if not free:
@@ -169,12 +164,8 @@ def test_every_library_that_is_imported_is_declared() -> None:
         for each in (*project["dependencies"], *extras["train"], *extras["gpu"], *extras["dev"])
     }
     folders = (*PACKAGES, "tests", "notebooks")
-    nodes = [
-        node
-        for folder in folders
-        for path in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-    ]
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    nodes = [each for path in paths for each in ast.walk(ast.parse(path.read_text("utf-8")))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     modules = {each.partition(".")[0] for each in names} - {*sys.stdlib_module_names, *folders}

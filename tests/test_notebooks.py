@@ -3,6 +3,7 @@
 `make notebooks` checks that they run, and that their stored outputs are right.
 """
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -54,10 +55,7 @@ def test_outputs_are_stored_without_errors_or_not_at_all(path: Path) -> None:
 
 def test_it_holds_no_path_and_no_colour(path: Path) -> None:
     cells = read(path).cells
-    for text in [
-        *(each.source for each in cells),
-        *(text for each in cells for text in texts(each)),
-    ]:
+    for text in itertools.chain(*([each.source, *texts(each)] for each in cells)):
         assert not _PATH.findall(text)
         assert "\x1b" not in text
 

@@ -39,7 +39,7 @@ def test_a_browser_draws_it_and_fetches_nothing() -> None:
 def test_the_screenshot_of_a_report_shows_its_charts(tmp_path: Path) -> None:
     page, taken = tmp_path / "report.html", tmp_path / "report.png"
     page.write_text("<h1>Top</h1><p style='height:3000px'></p><h2 id='charts'>Charts</h2>", "utf-8")
-    taken.write_bytes(pictures.screenshot(page, "charts"))
+    taken.write_bytes(pictures.screenshot(page))
     with Image.open(taken) as picture:
         assert picture.size == (pictures.PAGE_WIDTH, pictures.PAGE_HEIGHT)
         assert len(picture.getcolors() or ()) > 1

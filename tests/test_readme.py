@@ -6,6 +6,7 @@ The real parsers check every command of a code block, or `NOT_PARSED` says why n
 
 import importlib.util
 import io
+import itertools
 import os
 import re
 import runpy
@@ -30,7 +31,6 @@ from tests.documented import (
     REAL,
     ROOT,
     Block,
-    CommandLine,
     blocks,
     command_lines,
     parse_art_e,
@@ -51,7 +51,7 @@ NOT_PARSED = {"cp", "hf", "pip", "ollama", "claude", "sky", "aws", "ruff", "mypy
 
 BLOCKS = [each for page in PAGES for each in blocks(page)]
 COMMANDS = [
-    pytest.param(block, line, id=f"{block.where} {' '.join(line.words)[:60]}")
+    pytest.param(block, line, id=f"{block.where} {' '.join(line)[:60]}")
     for block in BLOCKS
     if block.language in SHELL
     for line in command_lines(block.script)
@@ -70,8 +70,8 @@ def test_commands_stand_in_fences_of_a_shell(page: Path) -> None:
 
 
 @pytest.mark.parametrize(("block", "line"), COMMANDS)
-def test_commands_parse(block: Block, line: CommandLine) -> None:
-    program, arguments = line.words[0], line.words[1:]
+def test_commands_parse(block: Block, line: list[str]) -> None:
+    program, *arguments = line
     name = program.rpartition("/")[2]
     if program.startswith("training/launch/"):
         assert os.access(ROOT / program, os.X_OK)
@@ -91,8 +91,7 @@ def test_commands_parse(block: Block, line: CommandLine) -> None:
 
 def check_art_e(arguments: list[str]) -> None:
     parameters = parse_art_e(arguments)
-    recipe = parameters.get("recipe")
-    if recipe in recipe_names():
+    if (recipe := parameters.get("recipe")) in recipe_names():
         load_recipe(recipe, parameters.get("changes") or ())
 
 
@@ -132,8 +131,8 @@ def test_examples_of_help_pages_parse(page: HelpPage) -> None:
     lines = list(command_lines("\n".join(examples)))
     assert lines or "Commands:" in page.text
     for line in lines:
-        if line.words[0] == "art-e":
-            parse_art_e(line.words[1:])
+        if line[0] == "art-e":
+            parse_art_e(line[1:])
 
 
 def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,11 +260,21 @@ def test_links_lead_somewhere(page: Path) -> None:
         file = (page.parent / name) if name else page
         assert file.exists(), target
         if anchor:
-            parsed = tokens(file)
-            headings = [
-                parsed[number + 1].content.lower()
-                for number, each in enumerate(parsed)
-                if each.type == "heading_open"
-            ]
+            pairs = itertools.pairwise(tokens(file))
+            headings = [text.content.lower() for each, text in pairs if each.type == "heading_open"]
             anchors = [re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in headings]
             assert anchor in anchors, target
+
+
+RECIPES = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## ")[-3:]
+PLACE = re.compile(r"^\| `([\w/]+\.(?:py|md))(?::(\w+))?` \|", re.MULTILINE)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda each: each.partition("\n")[0])
+def test_recipes_name_code_a_test_and_a_page_that_exist(recipe: str) -> None:
+    places = PLACE.findall(recipe)
+    for path, name in places:
+        text = (ROOT / path).read_text("utf-8")
+        assert re.search(rf"^(class|def) {name}\b|^{name}\b", text, re.MULTILINE), (path, name)
+    assert {path.partition("/")[0] for path, name in places if not name} & {"docs", "README.md"}
+    assert "`tests/" in recipe and any(name for _, name in places)

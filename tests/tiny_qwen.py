@@ -11,28 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
-    Qwen2Config,
     Qwen2ForCausalLM,
     Qwen2Tokenizer,
 )
 
 from art_e.message import ChatMessage
 from training import start as scratch
+from training.expert import NO_LOSS, MarkedTokens, marked_tokens
+from training.recipe import Scratch
+from training.rollout import ChatTokens
 from training.start import END, END_OF_TEXT, MARKS, START
 
 __all__ = ["END", "END_OF_TEXT", "MARKS", "START"]
 
 # So small a model gains nothing by a second thread.
 torch.set_num_threads(1)
-
-NO_LOSS = -100
-
-# The ids of a sequence, and the same with `NO_LOSS` for tokens that the model did not write.
-Example = tuple[list[int], list[int]]
 
 
 def stock_template() -> str:
@@ -59,24 +57,9 @@ def make_model(
     tokenizer: Qwen2Tokenizer, hidden: int = 96, layers: int = 2, seed: int = 0
 ) -> Qwen2ForCausalLM:
     """New float32 weights for `tokenizer`, with the generation config of Qwen2.5-14B-Instruct."""
-    torch.manual_seed(seed)
+    form = Scratch(layers=layers, hidden=hidden, heads=4, init=hidden**-0.5, context=4_096)
+    model = scratch.make_model(tokenizer, form, seed)
     end, padding = (tokenizer.get_vocab()[each] for each in (END, END_OF_TEXT))
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=2 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=4_096,
-        # With the default of 0.02 it never learns to copy.
-        initializer_range=hidden**-0.5,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=padding,
-    )
-    model = Qwen2ForCausalLM(config)
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=padding,
         pad_token_id=padding,
@@ -87,7 +70,6 @@ def make_model(
         top_p=0.8,
         top_k=20,
     )
-    model.train(False)
     return model
 
 
@@ -105,17 +87,12 @@ def rendered(
     *,
     to_go_on: bool = False,
 ) -> str:
-    """The conversation by the stock template, which takes tool calls as objects."""
-    messages = [dict(each) for each in messages]
-    for each in messages:
-        if "tool_calls" in each:
-            functions = [call["function"] for call in each["tool_calls"]]
-            each["tool_calls"] = [
-                {"function": {**one, "arguments": json.loads(one["arguments"])}}
-                for one in functions
-            ]
+    """The conversation by the stock template, which takes the arguments of calls as objects."""
+    copied: list[Any] = json.loads(json.dumps(messages))
+    for call in [call for each in copied for call in each.get("tool_calls") or ()]:
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
     text = tokenizer.apply_chat_template(
-        messages, tools=list[Any](tools), tokenize=False, add_generation_prompt=to_go_on
+        copied, tools=list[Any](tools), tokenize=False, add_generation_prompt=to_go_on
     )
     assert isinstance(text, str)
     return text
@@ -123,56 +100,37 @@ def rendered(
 
 def example(
     tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage], tools: list[dict[str, Any]]
-) -> Example:
-    """A conversation to learn: all its tokens, with loss on what the model wrote."""
-    ids: list[int] = []
-    labels: list[int] = []
-    done = ""
-    for number, message in enumerate(messages):
-        if message["role"] != "assistant":
-            continue
-        prompt = rendered(tokenizer, messages[:number], tools, to_go_on=True)
-        assert prompt.startswith(done)
-        read = tokenizer.encode(prompt.removeprefix(done))
-        turn = rendered(tokenizer, messages[: number + 1], tools).removeprefix(prompt)
-        written, newline, _ = turn.partition(END)
-        own = tokenizer.encode(written + newline)
-        ids += read + own
-        labels += [NO_LOSS] * len(read) + own
-        done = prompt + written + newline
-    return ids, labels
+) -> MarkedTokens:
+    """A conversation to learn."""
+    return marked_tokens(messages, ChatTokens(tokenizer, tools, tokenizer.get_vocab()[END]))
 
 
 def overfit(
     model: Qwen2ForCausalLM,
-    examples: Sequence[Example],
+    examples: Sequence[MarkedTokens],
     *,
     steps: int = 200,
-    rate: float = 3e-3,
     enough: float = 0.01,
-) -> float:
-    """Learn `examples` by heart, until the loss is below `enough`; the last loss."""
-    longest = max(len(ids) for ids, _ in examples)
-    inputs = torch.zeros(len(examples), longest, dtype=torch.long)
-    labels = torch.full((len(examples), longest), NO_LOSS)
-    seen = torch.zeros(len(examples), longest, dtype=torch.long)
-    for row, (ids, own) in enumerate(examples):
-        inputs[row, : len(ids)] = torch.tensor(ids)
-        labels[row, : len(ids)] = torch.tensor(own)
-        seen[row, : len(ids)] = 1
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+) -> None:
+    """Learn `examples` by heart, until the loss is below `enough`."""
+    inputs, labels = (
+        pad_sequence([torch.tensor(each[part]) for each in examples], True, padding)
+        for part, padding in ((0, 0), (1, NO_LOSS))
+    )
+    lengths = torch.tensor([[len(each.input_ids)] for each in examples])
+    seen = (torch.arange(inputs.shape[1]) < lengths).long()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / 20))
-    loss = float("inf")
+    loss = torch.tensor(torch.inf)
     model.train()
     for _ in range(steps):
         optimizer.zero_grad()
-        output = model(input_ids=inputs, attention_mask=seen, labels=labels)
-        output.loss.backward()
+        loss = model(input_ids=inputs, attention_mask=seen, labels=labels).loss
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         warm_up.step()
-        loss = output.loss.item()
         if loss < enough:
             break
     model.train(False)
-    return loss
+    assert loss < 2 * enough

@@ -57,21 +57,18 @@ def test_is_an_answer(answer: str) -> None:
     assert not is_abstention(answer)
 
 
-def collected(half: str, *, abstains: bool) -> list[str]:
-    """The phrasings of `abstentions.jsonl`, which were written down before the rule."""
-    lines = (Path(__file__).parent / "abstentions.jsonl").read_text("utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    return [each["text"] for each in rows if (each["half"], each["abstains"]) == (half, abstains)]
-
-
 @pytest.mark.parametrize(("half", "found"), [("tuning", 0.95), ("reporting", 0.80)])
 def test_most_ways_to_decline_are_found_and_hardly_an_answer_is_lost(
     half: str, found: float
 ) -> None:
-    declined, answers = (collected(half, abstains=each) for each in (True, False))
-    assert len(declined) == 98
-    assert sum(map(is_abstention, declined)) / len(declined) >= found
-    assert sum(map(is_abstention, answers)) <= 0.02 * len(answers)
+    """The phrasings of `abstentions.jsonl` were written down before the rule."""
+    lines = (Path(__file__).parent / "abstentions.jsonl").read_text("utf-8").splitlines()
+    rows = [each for each in map(json.loads, lines) if each["half"] == half]
+    verdicts = [(each["abstains"], is_abstention(each["text"])) for each in rows]
+    declined = [verdict for abstains, verdict in verdicts if abstains]
+    answers = [verdict for abstains, verdict in verdicts if not abstains]
+    assert len(declined) == 98 and sum(declined) / 98 >= found
+    assert sum(answers) <= 0.02 * len(answers)
 
 
 @given(
@@ -89,11 +86,6 @@ def test_spelling_never_changes_the_verdict(
     assert callable(recase)
     varied = re.sub(r"['’`]", apostrophe, str(recase(text))).replace(" ", space)
     assert is_abstention(start + varied + end) is declined
-
-
-@given(st.text())
-def test_any_text_gets_a_verdict(text: str) -> None:
-    assert is_abstention(text) in (True, False)
 
 
 @given(st.sampled_from(ABSTENTIONS), st.sampled_from(["Kim Ward", "$400", "room EB12", "Monday"]))

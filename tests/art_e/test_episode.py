@@ -97,6 +97,8 @@ def test_four_calls_of_a_message_run_and_the_fifth_is_refused(start: Start) -> N
     assert rubric.read_gold is False
     # The fifth call was right in itself.
     assert rubric.bad_argument_calls + rubric.unparseable_calls + rubric.unknown_tool_calls == 0
+    step(episode, *[search("lease")] * 4, answer("May 3"))
+    assert not (episode.done or episode.rubric.answered)
 
 
 def test_effort_charges_calls_beyond_the_first_of_each_message(start: Start) -> None:
@@ -120,27 +122,14 @@ def test_the_answer_ends_the_episode_after_the_other_calls(start: Start) -> None
     assert episode.rubric.read_gold is True
 
 
-def test_of_two_answers_the_first_counts(start: Start) -> None:
+def test_of_two_answers_the_first_counts_and_text_is_kept(start: Start) -> None:
     episode = start()
-    observations = step(episode, answer("May 3", LEASE), answer("June 9"))
-    assert observations[0] == DONE
-    assert "already" in observations[1]["error"]
-    assert episode.final_answer == "May 3"
-    assert episode.sources == (LEASE,)
-
-
-def test_an_answer_after_four_calls_is_refused(start: Start) -> None:
-    episode = start()
-    step(episode, *[search("lease")] * 4, answer("May 3"))
-    assert not episode.done
-    assert not episode.rubric.answered
-
-
-def test_text_beside_calls_is_kept(start: Start) -> None:
-    episode = start()
-    episode.step(message(search("lease"), text="I search."))
-    assert episode.messages[2]["content"] == "I search."
-    assert len(episode.messages[2]["tool_calls"]) == 1
+    said = message(answer("May 3", LEASE), answer("June 9"), text="I know.")
+    done, refused = shown(episode.step(said))
+    assert done == DONE and "already" in refused["error"]
+    assert (episode.final_answer, episode.sources) == ("May 3", (LEASE,))
+    assert episode.messages[2]["content"] == "I know."
+    assert len(episode.messages[2]["tool_calls"]) == 2
 
 
 # The end
@@ -151,21 +140,11 @@ def test_running_out_of_turns_is_neither_answer_nor_abstention(start: Start) -> 
     for _ in range(3):
         assert not episode.done
         step(episode, search("lease"))
-    assert episode.done
     rubric = episode.rubric
-    assert rubric.ran_out_of_turns
-    assert rubric.turns == 3
+    assert episode.done and rubric.ran_out_of_turns and rubric.turns == 3
     assert not (rubric.answered or rubric.abstained or rubric.lost_to_format)
     assert episode.final_answer is None
     assert rubric.sources_correct is False
-
-
-def test_three_wrong_messages_at_the_limit_are_lost_to_format(start: Start) -> None:
-    episode = start(max_turns=3)
-    for _ in range(3):
-        episode.step(TALK)
-    assert episode.rubric.lost_to_format
-    assert not episode.rubric.ran_out_of_turns
 
 
 def test_the_last_turn_is_announced_once(start: Start) -> None:
@@ -191,12 +170,11 @@ def test_an_episode_without_room_is_cut_off_as_out_of_turns(start: Start) -> Non
         episode.cut_off()
 
 
-SEARCH = "search_emails"
-UNKNOWN = message(call("think", {}))
-
-
 # Wrong calls
 
+
+SEARCH = "search_emails"
+UNKNOWN = message(call("think", {}))
 WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
     "unknown tool": (UNKNOWN, "unknown_tool_calls", "there is no tool 'think'"),
     "no call": (TALK, "unparseable_calls", "no tool was called"),
@@ -209,13 +187,14 @@ WRONG: dict[str, tuple[AssistantMessage, str, str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_message_is_answered_counted_and_costs_its_turn(start: Start, wrong: str) -> None:
     said, counter, helpful = WRONG[wrong]
-    episode = start()
+    # The limit of turns comes at the same time, and doesn't count.
+    episode = start(max_turns=MAX_WRONG_MESSAGES)
     observations = episode.step(said)
     assert helpful in shown(observations)[0]["error"]
     assert episode.messages[-1] == observations[-1]
-    assert getattr(episode.rubric, counter) == 1
     counters = ("unknown_tool_calls", "unparseable_calls", "bad_argument_calls")
-    assert sum(getattr(episode.rubric, each) for each in counters) == 1
+    counted = {each: getattr(episode.rubric, each) for each in counters}
+    assert counted == dict.fromkeys(counters, 0) | {counter: 1}
     assert (episode.rubric.turns, episode.rubric.effort) == (1, 1)
     assert not episode.done
     for _ in range(MAX_WRONG_MESSAGES - 2):
@@ -258,23 +237,17 @@ def test_reading_what_is_not_there_is_answered_and_counted(start: Start, missing
 # Gold and sources
 
 
-def test_aliases_of_gold_are_gold(start: Start) -> None:
-    episode = start(message_ids=(LEASE_COPY,))
+@pytest.mark.parametrize("gold", [(LEASE_COPY,), (LEASE_COPY, LEASE)])
+def test_copies_of_one_mail_are_one_gold_and_one_source(
+    start: Start, gold: tuple[str, ...]
+) -> None:
+    episode = start(message_ids=gold)
     step(episode, search("lease"))
     assert episode.rubric.found_gold is True
     step(episode, read(LEASE))
     assert episode.rubric.read_gold is True
-    step(episode, answer("May 3", LEASE_COPY))
-    assert episode.sources == (LEASE,)
-    assert episode.rubric.sources_correct is True
-
-
-def test_copies_of_one_mail_are_one_gold_and_one_source(start: Start) -> None:
-    episode = start(message_ids=(LEASE_COPY, LEASE))
-    step(episode, read(LEASE_COPY))
     step(episode, answer("May 3", "m1", LEASE, LEASE_COPY, LEASE.strip("<>")))
-    assert episode.rubric.num_gold_sources == 1
-    assert episode.rubric.num_sources == 1
+    assert (episode.rubric.num_gold_sources, episode.rubric.num_sources) == (1, 1)
     assert episode.sources == (LEASE,)
     assert episode.rubric.sources_correct is True
 
@@ -347,7 +320,6 @@ def test_without_handles_ids_are_shown(start: Start) -> None:
 # Whatever a model says, an episode keeps its rules
 
 
-SEARCH = "search_emails"
 _words = st.sampled_from(
     ["crane", "harbor", "lease", "instructions", episodes.SECRET, episodes.FUTURE, "\ud800", ""]
 )

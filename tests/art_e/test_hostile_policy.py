@@ -11,7 +11,6 @@ import re
 import urllib.parse
 from collections.abc import Iterator
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,8 +61,8 @@ def hidden(message_id: str, **fields: Any) -> Any:
     )
 
 
-@pytest.fixture(scope="session")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
     path = tmp_path_factory.mktemp("hostile") / "inbox.duckdb"
     lease = "Zoe has the payroll and the vault; ask her for the swordfish."
     mails = [
@@ -77,16 +76,11 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
         hidden(OTHER, to=NAMESAKE, body="umbrageous payroll"),
     ]
     make_inbox(path, mails, Rules(any_id=True))
-    return path
-
-
-@pytest.fixture(scope="session")
-def file(db: Path) -> Iterator[InboxFile]:
-    with InboxFile(db) as opened:
+    with InboxFile(path) as opened:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def inbox(file: InboxFile) -> Inbox:
     return file.open_inbox(BOB, AS_OF)
 
@@ -238,13 +232,9 @@ def test_no_spelling_of_a_hidden_id_is_read_or_cited(inbox: Inbox, handles: bool
     assert episode.done
     assert set(episode.sources) <= VISIBLE
     assert_nothing_leaked(json.dumps(episode.messages))
+    tools = Tools(inbox, View(handles=handles))
     for message_id in IDS:
-        shown = said(
-            answer_call(
-                Tools(inbox, View(handles=handles)), "read_email", {"message_id": message_id}
-            )
-        )
-        assert_nothing_leaked(shown)
+        assert_nothing_leaked(said(answer_call(tools, "read_email", {"message_id": message_id})))
 
 
 def said(result: types.CallToolResult) -> str:

@@ -28,11 +28,8 @@ from tests.builders import search_episodes as search
 AS_OF = str(QUESTION.query_date)
 # What a hang costs; no test waits for it otherwise.
 SECONDS = 60.0
-HANDSHAKE = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
+CLIENT = {"name": "test", "version": "1"}
+HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
 Mode = Literal["legacy", "auto"]
 
 
@@ -217,18 +214,16 @@ def test_stdout_carries_the_protocol_and_nothing_else(wire: Callable[..., Wire])
     assert note.startswith(b"serving ")
 
 
-def test_ctrl_c_ends_it_at_once_and_quietly(wire: Callable[..., Wire]) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGPIPE])
+def test_ctrl_c_or_a_client_that_takes_no_more_answers_end_it_quietly(
+    wire: Callable[..., Wire], end: signal.Signals
+) -> None:
     spoken = wire()
     spoken.shake_hands()
-    spoken.process.send_signal(signal.SIGINT)
-    assert spoken.process.wait(SECONDS) == -signal.SIGINT
-    assert len(spoken.stderr.read().splitlines()) == 1
-
-
-def test_a_client_that_takes_no_more_answers_ends_it(wire: Callable[..., Wire]) -> None:
-    spoken = wire()
-    spoken.shake_hands()
-    spoken.stdout.close()
-    spoken.say({"id": 1, "method": "tools/list"})
-    assert spoken.process.wait(SECONDS) == -signal.SIGPIPE
+    if end is signal.SIGINT:
+        spoken.process.send_signal(end)
+    else:
+        spoken.stdout.close()
+        spoken.say({"id": 1, "method": "tools/list"})
+    assert spoken.process.wait(SECONDS) == -end
     assert len(spoken.stderr.read().splitlines()) == 1

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.question import KINDS, SPLITS, Difficulty, Question, load_questions
+from tests.builders import the_error
 
 # The columns of the public data set, and values of its types.
 PUBLIC: dict[str, Any] = {
@@ -25,14 +25,13 @@ PUBLIC: dict[str, Any] = {
     "query_date": "2020-01-31",
 }
 QUESTION = Question(
-    id="17",
-    question="When does the lease end?",
-    inbox_address="bob@test.example",
-    query_date=dt.date(2020, 1, 31),
-    answer="On May 3.",
-    message_ids=("<1@t>", "<2@t>"),
-    how_realistic=0.7,
-    answerable=True,
+    **PUBLIC
+    | {
+        "id": "17",
+        "query_date": dt.date(2020, 1, 31),
+        "message_ids": ("<1@t>", "<2@t>"),
+        "answerable": True,
+    }
 )
 
 
@@ -43,10 +42,7 @@ def write(path: Path, *rows: Any) -> str:
 
 
 def refused(source: str, **options: Any) -> str:
-    with pytest.raises(UserError) as caught:
-        load_questions(source, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return the_error(lambda: load_questions(source, **options))
 
 
 def test_loads_a_bare_file_of_the_public_form(tmp_path: Path) -> None:

@@ -38,17 +38,9 @@ def write(path: Path, *lines: str) -> None:
             log.append(line)
 
 
-def test_lines_are_added_to_those_that_are_there(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    assert list(whole_lines(path)) == []
-    write(path, "a", "b")
-    write(path, "c")
-    append_line(path, "Zürich \ud800")
-    assert list(whole_lines(path)) == [b"a", b"b", b"c", "Zürich \\ud800".encode()]
-
-
 def test_a_torn_last_line_is_left_out_and_costs_no_other_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
+    assert list(whole_lines(path)) == []
     write(path, "first", "Zürich \U0001f980")
     whole = path.read_bytes()
     for end in range(whole.index(b"\n") + 1, len(whole)):
@@ -56,8 +48,9 @@ def test_a_torn_last_line_is_left_out_and_costs_no_other_line(tmp_path: Path) ->
         assert list(whole_lines(path)) == [b"first"]
     write(path, "torn" * 1_000_000)
     path.write_bytes(path.read_bytes()[:-2])
-    append_line(path, "second")
-    assert list(whole_lines(path)) == [b"first", b"second"]
+    append_line(path, "second \ud800")
+    write(path, "third")
+    assert list(whole_lines(path)) == [b"first", b"second \\ud800", b"third"]
     path.write_bytes(b"torn")
     append_line(path, "third")
     assert list(whole_lines(path)) == [b"third"]
@@ -78,25 +71,24 @@ with AppendLog(path) as log:
 """
 
 
+def started(script: str, *arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 # Small lines would stay in a buffer, were they not flushed; large ones may be torn.
 @pytest.mark.parametrize(("line", "appended", "stop"), [("x", 5, 5), ("x" * 100_000, 7, -1)])
 def test_what_was_appended_survives_a_kill(
     tmp_path: Path, line: str, appended: int, stop: int
 ) -> None:
     path = tmp_path / "log"
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), str(stop)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    with started(WRITER, path, stop) as process:
+        assert process.stdin is not None and process.stdout is not None
         process.stdin.write(line)
         process.stdin.close()
         for _ in range(appended):
             process.stdout.readline()
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
     assert process.returncode == -signal.SIGKILL
     found = list(whole_lines(path))
     assert len(found) >= appended
@@ -125,12 +117,7 @@ def test_a_lock_excludes_other_processes_until_its_holder_dies(tmp_path: Path) -
         "import sys; from pathlib import Path; from art_e.storage import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", holder, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
+    with started(holder, path) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with pytest.raises(UserError, match=r"^busy$"), locked(path, "busy"):
@@ -164,7 +151,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
 def test_a_child_of_a_killed_process_ends() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    parent = started(PARENT)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     assert alive(child)

@@ -8,12 +8,13 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from art_e.agent import OnTurn, episode_record, run_episode
+from art_e.agent import episode_record, run_episode
 from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -21,30 +22,11 @@ from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import PolicyError, Usage
 from art_e.question import Question
 from art_e.runs import find_run, list_runs, start_run
-from art_e.storage import AppendLog
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
 from tests import builders as episodes
-from tests.builders import (
-    LEASE,
-    TEXT,
-    ScriptedPolicy,
-    Start,
-    answer,
-    call,
-    message,
-    read_episodes,
-    search_episodes,
-    trajectory,
-)
+from tests.builders import LEASE, TEXT, ScriptedPolicy, Start, answer, call, message, trajectory
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
-
-
-def write(path: Path, *trajectories: Trajectory) -> None:
-    with AppendLog(path) as log:
-        for each in trajectories:
-            log.append(each.to_line())
-
 
 _texts = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r\u2028\u2029\x85\0\"'\\")
@@ -86,10 +68,10 @@ def test_another_bad_line_is_an_error(tmp_path: Path, bad: str) -> None:
     path = tmp_path / "t.jsonl"
     text = f"{LINE}\n{bad}\n{LINE}\n"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    read = read_trajectories(path)
-    assert next(read) == trajectory()
+    rows = read_trajectories(path)
+    assert next(rows) == trajectory()
     with pytest.raises(ValueError):  # of JSON, of UTF-8 or of the schema
-        next(read)
+        next(rows)
 
 
 def conversation(*observations: str, calls: list[ToolCall]) -> list[dict[str, Any]]:
@@ -102,7 +84,7 @@ def conversation(*observations: str, calls: list[ToolCall]) -> list[dict[str, An
 
 
 def test_exchanges_pair_calls_with_what_came_back() -> None:
-    calls = [read_episodes("m1"), call("send_money", "[1]"), search_episodes("x")]
+    calls = [read("m1"), call("send_money", "[1]"), search("x")]
     messages = conversation('{"body":"b"}', "no {JSON", calls=calls)
     messages.append({"role": "assistant", "content": None})
     messages.append({"role": "user", "content": '{"error":"e"}'})
@@ -123,12 +105,12 @@ def test_exchanges_pair_calls_with_what_came_back() -> None:
 def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
     """As stored, and as they follow from the messages of a file that has none."""
     episode = start(max_turns=4)
-    episode.step(message(search_episodes("lease"), read_episodes("m9")))
+    episode.step(message(search("lease"), read("m9")))
     episode.step(message(text="Let me think."))
-    episode.step(message(read_episodes(LEASE), call("send_money", '{"to": [[]]}')))
+    episode.step(message(read(LEASE), call("send_money", '{"to": [[]]}')))
     episode.step(message(answer("On May 3.", "m1", "<no@t>")))
     made = episode_record(episode, "r", "scripted", {})
-    searched, missed, silent, read, wrong, final = made.events
+    searched, missed, silent, seen, wrong, final = made.events
     assert searched == {
         "turn": 1,
         "tool": "search_emails",
@@ -138,7 +120,7 @@ def test_events_say_what_was_found_read_and_cited(start: Start) -> None:
     assert (missed["turn"], missed["tool"]) == (1, "read_email")
     assert "not found" in missed["error"] and "read" not in missed
     assert (silent["turn"], silent["tool"]) == (2, "") and "no tool" in silent["error"]
-    assert read == {
+    assert seen == {
         "turn": 3,
         "tool": "read_email",
         "arguments": {"message_id": LEASE},
@@ -167,10 +149,6 @@ def test_events_of_any_conversation_can_be_kept(
 CONFIG = {"model": "offline", "max_turns": 10, "questions": "Zürich.jsonl"}
 
 
-def _killed(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def test_runs_of_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
     # So many at once that two must fall into one second.
     with ThreadPoolExecutor(8) as pool:
@@ -196,10 +174,9 @@ def test_a_folder_that_a_kill_left_before_the_run_began_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", _killed)
-        with pytest.raises(KeyboardInterrupt):
-            start_run("eval", {**CONFIG, "note": "x" * 10_000}, tmp_path, out)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", Mock(side_effect=KeyboardInterrupt))
+        start_run("eval", {**CONFIG, "note": "x" * 10_000}, tmp_path, out)
     assert [each.name for each in out.iterdir()] == [".config.json.partial"]
     assert start_run("eval", CONFIG, tmp_path, out).config["model"] == "offline"
     assert [each.name for each in out.iterdir()] == ["config.json"]
@@ -207,16 +184,12 @@ def test_a_folder_that_a_kill_left_before_the_run_began_is_taken(
 
 def test_the_configuration_has_what_a_rerun_needs(tmp_path: Path) -> None:
     config = start_run("ask", CONFIG, tmp_path).config
-    assert config["name"] == "ask"
-    assert CONFIG.items() <= config.items()
+    assert {"name": "ask", **CONFIG}.items() <= config.items()
     assert {"python", "art-e", "duckdb", "numpy"} <= set(config["versions"])
     assert all(re.match(r"\d", version) for version in config["versions"].values())
-    checkout = Path(__file__).parents[2]
-    if (checkout / ".git").exists():
-        head = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True, check=True
-        )
-        assert config["commit"] == head.stdout.strip()
+    head = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    found = subprocess.run(head, capture_output=True, text=True, check=False)
+    assert found.returncode or config["commit"] == found.stdout.strip()
 
 
 def test_a_run_is_found_by_name_or_path(tmp_path: Path) -> None:
@@ -241,35 +214,22 @@ def episode(inbox_file: InboxFile) -> Episode:
     return Episode(inbox_file.open_inbox(episodes.BOB, AS_OF), QUESTION)
 
 
-def run(episode: Episode, policy: Any, on_turn: OnTurn | None = None) -> Trajectory:
-    return asyncio.run(run_episode(episode, policy, "run-1", on_turn))
+def run(episode: Episode, policy: Any) -> Trajectory:
+    return asyncio.run(run_episode(episode, policy, "run-1"))
 
 
 def test_a_trajectory_records_the_whole_episode(episode: Episode) -> None:
     before = dt.datetime.now(dt.UTC)
-    trajectory = run(episode, ScriptedPolicy(SCRIPT))
-    assert trajectory.run_id == "run-1"
-    assert trajectory.question_id == "q7"
+    policy = ScriptedPolicy(SCRIPT, usage=Usage(100, 60, 7, 5), costs=[0.01, 0.02, 0.04])
+    trajectory = run(episode, policy)
+    assert (trajectory.run_id, trajectory.question_id) == ("run-1", "q7")
     assert (trajectory.inbox_address, trajectory.as_of) == (episodes.BOB, "2020-01-31")
     assert trajectory.model == "scripted"
     assert trajectory.policy == {"temperature": 0, "prompt_hash": episode.prompt_hash}
-    assert [each["role"] for each in trajectory.messages] == [
-        "system",
-        "user",
-        *["assistant", "tool"] * 3,
-    ]
-    assert trajectory.handles == {"m1": LEASE, **trajectory.handles}
+    roles = ["system", "user", *["assistant", "tool"] * 3]
+    assert [each["role"] for each in trajectory.messages] == roles
+    assert trajectory.handles["m1"] == LEASE
     assert (trajectory.final_answer, trajectory.sources) == ("May 3", [LEASE])
-    assert trajectory.rubric["turns"] == 3
-    assert trajectory.rubric["answered"]
-    assert trajectory.error is trajectory.verdict is trajectory.reward is None
-    started = dt.datetime.fromisoformat(trajectory.started_at)
-    assert before - dt.timedelta(milliseconds=1) <= started <= dt.datetime.now(dt.UTC)
-
-
-def test_usage_and_cost_are_summed(episode: Episode) -> None:
-    policy = ScriptedPolicy(SCRIPT, usage=Usage(100, 60, 7, 5), costs=[0.01, 0.02, 0.04])
-    trajectory = run(episode, policy)
     assert trajectory.usage == {
         "prompt_tokens": 300,
         "cached_prompt_tokens": 180,
@@ -277,8 +237,12 @@ def test_usage_and_cost_are_summed(episode: Episode) -> None:
         "reasoning_tokens": 15,
     }
     assert trajectory.cost_usd == pytest.approx(0.07)
-    assert trajectory.rubric["prompt_tokens"] == 300
-    assert trajectory.rubric["completion_tokens"] == 21
+    rubric = trajectory.rubric
+    assert (rubric["turns"], rubric["answered"]) == (3, True)
+    assert (rubric["prompt_tokens"], rubric["completion_tokens"]) == (300, 21)
+    assert trajectory.error is trajectory.verdict is trajectory.reward is None
+    started = dt.datetime.fromisoformat(trajectory.started_at)
+    assert before - dt.timedelta(milliseconds=1) <= started <= dt.datetime.now(dt.UTC)
 
 
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])

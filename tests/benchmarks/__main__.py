@@ -26,26 +26,21 @@ DEFAULT_SIZE = 5_000
 NAMES = ("search", "ingest", "episode", "startup")
 
 
-def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     """The options of the command line, with their defaults."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("names", nargs="*", help=f"{', '.join(NAMES)} (default: all)")
     size_help = f"mails of a synthetic world; may be repeated (default {DEFAULT_SIZE:,})"
     parser.add_argument("--size", type=int, action="append", metavar="N", help=size_help)
     default = Path(os.environ.get("ART_E_REAL_DATA", "")) / ARCHIVE_NAME
-    parser.add_argument(
-        "--archive",
-        type=Path,
-        default=default if default.is_file() else None,
-        help=f"a real archive (default: {ARCHIVE_NAME} in the folder ART_E_REAL_DATA)",
-    )
-    options = parser.parse_args(arguments)
+    archive_help = f"a real archive (default: {ARCHIVE_NAME} in the folder ART_E_REAL_DATA)"
+    default_archive = default if default.is_file() else None
+    parser.add_argument("--archive", type=Path, default=default_archive, help=archive_help)
+    options = parser.parse_args()
     options.names = options.names or list(NAMES)
     options.size = sorted(options.size or ([] if options.archive else [DEFAULT_SIZE]))
     if unknown := set(options.names) - set(NAMES):
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
-    if options.archive is not None and not options.archive.is_file():
-        parser.error(f"no archive at {options.archive}")
     return options
 
 
@@ -74,14 +69,12 @@ def main() -> None:
     """Run, show, write."""
     options = parse_options()
     machine = machine_facts()
-    results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
-        for result in run_all(options, Path(folder)):
-            results.append(result)
-            show(result)
-    name = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
-    written = write_report(OUT / f"{name}.json", results, machine)
-    print(f"written: {', '.join(map(str, written))}")
+        results = list(run_all(options, Path(folder)))
+    for result in results:
+        show(result)
+    path = OUT / f"{dt.datetime.now(dt.UTC):%Y%m%d-%H%M%S}.json"
+    print("written:", *write_report(path, results, machine))
 
 
 if __name__ == "__main__":

@@ -34,11 +34,6 @@ def summary(milliseconds: Sequence[float]) -> dict[str, float]:
     return {"n": len(milliseconds), "p50": float(p50), "p95": float(p95), "mean": mean}
 
 
-def median_of(tables: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The median of each key over several rounds."""
-    return {key: statistics.median(table[key] for table in tables) for key in tables[0]}
-
-
 def run_process(command: list[str], environment: dict[str, str] | None = None) -> ProcessCost:
     """Run `command` to its end. Raises `RuntimeError` with its stderr if it fails."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -48,10 +48,8 @@ def episode(world: World, episodes: int = EPISODES) -> dict[str, Any]:
         policies = {
             name: asyncio.run(_run_all(inbox, each, name)) for name, each in scripts.items()
         }
-    inbox_size = largest._asdict()
-    return {
-        "benchmark": "episode", "world": world.name, "inbox": inbox_size, "policies": policies
-    }  # fmt: skip
+    size = largest._asdict()
+    return {"benchmark": "episode", "world": world.name, "inbox": size, "policies": policies}
 
 
 async def _run_all(

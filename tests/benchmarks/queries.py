@@ -7,7 +7,7 @@ filter that their mail passes, every fifth its sender or one of its recipients.
 import datetime as dt
 from collections.abc import Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, words
@@ -79,19 +79,19 @@ def draw_queries(
 
 
 def _query(mail: _Mail, rng: Random) -> Query:
-    query = Query(rng.sample(mail.words, min(rng.randint(1, 4), len(mail.words))))
+    filters: dict[str, Any] = {}
     if rng.random() < 0.5 and mail.sent_at is not None:
         day, span = mail.sent_at.date(), dt.timedelta(days=rng.randint(1, 200))
-        if rng.random() < 0.5:
-            query = query._replace(sent_after=day - span)
-        else:
-            query = query._replace(sent_before=day + span)
+        bounds = {"sent_after": day - span}, {"sent_before": day + span}
+        filters |= rng.choice(bounds)
     if rng.random() < 0.2:
-        if rng.random() < 0.5 or not mail.to:
-            query = query._replace(from_addr=mail.sender or None)
-        else:
-            query = query._replace(to_addr=rng.choice(mail.to))
-    return query
+        people: list[dict[str, Any]] = [
+            {"from_addr": mail.sender or None},
+            *({"to_addr": each} for each in mail.to[:1]),
+        ]
+        filters |= rng.choice(people)
+    keywords = rng.sample(mail.words, min(rng.randint(1, 4), len(mail.words)))
+    return Query(keywords, **filters)
 
 
 def _mails_with_words(

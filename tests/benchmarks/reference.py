@@ -9,11 +9,13 @@ characters, mails to more than 30 recipients, and copies by subject, body and se
 unpacks the archive, which is faster than its own.
 """
 
+import contextlib
 import datetime as dt
 import json
 import sqlite3
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -139,8 +141,7 @@ class ReferenceInbox:
 def build(path: Path, mails: Iterable[ReferenceMail]) -> int:
     """Write a reference file, rows in one transaction and then indexes; the number of mails."""
     path.unlink(missing_ok=True)
-    connection = sqlite3.connect(path)
-    try:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(_TABLES)
         stored = 0
         for mail in mails:
@@ -149,19 +150,14 @@ def build(path: Path, mails: Iterable[ReferenceMail]) -> int:
                 " (message_id, subject, from_address, date, body, file) VALUES (?, ?, ?, ?, ?, ?)",
                 mail[:6],
             )
-            if not cursor.rowcount:
-                continue
-            stored += 1
-            connection.executemany(
-                "INSERT INTO recipients VALUES (?, ?, ?)",
-                [(cursor.lastrowid, *recipient) for recipient in mail.recipients],
-            )
+            if cursor.rowcount:
+                stored += 1
+                recipients = [(cursor.lastrowid, *each) for each in mail.recipients]
+                connection.executemany("INSERT INTO recipients VALUES (?, ?, ?)", recipients)
         connection.commit()
         connection.executescript(_INDEXES)
         connection.commit()
         return stored
-    finally:
-        connection.close()
 
 
 def parse(message: RawMessage) -> ReferenceMail | None:
@@ -186,32 +182,28 @@ def parse(message: RawMessage) -> ReferenceMail | None:
         return None
 
 
-class Filtered:
-    """The mails of `messages` that the reference keeps; `read` counts all of them."""
-
-    def __init__(self, messages: Iterable[RawMessage | MailFields]) -> None:
-        self._messages = messages
-        self.read = 0
-
-    def __iter__(self) -> Iterator[ReferenceMail]:
-        seen: set[tuple[str, str, str]] = set()
-        for message in self._messages:
-            assert isinstance(message, RawMessage)
-            self.read += 1
-            mail = parse(message)
-            if mail is None or len(mail.body) > MAX_BODY_CHARS:
-                continue
-            key = (mail.subject, mail.body, mail.from_address)
-            if len(mail.recipients) <= MAX_RECIPIENTS and key not in seen:
-                seen.add(key)
-                yield mail
+def kept(
+    messages: Iterable[RawMessage | MailFields], counts: Counter[str]
+) -> Iterator[ReferenceMail]:
+    """The mails that the reference keeps; `counts["read"]` counts all of them."""
+    seen: set[tuple[str, str, str]] = set()
+    for message in messages:
+        assert isinstance(message, RawMessage)
+        counts["read"] += 1
+        mail = parse(message)
+        if mail is None or len(mail.body) > MAX_BODY_CHARS:
+            continue
+        key = (mail.subject, mail.body, mail.from_address)
+        if len(mail.recipients) <= MAX_RECIPIENTS and key not in seen:
+            seen.add(key)
+            yield mail
 
 
 def main(source: str, db: str) -> None:
     """Ingest a source in Enron's layout; print the counts as one JSON object."""
-    mails = Filtered(open_source(source, "enron"))
-    stored = build(Path(db), mails)
-    print(json.dumps({"read": mails.read, "stored": stored}))
+    counts = Counter[str]()
+    stored = build(Path(db), kept(open_source(source, "enron"), counts))
+    print(json.dumps({**counts, "stored": stored}))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pandas as pd
+
 from art_e.inbox.file import InboxFile
-from tests.benchmarks.measure import median_of, summary
+from tests.benchmarks.measure import summary
 from tests.benchmarks.queries import InboxQuery, draw_queries, unequal_inboxes
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
-from tests.builders import Query, run_queries
+from tests.builders import run_queries
 
 THREADS = 8
 WARM_UP = 20
@@ -44,7 +46,10 @@ def benchmark(
         **world.facts(),
         "inboxes": [inbox._asdict() for inbox in chosen],
         "agreement": agreement,
-        **{part: median_of([each[part] for each in timed]) for part in timed[0]},
+        **{
+            part: pd.DataFrame([each[part] for each in timed]).median().to_dict()
+            for part in timed[0]
+        },
     }
 
 
@@ -64,14 +69,9 @@ def compare(
         everything = query._replace(max_results=ALL)
         hits = run_queries(inboxes[address], everything)
         whole = {hit.message_id for hit in hits if not hit.missing}
-        if lacking := reference_ids(reference, address, everything) - whole:
+        if lacking := set(reference.search(address, *everything)) - whole:
             raise AssertionError(f"ours lacks {sorted(lacking)[:3]} for {query} in {address}")
     return counts
-
-
-def reference_ids(reference: ReferenceInbox, address: str, query: Query) -> set[str]:
-    """The message ids that the reference finds."""
-    return set(reference.search(address, *query))
 
 
 def _round(

@@ -9,7 +9,6 @@ import pytest
 from art_e.inbox.file import InboxFile
 from tests.benchmarks import ingest as ingest_benchmark
 from tests.benchmarks import overhead, search
-from tests.benchmarks.__main__ import parse_options
 from tests.benchmarks.measure import machine_facts, run_process, summary
 from tests.benchmarks.queries import draw_queries, unequal_inboxes
 from tests.benchmarks.reference import ReferenceInbox
@@ -45,8 +44,9 @@ def test_a_search_that_differs_is_noticed(
     world: InboxFile, reference: ReferenceInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses = [inbox.address for inbox in unequal_inboxes(world)]
-    real = search.reference_ids
-    monkeypatch.setattr(search, "reference_ids", lambda *given: {*real(*given), "<other@x>"})
+    drawn = draw_queries(world, reference, addresses, 10)
+    monkeypatch.setattr(search, "draw_queries", lambda *_: drawn)
+    monkeypatch.setattr(ReferenceInbox, "search", lambda *_: ["<other@x>"])
     with pytest.raises(AssertionError, match="ours lacks"):
         search.compare(world, reference, addresses, 10)
 
@@ -81,12 +81,3 @@ def test_all_agree_on_real_mail(real_inbox: RealInbox, tmp_path: Path) -> None:
         addresses = [inbox.address for inbox in unequal_inboxes(inbox_file)]
         counts = search.compare(inbox_file, opened, addresses, 60)
     assert counts["queries"] == 60 and counts["ours_hits"] >= counts["reference_hits"] > 60
-
-
-def test_the_command_line_names_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = parse_options(["search", "--size", "50", "--size", "20"])
-    assert (chosen.names, chosen.size) == (["search"], [20, 50])
-    for wrong in (["sorting"], ["--archive", "nowhere.tar"]):
-        with pytest.raises(SystemExit):
-            parse_options(wrong)
-        assert wrong[-1] in capsys.readouterr().err

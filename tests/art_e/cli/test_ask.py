@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.cli.trace import shown_turn as shown_exchange
-from art_e.message import AssistantMessage, ToolCall
+from art_e.cli.trace import shown_turn
+from art_e.message import AssistantMessage
 from art_e.models.base import PolicyError, Usage
 from art_e.trajectory import exchanges, read_trajectories
 from tests.builders import ScriptedPolicy, answer, call, message, read_episodes, search_episodes
@@ -132,32 +132,10 @@ def test_the_offline_policy_answers_end_to_end(art_e: Run, db: Path) -> None:
 # The trace
 
 
-def shown_turn(number: int, message: dict[str, Any], observations: list[dict[str, Any]]) -> Any:
-    [exchange] = exchanges([message, *observations])
-    return shown_exchange(number, exchange)
-
-
-def called(name: str, arguments: Any) -> dict[str, Any]:
-    call = ToolCall("c1", name, arguments if isinstance(arguments, str) else json.dumps(arguments))
-    return AssistantMessage(tool_calls=(call,)).to_chat()
-
-
-def observed(value: Any) -> list[dict[str, Any]]:
-    return [{"role": "tool", "tool_call_id": "c1", "content": json.dumps(value)}]
-
-
+FIELDS = st.sampled_from("hits body error note keywords answer sources from".split())
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["hits", "body", "error", "note", "keywords", "answer", "sources", "from"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=4),
     max_leaves=8,
 )
 NAMES = st.sampled_from(["search_emails", "read_email", "return_final_answer", "other", ""])
@@ -167,9 +145,11 @@ NAMES = st.sampled_from(["search_emails", "read_email", "return_final_answer", "
 def test_whatever_a_model_writes_can_be_shown(
     name: str, arguments: Any, observation: Any, behind: str
 ) -> None:
-    [answer] = observed(observation)
-    answer["content"] += behind
-    assert_safe(shown_turn(1, called(name, arguments), [answer]).plain)
+    made = call(name, arguments if isinstance(arguments, str) else json.dumps(arguments), "c1")
+    content = json.dumps(observation) + behind
+    answered = {"role": "tool", "tool_call_id": "c1", "content": content}
+    [exchange] = exchanges([AssistantMessage(tool_calls=(made,)).to_chat(), answered])
+    assert_safe(shown_turn(1, exchange).plain)
 
 
 # `art-e runs`
@@ -178,17 +158,12 @@ def test_whatever_a_model_writes_can_be_shown(
 @pytest.fixture
 def reply(art_e: Run, db: Path) -> dict[str, Any]:
     """The answer of `ask --json`, whose run is the only one."""
+    before = art_e("runs", "list")
+    assert (before.exit_code, before.stdout) == (0, "") and "art-e ask" in before.stderr
     answer: dict[str, Any] = json_of(
         art_e("ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--json")
     )
     return answer
-
-
-def test_without_runs_there_is_a_word_on_stderr(art_e: Run) -> None:
-    result = art_e("runs", "list")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "art-e ask" in result.stderr
-    assert json_of(art_e("runs", "list", "--json")) == []
 
 
 def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> None:
@@ -204,16 +179,11 @@ def test_list_and_show_tell_what_was_run(art_e: Run, reply: dict[str, Any]) -> N
     assert shown["config"]["question"] == QUESTION
     text = art_e("runs", "show", folder).stdout
     assert "model: offline" in text and reply["answer"] in text
-
-
-def test_show_episode_gives_the_full_trace(art_e: Run, reply: dict[str, Any]) -> None:
-    name = Path(reply["trajectory"]).parent.name
-    [episode] = json_of(art_e("runs", "show", name, "--json"))["episodes"]
     start = episode["episode_id"][:6]
-    shown = art_e("runs", "show", name, "--episode", start).stdout
+    shown = art_e("runs", "show", folder.name, "--episode", start).stdout
     assert shown.startswith(QUESTION)
     assert " 1  search" in shown and "read     m1" in shown and LEASE_ID in shown
-    whole = json_of(art_e("runs", "show", name, "--episode", start, "--json"))
+    whole = json_of(art_e("runs", "show", folder.name, "--episode", start, "--json"))
     assert whole["episode_id"] == episode["episode_id"]
     assert whole["messages"][1] == {"role": "user", "content": QUESTION}
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -113,9 +114,7 @@ def test_a_missing_or_corrupt_file_says_how_to_make_one(
 def test_our_fault_is_one_line_and_the_traceback_is_on_demand(
     art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("by\nzero")
-
+    fail = Mock(side_effect=ZeroDivisionError("by\nzero"))
     monkeypatch.setattr("art_e.inbox.file.InboxFile.inboxes", fail)
     error = the_error(art_e("inboxes", "--db", db), code=1)
     assert "ZeroDivisionError: by zero" in error and "ART_E_DEBUG=1" in error
@@ -201,10 +200,11 @@ def test_search_finds_the_best_first(art_e: Run, db: Path) -> None:
     shown = art_e(*search).stdout
     assert "2001-06-01  Bob Berg <bob@harbor.example>  Warehouse lease, again" in shown
     assert f"{LEASE_ID}   without: landlord" in shown
-    nothing = art_e("search", "xylophone", *IN_ANN, "--db", db)
+    absent = ("search", "xylophone", *IN_ANN, "--db", db)
+    assert json_of(art_e(*absent, "--json")) == []
+    nothing = art_e(*absent)
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "no mail of 4 mails matches" in nothing.stderr
-    assert json_of(art_e("search", "xylophone", *IN_ANN, "--db", db, "--json")) == []
 
 
 @pytest.mark.parametrize(
@@ -303,16 +303,10 @@ def test_output_takes_no_markup_and_notes_are_one_line(capsys: pytest.CaptureFix
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 
 
-def press_and_swallow(*_: object) -> None:
+def press_and_swallow() -> None:
     """Ctrl-C comes while DuckDB works, and DuckDB swallows it, as it does at times."""
     with contextlib.suppress(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
-
-
-def press_and_rename(*_: object) -> None:
-    """Ctrl-C comes, and DuckDB raises another exception for it."""
-    press_and_swallow()
-    raise RuntimeError("Query interrupted")
 
 
 def test_a_swallowed_interrupt_is_known() -> None:
@@ -330,6 +324,10 @@ def test_a_swallowed_interrupt_is_known() -> None:
 def test_a_renamed_interrupt_is_no_fault_of_ours(
     art_e: Run, db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def press_and_rename(*_: object) -> None:
+        press_and_swallow()
+        raise RuntimeError("Query interrupted")
+
     monkeypatch.setattr("art_e.inbox.file.InboxFile.inboxes", press_and_rename)
     result = art_e("inboxes", "--db", db)
     assert (result.exit_code, result.stdout) == (130, "")

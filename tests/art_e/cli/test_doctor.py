@@ -2,21 +2,20 @@
 
 import importlib.util
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import Result
 
 from art_e.cli import doctor
 from art_e.cli.doctor import gpu_check
 from tests.command_line import Run, json_of
-from tests.provider import Provider, Reply, Request, refuses, says
+from tests.provider import Provider, refuses, says
 
 KEY = "sk-test-0123456789abcdef"
-VARIABLES = (
-    "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "GEMINI_API_KEY", "GOOGLE_API_KEY",
-    "ANTHROPIC_API_KEY", "OLLAMA_API_BASE", "HOSTED_VLLM_API_BASE",
-)  # fmt: skip
 
 
 def test_a_fresh_machine_works(art_e: Run, home: Path, db: Path) -> None:
@@ -52,20 +51,20 @@ def test_a_broken_part_is_shown_with_its_fix(
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """No key, no server and no `.env`."""
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+    for name in [each for each in os.environ if re.search("_API_(KEY|BASE)$|_BASE_URL$", each)]:
+        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("shutil.which", lambda _: None)
     return monkeypatch
 
 
-def models(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    named = {each["name"]: each for each in report["checks"]}
-    return {name.removeprefix("model "): each for name, each in named.items() if "model " in name}
+def models(result: Result) -> dict[str, dict[str, Any]]:
+    """The checks of models, by the model's name."""
+    return {each["name"].removeprefix("model "): each for each in json_of(result)["checks"]}
 
 
 def test_each_model_says_what_to_export(art_e: Run, bare: pytest.MonkeyPatch) -> None:
-    checks = models(json_of(art_e("doctor", "--json")))
+    checks = models(art_e("doctor", "--json"))
     for model, words in {
         "openai/o3": "export OPENAI_API_KEY=",
         "gemini/gemini-2.5-pro": "export GEMINI_API_KEY=",
@@ -78,29 +77,27 @@ def test_each_model_says_what_to_export(art_e: Run, bare: pytest.MonkeyPatch) ->
     installed = all(importlib.util.find_spec(each) for each in ("torch", "transformers"))
     assert checks["local:PATH"]["state"] == ("ok" if installed else "missing")
     bare.setenv("GOOGLE_API_KEY", KEY)
-    checks = models(json_of(art_e("doctor", "--json")))
+    checks = models(art_e("doctor", "--json"))
     assert checks["gemini/gemini-2.5-pro"]["state"] == "ok"
     assert checks["openai/o3"]["state"] == "missing"
 
 
 def test_online_asks_each_ready_model_once(art_e: Run, bare: pytest.MonkeyPatch) -> None:
-    def rule(request: Request) -> Reply:
-        if request.body["model"] == "o4-mini":
-            return refuses(400, "max_tokens or model output limit was reached.")
-        if request.body["model"] == "gpt-4.1":
-            return refuses(401, f"Incorrect API key provided: {KEY[:7]}*****{KEY[-4:]}")
-        return says("OK.")
-
-    with Provider(rule) as provider:
+    replies = {
+        "o3": says("OK."),
+        "o4-mini": refuses(400, "max_tokens or model output limit was reached."),
+        "gpt-4.1": refuses(401, f"Incorrect API key provided: {KEY[:7]}*****{KEY[-4:]}"),
+    }
+    with Provider(lambda request: replies[request.body["model"]]) as provider:
         bare.setenv("OPENAI_BASE_URL", provider.base_url)
         bare.setenv("OPENAI_API_KEY", KEY)
         bare.setenv("HOSTED_VLLM_API_BASE", "http://127.0.0.1:9/v1")
         result = art_e("doctor", "--online", "--json")
         requests = provider.requests
-    assert sorted(each.body["model"] for each in requests) == ["gpt-4.1", "o3", "o4-mini"]
+    assert sorted(each.body["model"] for each in requests) == sorted(replies)
     for each in requests:
         assert 16 in (each.body.get("max_completion_tokens"), each.body.get("max_tokens"))
-    checks = models(json_of(result))
+    checks = models(result)
     assert (checks["openai/o3"]["state"], checks["openai/o3"]["detail"]) == ("ok", "answered")
     # It spent its few tokens on thinking, so it works.
     assert checks["openai/o4-mini"]["state"] == "ok"

@@ -38,17 +38,18 @@ def takeout(tmp_path: Path) -> Path:
     return write_mbox(tmp_path, MAILS)
 
 
-def found(*results: object) -> set[str]:
-    return {each["message_id"] for each in results if isinstance(each, dict)}
+def found(hits: list[dict[str, str]]) -> set[str]:
+    return {each["message_id"] for each in hits}
 
 
 def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None:
     shown = art_e("ingest", takeout, "--owner", ME)
     assert "16  stored" in shown.stdout
     assert "2  of these spam or trash" in shown.stdout
-    assert found(*json_of(art_e("search", "lease", "--json"))) == {"<1@x.example>", "<4@x.example>"}
-    everything = json_of(art_e("search", "lease", "--all", "--json"))
-    assert found(*everything) == {f"<{number}@x.example>" for number in (1, 2, 3, 4)}
+    assert found(json_of(art_e("search", "lease", "--json"))) == {"<1@x.example>", "<4@x.example>"}
+    assert found(json_of(art_e("search", "lease", "--all", "--json"))) == {
+        f"<{number}@x.example>" for number in (1, 2, 3, 4)
+    }
     assert "no mail 2@x.example" in the_error(art_e("read", "2@x.example"))
     assert "Pay the lease now" in art_e("read", "2@x.example", "--all").stdout
     listed = json_of(art_e("inboxes", "--json"))
@@ -62,10 +63,10 @@ def test_they_are_stored_counted_and_left_out(art_e: Run, takeout: Path) -> None
 def test_no_question_is_answered_from_spam(art_e: Run, takeout: Path) -> None:
     art_e("ingest", takeout, "--owner", ME)
     shown = json_of(art_e("ask", "When does the warehouse lease end?", "--json"))["passages"]
-    assert found(*shown) == {"<1@x.example>", "<4@x.example>"}
+    assert found(shown) == {"<1@x.example>", "<4@x.example>"}
     assert shown[0]["text"] == REAL
     shown = json_of(art_e("ask", "When does the warehouse lease end?", "--all", "--json"))
-    assert "<2@x.example>" in found(*shown["passages"])
+    assert "<2@x.example>" in found(shown["passages"])
 
 
 def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
@@ -80,7 +81,5 @@ def test_a_mail_that_anyone_keeps_is_no_junk_in_whatever_order_it_comes(
         report = json_of(art_e("ingest", order[1], "--append", "--owner", ME, "--db", db, "--json"))
         assert (report["stored"], report["duplicates"], report["junk"]) == (1, 1, 0)
     art_e("ingest", boxes[0], "--owner", ME, "--db", tmp_path / "spam.duckdb")
-    again = json_of(
-        art_e("ingest", boxes[0], "--append", "--db", tmp_path / "spam.duckdb", "--json")
-    )
-    assert again["junk"] == 1
+    again = art_e("ingest", boxes[0], "--append", "--db", tmp_path / "spam.duckdb", "--json")
+    assert json_of(again)["junk"] == 1

@@ -8,10 +8,10 @@ import json
 import shutil
 import signal
 import socket
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("torch", reason="local models need the extra: art-e[train]")
@@ -29,14 +29,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:Futu
 
 def completion(base: str, model: str) -> str:
     """The server's answer to a plain HTTP request."""
-    body = {"model": model, "messages": [{"role": "user", "content": "When?"}], "max_tokens": 8}
-    request = urllib.request.Request(
-        f"{base}/chat/completions",
-        json.dumps({**body, "temperature": 0}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as response:
-        return str(json.load(response)["choices"][0]["message"]["content"])
+    messages = [{"role": "user", "content": "When?"}]
+    body = {"model": model, "messages": messages, "max_tokens": 8, "temperature": 0}
+    reply = httpx.post(f"{base}/chat/completions", json=body, trust_env=False, timeout=60)
+    return str(reply.json()["choices"][0]["message"]["content"])
 
 
 def generated(checkpoint: Path, adapter: Path | None) -> str:
@@ -118,10 +114,10 @@ def test_vllm_calls_tools_and_gets_the_options_after_the_dashes(
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    folder = tmp_path / "mine"
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "metrics.json").write_text('{"best_checkpoint": "checkpoints/checkpoint-4"}')
-    return folder
+    (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
+    best = {"best_checkpoint": "checkpoints/checkpoint-4"}
+    (tmp_path / "mine" / "metrics.json").write_text(json.dumps(best))
+    return tmp_path / "mine"
 
 
 def test_a_runs_adapter_is_served_on_its_model(

@@ -1,11 +1,10 @@
 """Opening an inbox file: what is refused and how, its inboxes, owners and counts."""
 
-import multiprocessing
 import random
 import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -15,15 +14,8 @@ from art_e.errors import UserError
 from art_e.inbox import file as inbox_file
 from art_e.inbox.file import InboxFile, InboxSummary
 from art_e.inbox.inbox import Inbox
-from tests.builders import (
-    make_inbox,
-    material,
-    message_ids,
-    random_query,
-    raw,
-    seeded_answers,
-    the_error,
-)
+from art_e.inbox.mail import Hit
+from tests.builders import make_inbox, material, message_ids, random_query, raw, the_error
 from tests.builders import run_queries as run
 
 
@@ -140,37 +132,23 @@ def test_mail_in_memory_is_bounded(world: InboxFile, monkeypatch: pytest.MonkeyP
         assert inboxes[0].search([]) == file.open_inbox(addresses[0]).search([])
 
 
-QUERIES = 200
-THREADS = 8
-PROCESSES = 2
-
-
-def test_several_processes_find_what_one_finds(world_db: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
-        futures = [pool.submit(seeded_answers, world_db, 7, QUERIES) for _ in range(PROCESSES)]
-        answers = [future.result() for future in futures]
-    assert answers == [seeded_answers(world_db, 7, QUERIES)] * PROCESSES
-
-
 def test_eight_threads_may_share_an_inbox(world: InboxFile) -> None:
-    made_of = material(world)
-    address = made_of.addresses[0]
+    words = material(world).words
+    address = world.inboxes(limit=1)[0].address
+    barrier = threading.Barrier(8)
 
-    barrier = threading.Barrier(THREADS)
+    def search(inbox: Inbox) -> list[list[Hit]]:
+        return [inbox.search(words[n : n + 3]) for n in range(100)]
 
-    def search(inbox: Inbox, threads: int) -> list[str]:
-        if threads > 1:
-            barrier.wait()
-        words = made_of.words
-        return [repr(inbox.search(words[n : n + 3])) for n in range(QUERIES // 2)]
+    def search_together(inbox: Inbox) -> list[list[Hit]]:
+        barrier.wait()
+        return search(inbox)
 
-    one = search(world.open_inbox(address), 1)
     # Opened anew: eight threads fill its caches at once.
     shared = world.open_inbox(address)
-    with ThreadPoolExecutor(THREADS) as pool:
-        answers = list(pool.map(search, [shared] * THREADS, [THREADS] * THREADS))
-    assert answers == [one] * THREADS
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(search_together, [shared] * 8))
+    assert answers == [search(world.open_inbox(address))] * 8
 
 
 def test_a_reader_goes_on_with_the_file_that_it_opened(tmp_path: Path) -> None:

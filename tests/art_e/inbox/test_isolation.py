@@ -54,15 +54,25 @@ class Leaky(NamedTuple):
 
 def copy_of(message: RawMessage, number: int) -> RawMessage:
     """The same content under another id, sent to another address as well."""
-    head, _, rest = message.data.partition(b"\n")
-    data = head + b"\n" + rest
-    lines = data.split(b"\n")
+    lines = message.data.split(b"\n")
     changed = [
         b"Message-ID: <copy%d@test>" % number if line.lower().startswith(b"message-id:") else line
         for line in lines
     ]
-    changed.insert(0, b"Bcc: copied%d@test.example" % (number % 3))
-    return RawMessage(f"copy/{number}", b"\n".join(changed))
+    data = b"Bcc: copied%d@test.example\n" % (number % 3) + b"\n".join(changed)
+    return RawMessage(f"copy/{number}", data)
+
+
+def sent(message: RawMessage, copy: RawMessage | None = None, *owners: str) -> Sent:
+    """The facts of a mail and of its copy."""
+    ids, parties, sent_at = set(), set(owners), None
+    for each in filter(None, (copy, message)):
+        mail = parse_message(each)
+        assert isinstance(mail, ParsedEmail)
+        ids.add(mail.message_id)
+        parties.update(box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc))
+        sent_at = mail.sent_at
+    return Sent(frozenset(ids), frozenset(parties), sent_at)
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +89,8 @@ def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leaky]:
     make_inbox(db, [*originals, *copies.values(), *undated], rules)
     make_inbox(db, owned, rules, owner=OWNER, append=True)
 
-    def sent(message: RawMessage, copy: RawMessage | None, *owners: str) -> Sent:
-        mail = parse_message(message)
-        assert isinstance(mail, ParsedEmail)
-        ids, parties = {mail.message_id}, {mail.sender.address, *owners}
-        parties.update(box.address for box in (*mail.to, *mail.cc, *mail.bcc))
-        if copy is not None:
-            other = parse_message(copy)
-            assert isinstance(other, ParsedEmail)
-            ids.add(other.message_id)
-            parties.update(box.address for box in other.bcc)
-        return Sent(frozenset(ids), frozenset(parties), mail.sent_at)
-
     mails = [sent(each, copies.get(number)) for number, each in enumerate(originals)]
-    mails += [sent(each, None) for each in undated] + [sent(each, None, OWNER) for each in owned]
+    mails += [*map(sent, undated), *(sent(each, None, OWNER) for each in owned)]
     with InboxFile(db) as file:
         yield Leaky(db, file, mails, material(file))
 
@@ -183,7 +181,7 @@ def test_an_opened_file_is_read_only_and_reaches_no_other(
 ) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("secret\n1\n")
-    places = {"secret": secret, "other": tmp_path / "other.db", "folder": tmp_path}
+    places = {"secret": secret, "other": tmp_path / "other.db"}
     with pytest.raises(duckdb.Error, match=r"Permission Error|Cannot enable|read-only"):
         leaky.file.execute(statement.format(**places)).fetchall()
     assert list(tmp_path.iterdir()) == [secret]
@@ -210,13 +208,7 @@ def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tw
     address = leaky.made_of.addresses[0]
     as_of = leaky.made_of.days[len(leaky.made_of.days) // 2]
 
-    def is_own(message: RawMessage) -> bool:
-        mail = parse_message(message)
-        assert isinstance(mail, ParsedEmail)
-        parties = {box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc)}
-        return address in parties and mail.sent_at is not None and mail.sent_at.date() <= as_of
-
-    own = [each for each in everything if is_own(each)]
+    own = [each for each in everything if is_visible(sent(each), address, as_of)]
     make_inbox(folder / "whole.duckdb", [*everything, *named_otherwise(own)])
     make_inbox(folder / "alone.duckdb", own)
     paths = folder / "whole.duckdb", folder / "alone.duckdb"
@@ -227,11 +219,7 @@ def twins(leaky: Leaky, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tw
 
 def named_otherwise(own: list[RawMessage]) -> list[RawMessage]:
     """Mail among others, in which the people of `own` go by names that it does not give."""
-    people = set()
-    for each in own:
-        mail = parse_message(each)
-        assert isinstance(mail, ParsedEmail)
-        people |= {box.address for box in (mail.sender, *mail.to, *mail.cc, *mail.bcc)}
+    people = frozenset[str]().union(*(sent(each).parties for each in own))
     return [
         raw(
             f"<other{number}@t>",
@@ -264,7 +252,6 @@ def test_what_a_search_says_depends_on_the_open_inbox_alone(
 
 
 def test_singular_and_plural_are_one_missing_word_wherever_they_occur(twins: Twins) -> None:
-    """Two words of a stem used to be two where no mail of the file had either."""
     for file in (twins.whole, twins.alone):
         inbox = file.open_inbox(twins.address, twins.as_of)
         [newest] = inbox.search([], max_results=1)

@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -48,12 +49,9 @@ async def ask_all(
     return await asyncio.gather(*made)
 
 
-def without_ids(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """The messages but for the ids of calls, which each server makes up."""
-    text = re.sub(r'"(id|tool_call_id)": "[^"]*"', r'"\1": ""', json.dumps(messages))
-    kept = json.loads(text)
-    assert isinstance(kept, list)
-    return kept
+def without_ids(messages: list[ChatMessage]) -> str:
+    """The messages as JSON, but for the ids of calls, which each server makes up."""
+    return re.sub(r'"(id|tool_call_id)": "[^"]*"', r'"\1": ""', json.dumps(messages))
 
 
 def test_it_searches_reads_and_answers(policy: LocalPolicy, start: Start) -> None:
@@ -105,40 +103,30 @@ def prompt_of(policy: LocalPolicy, episode: Episode, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("failure", [torch.OutOfMemoryError, RuntimeError])
 def test_a_model_that_fails_ends_the_episodes_and_not_the_run(
-    policy: LocalPolicy, start: Start, failure: type[Exception]
+    policy: LocalPolicy, start: Start, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
 ) -> None:
     model: Any = policy._checkpoint.model
-    generate = model.generate
-
-    def failing(**_: Any) -> None:
-        raise failure("tried to allocate too much\nat some address")
-
-    model.generate = failing
-    for trajectory in asyncio.run(ask_all(policy, start)):
-        assert trajectory.error is not None
-        assert trajectory.error["kind"] == "model"
-        assert "tried to allocate" in trajectory.error["message"]
-        assert "\n" not in trajectory.error["message"]
-    model.generate = generate
+    with monkeypatch.context() as patched:
+        patched.setattr(model, "generate", Mock(side_effect=failure("tried to allocate\nat x")))
+        for trajectory in asyncio.run(ask_all(policy, start)):
+            assert trajectory.error is not None
+            assert trajectory.error["kind"] == "model"
+            assert "tried to allocate" in trajectory.error["message"]
+            assert "\n" not in trajectory.error["message"]
     assert asyncio.run(ask_all(policy, start))[0].final_answer == "May 3"
 
 
 def test_a_batch_holds_the_requests_made_together_up_to_its_size(taught: Path) -> None:
     checkpoint = load_checkpoint(str(taught))
     model: Any = checkpoint.model
-    generate, sizes = model.generate, list[int]()
-
-    def counted(**arguments: Any) -> Any:
-        sizes.append(len(arguments["input_ids"]))
-        return generate(**arguments)
-
-    model.generate = counted
+    model.generate = Mock(side_effect=model.generate)
     generator = BatchedGenerator(checkpoint, 3, 0.0)
 
     async def generate_all() -> None:
         await asyncio.gather(*(generator.generate([5, 6 + each], 4) for each in range(8)))
 
     asyncio.run(generate_all())
+    sizes = [len(each.kwargs["input_ids"]) for each in model.generate.call_args_list]
     assert sizes == [3, 3, 2]
 
 
@@ -194,26 +182,16 @@ def test_the_weights_are_those_saved(checkpoint: Path) -> None:
         assert torch.equal(logits(loaded.model), logits(same))
 
 
-def test_an_adapter_changes_what_the_model_says(checkpoint: Path, adapter: Path) -> None:
-    plain = load_checkpoint(str(checkpoint))
-    adapted = load_checkpoint(str(checkpoint), str(adapter))
-    assert not torch.allclose(logits(plain.model), logits(adapted.model), atol=1e-3)
-    assert adapted.stop_ids == plain.stop_ids
-    merged: Any = adapted.model
-    assert torch.allclose(logits(adapted.model), logits(merged.merge_and_unload()), atol=1e-4)
-
-
-def test_a_turn_ends_where_the_template_ends_it(copied: Path) -> None:
-    tokenizer = load_tokenizer(copied, "tiny")
-    end = tokenizer.get_vocab()[tiny_qwen.END]
+def test_a_turn_ends_where_the_template_ends_it(copied: Path, adapter: Path) -> None:
+    vocabulary = load_tokenizer(copied, "tiny").get_vocab()
+    ends = {vocabulary[tiny_qwen.END], vocabulary[tiny_qwen.END_OF_TEXT]}
     # As base models have it: neither the model nor the tokenizer says that a turn ends.
     for file in ("generation_config.json", "config.json"):
         content = json.loads((copied / file).read_text())
-        content["eos_token_id"] = tokenizer.get_vocab()[tiny_qwen.END_OF_TEXT]
+        content["eos_token_id"] = vocabulary[tiny_qwen.END_OF_TEXT]
         (copied / file).write_text(json.dumps(content))
-    stops = load_checkpoint(str(copied)).stop_ids
-    assert end in stops
-    assert tokenizer.get_vocab()[tiny_qwen.END_OF_TEXT] in stops
+    assert ends <= set(load_checkpoint(str(copied)).stop_ids)
+    assert ends <= set(load_checkpoint(str(copied), str(adapter)).stop_ids)
 
 
 def test_the_tokenizer_is_the_same_for_us_and_for_servers(checkpoint: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import os
 
 import openai
 import pytest
@@ -11,17 +12,11 @@ from art_e.models.providers import load_litellm, on_this_machine
 from tests.builders import the_error
 from tests.provider import Provider, says
 
-VARIABLES = (
-    "OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL",
-    "GEMINI_API_BASE", "OLLAMA_API_BASE", "HOSTED_VLLM_API_BASE", "AZURE_API_BASE",
-    "MISTRAL_API_BASE", "OPENROUTER_API_BASE", "LM_STUDIO_API_BASE",
-)  # fmt: skip
-
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
+    for name in [each for each in os.environ if each.endswith(("_API_BASE", "_BASE_URL"))]:
+        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize(

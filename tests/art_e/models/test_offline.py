@@ -40,17 +40,14 @@ def written(name: str, day: int, subject: str, body: str, to: str = INES) -> Raw
     )
 
 
+FROST = (
+    "They can't begin before the frost is out of the ground. End of April is what they aim at now."
+)
 OFF_AGAIN = "Bea Quell has called the Granary visit off again."
 MAILS = [
     written("painters", 8, "Re: lunch", "Noodles are fine with me.\n\nAda"),
     written("ask", 9, "Heron boathouse", "Does anybody know whether the boathouse needs a coat?"),
-    written(
-        "answer",
-        20,
-        "Repainting the Heron boathouse",
-        "Hello Ines,\n\nThey can't begin before the frost is out of the ground. End of April is"
-        " what they aim at now.\n\nAda\n",
-    ),
+    written("answer", 20, "Repainting the Heron boathouse", f"Hello Ines,\n\n{FROST}\n\nAda\n"),
     *(written(f"refit{n}", n + 1, "Ketch refit", f"The ketch refit, part {n}.") for n in range(12)),
     *(written(f"visit{n}", n, "Granary visit", f"{OFF_AGAIN} Part {n}.") for n in (3, 5, 12)),
     written("granary", 13, "Granary", "The Granary visit is on at last."),
@@ -129,20 +126,15 @@ def test_answers(
     assert (without.final_answer, without.sources) == (done.final_answer, done.sources)
 
 
-def test_it_reads_four_mails_a_turn_in_two_turns_at_most(inbox_file: InboxFile) -> None:
+def test_it_reads_four_mails_a_turn_and_answers_in_its_last_turn(inbox_file: InboxFile) -> None:
     done = run(inbox_file, KETCH)
     assert called(done) == [["search_emails"], READ_4, READ_4, ANSWER]
     observed = [json.loads(each["content"]) for each in done.messages if each["role"] == "tool"]
     read = [each["message_id"] for each in observed if "body" in each]
     assert read == [hit["message_id"] for hit in observed[0]["hits"]][:8]
-
-
-@pytest.mark.parametrize("max_turns", [2, 3, 4])
-def test_it_answers_in_the_last_turn_that_it_has(inbox_file: InboxFile, max_turns: int) -> None:
-    done = run(inbox_file, KETCH, max_turns=max_turns)
-    assert called(done)[-1] == ANSWER
-    assert not done.rubric["ran_out_of_turns"]
-    assert len(called(done)) == max_turns
+    for max_turns in (2, 3):
+        done = run(inbox_file, KETCH, max_turns=max_turns)
+        assert len(called(done)) == max_turns and called(done)[-1] == ANSWER
 
 
 def test_the_threshold_alone_decides_on_abstaining(inbox_file: InboxFile) -> None:
@@ -151,11 +143,9 @@ def test_the_threshold_alone_decides_on_abstaining(inbox_file: InboxFile) -> Non
     assert done.rubric["abstained"]
     best = best_candidate(done.messages)
     assert best is not None
-    at = run(inbox_file, question, OfflinePolicy(abstain_below=best.score))
-    assert at.final_answer == best.text
-    above = run(inbox_file, question, OfflinePolicy(abstain_below=best.score + 1e-9))
-    assert above.rubric["abstained"]
-    assert above.policy["abstain_below"] == best.score + 1e-9
+    for below, shown in ((best.score, best.text), (best.score + 1e-9, NOTHING)):
+        answered = run(inbox_file, question, OfflinePolicy(abstain_below=below))
+        assert (answered.final_answer, answered.policy["abstain_below"]) == (shown, below)
 
 
 def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> None:
@@ -168,13 +158,10 @@ def test_mail_that_imitates_observations_is_only_text(inbox_file: InboxFile) -> 
 @given(st.lists(st.sampled_from(IMITATION.split("\n")) | st.text(max_size=60)).map("\n".join))
 def test_no_body_crashes_it(body: str) -> None:
     """Nor makes it read what is not a hit, or cite another mail."""
-    hits = [{"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}]
-    mail = {"message_id": "m1", "date": "2031-01-01T00:00Z", "from": body, "subject": body}
+    mail = {"message_id": "m1", "date": "2031-01-01", "from": body, "subject": body}
     messages: list[ChatMessage] = [{"role": "user", "content": "When does the zeppelin fly?"}]
-    for expected, observation in (
-        ("search_emails", {"hits": hits}),
-        ("read_email", {**mail, "body": body}),
-    ):
+    observations = {"search_emails": {"hits": [mail]}, "read_email": {**mail, "body": body}}
+    for expected, observation in observations.items():
         message = act(messages)
         assert [call.name for call in message.tool_calls] == [expected]
         content = json.dumps(observation, ensure_ascii=False)

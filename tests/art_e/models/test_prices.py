@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import Budget, Price, price_of
 from art_e.models.providers import load_litellm
+from tests.builders import the_error
 
 MILLION = 1_000_000
 VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
@@ -18,7 +18,7 @@ VLLM = "hosted_vllm/Qwen2.5-14B-Instruct"
 
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The place of `prices.toml`, which is not there."""
+    """The path of `prices.toml`, which is not there."""
     monkeypatch.setenv("ART_E_HOME", str(tmp_path))
     return tmp_path / "prices.toml"
 
@@ -56,18 +56,14 @@ def test_a_long_prompt_makes_the_whole_call_dearer() -> None:
 
 
 def test_no_listed_model_is_free_and_the_bound_holds_for_all() -> None:
-    found = 0
-    for model, entry in load_litellm().model_cost.items():
-        if entry.get("mode") != "chat":
-            continue
-        price = price_of(model)
-        if price is None:
-            continue
-        found += 1
+    listed = load_litellm().model_cost.items()
+    prices = {each: price_of(each) for each, entry in listed if entry.get("mode") == "chat"}
+    found = {name: price for name, price in prices.items() if price is not None}
+    assert len(found) > 1_000
+    for model, price in found.items():
         for tokens in (1_000, 150_000, 300_000, 600_000):
             usage = Usage(tokens, tokens // 3, 1_000, 700)
             assert 0 < price.cost(usage) <= price.most(tokens, 1_000) * (1 + 1e-9), model
-    assert found > 1_000
 
 
 # A dollar a prompt token and ten a completion token: sums that one sees.
@@ -137,10 +133,8 @@ GPU = "gpu_usd_per_hour = 2\nprompt_tokens_per_second = 10\ncompletion_tokens_pe
 )
 def test_a_malformed_file_says_where(own: Path, text: str, words: str) -> None:
     own.write_text(text)
-    with pytest.raises(UserError) as error:
-        price_of(VLLM)
-    assert words in str(error.value) and str(own) in str(error.value)
-    assert "\n" not in str(error.value)
+    line = the_error(lambda: price_of(VLLM))
+    assert words in line and str(own) in line
 
 
 @pytest.mark.parametrize(
