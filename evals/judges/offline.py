@@ -29,6 +29,7 @@ from art_e.abstention import is_abstention
 from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.question import Question
+from art_e.text import cut_line
 from evals.judges.claims import ASIDE, Claims, Wanted, appeal, asked, is_choice, read_claims
 from evals.judges.grounding import with_grounding
 from evals.judges.names import (
@@ -520,3 +521,71 @@ def _triples(text: str) -> Iterator[tuple[str, ...]]:
         for triple in zip(stems, stems[1:], stems[2:], strict=False):
             if triple[0] != triple[2] and triple[1].isalpha() and content_stems(triple[1]):
                 yield triple
+
+
+# ---- A second judge: how many words an answer and the gold answer share.
+
+F1_THRESHOLD = 0.8  # on worlds of other seeds, 0.6 and 0.7 accept more lists
+SHOWN_CHARS = 60  # of a word of the answer, in the reason
+
+_ARTICLES = frozenset(("a", "an", "the"))
+_WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
+_MONTHS = frozenset(
+    "january february march april may june july august september october november december".split()
+)
+# Apostrophes, commas of thousands, ".00", and the ending of "4th".
+_DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
+_F1_WORD = re.compile(r"\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+")
+
+
+class F1Judge(RuleJudge):
+    """Judges short answers in the words of the mail by the measure of SQuAD v1.1.
+
+    That is F1 over the words in lower case, without punctuation and articles (Rajpurkar et al.
+    2016). Unlike there:
+
+    - Punctuation separates words, so that no list hides in one word. It stays inside numbers.
+    - Each number and month of the answer must be one of the gold's, and one must be there where
+      the gold has any (the latter as in DROP, Dua et al. 2019): by words alone, May 3, 2020 is as
+      near to May 4, 2020 as to its other spellings.
+    - A weekday is free where the gold has none.
+    - The gold without the question's words is a reference too: for a room, "74" is "Room 74".
+    """
+
+    name = "f1/1"
+
+    def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
+        given, wanted = _words(answer), _words(gold)
+        if not _WEEKDAYS.intersection(wanted):
+            given = [word for word in given if word not in _WEEKDAYS]
+        fault = _figure_fault(given, wanted)
+        if fault is not None:
+            return Verdict(False, None, self.name, fault)
+        asked_words = set(_words(question.question))
+        beyond = [word for word in wanted if word not in asked_words]
+        shared = max(f1(given, wanted), f1(given, beyond))
+        return Verdict(shared >= F1_THRESHOLD, None, self.name, f"F1 {shared:.2f}")
+
+
+def f1(given: Sequence[str], gold: Sequence[str]) -> float:
+    """The harmonic mean of precision and recall of the words `given`; 0 if they share none."""
+    hits = (Counter(given) & Counter(gold)).total()
+    return 2 * hits / (len(given) + len(gold)) if hits else 0.0
+
+
+def _words(text: str) -> list[str]:
+    found = _F1_WORD.findall(_DROPPED.sub("", text.lower()))
+    return [word for word in found if word not in _ARTICLES]
+
+
+def _figure_fault(given: Sequence[str], gold: Sequence[str]) -> str | None:
+    """The answer has a number or month that the gold lacks, or none where the gold has one."""
+    figures, known = ([word for word in words if _is_figure(word)] for words in (given, gold))
+    strange = next((word for word in figures if word not in known), None)
+    if strange is not None:
+        return f"has {cut_line(strange, SHOWN_CHARS)!r}, which the gold answer lacks"
+    return "has no number or month of the gold answer" if known and not figures else None
+
+
+def _is_figure(word: str) -> bool:
+    return word in _MONTHS or not word.isalpha()

@@ -11,8 +11,8 @@ from art_e.errors import UserError
 from art_e.question import Question
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
-from evals.judges.f1 import F1Judge, f1
 from evals.judges.labels import Case, Rated, agreement, rate
+from evals.judges.offline import F1Judge, f1
 
 JUDGE = F1Judge()
 WORLDS = [WorldConfig(size=1000, seed=seed, short=True, vocabulary=1000) for seed in (800, 801)]

@@ -11,8 +11,7 @@ import pytest
 from art_e.errors import UserError
 from art_e.question import Question
 from evals.judges import choose_judge, needs_model, spent_by
-from evals.judges.f1 import F1Judge
-from evals.judges.offline import OfflineJudge, RuleJudge
+from evals.judges.offline import F1Judge, OfflineJudge, RuleJudge
 from tests.provider import Provider, says
 
 QUESTION = Question("q", "When?", "ann@test.example", None, "May 3")

@@ -13,7 +13,7 @@ from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.models.base import Usage
 from art_e.trajectory import read_trajectories
-from evals.judges.f1 import F1Judge
+from evals.judges.offline import F1Judge
 from tests.builders import answer, message
 from tests.provider import Provider, Reply, Request, refuses, says
 from tests.training import tiny
