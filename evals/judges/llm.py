@@ -2,13 +2,12 @@
 
 These are two calls, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, gold answer,
 given answer and mails are sent as quoted JSON, so that no text can end its quotes, and the prompts
-declare them data. The answer is correct, incorrect or not attempted, and no pattern decides before
-the model, because there are more ways to say "I don't know" than a pattern knows. Only null and the
-gold answer word for word cost no call. A call that fails, or a reply that can't be read, gives no
-verdict: None, with the reason.
+call them data. The model says correct, incorrect or not attempted. No pattern decides before it,
+because there are more ways to say "I don't know" than a pattern knows; only null and the gold
+answer word for word cost no call. A call that fails, or an unreadable reply, gives the verdict None
+with the reason.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -25,7 +24,7 @@ from art_e.models.hosted import Calls, Retries, make
 from art_e.models.providers import capabilities_of, load_litellm, receiving_host
 from art_e.models.responses import Response, Responses, request_key
 from art_e.question import Question
-from art_e.text import encodable
+from art_e.text import digest, encodable
 from art_e.tools import MAX_BODY_CHARS
 from evals.judges.offline import is_unanswerable
 from evals.judges.values import MAX_CHARS
@@ -176,7 +175,6 @@ def parsed(text: str | None, form: type[Form]) -> Form:
 
 # ---- The judge.
 
-DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 MAX_REASON_CHARS = 300
 
 Prompt = Literal["judge", "grounded"]
@@ -204,39 +202,16 @@ class _Finding(NamedTuple):
     reason: str
 
 
-class LlmJudge:
-    """Judges with `model`, a litellm name; it serves many episodes at once.
+class LlmJudge(StructuredModel):
+    """Judges with a model; it serves many episodes at once.
 
-    The options are those of `StructuredModel`, whose errors it raises. Past `max_cost_usd` answers
-    are unjudged.
+    Past `max_cost_usd` answers are unjudged.
     """
-
-    def __init__(
-        self,
-        model: str = DEFAULT_MODEL,
-        *,
-        max_cost_usd: float | None = None,
-        cache: Path | None = None,
-        retries: Retries | None = None,
-    ) -> None:
-        self._model = StructuredModel(
-            model, max_cost_usd=max_cost_usd, cache=cache, retries=retries
-        )
 
     @property
     def name(self) -> str:
         """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
-        return f"{self._model.model}@{prompts_hash()}"
-
-    @property
-    def spent(self) -> Spent:
-        """What its calls have cost so far."""
-        return self._model.spent
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether a call was not made because it could have cost more than is left."""
-        return self._model.exhausted
+        return f"{self.model}@{prompts_hash()}"
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
@@ -254,7 +229,7 @@ class LlmJudge:
         if gold is not None and answer.strip().casefold() == gold.strip().casefold():
             given, reason = _Finding("correct", "is the gold answer")
         else:
-            given, reason = await self._ask("judge", data, Correctness)
+            given, reason = await self._finding("judge", data, Correctness)
         if given is None:
             return Verdict(None, None, self.name, reason)
         attempted = given != "not_attempted"
@@ -262,16 +237,18 @@ class LlmJudge:
         if not attempted or not mails:
             return Verdict(correct, None, self.name, reason, attempted)
         data = {**_asked(question), "mails": [_shown(each) for each in mails]}
-        support, why = await self._ask("grounded", {**data, "given_answer": _cut(answer)}, Support)
+        support, why = await self._finding(
+            "grounded", {**data, "given_answer": _cut(answer)}, Support
+        )
         grounded = None if support is None else support == "supported"
         reason = reason if grounded else f"{reason}; support: {why}"
         return Verdict(correct, grounded, self.name, reason, attempted)
 
-    async def _ask(
+    async def _finding(
         self, prompt: Prompt, data: dict[str, Any], form: type[Correctness | Support]
     ) -> _Finding:
         try:
-            reply = await self._model.ask(prompt_text(prompt), data, form)
+            reply = await self.ask(prompt_text(prompt), data, form)
         except UnparseableError as error:
             return _Finding(None, f"unparseable: {error}")
         except PolicyError as error:
@@ -290,8 +267,7 @@ def prompt_text(name: Prompt) -> str:
 @cache
 def prompts_hash() -> str:
     """Identifies the prompts in the verdicts that used them."""
-    both = prompt_text("judge") + prompt_text("grounded")
-    return hashlib.sha256(both.encode()).hexdigest()[:8]
+    return digest(prompt_text("judge") + prompt_text("grounded"))[:8]
 
 
 def _asked(question: Question) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Run) -> None:
     figures = shown["judges"]["offline/4"]
     chosen = [each for each in load_pairs() if each.half == "reporting"]
     judge = OfflineJudge()
-    agreed = [judge.decide(each.asked, each.answer).correct is each.label for each in chosen]
+    agreed = [judge.decide(each.question, each.answer).correct is each.label for each in chosen]
     assert figures["n"] == len(chosen)
     assert figures["agreement"]["value"] == pytest.approx(sum(agreed) / len(chosen))
     assert figures["kappa"]["low"] < figures["kappa"]["value"] < figures["kappa"]["high"]

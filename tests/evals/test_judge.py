@@ -56,7 +56,7 @@ def test_it_agrees_with_the_labels() -> None:
 
 
 def test_it_agrees_with_labels_that_were_written_before_its_rules() -> None:
-    wrong = errors([Pair(each.asked, each.answer or "", each.label) for each in UNSEEN])
+    wrong = errors([Pair(each.question, each.answer or "", each.label) for each in UNSEEN])
     assert len(UNSEEN) >= 200
     assert len(wrong) <= 0.2 * len(UNSEEN)
     assert sum(not right for right, _ in wrong) <= 0.05 * len(UNSEEN)
