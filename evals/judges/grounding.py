@@ -58,9 +58,7 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     names = [
         name
         for name in given.names
-        if name.slot != "@"
-        and not _words(*name.words) <= known
-        and not opens_sentence(name, given.text)
+        if not _words(*name.words) <= known and not opens_sentence(name, given.text)
     ]
     for value in values:
         shown = given.text[value.start : value.end]
@@ -144,12 +142,10 @@ def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
         return True
     if one.relative or other.relative or conflict(one, other, near):
         return False
-    has_weekday = one.weekday is not None or bool(one.month and one.day)
-    return (
-        (other.month is None or one.month is not None)
-        and (other.day is None or one.day is not None)
-        and (other.weekday is None or has_weekday)
-        and (other.part is None or one.day is not None)
+    is_day = bool(one.month and one.day)
+    return all(
+        getattr(other, name) is None or getattr(one, name) is not None or is_day
+        for name in ("month", "day", "weekday", "part")
     )
 
 
@@ -162,4 +158,4 @@ def _words(*texts: str) -> frozenset[str]:
 def _named(name: Name, mail: _Read, known: frozenset[str]) -> bool:
     if _words(*name.words) <= mail.words | known:
         return True
-    return any(states_name(name.words, each.text, list(each.names)) for each in mail.claims)
+    return any(states_name(name.words, each.names) for each in mail.claims)
