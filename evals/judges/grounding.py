@@ -21,7 +21,6 @@ PIECE_CHARS, OVERLAP_CHARS = 3_000, 200
 WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
 
 _WORD = re.compile(r"\w+")
-_HOW_OFTEN = re.compile(r"\bhow often\b", re.IGNORECASE)
 _DAYS_FROM = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1}
 
 
@@ -46,8 +45,7 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     asking, given = read_claims(question), read_claims(answer)
     read = [_read(mail) for mail in mails]
     kinds = asked(asking.text).kinds
-    is_count = "number" in kinds and "money" not in kinds
-    counted = is_count or _HOW_OFTEN.search(asking.text) is not None
+    counted = "number" in kinds and "money" not in kinds
     values = [
         value
         for value in given.values

@@ -8,7 +8,7 @@ answer word for word cost no call. A call that fails, or an unreadable reply, gi
 with the reason.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -37,7 +37,6 @@ _FRAME_TOKENS = 600  # of a prompt besides its messages: the schema
 _SHOWN_CHARS = 80
 
 Form = TypeVar("Form", bound=BaseModel)
-Read = TypeVar("Read")
 
 
 class UnparseableError(Exception):
@@ -108,40 +107,37 @@ class StructuredModel:
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
 
-        Raises `UnparseableError` if it is not of `form`, and is asked again the next time; raises
-        `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`).
+        Raises `UnparseableError` if it is not of `form`; the cache does not keep such a reply.
+        Raises `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`).
         """
-        return await self._replied(prompt, data, form, 0, lambda text: parsed(text, form))
+        return parsed(await self.reply(prompt, data, form, only_readable=True), form)
 
     async def reply(
-        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], *, attempt: int = 0
-    ) -> str:
-        """The model's reply as text, of the form asked for or not.
-
-        The cache keeps every reply; another `attempt` is another request to the cache, and the
-        same to the model. Raises `PolicyError` as `ask` does.
-        """
-        return await self._replied(prompt, data, form, attempt, lambda text: text)
-
-    async def _replied(
         self,
         prompt: str,
         data: Mapping[str, Any],
         form: type[BaseModel],
-        attempt: int,
-        read: Callable[[str], Read],
-    ) -> Read:
-        """The reply as `read` takes it; the cache keeps no reply on which `read` raises."""
+        *,
+        attempt: int = 0,
+        only_readable: bool = False,
+    ) -> str:
+        """The model's reply as text, of the form asked for or not.
+
+        The cache keeps every reply, or those of the form; another `attempt` is another request to
+        the cache, and the same to the model. Raises `PolicyError` as `ask` does.
+        """
         request = self._request(prompt, data)
         named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
         key = request_key(named | ({"attempt": attempt} if attempt else {}))
         if self._responses is not None and (kept := self._responses.get(key)) is not None:
-            return read(kept.message.content or "")
+            return kept.message.content or ""
         made = await make(lambda: self._call(request, form), self._retries)
-        reply = read(made.result.message.content or "")
+        text = made.result.message.content or ""
+        if only_readable:
+            parsed(text, form)
         if self._responses is not None:
             self._responses.put(key, made.result)
-        return reply
+        return text
 
     def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {

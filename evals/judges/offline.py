@@ -6,16 +6,16 @@
    correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
    word for word, is correct.
 2. Vetoes, because no score may outweigh them: an answer that speaks of its grading or gives orders
-   to its reader, one with a value that contradicts the gold's values of its kind, one that lists
-   candidates or offers an alternative to a value or a name. Values that the answer takes back
-   ("not May 3", "moved from ... to") are free, and so are values of other kinds.
+   to its reader, that has a value which contradicts the gold's values of its kind, or that offers
+   an alternative to a value or a name. Values that the answer takes back ("not May 3", "moved from
+   ... to") are free, and so are values of other kinds.
 3. A score between 0 and 1 from few features (`Features`) of what the question asks for: what is
    stated of the gold's values, names and words, and what stands against it. From 0.5 the answer
    is correct.
 
-The weights are a logistic regression with a ridge penalty, fitted by `python -m
-tests.evals.fit_judge` on the tuning half of the labelled pairs and on the pairs of the judge's own
-tests; docs/evaluation.md has its agreement with pairs that it was not fitted on.
+The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
+them on the tuning half of the labelled pairs and on the pairs of the judge's own tests;
+docs/evaluation.md has its agreement with other pairs. `F1Judge` is a second judge without a model.
 """
 
 import math
@@ -257,11 +257,6 @@ class Compared:
             return f"hedges: {hedge[0]!r}"
         kinds = {value.kind for value in self.gold.values}
         candidates = [value for value in self.answer.values if value.kind in kinds]
-        return self._contradiction(candidates)
-
-    def _contradiction(self, candidates: Sequence[Value]) -> str | None:
-        """The first value at odds with the gold, or the first part to which there is another."""
-        gold, answer = self.gold.text, self.answer.text
         known = [*self.gold.values, *self.gold.denied, *self.asking.values]
         for value in candidates:
             if not any(compatible(other, value, self.near) for other in known):
@@ -278,7 +273,8 @@ class Compared:
         match = _OR.match(self.answer.text, part.end)
         if match is None:
             return False
-        starts = {part.start for part in (*self.answer.values, *self.answer.names)}
+        starts = {each.start for each in self.answer.values}
+        starts.update(each.start for each in self.answer.names)
         return match.end() in starts or bool(_VAGUE.match(self.answer.text, match.end()))
 
     def features(self) -> Features:
