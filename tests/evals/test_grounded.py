@@ -75,8 +75,7 @@ def test_grounded(question: str, answer: str) -> None:
 def test_not_grounded(question: str, answer: str, words: str) -> None:
     found = grounded_in(question, answer, READ)
     assert found.grounded is False
-    assert words in found.reason
-    assert "\n" not in found.reason
+    assert words in found.reason and "\n" not in found.reason
 
 
 @pytest.mark.parametrize(

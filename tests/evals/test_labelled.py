@@ -56,7 +56,6 @@ def test_figures_worked_out_by_hand() -> None:
         "wrong_as_right": 10,
         "wrong_as_wrong": 15,
     }
-    assert (figures["unjudged"], figures["adversarial"]) == (0, 0)
 
 
 def test_kappa_has_its_known_ends() -> None:

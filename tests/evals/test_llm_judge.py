@@ -175,38 +175,26 @@ def by_prompt(correct: str, grounded: str) -> Callable[[Request], Reply]:
     return rule
 
 
-@pytest.mark.parametrize(
-    ("correct", "supported", "reason"),
-    [
-        ("correct", "supported", "The dates differ."),
-        ("incorrect", "unsupported", "The dates differ.; support: No mail names June."),
-    ],
-)
-def test_with_mails_it_also_says_whether_they_support_it(
-    make: Make, tmp_path: Path, correct: str, supported: str, reason: str
-) -> None:
-    with Provider(by_prompt(correct, supported)) as provider:
+def test_with_mails_it_also_says_whether_they_support_it(make: Make, tmp_path: Path) -> None:
+    with Provider(by_prompt("incorrect", "unsupported")) as provider:
         first, second = (make(provider, cache=tmp_path) for _ in range(2))
         verdict = judged(first, "June 1", [MAIL])
         requests = provider.requests
         # The same content is paid for once.
         assert judged(second, "June 1", [MAIL]) == verdict
         assert (first.spent.calls, second.spent.calls) == (2, 0)
-        judged(second, "June 1", [MAIL, MAIL])
-        assert second.spent.calls == 1
-    assert verdict.correct is (correct == "correct")
-    assert verdict.grounded is (supported == "supported")
-    assert verdict.reason == reason
-    [sent] = [
-        json.loads(each.messages[1]["content"])
-        for each in requests
-        if "mails" in each.messages[1]["content"]
-    ]
-    # The gold answer has no say in what the mails say.
+    assert (verdict.correct, verdict.grounded) == (False, False)
+    assert verdict.reason == "The dates differ.; support: No mail names June."
+    sent = json.loads(requests[1].messages[1]["content"])
+    # The model does not see the gold answer when it reads the mails.
     assert set(sent) == {"question", "asked_on", "mails", "given_answer"}
     [mail] = sent["mails"]
     assert mail["from"] == "Bob Berg <bob@test.example>"
     assert len(mail["body"]) == 8_000
+    with Provider(by_prompt("correct", "supported")) as provider:
+        verdict = judged(make(provider), "June 1", [MAIL])
+    assert (verdict.correct, verdict.grounded) == (True, True)
+    assert verdict.reason == "The dates differ."
 
 
 def test_an_abstention_needs_no_support(make: Make) -> None:

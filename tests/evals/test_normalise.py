@@ -131,11 +131,8 @@ def test_a_date_must_say_all_and_nothing_narrower() -> None:
     assert not states(april, PartialDate(2001, 4))
     assert not states(PartialDate(2001, 4), PartialDate(2001, 4, 27))
     assert not states(PartialDate(month=2, part="end"), PartialDate(2001, 2, 20))
-
-
-def test_unstated_years_come_from_the_question() -> None:
+    # Unstated years come from the question.
     near = dt.date(2001, 5, 10)
-    april = PartialDate(month=4, day=27)
     assert not conflict(april, PartialDate(2001, 4, 27), near)
     assert conflict(april, PartialDate(2000, 4, 27), near)
     assert not conflict(april, PartialDate(weekday=4), near)
