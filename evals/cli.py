@@ -534,10 +534,7 @@ def _pairs(path: Path | None, half: Half) -> list[Case]:
     chosen = [each for each in load_pairs(path) if half in ("all", each.half)]
     if not chosen:
         raise UserError(f"{path} has no pair of the {half} half; choose another --half")
-    return [
-        Case(each.asked, each.answer, each.label, each.category, each.adversarial)
-        for each in chosen
-    ]
+    return chosen
 
 
 def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from evals.judges.names import Name, find_names, negations
-from evals.judges.values import Kind, Value, clean, find_values, phrases
+from evals.judges.values import Kind, Value, clean, find_values, phrases, whole_words
 
 Wanted = Kind | str  # a kind of value, or "name"
 
@@ -35,29 +35,14 @@ _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
     for kinds, pattern in (line.split(maxsplit=1) for line in phrases("asks"))
 ]
-_TEXT_TOO = re.compile(
-    r"\b(?:and|or) (?:(?:about|at|for|from|in|of|on|to|with) )?(?:why|where|how|"
-    r"what|which|who)\b|\bwhere and\b|^\W*why\b",
-    re.IGNORECASE,
-)
+_TEXT_TOO = whole_words("asks-text")
 _CHOICE = re.compile(r"\bor\b", re.IGNORECASE)
 _DENIAL_ENDS = re.compile(
     r"[;:!?(),]|\.(?= |$)|\b(?:but|until|instead|although|though|because|so|now)\b", re.IGNORECASE
 )
-_TAKEN_BACK = re.compile(
-    r"\b(?:instead of|rather than|as opposed to|no longer|originally|previously|formerly|"
-    r"initially|at first|before that|until then|used to be|other than|except)\b"
-    r"|(?<=[(,]) ?(?:down|up) from\b",
-    re.IGNORECASE,
-)
+_TAKEN_BACK = whole_words("taken-back")
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
 _SET_ASIDE = re.compile("|".join(phrases("aside")), re.IGNORECASE)
-# What follows is circumstance, not the answer ("by May 4, after the reports of April 30").
-ASIDE = re.compile(
-    r"\(|(?:,|;| -) ?(?:after|before|because|since|once|if|as|which|who|where|although|noting|with|"
-    r"following|depending|while)\b|\bbecause\b",
-    re.IGNORECASE,
-)
 
 
 def asked(question: str) -> Asked:
@@ -92,11 +77,6 @@ def read_claims(text: str) -> Claims:
         for name in find_names(text)
         if not any(value.start < name.end and name.start < value.end for value in values)
     ]
-    for value in values:
-        # The words before the "@" often are the owner's name.
-        words = tuple(re.findall(r"[a-z]+", str(value.key).partition("@")[0]))
-        if value.kind == "email" and len(words) > 1:
-            names.append(Name(words, value.start, value.end, "@", False))
     return Claims(
         text,
         tuple(value for value in values if not is_denied(value)),

@@ -21,7 +21,6 @@ PIECE_CHARS, OVERLAP_CHARS = 3_000, 200
 WEEKS_AHEAD = 2  # "Friday" in a mail may be the one of the next week
 
 _WORD = re.compile(r"\w+")
-_HOW_OFTEN = re.compile(r"\bhow often\b", re.IGNORECASE)
 _DAYS_FROM = {"today": 0, "tonight": 0, "tomorrow": 1, "yesterday": -1}
 
 
@@ -46,8 +45,7 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     asking, given = read_claims(question), read_claims(answer)
     read = [_read(mail) for mail in mails]
     kinds = asked(asking.text).kinds
-    is_count = "number" in kinds and "money" not in kinds
-    counted = is_count or _HOW_OFTEN.search(asking.text) is not None
+    counted = "number" in kinds and "money" not in kinds
     values = [
         value
         for value in given.values
@@ -58,9 +56,7 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     names = [
         name
         for name in given.names
-        if name.slot != "@"
-        and not _words(*name.words) <= known
-        and not opens_sentence(name, given.text)
+        if not _words(*name.words) <= known and not opens_sentence(name, given.text)
     ]
     for value in values:
         shown = given.text[value.start : value.end]
@@ -144,12 +140,10 @@ def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
         return True
     if one.relative or other.relative or conflict(one, other, near):
         return False
-    has_weekday = one.weekday is not None or bool(one.month and one.day)
-    return (
-        (other.month is None or one.month is not None)
-        and (other.day is None or one.day is not None)
-        and (other.weekday is None or has_weekday)
-        and (other.part is None or one.day is not None)
+    is_day = bool(one.month and one.day)
+    return all(
+        getattr(other, name) is None or getattr(one, name) is not None or is_day
+        for name in ("month", "day", "weekday", "part")
     )
 
 
@@ -162,4 +156,4 @@ def _words(*texts: str) -> frozenset[str]:
 def _named(name: Name, mail: _Read, known: frozenset[str]) -> bool:
     if _words(*name.words) <= mail.words | known:
         return True
-    return any(states_name(name.words, each.text, list(each.names)) for each in mail.claims)
+    return any(states_name(name.words, each.names) for each in mail.claims)

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from art_e.errors import UserError
 from art_e.message import compact_json
@@ -34,12 +34,23 @@ Half = Literal["tuning", "reporting"]
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledPair:
-    """An answer to a question, and whether a careful person calls it right (`label`).
+class Case:
+    """An answer that a person labelled: right or wrong.
 
-    `gold` is None if the mails hold no answer, `answer` if none was given. An `adversarial` answer
-    is written to win a judge over, and is wrong.
+    `answer` is None if none was given. An `adversarial` answer is written to win a judge over, and
+    is wrong. `half` is None outside the labelled set.
     """
+
+    question: Question
+    answer: str | None
+    label: bool
+    category: str
+    adversarial: bool = False
+    half: Half | None = None
+
+
+class _Row(BaseModel):
+    """A labelled pair in a file; `gold` is null if the mails hold no answer."""
 
     question: str
     gold: str | None
@@ -50,20 +61,15 @@ class LabelledPair:
     adversarial: bool
     half: Half
 
-    @property
-    def asked(self) -> Question:
-        """The question as a judge takes it; its id is a hash of question and gold answer."""
-        content = json.dumps([self.question, self.gold])
-        return Question(
-            id=digest(content),
-            question=self.question,
-            inbox_address="",
-            answer=self.gold,
-            answerable=self.gold is not None,
-        )
+    def case(self) -> Case:
+        """The pair as a judge takes it; its question's id is a hash of question and gold."""
+        name = digest(json.dumps([self.question, self.gold]))
+        is_answerable = self.gold is not None
+        question = Question(name, self.question, "", answer=self.gold, answerable=is_answerable)
+        return Case(question, self.answer, self.label, self.category, self.adversarial, self.half)
 
 
-def load_pairs(path: Path | None = None) -> list[LabelledPair]:
+def load_pairs(path: Path | None = None) -> list[Case]:
     """The pairs of a JSONL file, or of the package's labelled set, in order.
 
     Raises `UserError`, naming the line, for an invalid pair.
@@ -75,14 +81,13 @@ def load_pairs(path: Path | None = None) -> list[LabelledPair]:
         raise UserError(
             f"can't read labelled pairs from {source}: {error}; name another file with --pairs"
         ) from None
-    adapter = TypeAdapter(LabelledPair)
-    pairs: list[LabelledPair] = []
+    pairs: list[Case] = []
     # Not splitlines: a text may hold other line ends, such as U+2028.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            pairs.append(adapter.validate_json(line, strict=True))
+            pairs.append(_Row.model_validate_json(line, strict=True).case())
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "line"
@@ -93,17 +98,6 @@ def load_pairs(path: Path | None = None) -> list[LabelledPair]:
 
 
 # ---- How far a judge agrees with labels.
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An answer that a person labelled: right or wrong."""
-
-    question: Question
-    answer: str | None
-    label: bool
-    category: str
-    adversarial: bool = False
 
 
 class Rated(NamedTuple):

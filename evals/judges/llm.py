@@ -2,14 +2,13 @@
 
 These are two calls, with `prompts/judge.txt` and `prompts/grounded.txt`. Question, gold answer,
 given answer and mails are sent as quoted JSON, so that no text can end its quotes, and the prompts
-declare them data. The answer is correct, incorrect or not attempted, and no pattern decides before
-the model, because there are more ways to say "I don't know" than a pattern knows. Only null and the
-gold answer word for word cost no call. A call that fails, or a reply that can't be read, gives no
-verdict: None, with the reason.
+call them data. The model says correct, incorrect or not attempted. No pattern decides before it,
+because there are more ways to say "I don't know" than a pattern knows; only null and the gold
+answer word for word cost no call. A call that fails, or an unreadable reply, gives the verdict None
+with the reason.
 """
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -25,7 +24,7 @@ from art_e.models.hosted import Calls, Retries, make
 from art_e.models.providers import capabilities_of, load_litellm, receiving_host
 from art_e.models.responses import Response, Responses, request_key
 from art_e.question import Question
-from art_e.text import encodable
+from art_e.text import digest, encodable
 from art_e.tools import MAX_BODY_CHARS
 from evals.judges.offline import is_unanswerable
 from evals.judges.values import MAX_CHARS
@@ -38,7 +37,6 @@ _FRAME_TOKENS = 600  # of a prompt besides its messages: the schema
 _SHOWN_CHARS = 80
 
 Form = TypeVar("Form", bound=BaseModel)
-Read = TypeVar("Read")
 
 
 class UnparseableError(Exception):
@@ -109,40 +107,37 @@ class StructuredModel:
     async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
 
-        Raises `UnparseableError` if it is not of `form`, and is asked again the next time; raises
-        `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`).
+        Raises `UnparseableError` if it is not of `form`; the cache does not keep such a reply.
+        Raises `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`).
         """
-        return await self._replied(prompt, data, form, 0, lambda text: parsed(text, form))
+        return parsed(await self.reply(prompt, data, form, only_readable=True), form)
 
     async def reply(
-        self, prompt: str, data: Mapping[str, Any], form: type[BaseModel], *, attempt: int = 0
-    ) -> str:
-        """The model's reply as text, of the form asked for or not.
-
-        The cache keeps every reply; another `attempt` is another request to the cache, and the
-        same to the model. Raises `PolicyError` as `ask` does.
-        """
-        return await self._replied(prompt, data, form, attempt, lambda text: text)
-
-    async def _replied(
         self,
         prompt: str,
         data: Mapping[str, Any],
         form: type[BaseModel],
-        attempt: int,
-        read: Callable[[str], Read],
-    ) -> Read:
-        """The reply as `read` takes it; the cache keeps no reply on which `read` raises."""
+        *,
+        attempt: int = 0,
+        only_readable: bool = False,
+    ) -> str:
+        """The model's reply as text, of the form asked for or not.
+
+        The cache keeps every reply, or those of the form; another `attempt` is another request to
+        the cache, and the same to the model. Raises `PolicyError` as `ask` does.
+        """
         request = self._request(prompt, data)
         named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
         key = request_key(named | ({"attempt": attempt} if attempt else {}))
         if self._responses is not None and (kept := self._responses.get(key)) is not None:
-            return read(kept.message.content or "")
+            return kept.message.content or ""
         made = await make(lambda: self._call(request, form), self._retries)
-        reply = read(made.result.message.content or "")
+        text = made.result.message.content or ""
+        if only_readable:
+            parsed(text, form)
         if self._responses is not None:
             self._responses.put(key, made.result)
-        return reply
+        return text
 
     def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -176,7 +171,6 @@ def parsed(text: str | None, form: type[Form]) -> Form:
 
 # ---- The judge.
 
-DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 MAX_REASON_CHARS = 300
 
 Prompt = Literal["judge", "grounded"]
@@ -204,39 +198,16 @@ class _Finding(NamedTuple):
     reason: str
 
 
-class LlmJudge:
-    """Judges with `model`, a litellm name; it serves many episodes at once.
+class LlmJudge(StructuredModel):
+    """Judges with a model; it serves many episodes at once.
 
-    The options are those of `StructuredModel`, whose errors it raises. Past `max_cost_usd` answers
-    are unjudged.
+    Past `max_cost_usd` answers are unjudged.
     """
-
-    def __init__(
-        self,
-        model: str = DEFAULT_MODEL,
-        *,
-        max_cost_usd: float | None = None,
-        cache: Path | None = None,
-        retries: Retries | None = None,
-    ) -> None:
-        self._model = StructuredModel(
-            model, max_cost_usd=max_cost_usd, cache=cache, retries=retries
-        )
 
     @property
     def name(self) -> str:
         """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
-        return f"{self._model.model}@{prompts_hash()}"
-
-    @property
-    def spent(self) -> Spent:
-        """What its calls have cost so far."""
-        return self._model.spent
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether a call was not made because it could have cost more than is left."""
-        return self._model.exhausted
+        return f"{self.model}@{prompts_hash()}"
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
@@ -254,7 +225,7 @@ class LlmJudge:
         if gold is not None and answer.strip().casefold() == gold.strip().casefold():
             given, reason = _Finding("correct", "is the gold answer")
         else:
-            given, reason = await self._ask("judge", data, Correctness)
+            given, reason = await self._finding("judge", data, Correctness)
         if given is None:
             return Verdict(None, None, self.name, reason)
         attempted = given != "not_attempted"
@@ -262,16 +233,18 @@ class LlmJudge:
         if not attempted or not mails:
             return Verdict(correct, None, self.name, reason, attempted)
         data = {**_asked(question), "mails": [_shown(each) for each in mails]}
-        support, why = await self._ask("grounded", {**data, "given_answer": _cut(answer)}, Support)
+        support, why = await self._finding(
+            "grounded", {**data, "given_answer": _cut(answer)}, Support
+        )
         grounded = None if support is None else support == "supported"
         reason = reason if grounded else f"{reason}; support: {why}"
         return Verdict(correct, grounded, self.name, reason, attempted)
 
-    async def _ask(
+    async def _finding(
         self, prompt: Prompt, data: dict[str, Any], form: type[Correctness | Support]
     ) -> _Finding:
         try:
-            reply = await self._model.ask(prompt_text(prompt), data, form)
+            reply = await self.ask(prompt_text(prompt), data, form)
         except UnparseableError as error:
             return _Finding(None, f"unparseable: {error}")
         except PolicyError as error:
@@ -290,8 +263,7 @@ def prompt_text(name: Prompt) -> str:
 @cache
 def prompts_hash() -> str:
     """Identifies the prompts in the verdicts that used them."""
-    both = prompt_text("judge") + prompt_text("grounded")
-    return hashlib.sha256(both.encode()).hexdigest()[:8]
+    return digest(prompt_text("judge") + prompt_text("grounded"))[:8]
 
 
 def _asked(question: Question) -> dict[str, Any]:

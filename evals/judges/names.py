@@ -4,16 +4,16 @@ Expects text from `evals.judges.values.clean`; the words that it knows are in `v
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import Stemmer
 
-from evals.judges.values import vocabulary
+from evals.judges.values import vocabulary, whole_words
 
 # ---- Names of people, and of other things with capitals.
 
 _TITLES = frozenset(word for line in vocabulary("title") for word in line)
-_LEGAL_FORMS = frozenset(word for line in vocabulary("legal") for word in line)
 _NOT_NAMES = frozenset(word for line in vocabulary("no-name") for word in line)
 _NICKNAMES = {nick: line[0] for line in vocabulary("nick") for nick in line}
 _FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
@@ -22,23 +22,15 @@ _NAME = re.compile(
     rf"(?<![\w@.])[A-Z][\w'-]{{0,30}}\.?(?: (?:(?:{_PARTICLES}) ){{0,2}}"
     r"[A-Z][\w'-]{0,30}\.?(?!@)){0,4}(?![\w@])"
 )
-_JOIN = re.compile(r" ?(?:[,;/&+(]|\b(?:and|or|nor|then)\b|,? (?:and|or|&)(?: also)?| - ) ?")
-_PREPOSITIONS = "to|from|with|for|of|at|in|by|via|under|near|on|about|regarding|through|behind"
-_SLOT = re.compile(rf"\b({_PREPOSITIONS})(?: the| an?)?(?: (?:mr|mrs|ms|dr|prof)\.?)? $", re.I)
-_LOWER = frozenset(f"{_PARTICLES}|{_PREPOSITIONS}".split("|"))
+_LOWER = frozenset(f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about".split("|"))
 
 
 class Name(NamedTuple):
-    """A name's words in lower case, where it stands, and how the sentence uses it.
-
-    `slot` is the preposition before it ("for Ann"), "" for none; names joined by commas, "and" or
-    "or" share the slot of the first. `possessive`: "Ann's".
-    """
+    """A name's words in lower case, and where it stands; `possessive`: "Ann's"."""
 
     words: tuple[str, ...]
     start: int
     end: int
-    slot: str
     possessive: bool
 
 
@@ -48,26 +40,17 @@ def find_names(text: str) -> list[Name]:
         text = re.sub(r"[A-Za-z][\w']*", _capitalised, text)
     names: list[Name] = []
     for match in _NAME.finditer(text):
-        if match[0].isupper() and len(match[0].strip(".")) <= 4 and " " not in match[0]:
-            continue  # an acronym
         words = [
             (part.group().lower(), part.start(), part.end())
             for part in re.finditer(r"[\w-]+(?:'(?!s\b)\w+)*", match[0].removesuffix("'s"))
         ]
         while words and words[0][0] in _NOT_NAMES | _TITLES:
             words.pop(0)
-        end = match.start() + words[-1][2] if words else match.end()
-        while words and words[-1][0] in _LEGAL_FORMS:
-            words.pop()  # they stay in the name's stretch of text
         if not words or any(word in _NOT_NAMES for word, _, _ in words):
             continue
-        start = match.start() + words[0][1]
-        before = _SLOT.search(text[max(0, start - 40) : start])
-        slot = before[1].lower() if before else ""
-        if names and _JOIN.fullmatch(text[names[-1].end : start]):
-            slot = names[-1].slot
+        start, end = match.start() + words[0][1], match.start() + words[-1][2]
         possessive = match[0].endswith("'s")
-        names.append(Name(tuple(word for word, _, _ in words), start, end, slot, possessive))
+        names.append(Name(tuple(word for word, _, _ in words), start, end, possessive))
     return names
 
 
@@ -99,22 +82,15 @@ def names_match(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     return not first or any(same_first(gold[0], word) for word in first)
 
 
-def states_name(gold: tuple[str, ...], text: str, names: list[Name]) -> Name | None:
-    """The name in `names` (those found in `text`) that is `gold`, also as "Last, First"."""
-    for name, following in zip(names, [*names, None][1:], strict=True):
-        if len(gold) > 1 and name.words == gold[-1:] and following is not None:
-            between = text[name.end : following.start]
-            if between.strip() == "," and same_first(gold[0], following.words[0]):
-                return name
-        if names_match(gold, name.words):
-            return name
-    return None
+def states_name(gold: tuple[str, ...], names: Sequence[Name]) -> Name | None:
+    """The first of `names` that names `gold`."""
+    return next((name for name in names if names_match(gold, name.words)), None)
 
 
 def opens_sentence(name: Name, text: str) -> bool:
     """True if the name is one word that opens a sentence of `text`."""
     before = text[: name.start].rstrip()
-    return len(name.words) == 1 and (not before or before[-1] in ".;!?:")
+    return len(name.words) == 1 and (not before or before[-1] in ".!?:")
 
 
 # ---- The words that carry a text's content.
@@ -146,36 +122,11 @@ def content_stems(text: str) -> list[str]:
 
 # ---- Denials, opposites, yes and no.
 
-_NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|unable|\w{1,10}n't|"
-    r"(?:don|doesn|didn|isn|wasn|aren|weren|won|wouldn|couldn|shouldn|hasn|haven|can)t)\b",
-    re.IGNORECASE,
-)
-_NOT_NEGATION = re.compile(
-    r"\b(?:(?:no|not a) problem|(?:no|not) (?:longer|later|more|less|earlier) than|not only|"
-    r"no doubt|if not|or not|why not|not just|not (?:until|before)|no\. ?(?=\d)|"
-    r"(?:do not|don't) (?:forget|hesitate)|can't wait|not sure,? but)\b",
-    re.IGNORECASE,
-)
-_REFUSAL = re.compile(
-    r"\b(?:declin|reject|refus|den(?:y|ie)|fail|avoid|forbid|prohibit|dis(?:agree|approv))\w{0,5}\b",
-    re.IGNORECASE,
-)
-_YES = re.compile(
-    r"(?:yes|yeah|yep|yup|affirmative|correct|indeed|absolutely|certainly|definitely|sure)\b",
-    re.IGNORECASE,
-)
-_NO = re.compile(
-    r"(?:no\b(?! (?:problem|one|longer|later|more|less|doubt)\b)|nope\b|nah\b|negative\b|"
-    r"incorrect\b|not (?:really|at all|yet|any ?more|so far)\b)",
-    re.IGNORECASE,
-)
-_ASKS_YES_NO = re.compile(
-    r"\W*(?:(?:did|do|does|is|are|was|were|am|has|have|had|will|would|can|could|shall|should|may|"
-    r"might)(?:n't|'t)?|won't)\b",
-    re.IGNORECASE,
-)
-_BARE_NO = re.compile(r"\bno\b(?= ?(?:[,.;!?)/]|$|(?:if|or|and|but|depending)\b))", re.IGNORECASE)
+_NEGATION = whole_words("denial")
+_NOT_NEGATION = whole_words("no-denial")
+_REFUSAL = whole_words("refusal")
+_YES, _NO = whole_words("yes"), whole_words("no")
+_AUXILIARY = whole_words("auxiliary")
 _OPPOSITES = {
     one: other for line in vocabulary("opposite") for one, other in (line, reversed(line))
 }
@@ -199,7 +150,12 @@ def refused(text: str) -> bool:
 
 def asks_yes_no(text: str) -> bool:
     """True if the text opens as a question for yes or no does ("Did", "Is")."""
-    return bool(_ASKS_YES_NO.match(text))
+    return bool(_AUXILIARY.match(text))
+
+
+def has_verb(text: str) -> bool:
+    """True if the text has one of the verbs that open such questions."""
+    return bool(_AUXILIARY.search(text))
 
 
 def polarity(text: str) -> bool | None:
@@ -212,11 +168,6 @@ def polarity(text: str) -> bool | None:
         elif _NO.match(opening):
             found.add(False)
     return found.pop() if len(found) == 1 else None
-
-
-def says_both(text: str) -> bool:
-    """True if the text says yes and says no."""
-    return bool(re.search(r"\byes\b", text, re.IGNORECASE) and _BARE_NO.search(text))
 
 
 def opposed(gold: str, answer: str) -> str | None:

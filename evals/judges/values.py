@@ -1,7 +1,7 @@
 """Values in a text, each in one spelling: dates, times, amounts, phone numbers, addresses, codes.
 
-`clean` writes a text plainly, with numbers and times of day in figures ("half past nine" is
-9:30); `find_values` finds the values of such a text; `same_value` and `compatible` compare two.
+`clean` writes a text plainly, with numbers and times of day in figures ("nine in the evening" is
+9:00 pm); `find_values` finds the values of such a text; `same_value` and `compatible` compare two.
 Repetitions in the patterns are bounded, so that hostile text costs linear time.
 """
 
@@ -30,6 +30,11 @@ def vocabulary(kind: str) -> list[list[str]]:
     return [line.split() for line in phrases(kind)]
 
 
+def whole_words(kind: str) -> re.Pattern[str]:
+    """Finds the lines of a kind in `vocabulary.txt`, which are regular expressions of words."""
+    return re.compile(rf"\b(?:{'|'.join(phrases(kind))})\b", re.IGNORECASE)
+
+
 # ---- Plain text.
 
 MAX_CHARS = 4000  # of a text; the rest is not read
@@ -48,11 +53,7 @@ _SPELLED = re.compile(
     re.IGNORECASE,
 )
 # "The old one" counts nothing.
-_PRONOUN = re.compile(
-    r"\b(?:the|this|that|which|old|new|other|another|any|every|each|no|first|last|next|only|"
-    r"right|wrong|same) $",
-    re.IGNORECASE,
-)
+_PRONOUN = re.compile(rf"{whole_words('before-one').pattern} $", re.IGNORECASE)
 _MON = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -60,10 +61,6 @@ _MON = (
 _SPELLED_DAY = re.compile(  # "the ninth of November", "the third floor"
     rf"(?P<month>\b{_MON} (?:the )?)?\b(?:(?P<tens>twenty|thirty)[ -])?"
     rf"(?P<nth>{'|'.join(_NTHS)})\b(?(month)|(?= (?:(?:day )?of {_MON}|floor\b)))",
-    re.IGNORECASE,
-)
-_PAST = re.compile(
-    r"\b(?:a )?(?P<part>half|quarter) (?P<way>past|after|to) (?P<hour>1[0-2]|[1-9])\b(?!:)",
     re.IGNORECASE,
 )
 _HALF_DAY = re.compile(
@@ -103,7 +100,7 @@ def clean(text: str) -> str:
     text = _SPELLED.sub(_in_figures, text)
     for pattern, plain in _PLAINER:
         text = pattern.sub(plain, text)
-    return _HALF_DAY.sub(_with_half, _PAST.sub(_past_hour, text))[:MAX_CHARS]
+    return _HALF_DAY.sub(_with_half, text)[:MAX_CHARS]
 
 
 def _respaced(text: str) -> str:
@@ -129,13 +126,6 @@ def _in_figures(match: re.Match[str]) -> str:
         else:
             group += _WORDS.get(word, 0)
     return str(total + group)
-
-
-def _past_hour(match: re.Match[str]) -> str:
-    minutes, hour = (30 if match["part"].lower() == "half" else 15), int(match["hour"])
-    if match["way"].lower() == "to":
-        hour, minutes = hour - 1 or 12, 60 - minutes
-    return f"{hour}:{minutes} o'clock"
 
 
 def _with_half(match: re.Match[str]) -> str:
@@ -178,11 +168,10 @@ class TimeOfDay(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """A number in its base unit: dollars, minutes, months, metres; `per` a period, if stated."""
+    """A number in its base unit: dollars, minutes, months, metres."""
 
     number: Decimal
     unit: str
-    per: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +222,7 @@ def _as_one(one: Value, other: Value, text: str) -> Value | None:
         is_name = named == PartialDate(weekday=named.weekday)
         if not (is_name and dated.day and dated.weekday is None):
             return None
-        # "April 27, Friday" may go on with the Friday's own date.
-        opens_another = named is second and re.match(rf",? (?:{_MON}|\d)", text[other.end :])
-        if gap in (" ", ", ", ". ", ", the ", " the ", " (") and not opens_another:
+        if gap in (" ", ", ", ". ", ", the ", " the ", " ("):
             return Value("date", replace(dated, weekday=named.weekday), one.start, other.end)
     return None
 
@@ -248,10 +235,10 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     if isinstance(one, TimeOfDay):
         return isinstance(other, TimeOfDay) and _same_time(one, other)
     if isinstance(one, Amount) and isinstance(other, Amount):
-        units, periods = {one.unit, other.unit}, {one.per, other.per}
+        units = {one.unit, other.unit}
         # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
         same_unit = len(units) == 1 or units & {"", "%"} == {""}
-        return one.number == other.number and same_unit and len(periods - {""}) <= 1
+        return one.number == other.number and same_unit
     if isinstance(one, Amount) or isinstance(other, Amount):
         amount, code = (one, other) if isinstance(one, Amount) else (other, one)
         return isinstance(amount, Amount) and not amount.unit and f"{amount.number:f}" == code
@@ -289,26 +276,15 @@ def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) 
     ]
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return True
-    year, month, day, weekday = (b if a is None else a for a, b in pairs)
+    year, month, day, _ = (b if a is None else a for a, b in pairs)
     are_dated = (one.month or one.year) and (other.month or other.year)
-    differ = one.part != other.part and bool((one.part and other.part) or day)
-    if differ and are_dated and not _is_part(one, other):
+    if one.part != other.part and are_dated and (day or (one.part and other.part)):
         return True
-    if near is None or (one.year and other.year):
-        days = [_day(year, month, day)] if year and month and day else []
-    else:
-        # One of them leaves the year to the question's date.
-        years = [year] if year else range(near.year - 1, near.year + 2)
-        days = [_day(each, month or 6, day or 15) for each in years]
-        days = [each for each in days if abs((each - near).days) <= _PLAUSIBLE_DAYS]
-        if not days:
-            return bool(year)
-    known = weekday is not None and month and day
-    return bool(known and days and all(each.weekday() != weekday for each in days))
-
-
-def _day(year: int, month: int, day: int) -> dt.date:
-    return dt.date(year, month, min(day, calendar.monthrange(year, month)[1]))
+    if near is None or one.year == other.year or not year:
+        return False
+    month, day = month or 6, day or 15
+    nearest = dt.date(year, month, min(day, calendar.monthrange(year, month)[1]))
+    return abs((nearest - near).days) > _PLAUSIBLE_DAYS
 
 
 def states(gold: PartialDate, answer: PartialDate, near: dt.date | None = None) -> bool:
@@ -320,28 +296,17 @@ def states(gold: PartialDate, answer: PartialDate, near: dt.date | None = None) 
     if gold.month is None and gold.day is None and gold.part is None and gold.weekday is not None:
         return answer.weekday == gold.weekday
     if gold.part != answer.part:
-        return _is_part(gold, answer)
-    if gold.month is None and gold.day is None:
-        return gold.year == answer.year and answer.month is None and answer.weekday is None
-    return gold.month == answer.month and gold.day == answer.day
-
-
-def _is_part(one: PartialDate, other: PartialDate) -> bool:
-    """True if one is the very day that the other, a part of its month, names."""
-    dated, part = (one, other.part) if one.day else (other, one.part)
-    if not dated.day or one.month != other.month or dated.month is None:
         return False
-    last = calendar.monthrange(dated.year or 2001, dated.month)[1]
-    return dated.day == {"start": 1, "mid": 15, "end": last}.get(part or "")
+    is_same = gold.month == answer.month and gold.day == answer.day
+    return is_same and bool(gold.month or gold.day or gold.year == answer.year)
 
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_WORDS_TOO = ("may", "march", "mar", "sep", "dec", "jan")
 _WEEKDAYS = "mon tue wed thu fri sat sun".split()
 _PARTS = {
-    "early": "start", "beginning": "start", "start": "start", "first half": "start",
-    "mid": "mid", "middle": "mid", "late": "end", "end": "end", "latter part": "end",
-    "second half": "end", "last half": "end", "first week": "week 1", "second week": "week 2",
-    "third week": "week 3", "fourth week": "week 4", "last week": "last week",
+    "early": "start", "beginning": "start", "start": "start", "first half": "start", "mid": "mid",
+    "middle": "mid", "late": "end", "end": "end", "second half": "end", "last week": "end",
 }  # fmt: skip
 _NAMED = rf"(?P<mon>{_MON})"
 _WEEKDAY = (
@@ -354,32 +319,23 @@ _SHORT_YEAR = r"(?P<short> ?'\d\d)\b"
 _A_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
 _YEAR = rf"(?:,? (?:of |in )?\(?{_A_YEAR}|[,-](?P<year2>(?:19|20)\d\d)\b|,?{_SHORT_YEAR})?"
 _AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|thru|until|till|and|or) (?:on )?(?:the )?|, ?)"
-# What can follow a listed day: "May 7 and 10 people" and "May 7, 1400 Smith" are one date.
-_AFTER = (
-    rf"{_NOT_A_DAY}(?= ?(?:$|[^\w ])| (?:of|in|at|or|and|to|from|is|are|was|were|for|on|by|"
-    r"works?|[12]\d{3})\b)"
-)
-_LEAD = r"(?P<lead>in|by|until|till|since|during|before|after|of|through|thru|next|last)"
 _DATES = (
     rf"\b{_A_YEAR}(?P<sep>[-/.])(?P<m>\d\d?)(?P=sep)(?P<d>\d\d?)\b(?!-\d)",
     # 4/27, 4/27/01, 27.4.2001; with a hyphen or dot the year must be there
     r"(?<![\w/.$-])(?!24/7\b)(?P<m>\d\d?)(?:/(?P<d>\d\d?)(?:/(?P<year>\d{4}|\d\d))?|"
     r"(?P<sep>[.-])(?P<d2>\d\d?)(?P=sep)(?P<year2>\d{4}|\d\d))(?![\w/%]|[.,]\d)",
-    rf"\b{_NAMED} ?(?:the )?(?P<days>{_DAY}{_NOT_A_DAY}(?:{_AND_DAY}{_DAY}{_AFTER}){{0,12}})"
+    rf"\b{_NAMED} ?(?:the )?(?P<days>{_DAY}{_NOT_A_DAY}(?:{_AND_DAY}{_DAY}){{0,12}})"
     rf"{_YEAR}",
     rf"(?<![\w:.$,-])(?P<days>(?:{_DAY}{_NOT_A_DAY}{_AND_DAY}){{0,12}}{_DAY}) ?(?:day )?(?:of )?"
     rf"-?{_NAMED}{_YEAR}",
-    rf"\b(?P<edge>first|last) day (?:of|in) (?:the month of )?{_NAMED}{_YEAR}",
     rf"\b(?P<part>{'|'.join(sorted(_PARTS, key=len, reverse=True))})(?: of |[- ])(?:in )?"
     rf"(?:the )?(?:(?:month|year) (?:of )?)?(?:{_NAMED}{_YEAR}|(?P<year3>(?:19|20)\d\d)\b)",
-    rf"\b(?:{_LEAD} )?{_NAMED}(?:,? (?:of )?(?:{_A_YEAR}|{_SHORT_YEAR})|(?! ?\d))",
+    rf"\b{_NAMED}(?:,? (?:of )?(?:{_A_YEAR}|{_SHORT_YEAR})|(?! ?\d))",
     r"\b(?P<word>today|tomorrow|yesterday|tonight)\b",
     rf"\b{_WEEKDAY}s?\b(?P<alone>)",
     r"\b(?:the|on|by) (?P<ordinal>\d{1,2})(?:st|nd|rd|th)\b(?! (?:floor|street|st|ave|avenue|"
     r"grade|quarter|century|anniversary|annual|edition|place|time|year|day|week|draft|round)\b)",
 )
-# A month's name that is a word too is no month in "they march past", "May I ...", "May be late".
-_NO_MONTH = re.compile(r" (?!(?:is|was|to|or|and|in|at|of|as|for|on|by|if|through|until)\b)[a-z]|$")
 
 
 def _dates(match: re.Match[str]) -> Iterator[Found]:
@@ -400,9 +356,6 @@ def _dates(match: re.Match[str]) -> Iterator[Found]:
     elif groups.get("days"):
         numbers = re.findall(r"\d{1,2}", first_of("days"))
         days = [PartialDate(year, month, int(number)) for number in numbers]
-    elif groups.get("edge") and month:
-        last = calendar.monthrange(year or 2001, month)[1]
-        days = [PartialDate(year, month, last if first_of("edge") == "last" else 1)]
     elif groups.get("word"):
         days = [PartialDate(relative=match[0].lower())]
     elif number := int(first_of("ordinal") or 0):
@@ -410,19 +363,10 @@ def _dates(match: re.Match[str]) -> Iterator[Found]:
     elif "alone" in groups:
         if match[0][0].isupper() or "day" in match[0].lower():
             days = [PartialDate(weekday=_WEEKDAYS.index(first_of("wd")[:3]))]
-    elif part or year or groups.get("lead") or (name and _is_month(name, match)):
+    elif part or year or (name and (name[0].isupper() or name.lower() not in _WORDS_TOO)):
         days = [PartialDate(year, month, part=part)]
     for date in days:
         yield "date", date
-
-
-def _is_month(name: str, match: re.Match[str]) -> bool:
-    """True if the name of a month, without a day, year or preposition, can be nothing else."""
-    if name.lower() not in ("may", "march", "mar", "sep", "dec", "jan"):
-        return True
-    opens = not match.string[: match.start()].rstrip(" \"'(")
-    goes_on = _NO_MONTH.match(match.string, match.end()) and match.end() < len(match.string)
-    return name[0].isupper() and not (opens and goes_on)
 
 
 def _year(text: str) -> int | None:
@@ -479,36 +423,21 @@ _UNIT_NAMES = "|".join(
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,9})?|\.\d{1,9}"
 # "$3M" are millions, "3 m" are metres.
 _SCALE = rf"(?:(?:mm?|b)|[ -]?(?:{'|'.join(scale for scale in _SCALES if scale not in 'mmb')}))"
-_PERIODS = "hour day night week month year"
-_PER = (
-    r"(?:,? ?(?:/|\b(?:an?|per|each|every)\b) ?(?P<per>hour|day|night|week|month|year|annum)\b"
-    r"|,? (?P<ly>hourly|daily|nightly|weekly|monthly|yearly|annually)\b)?"
-)
 _AMOUNT = (
     rf"(?P<sign>(?:us ?)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
-    rf"(?:(?P<first>{_NUMBER})(?P<scale1>{_SCALE}\b)? ?(?:-|to|or) ?"
-    r"(?:(?:us ?)?\$|[€£])?(?=[\d.]))?"
     rf"(?P<number>{_NUMBER})(?P<scale>{_SCALE}\b)?"
     r"(?: ?(?P<mark>[%$€£¥¢]|per ?cent\b)|[ -]?(?:us |calendar |business |working )?"
-    rf"(?P<unit>{_UNIT_NAMES})(?:e?s)?\b)?(?!\w|[.,]\d){_PER}"
+    rf"(?P<unit>{_UNIT_NAMES})(?:e?s)?\b)?(?!\w|[.,]\d)"
 )
 
 
 def _amounts(match: re.Match[str]) -> Iterator[Found]:
-    if re.fullmatch(r"\s*\d{1,3}B", match[0]):
-        return  # a room, more likely than billions of nothing
     mark = (match["mark"] or "").lower().replace("per cent", "%").replace("percent", "%")
     name = mark or (match["unit"] or match["sign"] or "").lower().replace("us ", "us").strip()
     kind, unit, factor = _UNITS.get(name, ("number", "", Decimal(1)))
-    per = (match["per"] or (match["ly"] or "").removesuffix("ly")).lower()
-    per = {"annum": "year", "annual": "year", "dai": "day"}.get(per, per)
-    numbers = [(match["number"], match["scale"])]
-    if match["first"]:
-        numbers.insert(0, (match["first"], match["scale1"] or match["scale"]))
-    for number, scale in numbers:
-        power = _SCALES[scale.strip(" -").lower()] if scale else 0
-        amount = Decimal(number.replace(",", "")) * 10**power * factor
-        yield kind, Amount(amount.normalize(), unit, per)
+    power = _SCALES[match["scale"].strip(" -").lower()] if match["scale"] else 0
+    amount = Decimal(match["number"].replace(",", "")) * 10**power * factor
+    yield kind, Amount(amount.normalize(), unit)
 
 
 # ---- Numbers that name something.

@@ -49,7 +49,7 @@ def asked(question: str, gold: str | None, answerable: bool | None = None) -> Qu
 def fitted() -> tuple[float, Features]:
     """The bias and the weights."""
     tuning = [
-        Pair(each.asked, each.answer or "", each.label)
+        Pair(each.question, each.answer or "", each.label)
         for each in load_pairs()
         if each.half == "tuning"
     ]

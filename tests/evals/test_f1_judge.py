@@ -7,24 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from art_e.errors import UserError
 from art_e.question import Question
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
-from evals.judges.f1 import F1Judge, f1
 from evals.judges.labels import Case, Rated, agreement, rate
+from evals.judges.offline import F1Judge, f1
+from evals.verdict import Verdict
 
 JUDGE = F1Judge()
 WORLDS = [WorldConfig(size=1000, seed=seed, short=True, vocabulary=1000) for seed in (800, 801)]
 YEAR = re.compile(r",? 20\d\d$")
 
 
-def asked(question: str, gold: str | None, *, answerable: bool | None = None) -> Question:
-    return Question("q", question, "ann@test.example", None, gold, answerable=answerable)
-
-
-def accepts(question: str, gold: str, answer: str) -> bool | None:
-    return JUDGE.decide(asked(question, gold), answer).correct
+def verdict(question: str, gold: str, answer: str) -> Verdict:
+    return JUDGE.decide(Question("q", question, "ann@test.example", answer=gold), answer)
 
 
 def of_kind() -> Iterator[list[Planted]]:
@@ -54,37 +50,27 @@ def judged(cases: list[Case]) -> list[Rated]:
 
 
 @pytest.mark.parametrize(
-    ("question", "gold", "answer"),
+    ("question", "gold", "answer", "correct"),
     [
-        ("When is it due?", "May 24, 2019", "May 24"),
-        ("When is it due?", "March 5, 2020", "5 March 2020"),
-        ("What room do we use for Ann?", "Room 74", "74"),
-        ("How much?", "$28,300", "28300"),
-        ("Who interviews Sue?", "Ann Park and Bob Lee", "Bob Lee, Ann Park"),
-        ("Whose is it?", "Rohan Bhatt's", "rohan bhatt’s"),
+        ("When is it due?", "May 24, 2019", "May 24", True),
+        ("When is it due?", "March 5, 2020", "5 March 2020", True),
+        ("What room do we use for Ann?", "Room 74", "74", True),
+        ("How much?", "$28,300", "28300", True),
+        ("Who interviews Sue?", "Ann Park and Bob Lee", "Bob Lee, Ann Park", True),
+        ("Whose is it?", "Rohan Bhatt's", "rohan bhatt’s", True),
+        ("When is it due?", "May 24, 2019", "May 31, 2019", False),
+        ("When is it due?", "May 24, 2019", "May 24, 2020", False),
+        ("What room do we use for Ann?", "Room 74", "room", False),
+        ("How much?", "$1.5 million", "$15 million", False),
+        ("Who is in charge?", "Ann Lee", "Ann Lee or Bob Ray", False),
+        ("Who is in charge?", "Ann Lee", "Bob.Ray/Carl_Moe-Ann Lee", False),
+        ("When is it due?", "The end of April 2019", "the end of April, May 2019", False),
     ],
 )
-def test_right_answers_in_the_words_of_the_mail(question: str, gold: str, answer: str) -> None:
-    assert accepts(question, gold, answer) is True
-
-
-@pytest.mark.parametrize(
-    ("question", "gold", "answer"),
-    [
-        ("When is it due?", "May 24, 2019", "May 31, 2019"),
-        ("When is it due?", "May 24, 2019", "May 24, 2020"),
-        ("What room do we use for Ann?", "Room 74", "Room 93"),
-        ("What room do we use for Ann?", "Room 74", "room"),
-        ("How much?", "$1.5 million", "$15 million"),
-        ("Is it room 74 or 93?", "Room 74", "room 74, 93"),
-        ("Who is in charge?", "Ann Lee", "Ann Lee or Bob Ray"),
-        ("Who is in charge?", "Ann Lee", "Bob.Ray/Carl_Moe-Ann Lee"),
-        ("When is it due?", "The end of April 2019", "the end of April, May 2019"),
-        ("Who is in charge?", "Ann Lee", ""),
-    ],
-)
-def test_wrong_answers(question: str, gold: str, answer: str) -> None:
-    assert accepts(question, gold, answer) is False
+def test_answers_in_the_words_of_the_mail(
+    question: str, gold: str, answer: str, correct: bool
+) -> None:
+    assert verdict(question, gold, answer).correct is correct
 
 
 def test_f1_is_that_of_the_paper() -> None:
@@ -95,23 +81,12 @@ def test_f1_is_that_of_the_paper() -> None:
     assert f1(["bob"], ["ann", "lee"]) == f1([], ["ann"]) == f1(["ann"], []) == f1([], []) == 0
 
 
-def test_rule_1_is_every_judges() -> None:
-    none = asked("When?", None, answerable=False)
-    assert JUDGE.decide(none, "I don't know").correct is True
-    assert JUDGE.decide(none, "May 3").correct is False
-    assert JUDGE.decide(asked("When?", "May 3"), None).correct is False
-    assert JUDGE.decide(asked("Which?", "???"), "???").correct is True
-    with pytest.raises(UserError, match="no answer to judge against"):
-        JUDGE.decide(asked("When?", None), "May 3")
-
-
 def test_it_says_what_it_found() -> None:
-    assert JUDGE.decide(asked("When?", "May 3, 2020"), "May 3").reason == "F1 0.80"
-    said = JUDGE.decide(asked("When?", "May 3, 2020"), "May 4").reason
-    assert said == "has '4', which the gold answer lacks"
-    said = JUDGE.decide(asked("When?", "May 3, 2020"), "soon").reason
-    assert said == "has no number or month of the gold answer"
-    assert len(JUDGE.decide(asked("When?", "May 3"), "7" * 100_000).reason) < 200
+    assert verdict("When?", "May 3, 2020", "May 3").reason == "F1 0.80"
+    strange = verdict("When?", "May 3, 2020", "May 4").reason
+    assert strange == "has '4', which the gold answer lacks"
+    assert "no number or month" in verdict("When?", "May 3, 2020", "soon").reason
+    assert len(verdict("When?", "May 3", "7" * 100_000).reason) < 200
 
 
 def test_it_agrees_with_the_world() -> None:

@@ -56,13 +56,12 @@ def judged(
     return asyncio.run(judge.judge(question, answer, mails))
 
 
-@pytest.mark.parametrize(("word", "correct"), [("correct", True), ("incorrect", False)])
-def test_a_verdict(make: Make, word: str, correct: bool) -> None:
-    with Provider([finds(word, "Both\nsay May 31.")]) as provider:
+def test_a_verdict(make: Make) -> None:
+    with Provider([finds("correct", "Both\nsay May 31.")]) as provider:
         judge = make(provider)
         verdict = judged(judge, "31 May 2001")
         [request] = provider.requests
-    assert verdict == Verdict(correct, None, judge.name, "Both say May 31.", attempted=True)
+    assert verdict == Verdict(True, None, judge.name, "Both say May 31.", attempted=True)
     prompt, sent = request.messages
     assert prompt["content"] == prompt_text("judge")
     assert json.loads(sent["content"]) == {
@@ -78,8 +77,6 @@ def test_a_verdict(make: Make, word: str, correct: bool) -> None:
     [
         # No pattern decides: the model is asked about these too.
         (QUESTION, "I don't know.", "not_attempted", False, False),
-        (QUESTION, "Two mails are about the lease, and its end is in neither.", "not_attempted",
-         False, False),
         (QUESTION, "I don't know, May 30?", "incorrect", False, True),
         (UNANSWERABLE, "The thread leaves that open.", "not_attempted", True, False),
         (UNANSWERABLE, "Ann pays.", "incorrect", False, True),
@@ -99,16 +96,14 @@ def test_three_verdicts(
 
 
 @pytest.mark.parametrize(("question", "correct"), [(QUESTION, False), (UNANSWERABLE, True)])
-def test_null_and_the_gold_answer_word_for_word_cost_no_call(
+def test_null_and_the_gold_answer_cost_no_call(
     make: Make, question: Question, correct: bool
 ) -> None:
     with Provider([]) as provider:
         judge = make(provider)
         assert judged(judge, "on may 31. ").correct is True
         verdict = judged(judge, None, question=question)
-        assert (verdict.correct, verdict.attempted) == (correct, False)
-        assert provider.requests == []
-    assert judge.spent.calls == 0
+    assert (verdict.correct, verdict.attempted, judge.spent.calls) == (correct, False, 0)
 
 
 def test_a_question_without_gold_is_a_user_error(make: Make) -> None:
@@ -122,9 +117,7 @@ def test_a_question_without_gold_is_a_user_error(make: Make) -> None:
         "The answer is correct.",
         '{"reason": "same day", "verdict": "correct"',
         '{"reason": "same day", "verdict": "probably"}',
-        "",
         "x" * 5_000,
-        'Sure! {"reason": "same day", "verdict": "correct"}',
     ],
 )
 def test_what_cant_be_read_is_no_verdict(make: Make, reply: str) -> None:
@@ -182,44 +175,29 @@ def by_prompt(correct: str, grounded: str) -> Callable[[Request], Reply]:
     return rule
 
 
-@pytest.mark.parametrize(
-    ("correct", "supported", "reason"),
-    [
-        ("correct", "supported", "The dates differ."),
-        ("incorrect", "unsupported", "The dates differ.; support: No mail names June."),
-    ],
-)
-def test_with_mails_it_also_says_whether_they_support_it(
-    make: Make, tmp_path: Path, correct: str, supported: str, reason: str
-) -> None:
-    with Provider(by_prompt(correct, supported)) as provider:
+def test_with_mails_it_also_says_whether_they_support_it(make: Make, tmp_path: Path) -> None:
+    with Provider(by_prompt("incorrect", "unsupported")) as provider:
         first, second = (make(provider, cache=tmp_path) for _ in range(2))
         verdict = judged(first, "June 1", [MAIL])
         requests = provider.requests
         # The same content is paid for once.
         assert judged(second, "June 1", [MAIL]) == verdict
         assert (first.spent.calls, second.spent.calls) == (2, 0)
-        judged(second, "June 1", [MAIL, MAIL])
-        assert second.spent.calls == 1
-    assert verdict.correct is (correct == "correct")
-    assert verdict.grounded is (supported == "supported")
-    assert verdict.reason == reason
-    [sent] = [
-        json.loads(each.messages[1]["content"])
-        for each in requests
-        if "mails" in each.messages[1]["content"]
-    ]
-    # The gold answer has no say in what the mails say.
+    assert (verdict.correct, verdict.grounded) == (False, False)
+    assert verdict.reason == "The dates differ.; support: No mail names June."
+    sent = json.loads(requests[1].messages[1]["content"])
+    # The model does not see the gold answer when it reads the mails.
     assert set(sent) == {"question", "asked_on", "mails", "given_answer"}
     [mail] = sent["mails"]
     assert mail["from"] == "Bob Berg <bob@test.example>"
     assert len(mail["body"]) == 8_000
+    with Provider(by_prompt("correct", "supported")) as provider:
+        verdict = judged(make(provider), "June 1", [MAIL])
+    assert (verdict.correct, verdict.grounded) == (True, True)
+    assert verdict.reason == "The dates differ."
 
 
-def test_support_is_asked_of_every_answer_and_of_no_abstention(make: Make) -> None:
-    with Provider(by_prompt("incorrect", "unsupported")) as provider:
-        verdict = judged(make(provider), "Ann pays.", [MAIL], UNANSWERABLE)
-    assert (verdict.correct, verdict.grounded) == (False, False)
+def test_an_abstention_needs_no_support(make: Make) -> None:
     with Provider([finds("not_attempted")]) as provider:
         verdict = judged(make(provider), "I don't know", [MAIL])
     assert (verdict.correct, verdict.grounded) == (False, None)
@@ -268,7 +246,7 @@ def test_what_is_sent(make_model: Callable[..., StructuredModel]) -> None:
             {"role": "user", "content": '{"thing":"apple"}'},
         ],
     }
-    # A model that thinks takes no temperature, and gets room to think in.
+    # A reasoning model takes no temperature, and gets room to think in.
     assert "temperature" not in o3
     assert o3["max_completion_tokens"] == 16_384
     assert o3["messages"][0]["role"] == "developer"

@@ -7,8 +7,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from evals.judges.f1 import F1Judge
-from evals.judges.offline import OfflineJudge
+from evals.judges.offline import F1Judge, OfflineJudge
 from evals.verdict import Verdict
 from tests.builders import answer, message
 from tests.training.conftest import written

@@ -8,7 +8,7 @@ import pytest
 
 from art_e.message import AssistantMessage
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.judges.f1 import F1Judge
+from evals.judges.offline import F1Judge
 from tests.builders import message
 from tests.builders import search_episodes as search
 from tests.training import tiny

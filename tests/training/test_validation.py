@@ -10,8 +10,7 @@ import pytest
 
 from art_e.question import Question
 from art_e.trajectory import read_trajectories
-from evals.judges.f1 import F1Judge
-from evals.judges.offline import OfflineJudge
+from evals.judges.offline import F1Judge, OfflineJudge
 from evals.metrics import model_metrics
 from evals.scored import Scored
 from evals.verdict import Verdict
