@@ -22,12 +22,21 @@ from training.expert import conversations_of
 from training.export import merge as merge_adapter
 from training.judging import judges_of
 from training.material import load_material, load_part, planted_in
-from training.planning import ASSUMED, StagePlan, TrainingPlan, compared, judge_fees
+from training.planning import (
+    ASSUMED,
+    DEFAULT_GPU,
+    GPUS,
+    StagePlan,
+    TrainingPlan,
+    compared,
+    count_of,
+    gpu_of,
+    judge_fees,
+)
 from training.planning import plan as make_plan
 from training.processes import ALONE, LostError, Processes, joined, launched
 from training.recipe import Recipe, load_recipe, named_recipe
 from training.run import Pause, RunView, Setting, TrainingRun, never, opened, pause_after
-from training.shapes import DEFAULT_GPU, GPUS, count_of, gpu_of
 from training.watch import Watch
 
 app = typer.Typer(
@@ -234,7 +243,7 @@ def sft(
     out: OutOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Imitate the scripted expert, or the best of stored trajectories."""
+    """Imitate the scripted expert."""
     require_train_extra()
     if launched().count > 1:
         raise UserError("a warm start is one process: run art-e train sft without a launcher")
@@ -328,7 +337,7 @@ def run_sft(
     if recipe.sft is None:
         raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
     material = load_material(recipe.data, "train")
-    conversations = conversations_of(recipe, material, planted_in(recipe.data), seed, runs_folder())
+    conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
     load, judges = partial(load_part, recipe.data), judges_of(recipe.judging)
     train = import_module("training.sft").train_sft
     metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges, pause=pause)

@@ -212,16 +212,14 @@ class SftStage(RecipeTable):
 class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, or the best right episodes of the runs
-    `trajectories`. With `early_noise` for all stages but the last, only
-    checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for weight
-    matrices; 0 is AdamW for all.
+    It imitates the scripted expert, who errs by `noise`. With `early_noise` for all stages but the
+    last, only checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for
+    weight matrices; 0 is AdamW for all.
     """
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
     early_noise: Noise | None = None
-    trajectories: tuple[str, ...] = ()
     muon: NotNegative = 0.0
     validate_every: Count = 200
 
@@ -239,7 +237,7 @@ class Sft(RecipeTable):
     @property
     def chosen_from(self) -> int:
         """The first step whose checkpoint may be chosen as the best."""
-        if self.early_noise is None or self.trajectories:
+        if self.early_noise is None:
             return 1
         return self.steps - self.stages[-1].steps + 1
 

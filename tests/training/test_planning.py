@@ -26,18 +26,22 @@ from training.planning import (
     CORRECT_TOKENS,
     DECODE_SHARE,
     GROUNDED_TOKENS,
+    PUBLISHED,
     TRAIN_SHARE,
     EpisodeTokens,
     Estimator,
     MemoryPhase,
+    Shape,
     TrainingPlan,
     fee_of,
+    gpu_of,
     judge_fees,
+    named_shape,
     plan,
+    shape_of,
 )
 from training.progress import read_steps
 from training.recipe import Vllm, load_recipe, recipe_names
-from training.shapes import PUBLISHED, Shape, gpu_of, named_shape, shape_of
 from training.start import load_start
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"

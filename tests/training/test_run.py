@@ -198,9 +198,6 @@ def test_a_start_with_early_noise_is_chosen_from_the_last_stage(tmp_path: Path) 
             best = training.best
             chosen.append(best and best.step)
     assert chosen == [0, 10, 15, 15]
-    # An imitation of stored runs has no expert.
-    imitating = tiny.recipe("sft.early_noise.guesses=0", 'sft.trajectories=["run"]')
-    assert imitating.sft is not None and imitating.sft.chosen_from == 1
 
 
 def test_finish(tmp_path: Path) -> None:

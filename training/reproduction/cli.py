@@ -18,12 +18,11 @@ from art_e.storage import home, locked
 from evals.benchmark import model_name
 from training.cli import SetOption, duration
 from training.judging import is_paid
-from training.planning import plan
+from training.planning import gpu_of, plan
 from training.reproduction.chain import RECORD, STAGES, Stage, Step
 from training.reproduction.chain import reproduce as reproduce_chain
 from training.reproduction.profile import GENERATED, Profile, load_profile
 from training.reproduction.report import FIGURES, REPORT
-from training.shapes import gpu_of
 
 _LOCK = ".reproduce.lock"
 
