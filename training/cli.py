@@ -55,12 +55,6 @@ SetOption = Annotated[
     list[str] | None,
     Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
 ]
-BaseModelOption = Annotated[
-    str | None,
-    Option(
-        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
-    ),
-]
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
 ]
@@ -91,7 +85,6 @@ def plan(
         ),
     ] = None,
     changes: SetOption = None,
-    base_model: BaseModelOption = None,
     gpu: Annotated[str, Option(metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
     gpus: Annotated[int, Option(metavar="N", min=1, help="Number of GPUs.")] = 1,
     usd_per_hour: Annotated[
@@ -107,11 +100,11 @@ def plan(
     if run is not None and run.config.get("kind") not in {"sft", "grpo"}:
         raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
     if run is not None and recipe is None:
-        if changes or base_model is not None:
+        if changes:
             raise UserError("--against plans the run's own recipe: name --recipe to change it")
         chosen = named_recipe(str(run.folder))
     else:
-        chosen = load_recipe(recipe or "nano", changes or (), base_model=base_model)
+        chosen = load_recipe(recipe or "nano", changes or ())
     if run is not None and chosen.name != (own := run.config["recipe"]["name"]):
         raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
     planned = make_plan(chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour)
@@ -236,7 +229,6 @@ def sft(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
-    base_model: BaseModelOption = None,
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
     resume: ResumeOption = False,
@@ -247,7 +239,7 @@ def sft(
     require_train_extra()
     if launched().count > 1:
         raise UserError("a warm start is one process: run art-e train sft without a launcher")
-    chosen = load_recipe(recipe, changes or (), base_model=base_model)
+    chosen = load_recipe(recipe, changes or ())
     run = partial(run_sft, pause=pause_after(minutes))
     steps = chosen.sft.steps if chosen.sft else 0
     _train(Setting("sft", chosen, seed, init), steps, out, resume, run, ALONE, json_output)
@@ -263,7 +255,6 @@ def grpo(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
-    base_model: BaseModelOption = None,
     max_cost: Annotated[
         float | None,
         Option(
@@ -285,7 +276,7 @@ def grpo(
     require_train_extra()
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
-    chosen = load_recipe(recipe, changes or (), base_model=base_model)
+    chosen = load_recipe(recipe, changes or ())
     pause = pause_after(minutes)
     with _together() as processes:
         if processes.leads:

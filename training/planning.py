@@ -4,7 +4,7 @@
 
 Weights, gradients, optimizer states, keys and values, and operations are counted. What autograd
 keeps was measured. Speeds, turns, and what CUDA and vLLM keep for themselves are assumptions, and
-printed as such. Planning needs no GPU, and for Qwen2.5 neither torch nor a network.
+printed as such. Planning needs neither a GPU nor torch nor a network.
 """
 
 import math
@@ -14,12 +14,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from operator import mul
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
 from art_e.models.base import Usage
-from art_e.models.checkpoint import base_of, meant_checkpoint, require_train_extra, split_adapter
 from art_e.models.prices import expected_cost
 from art_e.runs import Run
 from art_e.tools import MAX_RESULTS
@@ -143,51 +141,19 @@ PUBLISHED = {
 
 
 def shape_of(model: ModelTable) -> Shape:
-    """The shape of a recipe's model. Raises `UserError` if it can't be found."""
+    """The shape of a recipe's model, of a `base` by the size in its name. Raises `UserError` if it
+    is no Qwen2.5."""
     form = model.scratch
-    if form is None:
-        assert model.base is not None
-        return named_shape(model.base)
-    inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
-    return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
-
-
-def named_shape(name: str) -> Shape:
-    """The shape of a checkpoint: a folder, a training run's folder, or a hub id.
-
-    The hub is asked only for ids that are not in `PUBLISHED`. Raises `UserError` if there is no
-    checkpoint, or it is not a Qwen2.
-    """
-    name, _ = split_adapter(name)
-    size = re.sub("^Qwen/Qwen2\\.5-|-Instruct$", "", name)
-    if (folder := Path(name).expanduser()).is_dir():
-        folder = meant_checkpoint(folder)
-        if (base := base_of(folder)) is not None:
-            return named_shape(base)
-        name = str(folder)
-    elif size in PUBLISHED:
-        return PUBLISHED[size]
-    require_train_extra()
-    from transformers import AutoConfig, Qwen2Config
-
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError):
+    if form is not None:
+        inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
+        return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
+    size = re.search(r"Qwen2\.5-(\d+(?:\.\d+)?B)", model.base or "")
+    if size is None or size[1] not in PUBLISHED:
         raise UserError(
-            f"can't find the shape of {name}: it is no checkpoint here or on the hub; name a"
-            f" checkpoint's folder, or Qwen/Qwen2.5-SIZE with a size of {', '.join(PUBLISHED)}"
-        ) from None
-    if not isinstance(config, Qwen2Config):
-        raise UserError(f"{name} is a {config.model_type} model; plans are for qwen2 only")
-    return Shape(
-        config.num_hidden_layers,
-        config.hidden_size,
-        config.intermediate_size,
-        config.num_attention_heads,
-        config.num_key_value_heads or config.num_attention_heads,
-        config.vocab_size,
-        tied=bool(config.tie_word_embeddings),
-    )
+            f"the shape of {model.base} is not known: plan a model of a similar size with"
+            f" --set model.base=Qwen/Qwen2.5-SIZE, one of {', '.join(PUBLISHED)}"
+        )
+    return PUBLISHED[size[1]]
 
 
 def count_of(number: int) -> str:
@@ -298,7 +264,7 @@ def expected_episode(recipe: Recipe) -> EpisodeTokens:
 
 @dataclass(frozen=True)
 class JudgeFee:
-    """What a judge is expected to cost for so many calls about `episodes`, or None."""
+    """What a judge is expected to cost for its calls; `usd` is None for an unknown price."""
 
     judge: str
     episodes: int

@@ -67,7 +67,7 @@ class Lora(RecipeTable):
 
 
 class ModelTable(RecipeTable):
-    """The model: a checkpoint `base` (folder or hub id), or a new one from `scratch`.
+    """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
 
     `lora` trains an adapter instead of all weights; with `bits` 4 the weights under it are held in
     NF4. `checkpointing` recomputes activations: a third more time, a fraction of the memory.
@@ -79,10 +79,17 @@ class ModelTable(RecipeTable):
     bits: Literal[4, 16] = 16
     checkpointing: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _base_instead(cls, value: Any) -> Any:
+        """Take `--set model.base=NAME` in place of a table [model.scratch]."""
+        named = isinstance(value, dict) and value.get("base") is not None
+        return {**value, "scratch": None} if named else value
+
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.base is None) == (self.scratch is None):
-            raise ValueError("give either base or a table [model.scratch]")
+        if self.base is None and self.scratch is None:
+            raise ValueError("give base or a table [model.scratch]")
         if self.bits == 4 and (self.lora is None or self.base is None):
             raise ValueError("weights of 4 bits can't be trained: give base and [model.lora] too")
         return self
@@ -343,16 +350,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 FOLDERS = {"recipe": "recipes", "profile": "reproduction/profiles"}
 
 
-def load_recipe(name: str, changes: Sequence[str] = (), *, base_model: str | None = None) -> Recipe:
-    """The recipe of that name or path, with `changes` such as "reward.effort=0.1" and its model
-    replaced by `base_model`. Raises `UserError`, naming the field, for an invalid recipe."""
-
-    def use_base_model(table: dict[str, Any]) -> None:
-        if base_model is not None:
-            model = {**table.get("model", {}), "base": base_model}
-            table["model"] = {field: model[field] for field in model if field != "scratch"}
-
-    return load_toml(Recipe, "recipe", name, changes, use_base_model)
+def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name or path, with `changes` such as "reward.effort=0.1" made to it.
+    Raises `UserError`, naming the field, for an invalid recipe."""
+    return load_toml(Recipe, "recipe", name, changes)
 
 
 def recipe_names() -> list[str]:
@@ -371,7 +372,7 @@ def load_toml(
     kind: str,
     name: str,
     changes: Sequence[str],
-    amend: Callable[[dict[str, Any]], None],
+    amend: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> _Model:
     """The file of that name or path with `changes`, and then those of `amend`, as `model`.
 

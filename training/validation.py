@@ -17,7 +17,7 @@ from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers import TrainerControl as Control
 from transformers import TrainingArguments as Args
 
-from art_e.models.checkpoint import best_device
+from art_e.models.checkpoint import CHECKPOINTS, best_device
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
@@ -198,7 +198,7 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
     if on_cpu:
         keep_memory()
     return {
-        "output_dir": str(training.checkpoints),
+        "output_dir": str(training.run.folder / CHECKPOINTS),
         "max_steps": steps,
         "max_grad_norm": 1.0,
         "save_strategy": "steps",

@@ -36,7 +36,6 @@ from training.planning import (
     fee_of,
     gpu_of,
     judge_fees,
-    named_shape,
     plan,
     shape_of,
 )
@@ -143,30 +142,17 @@ def test_four_bits_are_those_of_bitsandbytes() -> None:
     assert a_weight == pytest.approx(held / weights.numel(), rel=1e-3)
 
 
-def test_shapes_of_runs_and_of_adapters(warm: Path, tmp_path: Path) -> None:
-    weights = sum(each.numel() for each in load_start(str(warm)).model.parameters())
-    assert named_shape(str(warm)).parameters == weights
-    [base] = (warm / "checkpoints").glob("checkpoint-20")
-    (tmp_path / "adapter_config.json").write_text(
-        json.dumps({"base_model_name_or_path": str(base)})
-    )
-    assert named_shape(str(tmp_path)).parameters == weights
-    assert named_shape(f"{base}+{tmp_path}").parameters == weights
+def test_shapes_of_recipes(warm: Path) -> None:
     # A model that is made from nothing has at most the tokens that are planned.
-    recipe = tiny.recipe()
-    most = shape_of(recipe.model)
-    made = named_shape(str(warm))
-    assert made.vocabulary <= most.vocabulary
-    assert made._replace(vocabulary=0) == most._replace(vocabulary=0)
-
-
-@pytest.mark.parametrize(
-    ("config", "named"), [({"model_type": "llama"}, "llama"), ({}, "can't find the shape")]
-)
-def test_other_models_are_refused(config: dict[str, str], named: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match=named):
-        named_shape(str(tmp_path))
+    model, planned = load_start(str(warm)).model, shape_of(tiny.recipe().model)
+    tokens = int(model.config.vocab_size)
+    assert tokens <= planned.vocabulary
+    weights = sum(each.numel() for each in model.parameters())
+    assert planned._replace(vocabulary=tokens).parameters == weights
+    for name in ("Qwen/Qwen2.5-7B-Instruct", "/models/Qwen2.5-7B"):
+        assert shape_of(load_recipe("talk", [f"model.base={name}"]).model) == PUBLISHED["7B"]
+    with pytest.raises(UserError, match="is not known: plan a model of a similar size"):
+        shape_of(load_recipe("talk", ["model.base=Qwen/Qwen3-8B"]).model)
 
 
 # Memory.
@@ -394,7 +380,7 @@ def test_options_change_the_plan(art_e: Command) -> None:
     words = ("train", "plan", "--recipe", "talk")
     dear = json_of(art_e(*words, "--json", "--usd-per-hour", "6"))
     assert dear["gpu_usd"] == pytest.approx(6 * dear["hours"])
-    small = json_of(art_e(*words, "--json", "--base-model", "Qwen/Qwen2.5-7B-Instruct"))
+    small = json_of(art_e(*words, "--json", "--set", "model.base=Qwen/Qwen2.5-7B-Instruct"))
     assert small["parameters"] == pytest.approx(7.61e9, rel=0.01)
     tight = art_e(*words, "--set", "grpo.vllm.memory=0.3", "--set", "judging.max_cost_usd=1")
     # The plan is the answer, whether it fits or not.

@@ -48,7 +48,7 @@ def make_step(training: TrainingRun, number: int) -> None:
 
 def make_checkpoint(training: TrainingRun, number: int, correct: float) -> None:
     validate(training, number, correct)
-    folder = training.checkpoints / f"checkpoint-{number}"
+    folder = training.run.folder / "checkpoints" / f"checkpoint-{number}"
     folder.mkdir(parents=True)
     (folder / "model.safetensors").touch()
     training.checkpoint_saved(number)

@@ -248,13 +248,6 @@ def talk_figures(
 
     right = "Accuracy on answerable questions"
     beside(right, "accuracy", {each.model: percent(accuracy(each)) for each in PUBLISHED})
-    for model in (trained, start, *baselines):
-        if model.name not in {each.name for each in PUBLISHED} and model in baselines:
-            add(right, "Another baseline", NONE, percent(model.figures["accuracy"]), model.name)
-        # The first judge decides.
-        for judge, figures in list(model.figures["by_judge"].items())[1:]:
-            figure = percent(figures["accuracy"])
-            add(right, f"By the judge {judge}", NONE, figure, model.name)
     o3 = by_name.get(str(O3.name)) or max(
         baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0
     )
@@ -263,12 +256,8 @@ def talk_figures(
     gained = f"{100 * (TRAINED.accuracy - UNTRAINED.accuracy):.0f} pts"
     gain = points(from_start["figures"]["accuracy"]["difference"])
     add(right, "Gained by training", gained, gain, against_start)
-    for name, compared, published, of in (
-        ("o3", from_o3, f"{NET_REDUCTION:.0%}", against_o3),
-        ("the start", from_start, NONE, against_start),
-    ):
-        fewer = percent(compared["net_reduction"])
-        add(right, f"Net reduction of {name}'s errors", published, fewer, of)
+    fewer = percent(from_o3["net_reduction"])
+    add(right, "Net reduction of o3's errors", f"{NET_REDUCTION:.0%}", fewer, against_o3)
 
     waits = {each.model: f"{each.seconds} s" for each in PUBLISHED if each.seconds}
     beside("Latency per question", "latency_p50_s", waits)
@@ -283,15 +272,9 @@ def talk_figures(
     fewer_turns = number(TURNS_RIGHT.gain(paired(start.scored, trained.scored)))
     add("Turns", both, "falls in training", fewer_turns, against_start)
 
-    wrong, invented = "Wrong answers, of all questions", "Answers to unanswerable questions"
+    wrong = percent(trained.figures["hallucination"])
     lower = "lower than any prompted model's"
-    for model in (trained, start, *baselines):
-        figure = percent(model.figures["hallucination"])
-        add("Hallucination", wrong, lower if model is trained else NONE, figure, model.name)
-    for model in (trained, start):
-        scored = [each for each in model.scored if not each.question.answerable]
-        share = sample_of(scored).share([each.answered_by(0) for each in scored])
-        add("Hallucination", invented, NONE, percent(share), model.name)
+    add("Hallucination", "Wrong answers, of all questions", lower, wrong, trained.name)
 
     price, seeds = profile.evaluation.usd_per_hour, plural(len(profile.training.seeds), "seed")
     took = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
