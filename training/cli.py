@@ -21,7 +21,7 @@ from art_e.storage import runs_folder
 from training.expert import conversations_of
 from training.export import merge as merge_adapter
 from training.judging import judges_of
-from training.material import load_material, load_part, planted_in
+from training.material import load_material, planted_in
 from training.planning import (
     ASSUMED,
     DEFAULT_GPU,
@@ -329,7 +329,7 @@ def run_sft(
         raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
     material = load_material(recipe.data, "train")
     conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
-    load, judges = partial(load_part, recipe.data), judges_of(recipe.judging)
+    load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
     train = import_module("training.sft").train_sft
     metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges, pause=pause)
     return metrics
@@ -347,7 +347,7 @@ def run_grpo(
     recipe, count, spent = training.setting.recipe, training.processes.count, training.cost_before
     limit = recipe.judging.max_cost_usd if max_cost_usd is None else max_cost_usd
     judges = judges_of(recipe.judging, limit, spent=spent, processes=count)
-    train, load = import_module("training.grpo").train_grpo, partial(load_part, recipe.data)
+    train, load = import_module("training.grpo").train_grpo, partial(load_material, recipe.data)
     metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
     return metrics
 

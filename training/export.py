@@ -23,7 +23,7 @@ from art_e.models.checkpoint import (
 )
 from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.storage import write_whole
-from training.recipe import EpisodeForm, ModelTable, load_recipe, recipe_names
+from training.recipe import ModelTable
 from training.run import Setting
 
 CARD = "README.md"
@@ -36,22 +36,6 @@ TOKENIZER_FILES = (
 # ---- The model card: README.md, in the form of the Hugging Face hub.
 
 UNKNOWN = "not measured"
-# The figures of a card that were measured, in order.
-_LABELS = {
-    "n": "questions asked",
-    "correct": "handled right (right answers and right abstentions)",
-    "accuracy": "accuracy (answerable questions)",
-    "unanswerable_accuracy": "accuracy (unanswerable questions)",
-    "hallucination": "hallucination (wrong answers, all questions)",
-    "hallucination_unanswerable": "hallucination (unanswerable questions)",
-    "abstention": "abstention (all questions)",
-    "turns": "turns an episode",
-    "effort": "effort an episode",
-    "turns_when_correct": "turns, answer right",
-    "effort_when_correct": "effort, answer right",
-    "format_errors": "format errors an episode",
-    "reward": "reward, by its own judge",
-}
 _BEST = re.compile(r"checkpoints/checkpoint-(\d+)", re.ASCII)
 
 
@@ -64,8 +48,6 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
     """The text of a run's card; `metrics` is the run's `metrics.json`."""
     recipe = setting.recipe
     best = _BEST.fullmatch(str(metrics.get("best_checkpoint")))
-    own = load_recipe(recipe.name) if recipe.name in recipe_names() else None
-    usual = EpisodeForm()
     base, questions = (
         each and public_name(each) for each in (recipe.model.base, recipe.data.questions)
     )
@@ -77,9 +59,6 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
         seed=str(setting.seed),
         base=base,
         questions=questions,
-        recipe_option=Own(recipe.name if own is not None else "RECIPE.toml"),
-        own_recipe=own is not None,
-        changed=own is not None and own != recipe,
         has_best=best is not None,
         checkpoint=Own(f"RUN/{best[0] if best else 'checkpoints/CHECKPOINT'}"),
         validation=_validation(metrics.get("validation") or [], int(best[1]) if best else None),
@@ -88,8 +67,6 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
         tokens=_figure(metrics.get("tokens")),
         money=UNKNOWN if usd is None else f"{usd:,.2f} USD",
         alarms=metrics.get("alarms"),
-        own_form=(recipe.episode.view, recipe.episode.prompt, recipe.episode.max_turns)
-        != (usual.view, usual.prompt, usual.max_turns),
         unknown=UNKNOWN,
     )
     return f"{text.rstrip()}\n"
@@ -116,11 +93,11 @@ def _validation(rows: Sequence[Mapping[str, Any]], best: int | None) -> dict[str
 
 
 def _table(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The titles of the columns, and a row for each figure that a part has."""
+    """The titles of the columns, and a row for each figure of the parts."""
+    names = dict.fromkeys(name for part in parts.values() for name in part if name != "step")
     rows = [
-        (label, [_figure(part.get(name)) for part in parts.values()])
-        for name, label in _LABELS.items()
-        if any(name in part for part in parts.values())
+        (name.replace("_", " "), [_figure(part.get(name)) for part in parts.values()])
+        for name in names
     ]
     return {"columns": list(parts), "rows": rows}
 

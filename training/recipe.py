@@ -98,8 +98,7 @@ class ModelTable(RecipeTable):
 class Worlds(RecipeTable):
     """Synthetic companies to train and measure on, one for each seed of the spans [first, end).
 
-    `names` is a seed of names that all worlds but the strangers' share (`WorldConfig`). Of the
-    strangers' questions only those without a name of training count; they are reported apart.
+    `names` is a seed of names that all worlds share (`WorldConfig`).
     """
 
     size: Count = 1_000
@@ -108,17 +107,15 @@ class Worlds(RecipeTable):
     train: tuple[int, int]
     validation: tuple[int, int]
     test: tuple[int, int]
-    strangers: tuple[int, int] | None = None
     names: int | None = None
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        spans = [self.train, self.validation, self.test]
-        spans = sorted([*spans, self.strangers] if self.strangers else spans)
+        spans = sorted([self.train, self.validation, self.test])
         if any(end <= first for first, end in spans):
             raise ValueError("a span of seeds is [first, end) and holds at least one seed")
         if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
-            raise ValueError("train, validation, test and strangers share a seed")
+            raise ValueError("train, validation and test share a seed")
         return self
 
 

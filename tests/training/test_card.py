@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from tests.training.rows import validation as made_validation
 from training.export import card
-from training.recipe import Recipe, load_recipe
+from training.recipe import Recipe
 from training.run import Setting
 
 HOSTILE = (
@@ -82,16 +82,12 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
             "1.50 USD.",
             "--model local:RUN/checkpoints/checkpoint-40 --recipe RUN",
         ], []),
-        # An adapter is merged before it is used; its episodes are the usual ones.
+        # An adapter is merged before it is used.
         (made(LORA, "sft"), [
             "LoRA adapter of rank 8",
             "art-e train merge RUN/checkpoints/checkpoint-40 --out MERGED",
-            "--model local:MERGED\n",
-        ], ["--recipe RUN", "secret", "--init"]),
-        (made(load_recipe("talk").to_row()), ["--recipe talk --seed"], ["on the command line"]),
-        (made({**load_recipe("talk").to_row(), "episode": {"hits": 2}}), [
-            "changed on the command line",
-        ], ["RECIPE.toml"]),
+            "--model local:MERGED --recipe RUN\n",
+        ], ["secret", "--init"]),
         (made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]), [
             "- Step 1,200, abstention: lower the rate\n",
         ], ["None was raised"]),
@@ -111,16 +107,15 @@ def test_what_a_card_says(text: str, there: list[str], not_there: list[str]) -> 
 def test_its_tables() -> None:
     text = made()
     assert row(text, "measure")[:3] == ["first (step 0)", "best (step 40)", "last (step 60)"]
-    assert row(text, "accuracy (answerable") == ["0.300", "0.700", "0.900"]
-    assert row(text, "questions asked") == ["200"] * 3
-    assert row(text, "turns, answer right") == ["not measured"] * 3
-    greedy = {"n": 400, "accuracy": estimate(0.81, 0.77, 0.85), "by_kind": {"lookup": {}}}
+    assert row(text, "accuracy") == ["0.300", "0.700", "0.900"]
+    assert row(text, "n ") == ["200"] * 3
+    assert row(text, "turns when correct") == ["not measured"] * 3
+    greedy = {"n": 400, "accuracy": estimate(0.81, 0.77, 0.85)}
     sampled = {"n": 400, "accuracy": estimate(None, None, None)}
     both = made(test={"greedy": greedy, "sampled": sampled}).partition("## Test")[2]
     assert row(both, "measure") == ["greedy", "sampled"]
     assert row(both, "accuracy") == ["0.810 (0.770 to 0.850, n = 267)", "not measured"]
     assert "95 % interval" in both
-    assert "by_kind" not in both
 
 
 def rendered(text: str) -> str:

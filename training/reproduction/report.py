@@ -124,16 +124,15 @@ MEASURES = (
 
 
 def episodes_of_test(folder: Path) -> dict[Way, list[Scored]]:
-    """The test episodes of a complete run, without those about strangers, by the judge of
-    validations. Raises `UserError` if they can't be read, or if the test is not whole."""
+    """The test episodes of a complete run, by the judge of validations. Raises `UserError` if they
+    can't be read, or if the test is not whole."""
     path = folder / EPISODES
     found: dict[Way, list[Scored]] = {way: [] for way in WAYS}
     try:
         for each in read_trajectories(path):
-            if not each.policy.get("part"):
-                way: Way = "sampled" if each.policy["temperature"] > 0 else "greedy"
-                question = Question.from_row(each.question or {})
-                found[way].append(by_second(Scored(question, each)))
+            way: Way = "sampled" if each.policy["temperature"] > 0 else "greedy"
+            question = Question.from_row(each.question or {})
+            found[way].append(by_second(Scored(question, each)))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} can't be read ({error}); make the run again") from None
     if not all(found.values()):
