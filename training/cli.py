@@ -79,10 +79,7 @@ ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run 
 def plan(
     recipe: Annotated[
         str | None,
-        Option(
-            metavar="NAME|FILE",
-            help="A recipe's name or a TOML file [default: nano; with --against the run's own].",
-        ),
+        Option(metavar="NAME|FILE", help="A recipe's name or a TOML file [default: nano]."),
     ] = None,
     changes: SetOption = None,
     gpu: Annotated[str, Option(metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
@@ -91,22 +88,20 @@ def plan(
         float | None, Option(metavar="USD", min=0, help="Price of one GPU [default: typical].")
     ] = None,
     against: Annotated[
-        str | None, Option(metavar="RUN", help="Compare with what that run reported.")
+        str | None, Option(metavar="RUN", help="Compare that run's report with its recipe's plan.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Calculate what a recipe takes: memory, tokens, hours, money. Nothing is run."""
     run = None if against is None else find_run(against, runs_folder())
-    if run is not None and run.config.get("kind") not in {"sft", "grpo"}:
-        raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
-    if run is not None and recipe is None:
-        if changes:
-            raise UserError("--against plans the run's own recipe: name --recipe to change it")
-        chosen = named_recipe(str(run.folder))
-    else:
+    if run is None:
         chosen = load_recipe(recipe or "nano", changes or ())
-    if run is not None and chosen.name != (own := run.config["recipe"]["name"]):
-        raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
+    elif run.config.get("kind") not in {"sft", "grpo"}:
+        raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
+    elif recipe is not None or changes:
+        raise UserError("--against plans the run's own recipe: leave out --recipe and --set")
+    else:
+        chosen = named_recipe(str(run.folder))
     planned = make_plan(chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour)
     beside = [] if run is None else compared(planned, run)
     if json_output:
@@ -122,13 +117,11 @@ def plan(
 
 def _print_plan(plan: TrainingPlan, longest: int) -> None:
     adapter, episode, gpus = plan.lora_parameters, plan.episode, plan.gpus
-    count = f"{gpus['train']} x {plan.gpu}"
-    if gpus["serve"]:
-        count = f"{gpus['train']} + {gpus['serve']} x {plan.gpu} (training + vLLM's server)"
+    server = f" and {gpus['serve']} for vLLM's server" if gpus["serve"] else ""
     trained = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
     _line(
-        f"{plan.recipe} on {count}: {plan.model}, {count_of(plan.parameters)} weights, {trained}"
-        " trained"
+        f"{plan.recipe} on {gpus['train']} x {plan.gpu}{server}: {plan.model},"
+        f" {count_of(plan.parameters)} weights, {trained} trained"
     )
     for stage in plan.stages:
         _print_stage(stage, plan.memory_bytes, longest)

@@ -428,17 +428,13 @@ def named_recipe(name: str) -> Recipe:
     path = Path(name).expanduser()
     if not path.is_dir():
         return load_recipe(name)
-    folder = path.resolve()
-    # A checkpoint lies in RUN/checkpoints/checkpoint-N.
-    configs = [each / "config.json" for each in (folder, *folder.parents[:2])]
-    row = next(filter(None, map(_recipe_row, (folder / RECIPE, *configs))), None)
+    row = _recipe_row(path / RECIPE) or _recipe_row(path / "config.json")
     if row is None and name in recipe_names():
         return load_recipe(name)
     if row is None:
         raise UserError(
-            f"{name} is no training run's folder and in none: no config.json there has a recipe;"
-            f" name the recipe that the model was trained by ({', '.join(recipe_names())} or a"
-            " TOML file)"
+            f"{name} is no training run's or checkpoint's folder: it has no recipe; name the one"
+            f" that the model was trained by ({', '.join(recipe_names())} or a TOML file)"
         )
     try:
         return Recipe.model_validate(row)

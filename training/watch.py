@@ -1,6 +1,6 @@
 """The view of a training run on stderr: its steps, validations and alarms, a line each.
 
-A step is printed at most every ten seconds, with speed, time and cost to go. Only alarms contain
+A step is printed at most every ten seconds, with speed, time to go and cost. Only alarms contain
 text of others, and terminal escapes are removed from it.
 """
 
@@ -83,18 +83,15 @@ class Watch(RunView):
         self._console.print(Text(printable(line), style=style), soft_wrap=True)
 
     def _pace(self) -> list[str]:
-        """Tokens a second, and time and cost so far and to go."""
+        """Tokens a second, time so far and to go, and the cost so far."""
         first, last = self._steps[0], self._steps[-1]
-        to_go, made = self._total - last.step, last.step - first.step
-        seconds, cost = last.seconds - first.seconds, last.cost_usd - first.cost_usd
-        more = to_go / made if made > 0 and to_go > 0 else None
-        left = ["", ""] if more is None else [_clock(seconds * more), f"${cost * more:,.2f}"]
-        times, costs = (f", {each} to go" if each else "" for each in left)
-        return [
-            *([f"{(last.tokens - first.tokens) / seconds:,.0f} tokens/s"] if seconds > 0 else []),
-            f"{_clock(last.seconds)}{times}",
-            *([f"${last.cost_usd:,.2f}{costs}"] if last.cost_usd else []),
-        ]
+        made, seconds = last.step - first.step, last.seconds - first.seconds
+        pace = [_clock(last.seconds)]
+        if made and seconds > 0:
+            to_go = _clock(seconds / made * (self._total - last.step))
+            speed = (last.tokens - first.tokens) / seconds
+            pace = [f"{speed:,.0f} tokens/s", *pace, f"{to_go} to go"]
+        return [*pace, f"${last.cost_usd:,.2f}"] if last.cost_usd else pace
 
 
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:

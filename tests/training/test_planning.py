@@ -426,8 +426,8 @@ def test_a_run_stands_beside_its_plan(
         (("--recipe", "talk-multi"), "--gpus 2"),
         (("--against", "none"), "no run"),
         (("--against", "OTHER"), "not a training run"),
-        (("--recipe", "talk", "--against", "TRAINED"), "nano"),
-        (("--set", "grpo.steps=1", "--against", "TRAINED"), "--recipe"),
+        (("--recipe", "talk", "--against", "TRAINED"), "leave out --recipe"),
+        (("--set", "grpo.steps=1", "--against", "TRAINED"), "leave out --recipe and --set"),
     ],
 )
 def test_what_can_not_be_planned_is_one_line(
