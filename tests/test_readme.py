@@ -37,10 +37,9 @@ from tests.documented import (
     tokens,
 )
 from tests.formats import write_maildir, write_mbox
-from training.planning import plan
+from training.planning import gpu_of, plan
 from training.recipe import load_recipe, recipe_names
 from training.reward import OUTCOMES, RewardWeights
-from training.shapes import gpu_of
 
 README = ROOT / "README.md"
 SHELL = ("sh", "console")

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-import numpy as np
-
 from training.progress import Step, Validation
 
 # Steps of a mean: the share of a step of 8 questions has a standard deviation of 0.18, if all
@@ -28,9 +26,6 @@ ENTROPY_LEFT, ENTROPY_NONE, LEARNT = 0.1, 0.005, 0.95
 # Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
 # 0.82 in six successful runs of nano, 2026-11).
 MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
-# Malformed calls an episode above the best window; as a multiple of it; in standard errors of the
-# difference of two windows, one of which was chosen because it is low.
-FORMAT_RISE, FORMAT_FACTOR, FORMAT_ERRORS = 0.1, 2.0, 4.0
 
 SHOW = "look at its episodes with art-e runs show RUN --episode ID"
 
@@ -48,7 +43,7 @@ class TrainingAlarm:
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
     """The alarms after the last of `steps`, given all rows so far in order."""
-    looks = (collapse, entropy_gone, no_spread, format_rising)
+    looks = (collapse, entropy_gone, no_spread)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
@@ -111,28 +106,6 @@ def no_spread(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm |
     )
 
 
-def format_rising(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """Malformed calls increase after they had decreased."""
-    counts = np.asarray(_values(steps, "format_errors"))
-    if len(counts) < 2 * WINDOW:
-        return None
-    now = counts[-WINDOW:]
-    earlier = np.lib.stride_tricks.sliding_window_view(counts, WINDOW)[:-WINDOW]
-    lowest = earlier[int(earlier.mean(axis=1).argmin())]
-    mean, low = float(now.mean()), float(lowest.mean())
-    error = math.sqrt((float(now.var(ddof=1)) + float(lowest.var(ddof=1))) / WINDOW)
-    least = max(FORMAT_RISE, FORMAT_ERRORS * error)
-    # Neither holds for NaN.
-    if not (mean - low >= least and mean >= FORMAT_FACTOR * low):
-        return None
-    return TrainingAlarm(
-        "format errors rising",
-        f"{mean:.2f} malformed calls an episode over the last {WINDOW} steps, {low:.2f} when"
-        f" they were fewest: lower grpo.rate{_rate(steps)}, raise reward.format, or lower"
-        f" grpo.temperature; {SHOW}",
-    )
-
-
 def _values(steps: Sequence[Step], name: str) -> list[float]:
     """The figure of that name, of the steps that have it."""
     return [value for each in steps if (value := getattr(each, name)) is not None]
@@ -158,12 +131,9 @@ def _start(steps: Sequence[Step], validations: Sequence[Validation], name: str) 
 
 def _best_accuracy(steps: Sequence[Step], validations: Sequence[Validation]) -> float | None:
     """The best accuracy of a window of steps, or of the start."""
-    values = np.asarray(_values(steps, "accuracy"))
-    start = _start(steps, validations, "accuracy")
-    best = [] if start is None else [start]
-    if len(values) >= WINDOW:
-        best += [*np.convolve(values, np.ones(WINDOW) / WINDOW, "valid")]
-    return max(best, default=None)
+    values, start = _values(steps, "accuracy"), _start(steps, validations, "accuracy")
+    windows = [fmean(values[at : at + WINDOW]) for at in range(len(values) - WINDOW + 1)]
+    return max([*windows, *([] if start is None else [start])], default=None)
 
 
 def _rate(steps: Sequence[Step]) -> str:

@@ -21,13 +21,22 @@ from art_e.storage import runs_folder
 from training.expert import conversations_of
 from training.export import merge as merge_adapter
 from training.judging import judges_of
-from training.material import load_material, load_part, planted_in
-from training.planning import ASSUMED, StagePlan, TrainingPlan, compared, judge_fees
+from training.material import load_material, planted_in
+from training.planning import (
+    ASSUMED,
+    DEFAULT_GPU,
+    GPUS,
+    StagePlan,
+    TrainingPlan,
+    compared,
+    count_of,
+    gpu_of,
+    judge_fees,
+)
 from training.planning import plan as make_plan
 from training.processes import ALONE, LostError, Processes, joined, launched
 from training.recipe import Recipe, load_recipe, named_recipe
 from training.run import Pause, RunView, Setting, TrainingRun, never, opened, pause_after
-from training.shapes import DEFAULT_GPU, GPUS, count_of, gpu_of
 from training.watch import Watch
 
 app = typer.Typer(
@@ -45,12 +54,6 @@ RecipeOption = Annotated[
 SetOption = Annotated[
     list[str] | None,
     Option("--set", metavar="TABLE.FIELD=VALUE", help="Change the recipe; may be repeated."),
-]
-BaseModelOption = Annotated[
-    str | None,
-    Option(
-        "--base-model", metavar="MODEL", help="Folder or hub id, in place of the recipe's model."
-    ),
 ]
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
@@ -76,35 +79,29 @@ ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run 
 def plan(
     recipe: Annotated[
         str | None,
-        Option(
-            metavar="NAME|FILE",
-            help="A recipe's name or a TOML file [default: nano; with --against the run's own].",
-        ),
+        Option(metavar="NAME|FILE", help="A recipe's name or a TOML file [default: nano]."),
     ] = None,
     changes: SetOption = None,
-    base_model: BaseModelOption = None,
     gpu: Annotated[str, Option(metavar="NAME", help="Kind of GPU.")] = DEFAULT_GPU,
     gpus: Annotated[int, Option(metavar="N", min=1, help="Number of GPUs.")] = 1,
     usd_per_hour: Annotated[
         float | None, Option(metavar="USD", min=0, help="Price of one GPU [default: typical].")
     ] = None,
     against: Annotated[
-        str | None, Option(metavar="RUN", help="Compare with what that run reported.")
+        str | None, Option(metavar="RUN", help="Compare that run's report with its recipe's plan.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Calculate what a recipe takes: memory, tokens, hours, money. Nothing is run."""
     run = None if against is None else find_run(against, runs_folder())
-    if run is not None and run.config.get("kind") not in {"sft", "grpo"}:
+    if run is None:
+        chosen = load_recipe(recipe or "nano", changes or ())
+    elif run.config.get("kind") not in {"sft", "grpo"}:
         raise UserError(f"{run.folder} is not a training run; art-e runs list shows the runs")
-    if run is not None and recipe is None:
-        if changes or base_model is not None:
-            raise UserError("--against plans the run's own recipe: name --recipe to change it")
-        chosen = named_recipe(str(run.folder))
+    elif recipe is not None or changes:
+        raise UserError("--against plans the run's own recipe: leave out --recipe and --set")
     else:
-        chosen = load_recipe(recipe or "nano", changes or (), base_model=base_model)
-    if run is not None and chosen.name != (own := run.config["recipe"]["name"]):
-        raise UserError(f"{run.folder} is a run of the recipe {own}: leave out --recipe")
+        chosen = named_recipe(str(run.folder))
     planned = make_plan(chosen, gpu_of(gpu), count=gpus, usd_per_hour=usd_per_hour)
     beside = [] if run is None else compared(planned, run)
     if json_output:
@@ -120,13 +117,11 @@ def plan(
 
 def _print_plan(plan: TrainingPlan, longest: int) -> None:
     adapter, episode, gpus = plan.lora_parameters, plan.episode, plan.gpus
-    count = f"{gpus['train']} x {plan.gpu}"
-    if gpus["serve"]:
-        count = f"{gpus['train']} + {gpus['serve']} x {plan.gpu} (training + vLLM's server)"
+    server = f" and {gpus['serve']} for vLLM's server" if gpus["serve"] else ""
     trained = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
     _line(
-        f"{plan.recipe} on {count}: {plan.model}, {count_of(plan.parameters)} weights, {trained}"
-        " trained"
+        f"{plan.recipe} on {gpus['train']} x {plan.gpu}{server}: {plan.model},"
+        f" {count_of(plan.parameters)} weights, {trained} trained"
     )
     for stage in plan.stages:
         _print_stage(stage, plan.memory_bytes, longest)
@@ -227,18 +222,17 @@ def sft(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
-    base_model: BaseModelOption = None,
     seed: SeedOption = 0,
     minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Imitate the scripted expert, or the best of stored trajectories."""
+    """Imitate the scripted expert."""
     require_train_extra()
     if launched().count > 1:
         raise UserError("a warm start is one process: run art-e train sft without a launcher")
-    chosen = load_recipe(recipe, changes or (), base_model=base_model)
+    chosen = load_recipe(recipe, changes or ())
     run = partial(run_sft, pause=pause_after(minutes))
     steps = chosen.sft.steps if chosen.sft else 0
     _train(Setting("sft", chosen, seed, init), steps, out, resume, run, ALONE, json_output)
@@ -254,7 +248,6 @@ def grpo(
     recipe: RecipeOption = "nano",
     changes: SetOption = None,
     init: InitOption = None,
-    base_model: BaseModelOption = None,
     max_cost: Annotated[
         float | None,
         Option(
@@ -276,7 +269,7 @@ def grpo(
     require_train_extra()
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
-    chosen = load_recipe(recipe, changes or (), base_model=base_model)
+    chosen = load_recipe(recipe, changes or ())
     pause = pause_after(minutes)
     with _together() as processes:
         if processes.leads:
@@ -328,8 +321,8 @@ def run_sft(
     if recipe.sft is None:
         raise UserError(f"the recipe {recipe.name} has no table [sft]; use another")
     material = load_material(recipe.data, "train")
-    conversations = conversations_of(recipe, material, planted_in(recipe.data), seed, runs_folder())
-    load, judges = partial(load_part, recipe.data), judges_of(recipe.judging)
+    conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
+    load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
     train = import_module("training.sft").train_sft
     metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges, pause=pause)
     return metrics
@@ -347,7 +340,7 @@ def run_grpo(
     recipe, count, spent = training.setting.recipe, training.processes.count, training.cost_before
     limit = recipe.judging.max_cost_usd if max_cost_usd is None else max_cost_usd
     judges = judges_of(recipe.judging, limit, spent=spent, processes=count)
-    train, load = import_module("training.grpo").train_grpo, partial(load_part, recipe.data)
+    train, load = import_module("training.grpo").train_grpo, partial(load_material, recipe.data)
     metrics: dict[str, Any] = train(training, checkpoint, load, judges, **options)
     return metrics
 

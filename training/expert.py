@@ -1,14 +1,12 @@
 """What supervised training imitates: conversations, and the parts of them that carry loss.
 
 They come from a scripted expert, who knows the answers of the synthetic world and makes the
-mistakes of the recipe's `Noise`, or from stored runs, of which the best episode of each question
-is kept (rejection sampling).
+mistakes of the recipe's `Noise`.
 """
 
 import itertools
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +19,6 @@ from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import STOP_WORDS, words
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
-from art_e.runs import find_run
-from art_e.trajectory import read_trajectories
 from data_pipeline.ingest.batch import spread
 from data_pipeline.synthetic.stage import Planted
 from training.recipe import EpisodeForm, Noise, Part, Recipe
@@ -120,17 +116,15 @@ def _marked(
 
 
 def conversations_of(
-    recipe: Recipe, material: Material, planted: Mapping[str, Planted], seed: int, runs: Path
+    recipe: Recipe, material: Material, planted: Mapping[str, Planted], seed: int
 ) -> list[list[list[ChatMessage]]]:
     """The conversations to imitate in each stage of the recipe, in an order by the seed.
 
-    `planted` is what the synthetic worlds know of the questions of `material`, by their ids;
-    `runs` is the folder of runs. Raises `UserError` if there is nothing to imitate.
+    `planted` is what the synthetic worlds know of the questions of `material`, by their ids.
+    Raises `UserError` if there is nothing to imitate.
     """
     table = recipe.sft
     assert table is not None
-    if table.trajectories:
-        return [stored_conversations(table.trajectories, runs)] * len(table.stages)
     questions = list(material.questions)
     Random(f"{seed}/sft").shuffle(questions)
     eaten = [each.steps * each.batch for each in table.stages]
@@ -147,21 +141,6 @@ def conversations_of(
     return [played[noise] for noise in table.noises]
 
 
-def stored_conversations(runs: Sequence[str], parent: Path) -> list[list[ChatMessage]]:
-    """For each question in the runs the messages of the right episode that earned most.
-
-    Raises `UserError` if no episode was right.
-    """
-    groups: defaultdict[str, list[tuple[float, list[ChatMessage]]]] = defaultdict(list)
-    for name in runs:
-        for each in read_trajectories(find_run(name, parent).trajectories):
-            if each.reward is not None and each.reward["components"].get("correctness", 0) > 0:
-                groups[each.question_id].append((each.reward["total"], each.messages))
-    if not groups:
-        raise UserError(f"{', '.join(runs)}: no episode was paid as right; name other runs of GRPO")
-    return [max(group, key=lambda paid: paid[0])[1] for group in groups.values()]
-
-
 def expert_conversations(
     inbox_file: Path, planted: Sequence[Planted], form: EpisodeForm, noise: Noise, seed: int
 ) -> list[list[ChatMessage]]:
@@ -172,8 +151,8 @@ def expert_conversations(
     """
     if not planted:
         raise UserError(
-            "the expert knows synthetic questions only; train on trajectories of another model:"
-            " --set 'sft.trajectories=[\"RUN\"]'"
+            "the expert knows synthetic questions only: give the recipe a table [data.worlds], or"
+            " begin with art-e train grpo"
         )
     # Inbox by inbox: few can be open, and opening one takes as long as some episodes.
     order = sorted(range(len(planted)), key=lambda place: planted[place].question.inbox_address)

@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from huggingface_hub import ModelCardData
 
@@ -23,7 +23,7 @@ from art_e.models.checkpoint import (
 )
 from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.storage import write_whole
-from training.recipe import EpisodeForm, ModelTable, load_recipe, recipe_names
+from training.recipe import ModelTable
 from training.run import Setting
 
 CARD = "README.md"
@@ -36,35 +36,7 @@ TOKENIZER_FILES = (
 # ---- The model card: README.md, in the form of the Hugging Face hub.
 
 UNKNOWN = "not measured"
-# The figures of a card that were measured, in order.
-_LABELS = {
-    "n": "questions asked",
-    "correct": "handled right (right answers and right abstentions)",
-    "accuracy": "accuracy (answerable questions)",
-    "unanswerable_accuracy": "accuracy (unanswerable questions)",
-    "hallucination": "hallucination (wrong answers, all questions)",
-    "hallucination_unanswerable": "hallucination (unanswerable questions)",
-    "abstention": "abstention (all questions)",
-    "turns": "turns an episode",
-    "effort": "effort an episode",
-    "turns_when_correct": "turns, answer right",
-    "effort_when_correct": "effort, answer right",
-    "format_errors": "format errors an episode",
-    "reward": "reward, by its own judge",
-}
 _BEST = re.compile(r"checkpoints/checkpoint-(\d+)", re.ASCII)
-
-
-class CardTable(NamedTuple):
-    """Columns by their titles, and rows of a label with a cell for each column."""
-
-    columns: list[str]
-    rows: list[tuple[str, list[str]]]
-
-    @property
-    def intervals(self) -> bool:
-        """Whether a cell has an interval."""
-        return any(" to " in each for _, cells in self.rows for each in cells)
 
 
 def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> None:
@@ -76,32 +48,25 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
     """The text of a run's card; `metrics` is the run's `metrics.json`."""
     recipe = setting.recipe
     best = _BEST.fullmatch(str(metrics.get("best_checkpoint")))
-    own = load_recipe(recipe.name) if recipe.name in recipe_names() else None
-    base = recipe.model.base
-    usual = EpisodeForm()
+    base, questions = (
+        each and public_name(each) for each in (recipe.model.base, recipe.data.questions)
+    )
     seconds, usd = metrics.get("seconds"), metrics.get("cost_usd")
     text = template("training", "card.md.j2").render(
         front_matter=Own(_front_matter(setting.kind, recipe.model)),
         kind=setting.kind,
         recipe=recipe,
         seed=str(setting.seed),
-        base=None if base is None else public_name(base),
-        questions=None if recipe.data.questions is None else public_name(recipe.data.questions),
-        recipe_option=Own(recipe.name if own is not None else "RECIPE.toml"),
-        own_recipe=own is not None,
-        changed=own is not None and own != recipe,
+        base=base,
+        questions=questions,
         has_best=best is not None,
         checkpoint=Own(f"RUN/{best[0] if best else 'checkpoints/CHECKPOINT'}"),
         validation=_validation(metrics.get("validation") or [], int(best[1]) if best else None),
-        test=_table(metrics.get("test") or {}, list(_LABELS)),
-        hours=UNKNOWN
-        if seconds is None
-        else f"{seconds / 3600:.2f} hours ({seconds:,.0f} seconds)",
+        test=_table(metrics.get("test") or {}),
+        hours=UNKNOWN if seconds is None else f"{seconds / 3600:.2f} hours",
         tokens=_figure(metrics.get("tokens")),
         money=UNKNOWN if usd is None else f"{usd:,.2f} USD",
         alarms=metrics.get("alarms"),
-        own_form=(recipe.episode.view, recipe.episode.prompt, recipe.episode.max_turns)
-        != (usual.view, usual.prompt, usual.max_turns),
         unknown=UNKNOWN,
     )
     return f"{text.rstrip()}\n"
@@ -109,9 +74,8 @@ def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
 
 def _front_matter(kind: str, model: ModelTable) -> str:
     """What the hub reads. No license: that of the base is not known here."""
-    base = model.base
     data = ModelCardData(
-        base_model=base if base is not None and is_hub_id(base) else None,
+        base_model=model.base if is_hub_id(model.base or "") else None,
         language="en",
         library_name="transformers" if model.lora is None else "peft",
         pipeline_tag="text-generation",
@@ -120,23 +84,22 @@ def _front_matter(kind: str, model: ModelTable) -> str:
     return str(data.to_yaml())
 
 
-def _validation(rows: Sequence[Mapping[str, Any]], best: int | None) -> CardTable:
+def _validation(rows: Sequence[Mapping[str, Any]], best: int | None) -> dict[str, Any]:
     """The first, the best and the last of the validations; `best` is the step of the best."""
     chosen = [("first", each) for each in rows[:1]]
     chosen += [("best", each) for each in rows if each["step"] == best]
     chosen += [("last", each) for each in rows[-1:]]
-    titled = {f"{name} (step {row['step']:,})": row for name, row in chosen}
-    return _table(titled, [name for name in _LABELS if name != "unanswerable_accuracy"])
+    return _table({f"{name} (step {row['step']:,})": row for name, row in chosen})
 
 
-def _table(parts: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> CardTable:
-    """A row for each figure of `names` that a part has."""
+def _table(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The titles of the columns, and a row for each figure of the parts."""
+    names = dict.fromkeys(name for part in parts.values() for name in part if name != "step")
     rows = [
-        (_LABELS[name], [_figure(part.get(name)) for part in parts.values()])
+        (name.replace("_", " "), [_figure(part.get(name)) for part in parts.values()])
         for name in names
-        if any(name in part for part in parts.values())
     ]
-    return CardTable(list(parts), rows)
+    return {"columns": list(parts), "rows": rows}
 
 
 def _figure(value: Any) -> str:
@@ -164,7 +127,12 @@ def merge(checkpoint: Path, out: Path) -> None:
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
         raise UserError(f"{out} is there already; name a new folder with --out")
     chosen = meant_checkpoint(checkpoint)
-    base = _base_of(chosen)
+    base = base_of(chosen)
+    if base is None and not (chosen / CONFIG).is_file():
+        raise UserError(
+            f"{chosen} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
+            " training run's folder, or a checkpoint in it"
+        )
     if base is None:
         raise UserError(
             f"there is nothing to merge: {chosen} has no adapter, it is whole already;"
@@ -199,14 +167,3 @@ def merge(checkpoint: Path, out: Path) -> None:
         raise UserError(
             f"can't write {out}: {error.strerror or error}; name another --out"
         ) from None
-
-
-def _base_of(checkpoint: Path) -> str | None:
-    """The model under an adapter; None for a whole model. Raises `UserError` for neither."""
-    base = base_of(checkpoint)
-    if base is None and not (checkpoint / CONFIG).is_file():
-        raise UserError(
-            f"{checkpoint} is no checkpoint: it has neither {ADAPTER_CONFIG} nor {CONFIG}; name a"
-            " training run's folder, or a checkpoint in it"
-        )
-    return base

@@ -70,9 +70,7 @@ def train_grpo(
     check_generation(table.vllm)
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
-        material = load("train")
-        assert material is not None
-        roller = Roller(training, table, start.tokens, material, judges)
+        roller = Roller(training, table, start.tokens, load("train"), judges)
         trainer = _trainer(roller, start, report_to)
         dispatch = trainer.dispatch
         examiner = Examiner(training, judges, start.tokens, load)

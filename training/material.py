@@ -52,24 +52,6 @@ def load_material(data: Data, split: Split) -> Material:
     return Material(file, [dataclasses.replace(each, split=split) for each in chosen])
 
 
-def load_part(data: Data, part: str) -> Material | None:
-    """The questions of a split, or of "strangers": those of the test about names unseen in
-    training; None without any of these."""
-    if part != "strangers":
-        split: Split = part  # type: ignore[assignment]
-        return load_material(data, split)
-    worlds = data.worlds
-    if worlds is None or worlds.strangers is None:
-        return None
-    seen = {name for each in _planted(worlds, "train") for name in _names(each)}
-    apart = worlds.model_copy(update={"test": worlds.strangers, "names": None})
-    theirs = {"worlds": apart, "questions": None, "db": None}
-    inbox_file, questions = load_material(data.model_copy(update=theirs), "test")
-    about = {each.question.id: _names(each) for each in _planted(apart, "test")}
-    chosen = [each for each in questions if not about[each.id] & seen]
-    return Material(inbox_file, chosen) if chosen else None
-
-
 def planted_in(data: Data) -> dict[str, Planted]:
     """The questions of the training worlds, with what was planted for them, by id."""
     worlds = [] if data.worlds is None else _planted(data.worlds, "train")
@@ -97,11 +79,6 @@ def _fewer_unanswerable(questions: Sequence[Question], share: float) -> list[Que
         return list(questions)
     kept = set(Random("unanswerable").sample(unanswerable, most))
     return [each for each in questions if each.answerable or each.id in kept]
-
-
-def _names(planted: Planted) -> set[str]:
-    """The words of the names that a question is about."""
-    return {word for subject in planted.subjects for word in subject.split()}
 
 
 def _configs(worlds: Worlds, split: Split) -> list[WorldConfig]:

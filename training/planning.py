@@ -4,16 +4,17 @@
 
 Weights, gradients, optimizer states, keys and values, and operations are counted. What autograd
 keeps was measured. Speeds, turns, and what CUDA and vLLM keep for themselves are assumptions, and
-printed as such. Planning needs no GPU, and for Qwen2.5 neither torch nor a network.
+printed as such. Planning needs neither a GPU nor torch nor a network.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
 from art_e.models.base import Usage
@@ -22,8 +23,145 @@ from art_e.runs import Run
 from art_e.tools import MAX_RESULTS
 from training.judging import is_paid
 from training.progress import read_steps
-from training.recipe import AT_ONCE, BATCH, Grpo, Part, Recipe, Sft, Vllm
-from training.shapes import Gpu, Shape, count_of, shape_of
+from training.recipe import AT_ONCE, BATCH, Grpo, ModelTable, Part, Recipe, Sft, Vllm
+
+# ---- GPUs and shapes of models.
+
+# Bytes a weight in NF4 of bitsandbytes: half a byte, for each 64 weights a scale of one byte, and
+# for each 256 scales one of four bytes.
+_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+
+
+class Gpu(NamedTuple):
+    """A GPU: GiB of memory, 10^12 operations a second of dense bfloat16 matrices, 10^9 bytes a
+    second of bandwidth, and the rent."""
+
+    name: str
+    gib: float
+    tflops: float
+    gb_per_second: float
+    usd_per_hour: float
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory."""
+        return round(self.gib * 2**30)
+
+
+# Memory as CUDA reports it, speed from the maker's data sheet, and a typical on-demand price of
+# 2026 at providers that rent GPUs (large clouds ask more).
+GPUS = {
+    gpu.name: gpu
+    for gpu in (
+        Gpu("h100-80gb", 79.19, 989, 3350, 3.00),
+        Gpu("h200-141gb", 139.8, 989, 4800, 3.80),
+        Gpu("a100-80gb", 79.15, 312, 2039, 1.40),
+        Gpu("a100-40gb", 39.5, 312, 1555, 1.10),
+        Gpu("l40s-48gb", 44.4, 362, 864, 0.90),
+        Gpu("rtx4090-24gb", 23.6, 165, 1008, 0.40),
+        Gpu("a10g-24gb", 22.06, 70, 600, 1.00),
+        Gpu("l4-24gb", 22.03, 121, 300, 0.70),
+    )
+}
+DEFAULT_GPU = "h100-80gb"
+
+
+def gpu_of(name: str) -> Gpu:
+    """The GPU of that name. Raises `UserError`, with the list, for an unknown name."""
+    if name not in GPUS:
+        raise UserError(f"no GPU {name!r} is known; there are {', '.join(GPUS)}")
+    return GPUS[name]
+
+
+class Shape(NamedTuple):
+    """A Qwen2: `hidden` is the width, `heads` are those of queries, `kv_heads` those of keys and
+    values. With `tied` the embeddings are the output weights as well."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    tied: bool
+
+    @property
+    def kv_width(self) -> int:
+        """The width of a token's keys in one layer, and of its values."""
+        return self.hidden // self.heads * self.kv_heads
+
+    @property
+    def linear(self) -> int:
+        """Weights of all linear layers: q and o, k and v, gate, up and down."""
+        attention = 2 * self.hidden * (self.hidden + self.kv_width)
+        return self.layers * (attention + 3 * self.hidden * self.intermediate)
+
+    @property
+    def parameters(self) -> int:
+        """All weights: matrices, embeddings, biases of q, k and v, and norms."""
+        embeddings = (1 if self.tied else 2) * self.vocabulary * self.hidden
+        small = self.layers * (3 * self.hidden + 2 * self.kv_width) + self.hidden
+        return self.linear + embeddings + small
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of a token's keys and values in all layers, in bfloat16."""
+        return self.layers * 2 * self.kv_width * 2
+
+    def weight_bytes(self, bits: Literal[4, 16, 32]) -> int:
+        """All weights in float32 or bfloat16; with 4 bits the linear layers are in NF4, and the
+        rest in bfloat16."""
+        if bits == 4:
+            return round(self.linear * _NF4_BYTES) + 2 * (self.parameters - self.linear)
+        return self.parameters * bits // 8
+
+    def lora_parameters(self, rank: int) -> int:
+        """Weights of an adapter on all linear layers (peft's "all-linear", without the output)."""
+        attention = 6 * self.hidden + 2 * self.kv_width
+        return self.layers * rank * (attention + 3 * (self.hidden + self.intermediate))
+
+    def forward_flops(self, tokens: float, length: float) -> float:
+        """Operations of a forward pass over `tokens` tokens of episodes of `length` each: two a
+        weight, and attention to half of the episode on average."""
+        multiplied = self.linear + self.vocabulary * self.hidden
+        return tokens * (2 * multiplied + 2 * self.layers * self.hidden * length)
+
+
+# Tokens that `training.start` adds to those that a new tokenizer learns, for mail of two years.
+PHRASES = 627
+# From the models' config.json; the instruct version has the same shape.
+PUBLISHED = {
+    "0.5B": Shape(24, 896, 4_864, 14, 2, 151_936, tied=True),
+    "1.5B": Shape(28, 1_536, 8_960, 12, 2, 151_936, tied=True),
+    "3B": Shape(36, 2_048, 11_008, 16, 2, 151_936, tied=True),
+    "7B": Shape(28, 3_584, 18_944, 28, 4, 152_064, tied=False),
+    "14B": Shape(48, 5_120, 13_824, 40, 8, 152_064, tied=False),
+    "32B": Shape(64, 5_120, 27_648, 40, 8, 152_064, tied=False),
+}
+
+
+def shape_of(model: ModelTable) -> Shape:
+    """The shape of a recipe's model, of a `base` by the size in its name. Raises `UserError` if it
+    is no Qwen2.5."""
+    form = model.scratch
+    if form is not None:
+        inner, vocabulary = 3 * form.hidden, form.vocabulary + PHRASES
+        return Shape(form.layers, form.hidden, inner, form.heads, form.heads, vocabulary, tied=True)
+    size = re.search(r"Qwen2\.5-(\d+(?:\.\d+)?B)", model.base or "")
+    if size is None or size[1] not in PUBLISHED:
+        raise UserError(
+            f"the shape of {model.base} is not known: plan a model of a similar size with"
+            f" --set model.base=Qwen/Qwen2.5-SIZE, one of {', '.join(PUBLISHED)}"
+        )
+    return PUBLISHED[size[1]]
+
+
+def count_of(number: int) -> str:
+    """A large number in words: 14.77 billion, 68.8 million."""
+    return f"{number / 1e9:.2f} billion" if number >= 1e9 else f"{number / 1e6:.1f} million"
+
+
+# ---- What was measured, and what is assumed.
 
 # Mean tokens of real mail, measured on the 73 questions of the public ART-E set and its Enron mail
 # with the offline policy (2026-11), by cl100k_base on text cut as Qwen2 cuts it.
@@ -99,17 +237,17 @@ _WORLD_PARTS: dict[bool, dict[Part, tuple[float, int]]] = {
 }
 
 
-def _world_parts(recipe: Recipe) -> dict[Part, tuple[float, int]] | None:
-    """The lengths for a model that is made for a world; None for any other."""
+def _world_parts(recipe: Recipe) -> dict[Part, tuple[float, int]]:
+    """The lengths for a model that is made for a world; of any other they are unknown."""
     worlds = recipe.data.worlds
-    return None if recipe.model.scratch is None or worlds is None else _WORLD_PARTS[worlds.short]
+    return {} if recipe.model.scratch is None or worlds is None else _WORLD_PARTS[worlds.short]
 
 
 def expected_episode(recipe: Recipe) -> EpisodeTokens:
     """The mean episode that is expected of the recipe, within its limits."""
     limits, parts = recipe.episode, _world_parts(recipe)
     most = limits.episode_tokens
-    if parts is not None:
+    if parts:
         source = "measured on the scripted expert's episodes"
         return EpisodeTokens(3.3, 11, 20, min(parts["whole"][0], most), 1.1, source)
     turns = min(SEARCHES + READS + 1, limits.max_turns)
@@ -126,8 +264,7 @@ def expected_episode(recipe: Recipe) -> EpisodeTokens:
 
 @dataclass(frozen=True)
 class JudgeFee:
-    """What a judge is expected to cost for so many calls about `episodes`; `usd` is None if the
-    price is unknown."""
+    """What a judge is expected to cost for its calls; `usd` is None for an unknown price."""
 
     judge: str
     episodes: int
@@ -148,14 +285,11 @@ def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
 def judge_fees(recipe: Recipe) -> list[JudgeFee]:
     """What judges will cost: both for validations and for the test, which is asked twice, and
     the reward's judge for all episodes of GRPO."""
-    grpo, judging = recipe.grpo, recipe.judging
+    grpo, judging, expected = recipe.grpo, recipe.judging, expected_episode(recipe)
     stages = [each for each in (recipe.sft, grpo) if each is not None]
     held_out = sum(held_out_episodes(recipe, each) for each in stages)
-    trained = 0
-    if grpo is not None:
-        trained = grpo.questions * grpo.rollouts * grpo.steps
+    trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.steps
     judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
-    expected = expected_episode(recipe)
     return [fee_of(judge, episodes, expected) for judge, episodes in judges if is_paid(judge)]
 
 
@@ -355,15 +489,12 @@ class Estimator(NamedTuple):
 
     def sft_plan(self, sft: Sft) -> StagePlan:
         """The warm start on one GPU; transformers generates its validations."""
-        limit, parts, grpo = (
-            self.recipe.episode.episode_tokens,
-            _world_parts(self.recipe),
-            self.recipe.grpo,
-        )
+        limit, grpo = self.recipe.episode.episode_tokens, self.recipe.grpo
+        # A part of a conversation on real mail is shorter than the whole by an unknown number.
+        parts, whole = _world_parts(self.recipe), (self.episode.tokens, limit)
         tokens, seconds, largest = 0.0, 0.0, (0, 0)
         for stage in sft.stages:
-            # A part of a conversation on real mail is shorter than the whole by an unknown number.
-            mean, most = (self.episode.tokens, limit) if parts is None else parts[stage.part]
+            mean, most = parts.get(stage.part, whole)
             tokens += stage.steps * stage.batch * mean / sft.steps
             seconds += stage.steps * self.training_seconds(stage.batch, mean) / sft.steps
             largest = max(largest, (stage.batch * min(most, limit), stage.batch))
@@ -431,16 +562,30 @@ class TrainingPlan:
     usd_per_hour: float
     episode: EpisodeTokens
     stages: list[StagePlan]
-    hours: float
-    gpu_usd: float
     judges: list[JudgeFee]
-    judge_usd: float | None
     max_cost_usd: float | None
     faults: list[str]
 
+    @property
+    def hours(self) -> float:
+        """The time of all stages."""
+        return sum(stage.hours for stage in self.stages)
+
+    @property
+    def gpu_usd(self) -> float:
+        """The rent of all GPUs."""
+        return self.hours * sum(self.gpus.values()) * self.usd_per_hour
+
+    @property
+    def judge_usd(self) -> float | None:
+        """The fees of all judges."""
+        paid = [fee.usd for fee in self.judges if fee.usd is not None]
+        return sum(paid) if len(paid) == len(self.judges) else None
+
     def row(self) -> dict[str, Any]:
         """The plan as JSON."""
-        return {**asdict(self), "fits": not self.faults, "assumed": ASSUMED}
+        sums = {name: getattr(self, name) for name in ("hours", "gpu_usd", "judge_usd")}
+        return {**asdict(self), **sums, "fits": not self.faults, "assumed": ASSUMED}
 
 
 def plan(
@@ -448,16 +593,13 @@ def plan(
 ) -> TrainingPlan:
     """The plan of a recipe on `count` GPUs, which are divided between training and vLLM's server
     in the fastest way that fits. Raises `UserError` if the work can't be divided among them."""
-    grpo, shape = recipe.grpo, shape_of(recipe.model)
+    sft, grpo, shape = recipe.sft, recipe.grpo, shape_of(recipe.model)
     estimator = Estimator(recipe, shape, gpu, expected_episode(recipe))
     fees = judge_fees(recipe)
-    paid = [fee.usd for fee in fees if fee.usd is not None]
-    usd = gpu.usd_per_hour if usd_per_hour is None else usd_per_hour
 
     def planned(train: int) -> TrainingPlan:
-        stages = [] if recipe.sft is None else [estimator.sft_plan(recipe.sft)]
+        stages = [] if sft is None else [estimator.sft_plan(sft)]
         stages += [] if grpo is None else [estimator.grpo_plan(grpo, train, count - train)]
-        hours = sum(stage.hours for stage in stages)
         return TrainingPlan(
             recipe=recipe.name,
             model=recipe.model.base or "made from nothing",
@@ -466,13 +608,10 @@ def plan(
             gpu=gpu.name,
             gpus={"train": train, "serve": count - train},
             memory_bytes=gpu.memory,
-            usd_per_hour=usd,
+            usd_per_hour=gpu.usd_per_hour if usd_per_hour is None else usd_per_hour,
             episode=estimator.episode,
             stages=stages,
-            hours=hours,
-            gpu_usd=hours * count * usd,
             judges=fees,
-            judge_usd=sum(paid) if len(paid) == len(fees) else None,
             max_cost_usd=recipe.judging.max_cost_usd,
             faults=list(_faults(stages, recipe.episode.episode_tokens)),
         )

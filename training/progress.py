@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from art_e.message import compact_json
 from art_e.storage import append_line, whole_lines
@@ -74,10 +73,6 @@ class Validation:
     effort_when_correct: float | None
     format_errors: float | None
     reward: float | None
-
-    def to_row(self) -> dict[str, Any]:
-        """The row as `metrics.json` holds it."""
-        return dataclasses.asdict(self)
 
     @property
     def merit(self) -> tuple[float, float]:

@@ -67,7 +67,7 @@ class Lora(RecipeTable):
 
 
 class ModelTable(RecipeTable):
-    """The model: a checkpoint `base` (folder or hub id), or a new one from `scratch`.
+    """The model: a checkpoint `base` (folder or hub id), or else a new one from `scratch`.
 
     `lora` trains an adapter instead of all weights; with `bits` 4 the weights under it are held in
     NF4. `checkpointing` recomputes activations: a third more time, a fraction of the memory.
@@ -79,10 +79,17 @@ class ModelTable(RecipeTable):
     bits: Literal[4, 16] = 16
     checkpointing: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _base_instead(cls, value: Any) -> Any:
+        """Take `--set model.base=NAME` in place of a table [model.scratch]."""
+        named = isinstance(value, dict) and value.get("base") is not None
+        return {**value, "scratch": None} if named else value
+
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.base is None) == (self.scratch is None):
-            raise ValueError("give either base or a table [model.scratch]")
+        if self.base is None and self.scratch is None:
+            raise ValueError("give base or a table [model.scratch]")
         if self.bits == 4 and (self.lora is None or self.base is None):
             raise ValueError("weights of 4 bits can't be trained: give base and [model.lora] too")
         return self
@@ -91,8 +98,7 @@ class ModelTable(RecipeTable):
 class Worlds(RecipeTable):
     """Synthetic companies to train and measure on, one for each seed of the spans [first, end).
 
-    `names` is a seed of names that all worlds but the strangers' share (`WorldConfig`). Of the
-    strangers' questions only those without a name of training count; they are reported apart.
+    `names` is a seed of names that all worlds share (`WorldConfig`).
     """
 
     size: Count = 1_000
@@ -101,17 +107,15 @@ class Worlds(RecipeTable):
     train: tuple[int, int]
     validation: tuple[int, int]
     test: tuple[int, int]
-    strangers: tuple[int, int] | None = None
     names: int | None = None
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
-        spans = [self.train, self.validation, self.test]
-        spans = sorted([*spans, self.strangers] if self.strangers else spans)
+        spans = sorted([self.train, self.validation, self.test])
         if any(end <= first for first, end in spans):
             raise ValueError("a span of seeds is [first, end) and holds at least one seed")
         if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
-            raise ValueError("train, validation, test and strangers share a seed")
+            raise ValueError("train, validation and test share a seed")
         return self
 
 
@@ -212,16 +216,14 @@ class SftStage(RecipeTable):
 class Sft(RecipeTable):
     """The warm start: stages that follow each other; steps are counted over all of them.
 
-    It imitates the scripted expert, who errs by `noise`, or the best right episodes of the runs
-    `trajectories`. With `early_noise` for all stages but the last, only
-    checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for weight
-    matrices; 0 is AdamW for all.
+    It imitates the scripted expert, who errs by `noise`. With `early_noise` for all stages but the
+    last, only checkpoints of the last are chosen. `muon`: Muon's multiple of a stage's rate for
+    weight matrices; 0 is AdamW for all.
     """
 
     stages: Annotated[tuple[SftStage, ...], Field(min_length=1)]
     noise: Noise = Noise()
     early_noise: Noise | None = None
-    trajectories: tuple[str, ...] = ()
     muon: NotNegative = 0.0
     validate_every: Count = 200
 
@@ -239,7 +241,7 @@ class Sft(RecipeTable):
     @property
     def chosen_from(self) -> int:
         """The first step whose checkpoint may be chosen as the best."""
-        if self.early_noise is None or self.trajectories:
+        if self.early_noise is None:
             return 1
         return self.steps - self.stages[-1].steps + 1
 
@@ -345,16 +347,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 FOLDERS = {"recipe": "recipes", "profile": "reproduction/profiles"}
 
 
-def load_recipe(name: str, changes: Sequence[str] = (), *, base_model: str | None = None) -> Recipe:
-    """The recipe of that name or path, with `changes` such as "reward.effort=0.1" and its model
-    replaced by `base_model`. Raises `UserError`, naming the field, for an invalid recipe."""
-
-    def use_base_model(table: dict[str, Any]) -> None:
-        if base_model is not None:
-            model = {**table.get("model", {}), "base": base_model}
-            table["model"] = {field: model[field] for field in model if field != "scratch"}
-
-    return load_toml(Recipe, "recipe", name, changes, use_base_model)
+def load_recipe(name: str, changes: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name or path, with `changes` such as "reward.effort=0.1" made to it.
+    Raises `UserError`, naming the field, for an invalid recipe."""
+    return load_toml(Recipe, "recipe", name, changes)
 
 
 def recipe_names() -> list[str]:
@@ -373,7 +369,7 @@ def load_toml(
     kind: str,
     name: str,
     changes: Sequence[str],
-    amend: Callable[[dict[str, Any]], None],
+    amend: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> _Model:
     """The file of that name or path with `changes`, and then those of `amend`, as `model`.
 
@@ -432,17 +428,13 @@ def named_recipe(name: str) -> Recipe:
     path = Path(name).expanduser()
     if not path.is_dir():
         return load_recipe(name)
-    folder = path.resolve()
-    # A checkpoint lies in RUN/checkpoints/checkpoint-N.
-    configs = [each / "config.json" for each in (folder, *folder.parents[:2])]
-    row = next(filter(None, map(_recipe_row, (folder / RECIPE, *configs))), None)
+    row = _recipe_row(path / RECIPE) or _recipe_row(path / "config.json")
     if row is None and name in recipe_names():
         return load_recipe(name)
     if row is None:
         raise UserError(
-            f"{name} is no training run's folder and in none: no config.json there has a recipe;"
-            f" name the recipe that the model was trained by ({', '.join(recipe_names())} or a"
-            " TOML file)"
+            f"{name} is no training run's or checkpoint's folder: it has no recipe; name the one"
+            f" that the model was trained by ({', '.join(recipe_names())} or a TOML file)"
         )
     try:
         return Recipe.model_validate(row)

@@ -139,24 +139,19 @@ class TrainingRun:
             view.alarm(TrainingAlarm(each["kind"], each["message"]))
 
     @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.run.folder / CHECKPOINTS
-
-    @property
     def seconds(self) -> float:
         """The time that the run has worked, kills included."""
         return self._seconds_before + time.perf_counter() - self._begun
 
     @property
-    def trained(self) -> bool:
-        """Whether the checkpoint that is resumed was the last one."""
-        return bool(self.state.get("over"))
-
-    @property
     def tokens(self) -> int:
         """Tokens trained on and generated up to the last step."""
         return self.steps[-1].tokens if self.steps else 0
+
+    @property
+    def trained(self) -> bool:
+        """Whether the checkpoint that is resumed was the last one."""
+        return bool(self.state.get("over"))
 
     def add_step(self, step: Step) -> None:
         """Store and show a step, with its new alarms."""
@@ -221,7 +216,7 @@ class TrainingRun:
         checkpoint = Run(checkpoint_of(self.run.folder, step))
         # So that a copy of the checkpoint can be asked in the form that it was trained in.
         checkpoint.write_json(RECIPE, {"recipe": self.setting.recipe.to_row()})
-        checkpoint.write_json(STATE, {**self._facts(), "over": over})
+        checkpoint.write_json(STATE, {**self.metrics, "over": over})
         best = self.best
         kept = {step} if best is None else {step, best.step}
         _delete_checkpoints(self.run.folder, lambda each: each not in kept)
@@ -244,19 +239,17 @@ class TrainingRun:
     @property
     def metrics(self) -> dict[str, Any]:
         """The figures of the run so far, as `metrics.json` holds them."""
-        folder = self.best_checkpoint
-        best = None if folder is None else f"{CHECKPOINTS}/{folder.name}"
-        return {**self._facts(), "best_checkpoint": best, "test": None}
-
-    def _facts(self) -> dict[str, Any]:
+        best = self.best_checkpoint
         return {
-            "validation": [each.to_row() for each in self.validations],
+            "validation": [dataclasses.asdict(each) for each in self.validations],
             "alarms": self.alarms,
             "seconds": self.seconds,
             "tokens": self.tokens,
             "processes": self.processes.count,
             "peak_memory_bytes": self._peak_memory,
             "cost_usd": self.steps[-1].cost_usd if self.steps else self.cost_before,
+            "best_checkpoint": None if best is None else f"{CHECKPOINTS}/{best.name}",
+            "test": None,
         }
 
 

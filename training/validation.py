@@ -17,7 +17,8 @@ from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers import TrainerControl as Control
 from transformers import TrainingArguments as Args
 
-from art_e.models.checkpoint import best_device
+from art_e.models.checkpoint import CHECKPOINTS, best_device
+from art_e.question import Split
 from art_e.storage import AppendLog
 from evals.metrics import model_metrics, sample_of
 from evals.scored import Scored
@@ -37,8 +38,8 @@ FIGURES = tuple(
     " effort".split()
 )
 
-# Gives the questions of a split, or of "strangers", where there may be none.
-Load = Callable[[str], Material | None]
+# Gives the questions of a split.
+Load = Callable[[Split], Material]
 # Entered around the generation of many turns.
 Awake = Callable[[], AbstractContextManager[None]]
 # Makes a step of what the trainer logged at it.
@@ -56,13 +57,11 @@ class Examiner(NamedTuple):
     load: Load
 
     def examine(
-        self, part: str, number: int, generate: Generate, settings: dict[str, Any]
+        self, split: Split, number: int, generate: Generate, settings: dict[str, Any]
     ) -> list[Scored]:
-        """An episode for each of `number` questions of that part, if it has any; the first of the
-        other verdicts is by the validations' judge. `settings` are the trajectories' policy."""
-        material = self.load(part)
-        if material is None:
-            return []
+        """An episode for each of `number` questions of the split; the first of the other verdicts
+        is by the validations' judge. `settings` are the trajectories' policy."""
+        material = self.load(split)
         training, recipe = self.training, self.training.setting.recipe
         others = (self.judges.validation,)
         scorer = Scorer(self.judges.reward, recipe.reward, training.run.id, recipe.name, others)
@@ -198,7 +197,7 @@ def trainer_arguments(training: TrainingRun, steps: int) -> dict[str, Any]:
     if on_cpu:
         keep_memory()
     return {
-        "output_dir": str(training.checkpoints),
+        "output_dir": str(training.run.folder / CHECKPOINTS),
         "max_steps": steps,
         "max_grad_norm": 1.0,
         "save_strategy": "steps",
@@ -243,8 +242,8 @@ def carry_out(
 def figures_on_test(
     examiner: Examiner, generate_at: GenerateAt
 ) -> tuple[dict[str, Any], list[Scored]]:
-    """What `metrics.json` holds as `test`, and the episodes: `{"sampled": figures, "greedy":
-    figures}`, each with "strangers", the figures of questions about names unseen in training."""
+    """What `metrics.json` holds as `test`, `{"sampled": figures, "greedy": figures}`, and the
+    episodes."""
     setting = examiner.training.setting
     number = setting.recipe.judging.test_questions
     figures: dict[str, Any] = {}
@@ -252,8 +251,7 @@ def figures_on_test(
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         generate = generate_at(temperature)
         settings = {"temperature": temperature, "seed": setting.seed}
-        scored = examiner.examine("test", number, generate, {**settings, "part": ""})
-        apart = examiner.examine("strangers", number, generate, {**settings, "part": "strangers"})
-        episodes += [*scored, *apart]
-        figures[name] = figures_of(scored) | ({"strangers": figures_of(apart)} if apart else {})
+        scored = examiner.examine("test", number, generate, settings)
+        episodes += scored
+        figures[name] = figures_of(scored)
     return figures, episodes

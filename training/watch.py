@@ -1,11 +1,11 @@
 """The view of a training run on stderr: its steps, validations and alarms, a line each.
 
-A step is printed at most every ten seconds, with speed, time and cost to go. Only alarms contain
+A step is printed at most every ten seconds, with speed, time to go and cost. Only alarms contain
 text of others, and terminal escapes are removed from it.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,16 @@ from training.run import RunView, Setting
 
 # Seconds between lines, and the steps from which speed and time to go are calculated.
 LINE_EVERY_S, RECENT = 10.0, 10
+# The figures in the lines of a step and of a validation.
+_OF_EPISODES = ("reward", "accuracy", "hallucination", "abstention", "format_errors")
+_OF_STEP = (*_OF_EPISODES, *"turns effort entropy kl unjudged loss grad_norm".split())
+_OF_VALIDATION = (
+    "n",
+    *_OF_EPISODES,
+    "hallucination_unanswerable",
+    "turns_when_correct",
+    "effort_when_correct",
+)
 
 
 class Watch(RunView):
@@ -45,7 +55,7 @@ class Watch(RunView):
 
     def validation(self, validation: Validation) -> None:
         """Print a validation."""
-        cells = figures(validation, _OF_VALIDATION)
+        cells = _figures(validation, _OF_VALIDATION)
         self._print(f"validation after step {validation.step}: {', '.join(cells)}", "bold")
 
     def alarm(self, alarm: TrainingAlarm) -> None:
@@ -64,7 +74,7 @@ class Watch(RunView):
     def _print_step(self) -> None:
         self._printed_at, last = time.monotonic(), self._steps[-1]
         self._printed = last.step
-        shown = figures(last, _OF_STEP)
+        shown = _figures(last, _OF_STEP)
         if last.flat_groups is not None and last.groups:
             shown.append(f"flat groups {last.flat_groups / last.groups:.0%}")
         self._print(f"step {last.step} of {self._total}: {', '.join([*shown, *self._pace()])}")
@@ -73,18 +83,15 @@ class Watch(RunView):
         self._console.print(Text(printable(line), style=style), soft_wrap=True)
 
     def _pace(self) -> list[str]:
-        """Tokens a second, and time and cost so far and to go."""
+        """Tokens a second, time so far and to go, and the cost so far."""
         first, last = self._steps[0], self._steps[-1]
-        to_go, made = self._total - last.step, last.step - first.step
-        seconds, cost = last.seconds - first.seconds, last.cost_usd - first.cost_usd
-        more = to_go / made if made > 0 and to_go > 0 else None
-        left = ["", ""] if more is None else [_clock(seconds * more), f"${cost * more:,.2f}"]
-        times, costs = (f", {each} to go" if each else "" for each in left)
-        return [
-            *([f"{(last.tokens - first.tokens) / seconds:,.0f} tokens/s"] if seconds > 0 else []),
-            f"{_clock(last.seconds)}{times}",
-            *([f"${last.cost_usd:,.2f}{costs}"] if last.cost_usd else []),
-        ]
+        made, seconds = last.step - first.step, last.seconds - first.seconds
+        pace = [_clock(last.seconds)]
+        if made and seconds > 0:
+            to_go = _clock(seconds / made * (self._total - last.step))
+            speed = (last.tokens - first.tokens) / seconds
+            pace = [f"{speed:,.0f} tokens/s", *pace, f"{to_go} to go"]
+        return [*pace, f"${last.cost_usd:,.2f}"] if last.cost_usd else pace
 
 
 def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
@@ -103,45 +110,13 @@ def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
     return alarms
 
 
-def figures(row: Step | Validation, titles: Mapping[str, tuple[str, str]]) -> list[str]:
-    """The figures of the row that are known, each with its title."""
-    known: dict[str, Any] = {name: getattr(row, name) for name in titles}
-    return [
-        f"{title} {known[name]:{form}}"
-        for name, (title, form) in titles.items()
-        if known[name] is not None
-    ]
+def _figures(row: Step | Validation, names: Sequence[str]) -> list[str]:
+    """The figures of the row that are known, each with its name."""
+    known = [(name, value) for name in names if (value := getattr(row, name)) is not None]
+    return [f"{name.replace('_', ' ')} {value:.3g}" for name, value in known]
 
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"
-
-
-# Titles and formats of the fields of `Step` and `Validation`, in the order of their lines.
-_OF_STEP = {
-    "reward": ("reward", ".2f"),
-    "accuracy": ("accuracy", ".0%"),
-    "hallucination": ("hallucination", ".0%"),
-    "abstention": ("abstention", ".0%"),
-    "turns": ("turns", ".2f"),
-    "effort": ("effort", ".2f"),
-    "format_errors": ("format errors", ".2f"),
-    "entropy": ("entropy", ".3g"),
-    "kl": ("KL", ".3g"),
-    "unjudged": ("unjudged", ""),
-    "loss": ("loss", ".3g"),
-    "grad_norm": ("gradient", ".3g"),
-}
-_OF_VALIDATION = {
-    "n": ("n", ""),
-    "accuracy": ("accuracy", ".0%"),
-    "hallucination": ("wrong", ".0%"),
-    "hallucination_unanswerable": ("invented", ".0%"),  # answers to unanswerable questions
-    "abstention": ("abstained", ".0%"),
-    "turns_when_correct": ("turns", ".2f"),
-    "effort_when_correct": ("effort", ".2f"),
-    "format_errors": ("format", ".2f"),
-    "reward": ("reward", ".2f"),
-}

@@ -8,7 +8,7 @@ Every episode is a whole conversation whose rubric says what its messages show.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -274,6 +274,6 @@ def trained(
     run = write_run(folder, training([0, 10], n=10), complete=complete)
     for each in steps:
         append_step(folder, each)
-    rows = [each.to_row() for each in validations]
+    rows = [asdict(each) for each in validations]
     run.write_json("metrics.json", {"validation": rows, "alarms": list(alarms)})
     return run

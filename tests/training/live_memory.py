@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_iter
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from training.shapes import Shape
+from training.planning import Shape
 
 
 def config_of(shape: Shape) -> Qwen2Config:

@@ -51,12 +51,7 @@ def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollout
     seed=seeds,
     at=st.integers(1, STEPS),
     odd=st.sampled_from(
-        [
-            {"abstention": 1.0, "accuracy": 0.0},
-            {"entropy": 0.0},
-            {"flat_groups": 8},
-            {"format_errors": 1.0},
-        ]
+        [{"abstention": 1.0, "accuracy": 0.0}, {"entropy": 0.0}, {"flat_groups": 8}]
     ),
 )
 def test_one_odd_step_raises_no_alarm(seed: int, at: int, odd: dict[str, Any]) -> None:
@@ -103,7 +98,6 @@ def test_no_alarm(steps: list[Step]) -> None:
         ({"flat_groups": 7, "accuracy": 0.95}, "no spread", "harder questions"),
         # Where most fail it comes sooner.
         ({"flat_groups": 6, "accuracy": 0.05}, "no spread", "easier questions"),
-        ({"format_errors": 0.6}, "format errors rising", "reward.format"),
     ],
 )
 @settled

@@ -1,10 +1,8 @@
 """The expert: without noise it is right, with noise it errs as it should; what of it is learnt."""
 
-import dataclasses
 import json
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import get_args
 
@@ -16,13 +14,12 @@ from art_e.episode import Episode
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
-from art_e.runs import start_run
 from art_e.trajectory import Trajectory
 from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
 from evals.judges.offline import OfflineJudge
 from tests import tiny_qwen
-from tests.builders import answer, message, trajectory
+from tests.builders import answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.training import tiny
@@ -36,7 +33,6 @@ from training.expert import (
     expert_conversations,
     has_part,
     marked_tokens,
-    stored_conversations,
 )
 from training.judging import LenientJudge
 from training.material import planted_in
@@ -194,36 +190,6 @@ def test_the_parts_of_a_conversation(
 # ---- The conversations of a run.
 
 
-def run_of(parent: Path, name: str, *rows: tuple[str, float | None, str]) -> str:
-    """A run with trajectories of these questions, rewards and texts; wrong ones earn below 0."""
-    run = start_run(name, {}, parent, parent / name)
-    with run.log() as log:
-        for question, total, text in rows:
-            part = "correctness" if total is not None and total > 0 else "wrong_answer"
-            reward = None if total is None else {"total": total, "components": {part: total}}
-            made = dataclasses.replace(trajectory(text), question_id=question, reward=reward)
-            log.append(made.to_line())
-    return name
-
-
-def test_the_best_right_episode_of_each_question_is_learnt(tmp_path: Path) -> None:
-    def texts(*runs: str) -> list[str]:
-        return sorted(str(each[0]["content"]) for each in stored_conversations(runs, tmp_path))
-
-    one = run_of(
-        tmp_path, "one", ("b", -0.5, "b wrong"), ("a", 1.2, "a good"), ("a", None, "a unjudged"),
-        ("c", 1.0, "c just"), ("a", 1.9, "a best"), ("b", -0.4, "b wrong"),
-    )  # fmt: skip
-    assert texts(one) == ["a best", "c just"]
-    # Over several runs the question is still one.
-    two = run_of(tmp_path, "two", ("a", 2.0, "a of another run"))
-    assert texts(one, two) == ["a of another run", "c just"]
-    wrong = run_of(tmp_path, "wrong", ("a", None, "a"), ("b", -1.0, "b"))
-    for name, words in ((wrong, "no episode was paid as right"), ("none", "no run 'none'")):
-        with pytest.raises(UserError, match=words):
-            texts(name)
-
-
 def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_processes(
     material: Material, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,5 +212,5 @@ def test_the_expert_plays_in_the_order_of_the_questions_in_any_number_of_process
 
 
 def test_the_expert_plays_synthetic_questions_only(material: Material) -> None:
-    with pytest.raises(UserError, match=r"sft\.trajectories"):
-        conversations_of(tiny.recipe(), material, {}, 0, Path())
+    with pytest.raises(UserError, match="synthetic questions only"):
+        conversations_of(tiny.recipe(), material, {}, 0)

@@ -47,14 +47,16 @@ def trained(
 
 def log_of(training: TrainingRun) -> list[dict[str, Any]]:
     """What TRL logged, step by step."""
-    state = training.checkpoints / "checkpoint-2" / "trainer_state.json"
+    state = training.run.folder / "checkpoints" / "checkpoint-2" / "trainer_state.json"
     rows: list[dict[str, Any]] = json.loads(state.read_text("utf-8"))["log_history"]
     return [each for each in rows if "loss" in each]
 
 
 def adapter(training: TrainingRun, step: int = 2) -> dict[str, torch.Tensor]:
     """That checkpoint's, which is an adapter."""
-    return load_file(training.checkpoints / f"checkpoint-{step}" / "adapter_model.safetensors")
+    return load_file(
+        training.run.folder / "checkpoints" / f"checkpoint-{step}" / "adapter_model.safetensors"
+    )
 
 
 def adapter_moved(training: TrainingRun, step: int = 2) -> bool:
@@ -221,7 +223,7 @@ def test_a_paused_run_goes_on_as_if_it_had_not_paused(
     assert len(paused["validation"]) == 1
     assert not training.run.complete
     with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
-        newest = max(training.checkpoints.glob("checkpoint-*"))
+        newest = max((training.run.folder / "checkpoints").glob("checkpoint-*"))
         assert newest.name == "checkpoint-1"
         resumed = run_grpo(again, newest)
     assert again.paused is None

@@ -109,7 +109,8 @@ Scripted = Callable[..., tuple[dict[str, Any], TrainingRun]]
 
 def last_start(training: TrainingRun) -> Start:
     """The last checkpoint, loaded."""
-    last = max(training.checkpoints.glob("checkpoint-*"), key=lambda each: int(each.name[11:]))
+    last = newest_checkpoint(training.run.folder)
+    assert last is not None
     return load_start(str(last))
 
 

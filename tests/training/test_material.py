@@ -10,7 +10,7 @@ from data_pipeline.cli import read_sources
 from data_pipeline.ingest.sources import questions_of
 from tests.training import tiny
 from training import material as module
-from training.material import load_material, load_part, planted_in
+from training.material import load_material, planted_in
 from training.recipe import Data, EpisodeForm
 from training.rollout import Material
 
@@ -51,8 +51,6 @@ def test_a_golden_set_may_be_held_out_beside_worlds_that_are_trained_on(
     assert ids(load_material(both, "train")) == ids(load_material(data, "train"))
     with pytest.raises(UserError, match="validation"):
         load_material(both, "validation")
-    strangers = load_part(both, "strangers")
-    assert strangers is not None and strangers.inbox_file.path != db
 
 
 @pytest.mark.parametrize("share", [0.1, 0.34, 0.9])
@@ -65,22 +63,6 @@ def test_the_share_of_unanswerable_questions_is_capped(data: Data, share: float)
     assert left / len(kept) <= share
     # One more would be too many, or there is none.
     assert left == had or (left + 1) / (len(kept) + 1) > share
-
-
-def test_strangers_have_no_name_of_training(data: Data) -> None:
-    strangers, worlds = load_part(data, "strangers"), data.worlds
-    assert strangers is not None and worlds is not None
-
-    def names_of(worlds: object) -> dict[str, set[str]]:
-        planted = planted_in(data.model_copy(update={"worlds": worlds}))
-        return {name: set(" ".join(each.subjects).split()) for name, each in planted.items()}
-
-    seen = set[str]().union(*names_of(worlds).values())
-    apart = names_of(worlds.model_copy(update={"train": worlds.strangers, "names": None}))
-    assert not any(seen & apart[each.id] for each in strangers.questions)
-    assert {each.split for each in strangers.questions} == {"test"}
-    none = worlds.model_copy(update={"strangers": None})
-    assert load_part(data.model_copy(update={"worlds": none}), "strangers") is None
 
 
 def test_a_worlds_file_is_made_once(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,18 +26,21 @@ from training.planning import (
     CORRECT_TOKENS,
     DECODE_SHARE,
     GROUNDED_TOKENS,
+    PUBLISHED,
     TRAIN_SHARE,
     EpisodeTokens,
     Estimator,
     MemoryPhase,
+    Shape,
     TrainingPlan,
     fee_of,
+    gpu_of,
     judge_fees,
     plan,
+    shape_of,
 )
 from training.progress import read_steps
 from training.recipe import Vllm, load_recipe, recipe_names
-from training.shapes import PUBLISHED, Shape, gpu_of, named_shape, shape_of
 from training.start import load_start
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
@@ -139,30 +142,17 @@ def test_four_bits_are_those_of_bitsandbytes() -> None:
     assert a_weight == pytest.approx(held / weights.numel(), rel=1e-3)
 
 
-def test_shapes_of_runs_and_of_adapters(warm: Path, tmp_path: Path) -> None:
-    weights = sum(each.numel() for each in load_start(str(warm)).model.parameters())
-    assert named_shape(str(warm)).parameters == weights
-    [base] = (warm / "checkpoints").glob("checkpoint-20")
-    (tmp_path / "adapter_config.json").write_text(
-        json.dumps({"base_model_name_or_path": str(base)})
-    )
-    assert named_shape(str(tmp_path)).parameters == weights
-    assert named_shape(f"{base}+{tmp_path}").parameters == weights
+def test_shapes_of_recipes(warm: Path) -> None:
     # A model that is made from nothing has at most the tokens that are planned.
-    recipe = tiny.recipe()
-    most = shape_of(recipe.model)
-    made = named_shape(str(warm))
-    assert made.vocabulary <= most.vocabulary
-    assert made._replace(vocabulary=0) == most._replace(vocabulary=0)
-
-
-@pytest.mark.parametrize(
-    ("config", "named"), [({"model_type": "llama"}, "llama"), ({}, "can't find the shape")]
-)
-def test_other_models_are_refused(config: dict[str, str], named: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match=named):
-        named_shape(str(tmp_path))
+    model, planned = load_start(str(warm)).model, shape_of(tiny.recipe().model)
+    tokens = int(model.config.vocab_size)
+    assert tokens <= planned.vocabulary
+    weights = sum(each.numel() for each in model.parameters())
+    assert planned._replace(vocabulary=tokens).parameters == weights
+    for name in ("Qwen/Qwen2.5-7B-Instruct", "/models/Qwen2.5-7B"):
+        assert shape_of(load_recipe("talk", [f"model.base={name}"]).model) == PUBLISHED["7B"]
+    with pytest.raises(UserError, match="is not known: plan a model of a similar size"):
+        shape_of(load_recipe("talk", ["model.base=Qwen/Qwen3-8B"]).model)
 
 
 # Memory.
@@ -390,7 +380,7 @@ def test_options_change_the_plan(art_e: Command) -> None:
     words = ("train", "plan", "--recipe", "talk")
     dear = json_of(art_e(*words, "--json", "--usd-per-hour", "6"))
     assert dear["gpu_usd"] == pytest.approx(6 * dear["hours"])
-    small = json_of(art_e(*words, "--json", "--base-model", "Qwen/Qwen2.5-7B-Instruct"))
+    small = json_of(art_e(*words, "--json", "--set", "model.base=Qwen/Qwen2.5-7B-Instruct"))
     assert small["parameters"] == pytest.approx(7.61e9, rel=0.01)
     tight = art_e(*words, "--set", "grpo.vllm.memory=0.3", "--set", "judging.max_cost_usd=1")
     # The plan is the answer, whether it fits or not.
@@ -436,8 +426,8 @@ def test_a_run_stands_beside_its_plan(
         (("--recipe", "talk-multi"), "--gpus 2"),
         (("--against", "none"), "no run"),
         (("--against", "OTHER"), "not a training run"),
-        (("--recipe", "talk", "--against", "TRAINED"), "nano"),
-        (("--set", "grpo.steps=1", "--against", "TRAINED"), "--recipe"),
+        (("--recipe", "talk", "--against", "TRAINED"), "leave out --recipe"),
+        (("--set", "grpo.steps=1", "--against", "TRAINED"), "leave out --recipe and --set"),
     ],
 )
 def test_what_can_not_be_planned_is_one_line(

@@ -59,7 +59,7 @@ class Launched:
         with self.printed.open("wb") as output:
             return subprocess.Popen(
                 [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
-                 "--base-model", str(base), "--out", str(out), *changes, *arguments],
+                 "--set", f"model.base={base}", "--out", str(out), *changes, *arguments],
                 cwd=ROOT, env=self._environment, stdout=output, stderr=output,
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip

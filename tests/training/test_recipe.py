@@ -57,7 +57,6 @@ def test_changes_win_over_the_file() -> None:
         ("sft.noise.guesses=2", "sft.noise.guesses"),
         ("episode.hits=99", "episode.hits"),
         ("reward.abstained=5", "reward"),
-        ("model.base=Qwen/Qwen2.5-0.5B", "model: give either base or a table"),
         ("data.questions=golden", r"data: beside \[data.worlds\] give both questions and db"),
         ("data.kinds=['riddle']", "data.kinds.0"),
         ("data.worlds.test=[1_000, 1_001]", "data.worlds: .* share a seed"),

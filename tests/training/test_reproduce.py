@@ -225,7 +225,7 @@ def test_what_can_not_be_is_one_line(
 def test_it_refuses_to_begin_without_what_it_needs(
     art_e: command_line.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_has_gpu", lambda: False)
+    monkeypatch.setattr(cli, "best_device", lambda: ("cpu", None))
     out = tmp_path / "out"
     error = the_error(art_e("reproduce", "--profile", "talk", "--out", out))
     for missing in ("OPENAI_API_KEY", "GEMINI_API_KEY", "NVIDIA GPU", "--until STAGE"):

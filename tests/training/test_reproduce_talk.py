@@ -101,7 +101,7 @@ class Reproduction:
         self.provider = provider
         tables = {
             **CHANGES,
-            "training": {"changes": list(RECIPE), "base_model": str(base), "gpu": "h100-80gb"},
+            "training": {"changes": [f"model.base={base}", *RECIPE], "gpu": "h100-80gb"},
         }
         self.changes = [f"judges={json.dumps([JUDGE, 'offline'])}"] + [
             f"{table}.{name}={json.dumps(value)}"

@@ -1,6 +1,5 @@
 """The warm start: its batches, its rates, what it writes, and that its loss is on own tokens."""
 
-import dataclasses
 import itertools
 import json
 import math
@@ -11,19 +10,17 @@ import pytest
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from art_e.errors import UserError
-from art_e.runs import start_run
 from art_e.trajectory import read_trajectories
 from tests.builders import answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.training import tiny
 from tests.training.conftest import Begin
-from training.cli import run_sft
 from training.expert import NO_LOSS, conversations_of, marked_tokens
 from training.material import load_material, planted_in
 from training.progress import Validation, read_steps
 from training.recipe import Noise, Sft, SftStage
-from training.run import STATE, Setting
+from training.run import STATE
 from training.sft import _batches, rate_at
 from training.start import Start
 
@@ -96,7 +93,7 @@ def test_the_expert_errs_by_early_noise_in_all_stages_but_the_last(home: Path) -
     table = Sft(stages=stages, noise=wordy, early_noise=good)
     material = load_material(recipe.data, "train")
     stages_of = conversations_of(
-        recipe.model_copy(update={"sft": table}), material, planted_in(recipe.data), 0, Path()
+        recipe.model_copy(update={"sft": table}), material, planted_in(recipe.data), 0
     )
     assert [len(each) for each in stages_of] == [6, 6, 2]
     calls = [[bool(each[2].get("tool_calls")) for each in stage] for stage in stages_of]
@@ -149,22 +146,3 @@ def test_only_own_tokens_carry_loss(start: Start, warm: Path) -> None:
     assert batch["labels"][0].tolist() == marked.labels
     padding = [NO_LOSS] * (len(marked.labels) - 20)
     assert batch["labels"][1].tolist() == marked.labels[:20] + padding
-
-
-def test_stored_trajectories_are_learnt_from(warm: Path, home: Path, tmp_path: Path) -> None:
-    """Rejection sampling: only right episodes of the stored run are imitated."""
-    run = start_run("stored", {}, tmp_path, tmp_path / "stored")
-    paid = {"total": 1.5, "components": {"correctness": 1.5}}
-    with run.log() as log:
-        for each in read_trajectories(warm / "trajectories.jsonl"):
-            if any(message["role"] == "assistant" for message in each.messages):
-                log.append(dataclasses.replace(each, reward=paid).to_line())
-    changes = (
-        f"sft.trajectories=['{run.folder}']",
-        "sft.stages=[{steps=2, batch=2}]",
-        "judging.questions=2",
-        "judging.test_questions=2",
-    )
-    setting = Setting("sft", tiny.recipe(*changes), 0, str(warm))
-    with tiny.begun(setting, tmp_path / "best") as training:
-        assert run_sft(training, None)["best_checkpoint"] == "checkpoints/checkpoint-2"

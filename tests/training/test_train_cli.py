@@ -47,7 +47,7 @@ def test_a_start_then_grpo_then_an_answer_with_a_pause_in_each(art_e: Run, tmp_p
     assert (metrics["run"], metrics["paused"]) == (str(start), None)
     assert [each["step"] for each in metrics["validation"]] == [0, 2, 4]
     # The start may be named as the model, in place of one that is made from nothing.
-    command = ("train", "grpo", *changes(), "--base-model", start, "--out", trained)
+    command = ("train", "grpo", *changes(), "--set", f"model.base={start}", "--out", trained)
     metrics = json_of(art_e(*command, "--minutes", "0", "--json"))
     assert (metrics["paused"], metrics["test"]) == ("0 minutes are over", None)
     result = art_e(*command, "--resume")

@@ -19,7 +19,7 @@ from tests.training import tiny
 from tests.training.conftest import Begin
 from tests.training.test_judging import IDK, LOST, RIGHT, WRONG, rollouts, score
 from training.judging import LenientJudge
-from training.material import load_part
+from training.material import load_material
 from training.progress import EPISODES, by_second
 from training.run import Judges, Setting
 from training.start import load_start
@@ -90,7 +90,7 @@ def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_pa
     judges = Judges(OfflineJudge(), F1Judge())
     recipe = tiny.recipe()
     with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
-        examiner = Examiner(training, judges, start.tokens, partial(load_part, recipe.data))
+        examiner = Examiner(training, judges, start.tokens, partial(load_material, recipe.data))
         again, episodes = figures_on_test(examiner, by_transformers(training, start))
     assert json.loads(json.dumps(again)) == metrics["test"]
     stored = [each.messages for each in read_trajectories(warm / EPISODES)]

@@ -81,13 +81,13 @@ def watched(console: Console) -> str:
 
 
 LINES = [
-    "step 1 of 3: reward 0.50, accuracy 61%, hallucination 21%, abstention 11%, turns 2.90,"
-    " effort 3.10, format errors 0.07, entropy 0.2, KL 0.004, flat groups 25%, 0:00:10, $0.01",
-    "step 2 of 3: reward 0.50, accuracy 61%, hallucination 21%, abstention 11%, turns 2.90,"
-    " effort 3.10, format errors 0.07, entropy 0.2, KL 0.004, flat groups 25%, 500 tokens/s,"
-    " 0:00:20, 0:00:10 to go, $0.02, $0.01 to go",
-    "validation after step 2: n 200, accuracy 62%, wrong 22%, invented 43%, abstained 14%,"
-    " turns 2.75, format 0.06, reward 0.56",
+    "step 1 of 3: reward 0.5, accuracy 0.61, hallucination 0.21, abstention 0.11, format errors"
+    " 0.07, turns 2.9, effort 3.1, entropy 0.2, kl 0.004, flat groups 25%, 0:00:10, $0.01",
+    "step 2 of 3: reward 0.5, accuracy 0.61, hallucination 0.21, abstention 0.11, format errors"
+    " 0.07, turns 2.9, effort 3.1, entropy 0.2, kl 0.004, flat groups 25%, 500 tokens/s,"
+    " 0:00:20, 0:00:10 to go, $0.02",
+    "validation after step 2: n 200, reward 0.56, accuracy 0.62, hallucination 0.22, abstention"
+    " 0.14, format errors 0.06, hallucination unanswerable 0.43, turns when correct 2.75",
     "ALARM at step 2, no spread: ask harder questions",
 ]
 

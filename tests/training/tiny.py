@@ -22,7 +22,6 @@ CHANGES = (
     "data.worlds.train=[1_000, 1_001]",
     "data.worlds.validation=[200, 201]",
     "data.worlds.test=[900, 901]",
-    "data.worlds.strangers=[950, 951]",
     "episode.max_turns=4",
     "episode.turn_tokens=32",
     "episode.episode_tokens=400",

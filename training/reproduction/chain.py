@@ -57,15 +57,21 @@ INBOX, QUESTIONS, GOLDEN, RUN = "inbox.duckdb", "inbox.questions.jsonl", "golden
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the chain: what it does in words, its folder, what fills that, and the most that
-    its models may cost."""
+    """A step of the chain: what it does in words, its folder, what fills that, the models that it
+    asks, and the most that they may cost."""
 
     stage: Stage
     name: str
     does: str
     folder: Path
     work: Callable[[Path], object]
+    asks: Sequence[str] = ()
     max_cost_usd: float | None = None
+
+    def to_row(self) -> dict[str, Any]:
+        """The step as a plan shows it."""
+        names = ("stage", "name", "does", "state", "max_cost_usd")
+        return {**{name: getattr(self, name) for name in names}, "folder": str(self.folder)}
 
     @property
     def run(self) -> Path:
@@ -127,9 +133,11 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
         work: Callable[[Path], object],
         *decide: object,
         reads: Sequence[str] = (),
+        asks: Sequence[str] = (),
         most: float | None = None,
     ) -> Step:
-        return Step(stage, name, does, out / f"{name}-{hash_of(decide, reads)}", work, most)
+        folder = out / f"{name}-{hash_of(decide, reads)}"
+        return Step(stage, name, does, folder, work, asks, most)
 
     mail = step(
         "ingest",
@@ -153,6 +161,10 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
         partial(make_golden, profile, mail),
         *(golden, mail),
         reads=[golden.questions],
+        asks=[
+            *([golden.writer] if golden.questions == GENERATED else []),
+            *([golden.reader, golden.judge] if golden.reader else []),
+        ],
         # One limit for writing, and one for verifying.
         most=None if golden.max_cost_usd is None else 2 * golden.max_cost_usd,
     )
@@ -167,6 +179,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             f"ask {model} the test questions, {judges}",
             partial(ask_baseline, profile, about, model),
             *(model, profile.judges, recipe.data, recipe.episode, recipe.judging, mail, questions),
+            asks=[model, *profile.judges],
             most=profile.baselines.max_cost_usd,
         )
         for model in map(model_name, profile.baselines.models)
@@ -194,6 +207,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             f"train {starts[seed].name if starts else base} with GRPO, seed {seed}",
             partial(train, Setting("grpo", about, seed, begin[seed])),
             *(recipe.model_copy(update={"sft": None}), seed, mail, questions, starts.get(seed)),
+            asks=[recipe.judging.reward, recipe.judging.validation],
         )
         for seed in seeds
     }
@@ -210,6 +224,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             f"serve the {name} model of seed {best}, and ask it the test questions, {judges}",
             partial(evaluate, profile, runs[best], checkpoint, f"{profile.name}-{name}"),
             *(best, profile.judges, profile.evaluation, *made),
+            asks=profile.judges,
         )
         for name, checkpoint in (("start", begin[best] or base), ("trained", str(runs[best])))
     ]

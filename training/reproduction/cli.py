@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,19 +10,17 @@ from typer import Option
 from art_e.cli.options import JsonOption, OutOption
 from art_e.cli.output import example, note, one_line, print_json, print_line
 from art_e.errors import UserError
-from art_e.models.checkpoint import require_train_extra
+from art_e.models.checkpoint import best_device, require_train_extra
 from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import home, locked
-from evals.benchmark import model_name
 from training.cli import SetOption, duration
 from training.judging import is_paid
-from training.planning import plan
+from training.planning import gpu_of, plan
 from training.reproduction.chain import RECORD, STAGES, Stage, Step
 from training.reproduction.chain import reproduce as reproduce_chain
-from training.reproduction.profile import GENERATED, Profile, load_profile
+from training.reproduction.profile import Profile, load_profile
 from training.reproduction.report import FIGURES, REPORT
-from training.shapes import gpu_of
 
 _LOCK = ".reproduce.lock"
 
@@ -75,7 +72,13 @@ def reproduce(
     planned = reproduce_chain(chosen, folder, until)
     missing = _missing(chosen, planned)
     if dry_run:
-        row = _plan_row(chosen, planned, folder, missing)
+        row = {
+            "profile": chosen.name,
+            "out": str(folder),
+            "steps": [each.to_row() for each in planned],
+            "training": _training(chosen, planned),
+            "missing": missing,
+        }
         (print_json if json_output else _print_plan)(row)
         return
     if missing:
@@ -100,29 +103,21 @@ def reproduce(
 
 def _missing(profile: Profile, planned: Sequence[Step]) -> list[str]:
     """What the steps that are not done lack on this machine, a line each."""
-    left = {each.stage for each in planned if each.state != "done"}
-    golden, recipe, judges = profile.golden, profile.recipe, profile.judges
-    writers = [golden.writer] if golden.questions == GENERATED else []
-    readers = [golden.reader, golden.judge] if golden.reader else []
-    asked: dict[Stage, list[str]] = {
-        "golden": [*writers, *readers],
-        "baselines": [*map(model_name, profile.baselines.models), *judges],
-        "grpo": [recipe.judging.reward, recipe.judging.validation],
-        "evaluation": [*judges],
-    }
-    models = {name for stage in left for name in asked.get(stage, ()) if is_paid(name)}
-    found = [reason for name in models if (reason := _why_not(name)) is not None]
-    needs_gpu = recipe.grpo is not None and recipe.grpo.vllm is not None
-    if left & {"grpo", "sft"} and needs_gpu and not _has_gpu():
-        found.append(f"training {recipe.name} needs an NVIDIA GPU, and there is none")
+    left = [each for each in planned if each.state != "done"]
+    found = {why for each in left for name in each.asks if (why := _why_not(name)) is not None}
+    grpo = profile.recipe.grpo
+    needs_gpu = grpo is not None and grpo.vllm is not None
+    trains = any(each.stage in ("sft", "grpo") for each in left)
+    if trains and needs_gpu and best_device()[0] != "cuda":
+        found.add(f"training {profile.recipe.name} needs an NVIDIA GPU, and there is none")
     return sorted(found)
 
 
 def _why_not(name: str) -> str | None:
-    """Why a hosted model can't be asked from here; None if it can."""
+    """Why a model can't be asked from here; None if it can, or if `name` is no model."""
     model = Model(name)
     try:
-        if model.kind == "hosted":
+        if is_paid(name) and model.kind == "hosted":
             _ = model.host
             model.policy()
     except UserError as error:
@@ -130,34 +125,14 @@ def _why_not(name: str) -> str | None:
     return None
 
 
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
-def _plan_row(
-    profile: Profile, planned: Sequence[Step], out: Path, missing: Sequence[str]
-) -> dict[str, Any]:
-    """The plan as JSON:
-
-        {"profile", "out", "steps": [{"stage", "name", "does", "state", "folder", "max_cost_usd"}],
-         "training": {"gpu", "hours", "usd", "faults"}, "missing"}
-
-    A state is "done", "begun" or "to do". `training` is null if it needs no GPU or is not reached.
-    """
-    training, gpu = None, profile.training.gpu
-    if gpu is not None and any(each.stage == "grpo" for each in planned):
-        takes = plan(profile.recipe, gpu_of(gpu))
-        usd = None if takes.judge_usd is None else takes.gpu_usd + takes.judge_usd
-        training = {"gpu": takes.gpu, "hours": takes.hours, "usd": usd, "faults": takes.faults}
-    names = ("stage", "name", "does", "state", "max_cost_usd")
-    rows = [
-        {**{name: getattr(each, name) for name in names}, "folder": str(each.folder)}
-        for each in planned
-    ]
-    head = {"profile": profile.name, "out": str(out)}
-    return {**head, "steps": rows, "training": training, "missing": list(missing)}
+def _training(profile: Profile, planned: Sequence[Step]) -> dict[str, Any] | None:
+    """What training takes; None if it needs no GPU or is not reached."""
+    gpu = profile.training.gpu
+    if gpu is None or all(each.stage != "grpo" for each in planned):
+        return None
+    takes = plan(profile.recipe, gpu_of(gpu))
+    usd = None if takes.judge_usd is None else takes.gpu_usd + takes.judge_usd
+    return {"gpu": takes.gpu, "hours": takes.hours, "usd": usd, "faults": takes.faults}
 
 
 def _print_plan(row: dict[str, Any]) -> None:

@@ -71,7 +71,6 @@ class Training(RecipeTable):
 
     recipe: str
     changes: tuple[str, ...] = ()
-    base_model: str | None = None
     seeds: Annotated[tuple[_Number, ...], _Many] = (0,)
     gpu: str | None = None
 
@@ -107,8 +106,7 @@ class Profile(RecipeTable):
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe with its changes; its data is that of its file."""
-        training = self.training
-        return load_recipe(training.recipe, training.changes, base_model=training.base_model)
+        return load_recipe(self.training.recipe, self.training.changes)
 
     @property
     def sources(self) -> tuple[str, ...]:

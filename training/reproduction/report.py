@@ -4,16 +4,19 @@ A prompted model stands beside the published one of its name. The trained checkp
 stand beside the talk's Qwen2.5-14B, trained and untrained, whatever they are here.
 """
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from art_e.cli.output import plural
+from art_e.errors import UserError
+from art_e.question import Question
 from art_e.runs import Run
+from art_e.trajectory import read_trajectories
 from evals.metrics import sample_of
-from evals.paired import compare, paired
+from evals.paired import Pair, compare, paired
 from evals.report.build import Section, build_report
 from evals.report.charts import CurveChart, write_picture
 from evals.report.entries import measure
@@ -37,11 +40,106 @@ from evals.report.tables import (
 )
 from evals.report.training import read_training, validation_charts
 from evals.scored import Scored, load_run
-from evals.statistics import UNKNOWN
-from training.pooled import MEASURES, WAYS, metrics_of, pooled_test
+from evals.statistics import UNKNOWN, Estimate
+from training.progress import EPISODES, by_second
 from training.reproduction.profile import Profile
+from training.reward import malformed_calls
 
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
+
+Way = Literal["sampled", "greedy"]
+WAYS: tuple[Way, ...] = ("sampled", "greedy")
+
+# ---- Measures of the test of a training run.
+
+
+class Measure(NamedTuple):
+    """`of` gives an episode's value, None where it is undefined; a `share` is 0 or 1."""
+
+    name: str
+    title: str
+    of: Callable[[Scored], float | None]
+    share: bool = False
+
+    def mean(self, scored: Sequence[Scored]) -> Estimate:
+        """The mean of the episodes for which it is defined."""
+        values = [(each, value) for each in scored if (value := self.of(each)) is not None]
+        sample = sample_of([each for each, _ in values])
+        if self.share:
+            return sample.share([value > 0 for _, value in values])
+        return sample.mean([value for _, value in values])
+
+    def gain(self, pairs: Sequence[Pair]) -> Estimate:
+        """How much larger it is of B than of A: the mean difference of the pairs for which it is
+        defined on both sides."""
+        values = [
+            (pair.a, after - before)
+            for pair in pairs
+            if (before := self.of(pair.a)) is not None and (after := self.of(pair.b)) is not None
+        ]
+        return sample_of([each for each, _ in values]).mean([value for _, value in values])
+
+    def cell(self, estimate: Estimate) -> Cell:
+        """A mean as the report writes it."""
+        return percent(estimate) if self.share else number(estimate)
+
+    def change(self, gain: Estimate) -> Cell:
+        """A gain as the report writes it."""
+        return points(gain) if self.share else number(gain)
+
+
+def _when_correct(fact: str) -> Callable[[Scored], float | None]:
+    def of(scored: Scored) -> float | None:
+        defined = scored.question.answerable and scored.correct
+        return float(scored.trajectory.rubric[fact]) if defined else None
+
+    return of
+
+
+TURNS_RIGHT = Measure("turns-when-correct", "turns, answer right", _when_correct("turns"))
+MEASURES = (
+    Measure(
+        "accuracy",
+        "accuracy",
+        lambda each: float(each.correct) if each.question.answerable else None,
+        share=True,
+    ),
+    Measure(
+        "hallucination-unanswerable",
+        "hallucination on unanswerable questions",
+        lambda each: None if each.question.answerable else float(each.answered_by(0)),
+        share=True,
+    ),
+    Measure("hallucination", "hallucination, all questions", lambda x: float(x.wrong), share=True),
+    Measure("abstention", "abstention, all questions", lambda x: float(x.abstained), share=True),
+    Measure(
+        "format-errors",
+        "format errors an episode",
+        lambda each: float(malformed_calls(each.trajectory.rubric)),
+    ),
+    TURNS_RIGHT,
+    Measure("effort-when-correct", "effort, answer right", _when_correct("effort")),
+)
+
+
+def episodes_of_test(folder: Path) -> dict[Way, list[Scored]]:
+    """The test episodes of a complete run, by the judge of validations. Raises `UserError` if they
+    can't be read, or if the test is not whole."""
+    path = folder / EPISODES
+    found: dict[Way, list[Scored]] = {way: [] for way in WAYS}
+    try:
+        for each in read_trajectories(path):
+            way: Way = "sampled" if each.policy["temperature"] > 0 else "greedy"
+            question = Question.from_row(each.question or {})
+            found[way].append(by_second(Scored(question, each)))
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path} can't be read ({error}); make the run again") from None
+    if not all(found.values()):
+        raise UserError(f"{path} has not all of the test; make the run again")
+    return found
+
+
+# ---- The report.
 
 
 class TestedModel(NamedTuple):
@@ -70,11 +168,11 @@ class Line(NamedTuple):
 def chosen_seed(runs: Mapping[int, Path]) -> int:
     """The seed whose best checkpoint handled most of its validation right, the first of equals.
 
-    `runs` has the folder of each seed's GRPO run. Raises `UserError` if one can't be read.
+    `runs` has the folder of each seed's GRPO run.
     """
 
     def merit(seed: int) -> tuple[float, float]:
-        metrics = metrics_of(runs[seed])
+        metrics = Run(runs[seed]).metrics
         step = int(str(metrics["best_checkpoint"]).rpartition("-")[2])
         best = next(each for each in metrics["validation"] if each["step"] == step)
         return best["correct"] or 0.0, -(best["hallucination"] or 0.0)
@@ -94,7 +192,7 @@ def write_report(profile: Profile, made: Mapping[str, Path], folder: Path) -> No
     ends = [made[f"grpo-{seed}"] for seed in seeds]
     starts = [made[f"sft-{seed}"] for seed in seeds if f"sft-{seed}" in made]
     start, trained = map(_tested, served)
-    took = sum(float(metrics_of(run)["seconds"]) for run in (*starts, *ends)) / 3600
+    took = sum(float(Run(run).metrics["seconds"]) for run in (*starts, *ends)) / 3600
     lines = talk_figures(profile, trained, start, [_tested(each) for each in baselines], took)
     over_seeds, charts = _over_seeds(starts, ends), _curves(profile, ends, baselines)
     sections = [
@@ -148,13 +246,6 @@ def talk_figures(
 
     right = "Accuracy on answerable questions"
     beside(right, "accuracy", {each.model: percent(accuracy(each)) for each in PUBLISHED})
-    for model in (trained, start, *baselines):
-        if model.name not in {each.name for each in PUBLISHED} and model in baselines:
-            add(right, "Another baseline", NONE, percent(model.figures["accuracy"]), model.name)
-        # The first judge decides.
-        for judge, figures in list(model.figures["by_judge"].items())[1:]:
-            figure = percent(figures["accuracy"])
-            add(right, f"By the judge {judge}", NONE, figure, model.name)
     o3 = by_name.get(str(O3.name)) or max(
         baselines, key=lambda each: each.figures["accuracy"]["value"] or 0.0
     )
@@ -163,12 +254,8 @@ def talk_figures(
     gained = f"{100 * (TRAINED.accuracy - UNTRAINED.accuracy):.0f} pts"
     gain = points(from_start["figures"]["accuracy"]["difference"])
     add(right, "Gained by training", gained, gain, against_start)
-    for name, compared, published, of in (
-        ("o3", from_o3, f"{NET_REDUCTION:.0%}", against_o3),
-        ("the start", from_start, NONE, against_start),
-    ):
-        fewer = percent(compared["net_reduction"])
-        add(right, f"Net reduction of {name}'s errors", published, fewer, of)
+    fewer = percent(from_o3["net_reduction"])
+    add(right, "Net reduction of o3's errors", f"{NET_REDUCTION:.0%}", fewer, against_o3)
 
     waits = {each.model: f"{each.seconds} s" for each in PUBLISHED if each.seconds}
     beside("Latency per question", "latency_p50_s", waits)
@@ -180,17 +267,12 @@ def talk_figures(
     add("Turns", "Trained, beside o3's", "almost one fewer", turns, against_o3)
     # Where both are right: a model that gives up at once has few turns.
     both = "Trained, beside its start's, where both are right"
-    add("Turns", both, "falls in training", _turns_where_both_right(start, trained), against_start)
+    fewer_turns = number(TURNS_RIGHT.gain(paired(start.scored, trained.scored)))
+    add("Turns", both, "falls in training", fewer_turns, against_start)
 
-    wrong, invented = "Wrong answers, of all questions", "Answers to unanswerable questions"
+    wrong = percent(trained.figures["hallucination"])
     lower = "lower than any prompted model's"
-    for model in (trained, start, *baselines):
-        figure = percent(model.figures["hallucination"])
-        add("Hallucination", wrong, lower if model is trained else NONE, figure, model.name)
-    for model in (trained, start):
-        scored = [each for each in model.scored if not each.question.answerable]
-        share = sample_of(scored).share([each.answered_by(0) for each in scored])
-        add("Hallucination", invented, NONE, percent(share), model.name)
+    add("Hallucination", "Wrong answers, of all questions", lower, wrong, trained.name)
 
     price, seeds = profile.evaluation.usd_per_hour, plural(len(profile.training.seeds), "seed")
     took = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
@@ -200,33 +282,35 @@ def talk_figures(
     return lines
 
 
-def _turns_where_both_right(a: TestedModel, b: TestedModel) -> Cell:
-    """How many more turns B takes on answerable questions that both have right."""
-    pairs = [
-        each
-        for each in paired(a.scored, b.scored)
-        if each.a.question.answerable and each.a.correct and each.b.correct
-    ]
-    turns = [[float(one.trajectory.rubric["turns"]) for one in each] for each in pairs]
-    more = sample_of([each.a for each in pairs]).mean([after - before for before, after in turns])
-    return number(more if pairs else UNKNOWN)
-
-
 # ---- The page's sections.
 
 
+_T = TypeVar("_T")
+
+
 def _over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """By way of asking the test, and by measure: the estimates of start, trained and gain."""
-    figures: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
+    """By way of asking the test, and by measure: start, trained and gain, each the estimate over
+    the episodes of all seeds, with the values of the lowest and the highest seed as `seeds`."""
+    before, after = ([episodes_of_test(each) for each in runs] for runs in (starts, ends))
+    figures: dict[str, dict[str, Any]] = {}
     for way in WAYS:
-        before, after = pooled_test(starts, way), pooled_test(ends, way)
-        assert after is not None
-        for each in MEASURES:
-            figures[way][each.name] = {"trained": after.mean(each)}
-            if before is not None:
-                gain = {"start": before.mean(each), "gain": after.gain(before, each)}
-                figures[way][each.name] |= gain
+        old, new = ([each[way] for each in tests] for tests in (before, after))
+        pairs = [paired(*each) for each in zip(old, new, strict=True)] if old else []
+        figures[way] = {
+            each.name: {
+                **({"start": _pooled(each.mean, old)} if old else {}),
+                "trained": _pooled(each.mean, new),
+                **({"gain": _pooled(each.gain, pairs)} if pairs else {}),
+            }
+            for each in MEASURES
+        }
     return figures
+
+
+def _pooled(estimate: Callable[[Sequence[_T]], Estimate], seeds: Sequence[list[_T]]) -> Any:
+    values = [value for each in seeds if (value := estimate(each)["value"]) is not None]
+    span = [min(values), max(values)] if values else None
+    return {**estimate(list(chain.from_iterable(seeds))), "seeds": span}
 
 
 def _curves(profile: Profile, ends: Sequence[Path], baselines: Sequence[Run]) -> list[CurveChart]:
@@ -247,24 +331,35 @@ def _seeds(
 ) -> Section:
     lead = (
         f"{seeds} of them, each trained and tested by itself on other questions than it was"
-        " trained or chosen on. 95 % intervals over questions and seeds."
+        " trained or chosen on. 95 % intervals over questions, by inbox; behind them the lowest and"
+        " the highest seed. Gains are question by question; of turns and effort where both answers"
+        " are right."
     )
     tables = []
     for way, figures in over_seeds.items():
         rows = []
         for each in MEASURES:
             of = figures[each.name]
-            cells = [each.cell(of[name]) for name in ("start", "trained") if name in of]
-            cells += [each.change(of["gain"])] if "gain" in of else []
+            shown = {"start": each.cell, "trained": each.cell, "gain": each.change}
+            cells = [_with_seeds(shown[name], of[name]) for name in of]
             rows.append(Row(each.title.capitalize(), cells))
         headings = ["", "Start", "Trained", "Gain"] if len(cells) == 3 else ["", "Trained"]
         tables.append(Table(headings, rows, way.capitalize()))
     return Section("seeds", "Over seeds", [lead], tables, list(charts))
 
 
+def _with_seeds(shown: Callable[[Estimate], Cell], pooled: Any) -> Cell:
+    """The pooled estimate, and behind its interval the span of the seeds."""
+    cell, span = shown(pooled), pooled["seeds"]
+    if span is None or span[0] == span[1]:
+        return cell
+    low, high = (shown({**UNKNOWN, "value": each}).value for each in span)
+    return cell._replace(interval=f"{cell.interval} seeds {low} to {high}".strip())
+
+
 def _last_page(profile: Profile, lines: Sequence[Line], questions: int) -> Section:
     rows: list[Row] = []
-    for group, of_group in itertools.groupby(lines, key=lambda each: each.group):
+    for group, of_group in groupby(lines, key=lambda each: each.group):
         rows.append(Row(group, [], heading=True))
         rows += [
             Row(each.figure, [each.published, each.ours, Cell(each.of or NONE)])
