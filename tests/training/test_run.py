@@ -21,8 +21,9 @@ from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
 
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
-    "answered": True, "abstained": False, "answerable": True, "turns": 1, "effort": 1,
-    "tool_calls": 1, "num_sources": 0, "prompt_tokens": 1, "completion_tokens": 1,
+    "answered": True, "abstained": False, "answerable": True, "lost_to_format": False,
+    "turns": 1, "effort": 1, "tool_calls": 1, "num_sources": 0, "prompt_tokens": 1,
+    "completion_tokens": 1,
 }  # fmt: skip
 
 
