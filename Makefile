@@ -2,7 +2,7 @@
 # make test   everything that must hold: ruff, mypy --strict, pytest
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
-# make notebooks   execute the notebooks (6 minutes; one core trains, one does the rest)
+# make notebooks   execute the notebooks (6 minutes on two cores)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
 PYTHON ?= python3
@@ -26,9 +26,7 @@ bench: $(VENV)/dev.installed
 	$(BIN)/python -m tests.benchmarks
 
 notebooks: $(VENV)/dev.installed
-	$(BIN)/python -m notebooks.execute 01 02 03 & others=$$!; \
-		$(BIN)/python -m notebooks.execute 04 05; ended=$$?; \
-		wait $$others && exit $$ended
+	$(BIN)/python -m notebooks.execute
 
 # What is installed is what is locked, hash by hash; the project itself is linked to this checkout.
 # The locks are complete, so nothing is resolved here. torch comes without CUDA where pip finds
