@@ -8,10 +8,6 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from art_e.errors import UserError
-from art_e.models.base import LOCAL_PREFIX
-from art_e.models.checkpoint import split_adapter
-from art_e.models.model import Model
 from art_e.text import cut_line, printable
 
 _SHOWN_CHARS = 200
@@ -60,7 +56,6 @@ def template(package: str, name: str) -> Template:
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # A model or data set in the hub's cache, as `huggingface_hub` names its folders.
 _CACHED = re.compile(r"(?:models|datasets)--([\w.-]+?)--([\w.-]+)")
-_PATH = re.compile(r"(?:~\w*|\.{1,2}|[A-Za-z]:)?[\\/].*|~\w*", re.DOTALL)
 
 
 def is_hub_id(name: str) -> bool:
@@ -80,16 +75,3 @@ def public_name(name: str) -> str:
         return name
     is_home = name.rstrip("\\/") == str(Path.home()) or re.fullmatch(r"~\w*", parts[-1])
     return "~" if is_home else parts[-1]
-
-
-def public_model(name: str) -> str:
-    """The name of a model or judge, without the paths of this machine."""
-    model = Model(name)
-    if model.kind != "local":
-        return public_name(name) if _PATH.fullmatch(name) else name
-    try:
-        base, adapter = split_adapter(model.path)
-    except UserError:  # "~nobody", whose home does not exist
-        base, adapter = model.path, None
-    shown = [public_name(each) for each in (base, adapter) if each is not None]
-    return LOCAL_PREFIX + "+".join(shown)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.privacy import REDACTED, redact
-from art_e.publish import public_model, public_name
+from art_e.publish import public_name
 from tests import tiny_qwen
 from tests.command_line import ANN, MAILS, Run, the_error
 from tests.provider import Provider, Request, says
@@ -173,24 +173,15 @@ CACHED = "/home/ann/.cache/huggingface/hub/models--Qwen--Qwen2.5-14B-Instruct/sn
         ("~", "~"),
         ("~ann", "~"),
         ("/", "/"),
-        ("local:/home/ann/base+/home/ann/run/adapter", "local:base+adapter"),
-        (
-            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
-            "local:Qwen/Qwen2.5-14B-Instruct+me/adapter",
-        ),
-        ("local:~nobody", "local:~"),
-        ("openrouter/google/gemini-2.5-pro", "openrouter/google/gemini-2.5-pro"),
     ],
 )
-def test_names_of_files_and_models_show_no_folder(name: str, shown: str) -> None:
-    assert public_model(name) == shown
-    if not name.startswith(("local:", "openrouter/")):
-        assert public_name(name) == shown
+def test_names_of_files_show_no_folder(name: str, shown: str) -> None:
+    assert public_name(name) == shown
 
 
 @given(st.lists(st.text("abcXYZ019._-", min_size=1, max_size=8), min_size=1, max_size=5))
 def test_nothing_of_a_path_but_its_end_is_left(parts: list[str]) -> None:
     path = f"/home/annsecret/{'/'.join(parts)}"
-    for shown in (public_name(path), public_model(f"local:{path}")):
-        assert "annsecret" not in shown
-        assert "home" not in shown.replace("/".join(parts), "")
+    shown = public_name(path)
+    assert "annsecret" not in shown
+    assert "home" not in shown.replace("/".join(parts), "")
