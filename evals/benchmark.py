@@ -49,24 +49,6 @@ def estimate(model: str, episodes: int) -> str:
     )
 
 
-# ---- Short names of the baselines that results are compared with. Any other name is litellm's own.
-
-PRESETS: Mapping[str, str] = {
-    "offline": "offline",
-    "o3": "openai/o3",
-    "o4-mini": "openai/o4-mini",
-    "gpt-4.1": "openai/gpt-4.1",
-    "gemini-2.5-pro": "gemini/gemini-2.5-pro",
-    # A vLLM server at HOSTED_VLLM_API_BASE.
-    "qwen2.5-14b": "hosted_vllm/Qwen2.5-14B-Instruct",
-}
-
-
-def model_name(name: str) -> str:
-    """The model of a preset; any other name unchanged."""
-    return PRESETS.get(name, name)
-
-
 # ---- Resuming a killed run.
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,13 +35,15 @@ from art_e.cli.output import (
     one_line,
     plural,
     print_json,
+    print_lines,
+    print_table,
     progress,
     shown_usd,
     text,
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.models.model import Model
+from art_e.models.model import SHORT_NAMES, Model, full_name
 from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
@@ -69,26 +71,6 @@ from evals.verdict import Judge
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
 )
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    """Print lines of untrusted text, each on one line, not wrapped."""
-    for line in lines:
-        console().print(text(one_line(line)), soft_wrap=True)
-
-
-def _print_table(
-    title: str, headings: Iterable[str], caption: str, rows: Iterable[Sequence[str]]
-) -> None:
-    """Print a table of untrusted text, with numbers to the right of the first column."""
-    from rich.table import Table
-
-    table = Table(title=text(one_line(title)), caption=caption)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*(text(one_line(cell)) for cell in row))
-    console().print(table)
 
 
 # ---- What `art-e eval run` prints for people: the figures, and what to note.
@@ -119,10 +101,10 @@ def _print_metrics(metrics: Mapping[str, Any], run: Run) -> None:
     if rows:
         headings = ["Model", "n", *(column.heading for column in _COLUMNS)]
         caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
-        _print_table("", headings, caption, rows)
+        print_table(headings, rows, caption=caption)
     for name, figures in metrics["models"].items():
-        _print_lines(f"{name}: {line}" for line in _notes(figures))
-    _print_lines([f"run: {run.folder}", f"the report: art-e eval report {run.folder}"])
+        print_lines(f"{name}: {line}" for line in _notes(figures))
+    print_lines([f"run: {run.folder}", f"the report: art-e eval report {run.folder}"])
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -199,7 +181,7 @@ def _self_hosted(
 def run(
     models: Annotated[
         list[str],
-        Option("--model", "-m", help=f"Model, or {', '.join(benchmark.PRESETS)}; may be repeated."),
+        Option("--model", "-m", help=f"Model, or {', '.join(SHORT_NAMES)}; may be repeated."),
     ],
     questions: Annotated[
         str | None,
@@ -247,7 +229,7 @@ def run(
     After a kill, the same command with --resume asks only the questions without an answer.
     """
     of_split = chosen_split(split)
-    names = list(dict.fromkeys(map(benchmark.model_name, models)))
+    names = list(dict.fromkeys(map(full_name, models)))
     judges = list(dict.fromkeys(judge or ["offline"]))
     form = chosen_form(recipe, max_turns, other_prompt=prompt is not None)
     chosen_prompt = (
@@ -389,12 +371,12 @@ def compare(
         (row.label, *(cell.brief for cell in row.cells)) for row in differences(found["figures"])
     ]
     caption = "in brackets: 95 % interval of B - A"
-    _print_table(f"{found['n']:,} pairs", ("", "A", "B", "B - A"), caption, rows)
+    print_table(("", "A", "B", "B - A"), rows, title=f"{found['n']:,} pairs", caption=caption)
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         line = f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"
-        _print_lines([line])
-    _print_lines(summary(found, "A", "B"))
+        print_lines([line])
+    print_lines(summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
         _print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
@@ -411,7 +393,7 @@ def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
         raise UserError(
             f"{name} has {', '.join(models)}; say which, such as {name}:{next(iter(models))}"
         )
-    entry = models.get(benchmark.model_name(model)) if model else entries[0]
+    entry = models.get(full_name(model)) if model else entries[0]
     if entry is None:
         raise UserError(f"{name} has no model {model}; it has {', '.join(models)}")
     return entry, {
@@ -467,7 +449,7 @@ def power(
     ]
     headings = ("Inboxes", *(f"{each} questions each" for each in _QUESTIONS))
     caption = f"share of comparisons that find {gap:+.1%} at 5 %; *: {_ENOUGH:.0%} or more"
-    _print_table("", headings, caption, rows)
+    print_table(headings, rows, caption=caption)
 
 
 # ---- `art-e eval judge`: how far can a judge be believed?
@@ -601,12 +583,12 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         ]
         for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
     ]
-    _print_table(f"{name} on {on}", headings, caption, rows)
+    print_table(headings, rows, title=f"{name} on {on}", caption=caption)
     line = f"kappa {number(figures['kappa']).brief}"
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         line += f", adversarial answers judged correct: {hostile}"
-    _print_lines([line])
+    print_lines([line])
     words = {True: "right", False: "wrong", None: "no verdict"}
     for wrong in figures.get("wrong", ()):
         answers = {
@@ -644,4 +626,4 @@ def report(
     if json_output:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    _print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])
+    print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])

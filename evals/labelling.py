@@ -7,10 +7,10 @@ neither the model nor a verdict. All of these are untrusted text from the run's 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Argument, Option
 
-from art_e.cli.output import clean, console, note, one_line, plural, text
+from art_e.cli.mail import shown_mail
+from art_e.cli.output import console, note, one_line, plural, pressed_key, text
 from art_e.errors import UserError
 from art_e.runs import find_run
 from art_e.storage import runs_folder
@@ -21,54 +21,6 @@ from evals.scored import Scored, load_run
 if TYPE_CHECKING:
     from rich.text import Text
 
-
-# ---- What all commands share that ask a person: single keys, and mails to look at.
-
-BODY_LINES = 40
-_LINE_CHARS = 1_000
-
-
-def pressed_key(keys: str, of: str, things: str) -> str:
-    """Waits for one of the keys in `of`; the line `keys` explains them.
-
-    Ctrl-C, Ctrl-D and the end of the input are "q". Raises `UserError` without a terminal, naming
-    the `things` to enter.
-    """
-    note(keys)
-    while True:
-        try:
-            key = typer.getchar().lower()
-        except (EOFError, KeyboardInterrupt):
-            return "q"
-        except OSError:
-            raise UserError(f"{things} need a terminal, and there is no terminal here") from None
-        # A closed terminal gives the empty string.
-        if len(key) <= 1 and key in of:
-            return key or "q"
-        note(f"there is no key {key!r}; {keys}")
-
-
-def shown_mail(
-    date: str, sender: str, subject: str, body: str, mark: str = "", *, whole: bool = False
-) -> "Text":
-    """A mail for a person to read, with a word about it, such as "cited", as its `mark`.
-
-    Empty lines are left out; unless `whole`, so are further lines and the ends of long ones.
-    """
-    lines = [each.rstrip().expandtabs(4) for each in clean(body).split("\n") if each.strip()]
-    shown = lines if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
-    hidden = sum(map(len, lines)) - sum(map(len, shown))
-    return text(
-        (f"{one_line(date)}  {one_line(sender)}", "cyan"),
-        f"  {one_line(subject)}",
-        (f"  {one_line(mark)}" if mark else "", "green"),
-        ("".join(f"\n| {line}" for line in shown), "dim"),
-        (f"\n| ({plural(hidden, 'more character')})" if hidden else "", "dim"),
-        "\n",
-    )
-
-
-# ---- The command.
 
 KEYS = "[r]ight [w]rong [s]kip [q]uit"
 

@@ -38,7 +38,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Email, format_date
 from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import Policy
-from art_e.models.model import Model
+from art_e.models.model import Model, full_name
 from art_e.models.offline import OfflinePolicy, all_candidates
 from art_e.question import Question
 from art_e.runs import Run, start_run
@@ -137,7 +137,7 @@ def ask(
         str,
         Option(
             metavar="MODEL",
-            help="openai/o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model.",
+            help="o3, ollama_chat/qwen2.5:14b, ..., local:PATH; offline needs no model.",
         ),
     ] = "offline",
     as_of: AsOfOption = None,
@@ -166,6 +166,7 @@ def ask(
         raise UserError('the question is empty; ask one: art-e ask "When does the lease end?"')
     today = parse_day(as_of, "--as-of")
     form = chosen_form(recipe, max_turns)
+    model = full_name(model)
     turn_tokens = form.turn_tokens_of(model)
     options = model_options(effort, temperature, max_cost, tool_calls, cache, 1, turn_tokens)
     policy = ready_policy(Model(model), options)

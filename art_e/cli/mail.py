@@ -18,7 +18,7 @@ from art_e.cli.options import (
     db_argument,
     parse_day,
 )
-from art_e.cli.output import console, example, note, one_line, plural, print_json, text
+from art_e.cli.output import clean, console, example, note, one_line, plural, print_json, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import Email, Hit, Mailbox, format_date
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 # --json has them all.
 MAX_RECIPIENTS_SHOWN = 30
+# What a person who judges an answer sees of a mail at first.
+BODY_LINES = 40
+_LINE_CHARS = 1_000
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -166,6 +169,26 @@ def shown_email(email: Email) -> "Text":
     ]
     subject = one_line(email.subject) or "(no subject)"
     return text(*header, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
+
+
+def shown_mail(
+    date: str, sender: str, subject: str, body: str, mark: str = "", *, whole: bool = False
+) -> "Text":
+    """A mail for a person to read, with a word about it, such as "cited", as its `mark`.
+
+    Empty lines are left out; unless `whole`, so are further lines and the ends of long ones.
+    """
+    lines = [each.rstrip().expandtabs(4) for each in clean(body).split("\n") if each.strip()]
+    shown = lines if whole else [each[:_LINE_CHARS] for each in lines[:BODY_LINES]]
+    hidden = sum(map(len, lines)) - sum(map(len, shown))
+    return text(
+        (f"{one_line(date)}  {one_line(sender)}", "cyan"),
+        f"  {one_line(subject)}",
+        (f"  {one_line(mark)}" if mark else "", "green"),
+        ("".join(f"\n| {line}" for line in shown), "dim"),
+        (f"\n| ({plural(hidden, 'more character')})" if hidden else "", "dim"),
+        "\n",
+    )
 
 
 def _listed(recipients: Iterable[Mailbox]) -> str:

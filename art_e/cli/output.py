@@ -10,13 +10,15 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
+
+from art_e.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,6 +137,31 @@ def text(*parts: str | tuple[str, str]) -> "Text":
     return assembled
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of untrusted text, each on one line, not wrapped."""
+    for line in lines:
+        console().print(text(one_line(line)), soft_wrap=True)
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    caption: str = "",
+    left: Sequence[int] = (0,),
+) -> None:
+    """Print a table of untrusted text; columns not in `left` are set to the right, as numbers."""
+    from rich.table import Table
+
+    table = Table(title=text(one_line(title)), caption=caption)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place in left else "right")
+    for row in rows:
+        table.add_row(*(text(one_line(cell)) for cell in row))
+    console().print(table)
+
+
 @contextmanager
 def progress(things: str, total: int | None) -> "Iterator[Callable[..., None]]":
     """A bar on stderr if that is a terminal, else nothing.
@@ -155,6 +182,26 @@ def progress(things: str, total: int | None) -> "Iterator[Callable[..., None]]":
             bar.advance(task, count)
 
         yield advance
+
+
+def pressed_key(keys: str, of: str, things: str) -> str:
+    """Wait for one of the keys in `of`; the line `keys` explains them.
+
+    Ctrl-C, Ctrl-D and the end of the input are "q". Raises `UserError` without a terminal, naming
+    the `things` to enter.
+    """
+    note(keys)
+    while True:
+        try:
+            key = typer.getchar().lower()
+        except (EOFError, KeyboardInterrupt):
+            return "q"
+        except OSError:
+            raise UserError(f"{things} need a terminal, and there is no terminal here") from None
+        # A closed terminal gives the empty string.
+        if len(key) <= 1 and key in of:
+            return key or "q"
+        note(f"there is no key {key!r}; {keys}")
 
 
 def plural(count: int, thing: str) -> str:

@@ -2,9 +2,11 @@
 
 offline                          no model
 local:PATH-or-hub-id[+ADAPTER]   transformers in this process
+o3, qwen2.5-14b, ...             a short name of `SHORT_NAMES`
 anything else                    a litellm name: openai/o3, ollama_chat/qwen2.5:14b
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +16,21 @@ from art_e.models.local import LocalPolicy
 from art_e.models.offline import OfflinePolicy
 from art_e.models.providers import OLLAMA_HOST, SELF_HOSTED, on_this_machine, receiving_host
 from art_e.privacy import load_env
+
+# The baselines that results are compared with.
+SHORT_NAMES: Mapping[str, str] = {
+    "o3": "openai/o3",
+    "o4-mini": "openai/o4-mini",
+    "gpt-4.1": "openai/gpt-4.1",
+    "gemini-2.5-pro": "gemini/gemini-2.5-pro",
+    # A vLLM server at HOSTED_VLLM_API_BASE.
+    "qwen2.5-14b": "hosted_vllm/Qwen2.5-14B-Instruct",
+}
+
+
+def full_name(name: str) -> str:
+    """The model of a short name; any other name unchanged."""
+    return SHORT_NAMES.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)

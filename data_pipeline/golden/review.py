@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from art_e.cli.output import one_line, text
+from art_e.cli.mail import shown_mail
+from art_e.cli.output import one_line, pressed_key, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.mail import format_date
@@ -21,7 +22,6 @@ from art_e.storage import append_line, whole_lines
 from art_e.text import digest, encodable
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of, first_fault, with_checks
 from evals import statistics
-from evals.labelling import pressed_key, shown_mail
 
 if TYPE_CHECKING:
     from rich.console import Console

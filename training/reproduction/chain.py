@@ -32,6 +32,7 @@ from pydantic import BaseModel
 from art_e import __version__
 from art_e.cli.output import tolerate_any_character
 from art_e.errors import UserError
+from art_e.models.model import full_name
 from art_e.parent import ends_with_parent
 from art_e.question import Split
 from art_e.runs import Run
@@ -39,7 +40,6 @@ from art_e.storage import expanded
 from data_pipeline import cli as mail_commands
 from data_pipeline.golden import cli as golden_commands
 from evals import cli as eval_commands
-from evals.benchmark import model_name
 from training.cli import run_grpo, run_sft
 from training.recipe import RECIPE, Recipe
 from training.reproduction.profile import GENERATED, WORLD, Profile
@@ -182,7 +182,7 @@ def steps(profile: Profile, out: Path) -> Iterator[Step]:
             asks=[model, *profile.judges],
             most=profile.baselines.max_cost_usd,
         )
-        for model in map(model_name, profile.baselines.models)
+        for model in map(full_name, profile.baselines.models)
     ]
     yield from baselines
 

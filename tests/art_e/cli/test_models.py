@@ -38,7 +38,7 @@ def ask(db: Path) -> list[object]:
         "--db",
         db,
         "--model",
-        "openai/o3",
+        "o3",
     ]
 
 
