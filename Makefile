@@ -31,7 +31,7 @@ notebooks: $(VENV)/dev.installed
 # What is installed is what is locked, hash by hash; the project itself is linked to this checkout.
 # The locks are complete, so nothing is resolved here. torch comes without CUDA where pip finds
 # that build (2 GB less), else as the public wheel and the libraries that it asks for.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 LINK := $(INSTALL) --no-build-isolation --editable .
 NEEDS_CUDA := import importlib.metadata as m, sys; \
 	sys.exit(not (sys.platform == 'linux' and any('nvidia' in each for each in m.requires('torch'))))
