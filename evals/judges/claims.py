@@ -36,7 +36,7 @@ _ASKED = [
     for kinds, pattern in (line.split(maxsplit=1) for line in phrases("asks"))
 ]
 _TEXT_TOO = whole_words("asks-text")
-_CHOICE = re.compile(r"\bor\b", re.IGNORECASE)
+_CHOICE = re.compile(r"\bor\b|\bunless\b.{0,60}\bthen\b", re.IGNORECASE)
 _DENIAL_ENDS = re.compile(
     r"[;:!?(),]|\.(?= |$)|\b(?:but|until|instead|although|though|because|so|now)\b", re.IGNORECASE
 )
@@ -51,9 +51,9 @@ def asked(question: str) -> Asked:
     return Asked(frozenset(kinds), bool(_TEXT_TOO.search(question)))
 
 
-def is_choice(question: str) -> bool:
-    """True if the question names the alternatives itself ("May 3 or May 4?")."""
-    return bool(_CHOICE.search(question))
+def is_choice(text: str) -> bool:
+    """True if the text names alternatives ("May 3 or May 4", "May 3 unless ..., then May 4")."""
+    return bool(_CHOICE.search(text))
 
 
 # A question and its gold answer are read for each of their episodes.

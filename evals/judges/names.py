@@ -26,12 +26,11 @@ _LOWER = frozenset(f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on
 
 
 class Name(NamedTuple):
-    """A name's words in lower case, and where it stands; `possessive`: "Ann's"."""
+    """A name's words in lower case, and where it stands."""
 
     words: tuple[str, ...]
     start: int
     end: int
-    possessive: bool
 
 
 def find_names(text: str) -> list[Name]:
@@ -49,8 +48,7 @@ def find_names(text: str) -> list[Name]:
         if not words or any(word in _NOT_NAMES for word, _, _ in words):
             continue
         start, end = match.start() + words[0][1], match.start() + words[-1][2]
-        possessive = match[0].endswith("'s")
-        names.append(Name(tuple(word for word, _, _ in words), start, end, possessive))
+        names.append(Name(tuple(word for word, _, _ in words), start, end))
     return names
 
 

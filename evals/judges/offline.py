@@ -66,26 +66,18 @@ def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[
     ]
     focused = [value for value in needed if value.kind in kinds]
     if not focused:
-        if "name" in kinds and _key_names(gold, "", kinds):
+        if "name" in kinds and gold.names:
             return []
         known = {(value.kind, value.key) for value in asking.values}
         return [value for value in needed if (value.kind, value.key) not in known]
     return focused
 
 
-def _key_names(gold: Claims, question: str, kinds: frozenset[Wanted]) -> list[Name]:
-    """The names of `gold` that an answer must state.
-
-    For a "who" question every name that the question does not have. For
-    other questions: only where the gold is nothing but names.
-    """
-    asked_words = set(re.findall(r"\w+", question.lower()))
-    names = [
-        name for name in gold.names if not name.possessive and not set(name.words) <= asked_words
-    ]
-    if "name" not in kinds:
-        return names if not content_stems(_without(gold.text, names)) else []
-    return names
+def _key_names(gold: Claims, kinds: frozenset[Wanted]) -> list[Name]:
+    """The names of `gold` that an answer must state: of a gold that is nothing but names, or if
+    the question asks for a name."""
+    only_names = not content_stems(_without(gold.text, gold.names))
+    return list(gold.names) if "name" in kinds or only_names else []
 
 
 def _without(text: str, parts: Sequence[Value | Name]) -> str:
@@ -99,12 +91,6 @@ def _without(text: str, parts: Sequence[Value | Name]) -> str:
 _WRAPPING = re.compile(
     r"^[\s\"'*_]*(?:(?:final )?answer ?: ?)?[\s\"'*_]*|[\s\"'*_]+$", re.IGNORECASE
 )
-# What must not follow a stated value: "or" and another value, or "or" and something vague.
-_OR = re.compile(
-    r"[ ,;()\"']{0,3}(?:or|/)(?!\w)(?: (?:on|at|by|in|even|maybe|perhaps|to|for|the)\b){0,4} ?",
-    re.IGNORECASE,
-)
-_VAGUE = re.compile(r"(?:later|earlier|another|others?|some|any|(?:day|week|one) )", re.IGNORECASE)
 
 
 def is_unanswerable(question: Question) -> bool:
@@ -167,65 +153,46 @@ class RuleJudge(ABC):
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/4"
+    name = "offline/5"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
-        fault = compared.veto()
-        if fault:
-            return Verdict(False, None, self.name, fault)
-        features = compared.features()
-        chance = score(features)
+        fault = next(compared.faults(), None)
+        wording = None if fault else compared.wording()
+        if wording is None:
+            return Verdict(
+                not fault, None, self.name, fault or "states what the gold answer states"
+            )
+        chance = score(wording)
         if chance >= 0.5:
-            reason = "states what the gold answer states"
+            reason = "says what the gold answer says"
         else:
-            faults = [weight * each for weight, each in zip(WEIGHTS, features, strict=True)]
-            reason = _FAULTS[faults.index(min(faults))]
+            against = [weight * each for weight, each in zip(WEIGHTS, wording, strict=True)]
+            reason = _AGAINST[against.index(min(against))]
         return Verdict(chance >= 0.5, None, self.name, f"{reason} (score {chance:.2f})")
 
 
-class Features(NamedTuple):
-    """What the score is made of. All speak against the answer; each is 0 to 1."""
+class Wording(NamedTuple):
+    """What speaks against the words of an answer; each is 0 to 1."""
 
-    values: float  # a value that the question asks for is missing
-    names: float  # a name that it asks for is missing
-    text: float  # share of the gold's content stems, beyond the question's, that is missing
-    beside: float  # the same, where it is beside the values or names that are asked for
-    new: float  # the share that is missing, times the share of the answer's stems that are new
+    missing: float  # share of the gold's content stems, beyond the question's, that is missing
+    new: float  # that share, times the share of the answer's stems that are new
     items: float  # an item of the gold's list is missing, or the answer lists and the gold does not
     changed: float  # the gold but for one word
-    swapped: float  # says of one thing what the gold says of another
     reversed: float  # denies what the gold affirms, or has an opposite word
-    polarity: float  # says yes for no, no for yes, neither or both
-    alternative: float  # has an "or" that the gold lacks
-    other_name: float  # another name in the place of the gold's
 
 
-_FAULTS = (
-    "lacks a value", "lacks a name", "lacks words of the gold answer", "lacks words beside a value",
-    "has other words", "lacks or adds an item", "has another word", "mixes up what belongs to what",
-    "says the opposite", "says yes for no or no for yes", "offers alternatives", "names another",
+_AGAINST = (
+    "lacks words of the gold answer", "has other words", "lacks or adds an item",
+    "has another word", "says the opposite",
 )  # fmt: skip
-BIAS = 3.37
-WEIGHTS = Features(
-    values=-5.16,
-    names=-5.75,
-    text=-4.81,
-    beside=-1.33,
-    new=-2.24,
-    items=-1.85,
-    changed=-4.28,
-    swapped=-6.56,
-    reversed=-5.35,
-    polarity=-8.05,
-    alternative=-4.96,
-    other_name=-5.31,
-)
+BIAS = 3.43
+WEIGHTS = Wording(missing=-4.74, new=-2.77, items=-1.88, changed=-4.36, reversed=-5.48)
 
 
-def score(features: Features) -> float:
-    """The chance that an answer with these features is right."""
-    total = sum(weight * each for weight, each in zip(WEIGHTS, features, strict=True))
+def score(wording: Wording) -> float:
+    """The chance that an answer of such wording is right."""
+    total = sum(weight * each for weight, each in zip(WEIGHTS, wording, strict=True))
     return 1 / (1 + math.exp(-BIAS - total))
 
 
@@ -233,8 +200,6 @@ _SENTENCE = re.compile(r"[.;!?,]+(?: |$)")
 _ITEMS = re.compile(r"[,;/]|\.(?= |$)|\b(?:and|or)\b", re.IGNORECASE)
 _PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-_HEDGE = re.compile(r"\bunless\b.{0,60}\bthen\b|\bor else\b", re.IGNORECASE)
-MAX_TIMES, MAX_STEMS = 6, 30  # an answer has at most MAX_TIMES x the gold's stems + MAX_STEMS
 
 
 class Compared:
@@ -245,52 +210,36 @@ class Compared:
         self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
         self.wanted = asked(self.asking.text)
         self.values = _key_values(self.gold, self.asking, self.wanted.kinds)
-        self.names = _key_names(self.gold, self.asking.text, self.wanted.kinds)
+        self.names = _key_names(self.gold, self.wanted.kinds)
+        self.is_yes_no = asks_yes_no(self.asking.text) and not is_choice(self.asking.text)
+        keyed = self.names or any(value.kind in self.wanted.kinds for value in self.values)
+        self.scored = not self.is_yes_no and (self.wanted.text or not keyed)
 
-    def veto(self) -> str | None:
-        """Why the answer is wrong whatever else it states, in one line; None if nothing is."""
+    def faults(self) -> Iterator[str]:
+        """What makes the answer wrong however it is worded, a line each."""
         gold, answer = self.gold.text, self.answer.text
-        words, hedge = appeal(answer), _HEDGE.search(answer)
+        words = appeal(answer)
         if words and words.lower() not in f"{gold} {self.asking.text}".lower():
-            return f"addresses the judge: {words!r}"
-        if hedge and not _HEDGE.search(gold):
-            return f"hedges: {hedge[0]!r}"
+            yield f"addresses the judge: {words!r}"
         kinds = {value.kind for value in self.gold.values}
         candidates = [value for value in self.answer.values if value.kind in kinds]
         known = [*self.gold.values, *self.gold.denied, *self.asking.values]
         for value in candidates:
             if not any(compatible(other, value, self.near) for other in known):
-                return f"has another {value.kind}: {answer[value.start : value.end]!r}"
-        parts: list[Value | Name] = [*candidates, *(self.answer.names if self.names else ())]
-        for part in parts:
-            shown = answer[part.start : part.end]
-            if self._or_follows(part) and not is_choice(gold):
-                return f"offers an alternative to {shown!r}"
-        return None
-
-    def _or_follows(self, part: Value | Name) -> bool:
-        """True if "or" follows with another value or name, or something vague."""
-        match = _OR.match(self.answer.text, part.end)
-        if match is None:
-            return False
-        starts = {each.start for each in self.answer.values}
-        starts.update(each.start for each in self.answer.names)
-        return match.end() in starts or bool(_VAGUE.match(self.answer.text, match.end()))
-
-    def features(self) -> Features:
-        """The features of an answer that no veto meets."""
-        found = dict.fromkeys(Features._fields, 0.0)
-        if asks_yes_no(self.asking.text) and not is_choice(self.asking.text):
-            found["polarity"] = float(self._is_contrary())
-            return Features(**found)
-        found["values"] = float(not all(self._is_stated(value) for value in self.values))
+                yield f"has another {value.kind}: {answer[value.start : value.end]!r}"
+        if is_choice(answer) and not is_choice(gold):
+            yield "offers alternatives"
+        if self.is_yes_no:
+            if self._is_contrary():
+                yield "says yes for no or no for yes"
+            return
+        for value in self.values:
+            if not self._is_stated(value):
+                yield f"lacks the {value.kind}"
         if self.names:
-            found["names"], found["other_name"] = self._names()
-        found["swapped"] = float(_is_swapped(self.gold, self.answer))
-        keyed = self.names or any(value.kind in self.wanted.kinds for value in self.values)
-        if self.wanted.text or not keyed:
-            self._text(found)
-        return Features(**found)
+            yield from self._name_faults()
+        if _is_swapped(self.gold, self.answer):
+            yield "mixes up what belongs to what"
 
     def _is_stated(self, value: Value) -> bool:
         given = self.answer.denied if value in self.gold.denied else self.answer.values
@@ -317,66 +266,60 @@ class Compared:
         """True if a text without yes or no says what the question asks, and not its opposite."""
         return refused(text) == bool(opposed(self.asking.text, text))
 
-    def _names(self) -> tuple[bool, bool]:
-        """Whether a name is missing, and whether another stands where it should."""
+    def _name_faults(self) -> Iterator[str]:
+        """A name that is missing, or another in its place."""
         text, given = self.answer.text, self.answer.names
         lower = set(re.findall(r"[\w-]+", text.lower()))
         for name in self.names:
             is_named = states_name(name.words, given) or _first_name(name, given)
             if not is_named and (negated(text) or not lower.issuperset(name.words)):
-                return True, False
+                yield "lacks a name"
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
         for name in given:
-            is_part = name.possessive or set(name.words) <= words or opens_sentence(name, text)
-            if not is_part and not any(
-                names_match(gold.words, name.words) for gold in self.gold.names
-            ):
-                return False, True
-        return False, False
+            is_known = set(name.words) <= words or opens_sentence(name, text)
+            if not is_known and not any(names_match(gold.words, name.words) for gold in self.names):
+                yield f"names another: {text[name.start : name.end]!r}"
 
-    def _text(self, found: dict[str, float]) -> None:
-        """Adds the features of the text beside the values and names that are needed."""
+    def wording(self) -> Wording | None:
+        """The wording beside the values and names that are needed; None if it does not count."""
+        if not self.scored:
+            return None
         gold, answer = _without(self.gold.text, [*self.values, *self.names]), self.answer.text
         rest, has_keys = _without(answer, self.answer.values), bool(self.values or self.names)
-        asked_stems, gold_stems = set(content_stems(self.asking.text)), content_stems(gold)
+        asked_stems, gold_stems = set(content_stems(self.asking.text)), set(content_stems(gold))
         known = asked_stems.union(content_stems(self.gold.text))
-        stems = set(content_stems(rest if has_keys else answer))
-        new = set(gold_stems) - asked_stems
-        beyond = new or set(gold_stems)
+        stems = set(content_stems(rest))
+        beyond = gold_stems - asked_stems
         missing = len(beyond - stems) / max(1, len(beyond))
         if not beyond and not has_keys:
             missing = float(gold.lower() not in answer.lower())  # "A-", "all of us"
         strange = len(stems - known) / max(1, len(stems))
-        is_needed = self.wanted.text or not has_keys
-        found["text" if is_needed else "beside"] = missing
-        found["new"] = strange * missing
-        found["items"] = float(
-            self._is_other_list(gold, stems, known, has_keys)
-            or len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS
-        )
-        found["changed"] = _changed(gold, rest, known)
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
         denies = self._denies(gold, answer, beyond & stems)
-        found["reversed"] = (1 - missing) * (denies != bool(opposed(gold, answer)))
-        found["alternative"] = float(is_choice(answer) and not is_choice(gold))
+        return Wording(
+            missing=missing if self.wanted.text or not has_keys else 0.0,
+            new=strange * missing,
+            items=float(self._is_other_list(gold, stems, known)),
+            changed=_changed(gold, rest, known),
+            reversed=(1 - missing) * (denies != bool(opposed(gold, answer))),
+        )
 
     def _denies(self, gold: str, answer: str, beyond: set[str]) -> bool:
-        """True if one denies what the other affirms: as a whole, and where it has `beyond`."""
+        """True if one denies what the other affirms, in the sentences that have `beyond`."""
         where = (
             " ; ".join(part for part in _SENTENCE.split(text) if beyond & set(content_stems(part)))
             for text in (gold, answer)
         )
         first, second = map(refused, where)
-        return first != second and refused(gold) != refused(answer)
+        return first != second
 
-    def _is_other_list(self, gold: str, given: set[str], known: set[str], has_keys: bool) -> bool:
+    def _is_other_list(self, gold: str, given: set[str], known: set[str]) -> bool:
         """True if an item of a gold list is missing, or if the answer lists two strange things."""
         wanted = [item for part in _ITEMS.split(gold) if (item := set(content_stems(part)))]
         if len(wanted) >= 2 and any(2 * len(item & given) < len(item) for item in wanted):
             return True
         items = [set(content_stems(item)) for item in _ITEMS.split(self.answer.text)]
-        strange = [item for item in items if item and len(item) <= 3 and not item & known]
-        return not has_keys and sum(map(bool, items)) >= 3 and len(strange) >= 2
+        return len(items) >= 3 and sum(bool(item) and not item & known for item in items) >= 2
 
 
 def _first_name(gold: Name, names: Sequence[Name]) -> Name | None:
