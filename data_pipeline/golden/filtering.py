@@ -17,8 +17,15 @@ from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
-from evals.judges.claims import Claims, asked, is_choice, read_claims
-from evals.judges.names import asks_yes_no, content_stems, negated
+from evals.judges.claims import (
+    Claims,
+    asked,
+    asks_yes_no,
+    content_stems,
+    is_choice,
+    negated,
+    read_claims,
+)
 from evals.judges.offline import OfflineJudge
 from evals.judges.values import clean, same_value
 

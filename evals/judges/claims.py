@@ -1,6 +1,7 @@
-"""What a question asks for and what a text claims: its values and names, without those it denies.
+"""What a text claims and what a question asks for: values and names, denials, yes or no, content.
 
-`appeal` finds the words with which an answer addresses whoever grades it.
+`read_claims` takes a text apart. The other functions expect text from `evals.judges.values.clean`.
+The words that they know are in `vocabulary.txt`.
 """
 
 import re
@@ -8,8 +9,169 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from evals.judges.names import Name, find_names, negations
-from evals.judges.values import Kind, Value, clean, find_values, phrases, whole_words
+import Stemmer
+
+from evals.judges.values import Kind, Value, clean, find_values, phrases, vocabulary, whole_words
+
+# ---- Names of people, and of other things with capitals.
+
+_NOT_NAMES = frozenset(word for line in vocabulary("no-name") for word in line)
+_NICKNAMES = {nick: line[0] for line in vocabulary("nick") for nick in line}
+_FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
+_PARTICLES = "de|la|van|von|der|den|del|di|da|bin|al|el"
+_NAME = re.compile(
+    rf"(?<![\w@.])[A-Z][\w'-]{{0,30}}\.?(?: (?:(?:{_PARTICLES}) ){{0,2}}"
+    r"[A-Z][\w'-]{0,30}\.?(?!@)){0,4}(?![\w@])"
+)
+_LOWER = frozenset(f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about".split("|"))
+
+
+class Name(NamedTuple):
+    """A name's words in lower case, and where it stands."""
+
+    words: tuple[str, ...]
+    start: int
+    end: int
+
+
+def find_names(text: str) -> list[Name]:
+    """The names in `text`, in order, without titles and initials' full stops."""
+    if text == text.lower():
+        text = re.sub(r"[A-Za-z][\w']*", _capitalised, text)
+    names: list[Name] = []
+    for match in _NAME.finditer(text):
+        words = [
+            (part.group().lower(), part.start(), part.end())
+            for part in re.finditer(r"[\w-]+(?:'(?!s\b)\w+)*", match[0].removesuffix("'s"))
+        ]
+        while words and words[0][0] in _NOT_NAMES:
+            words.pop(0)
+        if words:
+            start, end = match.start() + words[0][1], match.start() + words[-1][2]
+            names.append(Name(tuple(word for word, _, _ in words), start, end))
+    return names
+
+
+def _capitalised(match: re.Match[str]) -> str:
+    word = match[0].lower()
+    return word if word in _NOT_NAMES | _LOWER else word.capitalize()
+
+
+def _same_first(one: str, other: str) -> bool:
+    """True for one first name in two forms: an initial, a short form, a known nickname."""
+    short, long = sorted((one.rstrip("."), other.rstrip(".")), key=len)
+    if _NICKNAMES.get(short, short) == _NICKNAMES.get(long, long):
+        return True
+    is_feminine = len(short) > 3 and long.removeprefix(short) in _FEMININE
+    return long.startswith(short) and not is_feminine
+
+
+def same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
+    """True if the words `answer` name the person (or thing) that `gold` names.
+
+    A gold of one word must stand in the answer. Otherwise the last word must, and the word before
+    it, if any, must be a form of the gold's first word; a first name alone tells who it is, too.
+    """
+    if len(gold) == 1:
+        return gold[0] in answer
+    first = [word for word in answer if word != gold[-1]]
+    if gold[-1] not in answer:
+        return len(first) == 1 and len(first[0]) > 2 and _same_first(gold[0], first[0])
+    return not first or any(_same_first(gold[0], word) for word in first)
+
+
+def opens_sentence(name: Name, text: str) -> bool:
+    """True if the name is one word that opens a sentence of `text`."""
+    before = text[: name.start].rstrip()
+    return len(name.words) == 1 and (not before or before[-1] in ".!?:")
+
+
+# ---- The words that carry a text's content.
+
+_WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")
+# Function words, and the verbs of reporting, which paraphrases exchange freely.
+_STOP_WORDS = frozenset(word for line in vocabulary("stop") for word in line)
+
+
+def _stems(words: list[str]) -> list[str]:
+    # A stemmer is not safe to share between threads; making one costs a microsecond.
+    stems: list[str] = Stemmer.Stemmer("english").stemWords(words)
+    return stems
+
+
+# The stem that stands for the stems of words that everyday mail exchanges freely.
+_SYNONYMS = {
+    stem: stems[0] for line in vocabulary("same") for stems in [_stems(line)] for stem in stems
+}
+
+
+def content_stems(text: str) -> list[str]:
+    """The stems of the words that carry content, in order, with repeats; synonyms have one."""
+    words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
+    return [_SYNONYMS.get(stem, stem) for stem in _stems(words)]
+
+
+# ---- Denials, opposites, yes and no.
+
+_NEGATION = whole_words("denial")
+_NOT_NEGATION = whole_words("no-denial")
+_REFUSAL = whole_words("refusal")
+_YES, _NO = whole_words("yes"), whole_words("no")
+_AUXILIARY = whole_words("auxiliary")
+_OPPOSITES = {
+    one: other for line in vocabulary("opposite") for one, other in (line, reversed(line))
+}
+
+
+def negated(text: str) -> bool:
+    """True if the text denies something (set phrases such as "no problem" don't)."""
+    return bool(negations(text))
+
+
+def negations(text: str) -> list[int]:
+    """Where in `text` each denial begins (character offsets)."""
+    masked = _NOT_NEGATION.sub(lambda match: "\0" * len(match[0]), text)
+    return [match.start() for match in _NEGATION.finditer(masked)]
+
+
+def refused(text: str) -> bool:
+    """True if the text denies something, or reports a refusal."""
+    return negated(text) or bool(_REFUSAL.search(text))
+
+
+def asks_yes_no(text: str) -> bool:
+    """True if the text opens as a question for yes or no does ("Did", "Is")."""
+    return bool(_AUXILIARY.match(text))
+
+
+def has_verb(text: str) -> bool:
+    """True if the text has one of the verbs that open such questions."""
+    return bool(_AUXILIARY.search(text))
+
+
+def polarity(text: str) -> bool | None:
+    """True if the text opens a sentence with yes, False with no, None with neither or both."""
+    found = set()
+    for sentence in re.split(r"[.;:!?]+ ?", text):
+        opening = sentence.strip(" \"'*-:([,")
+        if _YES.match(opening):
+            found.add(True)
+        elif _NO.match(opening):
+            found.add(False)
+    return found.pop() if len(found) == 1 else None
+
+
+def opposed(gold: str, answer: str) -> str | None:
+    """A stem of `answer` that is the opposite of one of `gold` that `answer` lacks."""
+    wanted, given = (set(_stems(_WORD.findall(text.lower()))) for text in (gold, answer))
+    for stem in sorted(wanted - given):
+        opposites = {_OPPOSITES.get(stem, ""), f"un{stem}", stem.removeprefix("un")}
+        if found := opposites & given - wanted:
+            return min(found)
+    return None
+
+
+# ---- What a question asks for.
 
 Wanted = Kind | str  # a kind of value, or "name"
 
@@ -21,28 +183,12 @@ class Asked(NamedTuple):
     text: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """A text taken apart, without the values and names that it takes back."""
-
-    text: str
-    values: tuple[Value, ...]
-    denied: tuple[Value, ...]
-    names: tuple[Name, ...]
-
-
 _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
     for kinds, pattern in (line.split(maxsplit=1) for line in phrases("asks"))
 ]
 _TEXT_TOO = whole_words("asks-text")
 _CHOICE = re.compile(r"\bor\b|\bunless\b.{0,60}\bthen\b", re.IGNORECASE)
-_DENIAL_ENDS = re.compile(
-    r"[;:!?(),]|\.(?= |$)|\b(?:but|until|instead|although|though|because|so|now)\b", re.IGNORECASE
-)
-_TAKEN_BACK = whole_words("taken-back")
-# Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
-_SET_ASIDE = re.compile("|".join(phrases("aside")), re.IGNORECASE)
 
 
 def asked(question: str) -> Asked:
@@ -54,6 +200,24 @@ def asked(question: str) -> Asked:
 def is_choice(text: str) -> bool:
     """True if the text names alternatives ("May 3 or May 4", "May 3 unless ..., then May 4")."""
     return bool(_CHOICE.search(text))
+
+
+# ---- What a text claims.
+
+_DENIAL_ENDS = re.compile(r"[;:!?(),]|\.(?= |$)|\bbut\b", re.IGNORECASE)
+_TAKEN_BACK = whole_words("taken-back")
+# Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
+_SET_ASIDE = re.compile("|".join(phrases("aside")), re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """A text taken apart, without the values and names that it takes back."""
+
+    text: str
+    values: tuple[Value, ...]
+    denied: tuple[Value, ...]
+    names: tuple[Name, ...]
 
 
 # A question and its gold answer are read for each of their episodes.
@@ -75,7 +239,7 @@ def read_claims(text: str) -> Claims:
     names = [
         name
         for name in find_names(text)
-        if not any(value.start < name.end and name.start < value.end for value in values)
+        if not any(value.start <= name.start < value.end for value in values)
     ]
     return Claims(
         text,

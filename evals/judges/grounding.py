@@ -11,8 +11,15 @@ from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.tools import MAX_BODY_CHARS
-from evals.judges.claims import Claims, asked, read_claims
-from evals.judges.names import Name, content_stems, opens_sentence, states_name
+from evals.judges.claims import (
+    Claims,
+    Name,
+    asked,
+    content_stems,
+    opens_sentence,
+    read_claims,
+    same_name,
+)
 from evals.judges.values import PartialDate, Value, conflict, same_value
 from evals.verdict import Verdict
 
@@ -156,4 +163,4 @@ def _words(*texts: str) -> frozenset[str]:
 def _named(name: Name, mail: _Read, known: frozenset[str]) -> bool:
     if _words(*name.words) <= mail.words | known:
         return True
-    return any(states_name(name.words, each.names) for each in mail.claims)
+    return any(same_name(name.words, other.words) for each in mail.claims for other in each.names)

@@ -30,22 +30,25 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
-from evals.judges.claims import Claims, Wanted, appeal, asked, is_choice, read_claims
-from evals.judges.grounding import with_grounding
-from evals.judges.names import (
+from evals.judges.claims import (
+    Claims,
     Name,
+    Wanted,
+    appeal,
+    asked,
     asks_yes_no,
     content_stems,
     has_verb,
-    names_match,
+    is_choice,
     negated,
     opens_sentence,
     opposed,
     polarity,
+    read_claims,
     refused,
-    same_first,
-    states_name,
+    same_name,
 )
+from evals.judges.grounding import with_grounding
 from evals.judges.values import MAX_CHARS, TimeOfDay, Value, clean, compatible, same_value
 from evals.verdict import Verdict
 
@@ -186,8 +189,8 @@ _AGAINST = (
     "lacks words of the gold answer", "has other words", "lacks or adds an item",
     "has another word", "says the opposite",
 )  # fmt: skip
-BIAS = 3.43
-WEIGHTS = Wording(missing=-4.74, new=-2.77, items=-1.88, changed=-4.36, reversed=-5.48)
+BIAS = 3.42
+WEIGHTS = Wording(missing=-4.73, new=-2.75, items=-1.87, changed=-4.35, reversed=-5.47)
 
 
 def score(wording: Wording) -> float:
@@ -271,13 +274,13 @@ class Compared:
         text, given = self.answer.text, self.answer.names
         lower = set(re.findall(r"[\w-]+", text.lower()))
         for name in self.names:
-            is_named = states_name(name.words, given) or _first_name(name, given)
+            is_named = any(same_name(name.words, other.words) for other in given)
             if not is_named and (negated(text) or not lower.issuperset(name.words)):
                 yield "lacks a name"
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
         for name in given:
             is_known = set(name.words) <= words or opens_sentence(name, text)
-            if not is_known and not any(names_match(gold.words, name.words) for gold in self.names):
+            if not is_known and not any(same_name(gold.words, name.words) for gold in self.names):
                 yield f"names another: {text[name.start : name.end]!r}"
 
     def wording(self) -> Wording | None:
@@ -320,15 +323,6 @@ class Compared:
             return True
         items = [set(content_stems(item)) for item in _ITEMS.split(self.answer.text)]
         return len(items) >= 3 and sum(bool(item) and not item & known for item in items) >= 2
-
-
-def _first_name(gold: Name, names: Sequence[Name]) -> Name | None:
-    """The one of `names` that is only the first name of `gold`, which tells who it is."""
-    for name in names:
-        is_first = len(name.words) == 1 < len(gold.words) and len(name.words[0]) > 2
-        if is_first and same_first(gold.words[0], name.words[0]):
-            return name
-    return None
 
 
 def _changed(gold: str, answer: str, known: set[str]) -> float:
