@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 import Stemmer
 
-from evals.judges.values import Kind, Value, clean, find_values, phrases, vocabulary, whole_words
+from evals.judges.values import (
+    MAX_CHARS,
+    Kind,
+    Value,
+    clean,
+    find_values,
+    phrases,
+    vocabulary,
+    whole_words,
+)
 
 # ---- Names of people, and of other things with capitals.
 
@@ -222,9 +231,9 @@ class Claims:
 
 # A question and its gold answer are read for each of their episodes.
 @lru_cache(maxsize=4_096)
-def read_claims(text: str) -> Claims:
-    """The claims of `text`, which is cleaned (and cut) first."""
-    text = clean(text)
+def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
+    """The claims of `text`, which is cleaned (and cut at `limit`) first."""
+    text = clean(text, limit)
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
     starts = [(start, start) for start in negations(text)]
     starts += [match.span() for match in _TAKEN_BACK.finditer(text)]

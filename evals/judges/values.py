@@ -9,10 +9,10 @@ import calendar
 import datetime as dt
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Literal, NamedTuple, cast
 
@@ -37,7 +37,7 @@ def whole_words(kind: str) -> re.Pattern[str]:
 
 # ---- Plain text.
 
-MAX_CHARS = 4000  # of a text; the rest is not read
+MAX_CHARS = 4000  # of an answer; the rest is not read
 
 _NUMBERS = {word: int(number) for number, *words in vocabulary("number") for word in words}
 _WORDS = _NUMBERS | {"a": 1, "an": 1}
@@ -55,17 +55,16 @@ _MON = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
-_SPELLED_DAY = re.compile(  # "the ninth of November", "the third floor"
-    rf"(?P<month>\b{_MON} (?:the )?)?\b(?:(?P<tens>twenty|thirty)[ -])?"
-    rf"(?P<nth>{'|'.join(_NTHS)})\b(?(month)|(?= (?:(?:day )?of {_MON}|floor\b)))",
-    re.IGNORECASE,
-)
 _UNIT = r"(?:hours?|hrs?|days?|weeks?|months?|years?|yrs?)\b"
 _COUNTED = re.compile(rf" (?:{_UNIT}|and a half)", re.IGNORECASE)  # "the old one" counts nothing
 _HOUR = r"\b((?:1[0-2]|[1-9])(?:[:.][0-5]\d)?)(?: o'?clock)?"
 _PLAINER = tuple(
     (re.compile(pattern, re.IGNORECASE), plain)
     for pattern, plain in (
+        (  # "the ninth of November", "the third floor"
+            rf"(?<!-)\b({'|'.join(_NTHS)})(?= (?:(?:day )?of {_MON}|floor\b))",
+            lambda match: f"{_NTHS[match[1].lower()]}th",
+        ),
         (rf"\b(\d{{1,3}}) and a half(?= {_UNIT})", r"\1.5"),
         (rf"\b(?:1|an?) ({_UNIT}) and a half\b", r"1.5 \1"),
         (r"\bhalf an? (?=(?:hour|day|year|million|billion)\b)", "0.5 "),
@@ -86,23 +85,18 @@ _PUNCTUATION = str.maketrans(
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
 
 
-def clean(text: str) -> str:
-    """`text` with plain quotes and hyphens, single spaces and figures; at most `MAX_CHARS` of it.
+def clean(text: str, limit: int = MAX_CHARS) -> str:
+    """`text` with plain quotes and hyphens, single spaces and figures; at most `limit` characters.
 
     Line breaks become " ; ", since a new line is a new statement.
     """
-    text = unicodedata.normalize("NFKC", text[: 4 * MAX_CHARS])[: 4 * MAX_CHARS]
+    text = unicodedata.normalize("NFKC", text[: 4 * limit])[: 4 * limit]
     text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
-    text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:MAX_CHARS]
-    text = _SPELLED.sub(_in_figures, _SPELLED_DAY.sub(_nth_day, text))
+    text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
+    text = _SPELLED.sub(_in_figures, text)
     for pattern, plain in _PLAINER:
         text = pattern.sub(plain, text)
-    return text[:MAX_CHARS]
-
-
-def _nth_day(match: re.Match[str]) -> str:
-    day = _NTHS[match["nth"].lower()] + _WORDS.get((match["tens"] or "").lower(), 0)
-    return f"{match['month'] or ''}{day}th"
+    return text[:limit]
 
 
 def _in_figures(match: re.Match[str]) -> str:
@@ -131,8 +125,7 @@ Kind = Literal[
 class PartialDate:
     """What is known of a date. `weekday` is 0 (Monday) to 6.
 
-    `part` is a part of the month or year ("start", "mid", "end", "week 2"); `relative` is a day
-    named from the day of writing ("tomorrow").
+    `part` is a part of the month or year ("start", "mid", "end").
     """
 
     year: int | None = None
@@ -140,7 +133,6 @@ class PartialDate:
     day: int | None = None
     weekday: int | None = None
     part: str | None = None
-    relative: str | None = None
 
 
 class TimeOfDay(NamedTuple):
@@ -243,8 +235,6 @@ _PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the
 
 def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) -> bool:
     """True if no day can be both; `near` (the question's date) decides unstated years."""
-    if one.relative or other.relative:
-        return bool(one.relative and other.relative and one.relative != other.relative)
     pairs = [
         (getattr(one, name), getattr(other, name)) for name in ("year", "month", "day", "weekday")
     ]
@@ -262,14 +252,10 @@ def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) 
 
 def states(gold: PartialDate, answer: PartialDate, near: dt.date | None = None) -> bool:
     """True if `answer` says all that `gold` says, apart from the year, and nothing narrower."""
-    if gold.relative:
-        return gold.relative == answer.relative
-    if answer.relative or conflict(gold, answer, near):
+    if gold.part != answer.part or conflict(gold, answer, near):
         return False
-    if gold.month is None and gold.day is None and gold.part is None and gold.weekday is not None:
+    if gold == PartialDate(weekday=gold.weekday):
         return answer.weekday == gold.weekday
-    if gold.part != answer.part:
-        return False
     is_same = gold.month == answer.month and gold.day == answer.day
     return is_same and bool(gold.month or gold.day or gold.year == answer.year)
 
@@ -296,8 +282,7 @@ _NAMED_DATE = (
     rf"(?: ?(?:the )?(?P<after>{_DAYS}))?(?:(?:,? (?:of |in )?\(?|[,-]){_A_YEAR})?"
 )
 _BARE_DAY = (
-    r"\b(?P<relative>today|tomorrow|yesterday|tonight)\b|\b(?P<weekday>mon(?:day)?|tue(?:s(?:day)?)?"
-    r"|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)s?\b"
+    r"\b(?P<weekday>mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)s?\b"
     r"|\b(?:the|on|by) (?P<day>[12]\d|3[01]|[1-9])(?:st|nd|rd|th)\b(?! (?:floor|street|st|"
     r"ave|avenue|grade|quarter|century|anniversary|annual|edition|place|time|year|day|week|draft|round)\b)"
 )
@@ -329,10 +314,8 @@ def _part_of_year(match: re.Match[str]) -> Iterator[Found]:
 
 
 def _bare_day(match: re.Match[str]) -> Iterator[Found]:
-    """A day without a month: "tomorrow", "Friday", "the 27th"; "sat" and "sun" are words too."""
-    if match["relative"]:
-        yield "date", PartialDate(relative=match[0].lower())
-    elif match["day"]:
+    """A day without a month: "Friday", "the 27th"; "sat" and "sun" are words too."""
+    if match["day"]:
         yield "date", PartialDate(day=int(match["day"]))
     elif match[0][0].isupper() or "day" in match[0].lower():
         yield "date", PartialDate(weekday=_WEEKDAYS.index(match[0][:3].lower()))
@@ -402,54 +385,42 @@ def _amounts(match: re.Match[str]) -> Iterator[Found]:
     yield kind, Amount(amount.normalize(), unit)
 
 
-# ---- Numbers that name something.
+# ---- What names something: of codes and numbers only letters and digits count.
 
-EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
+_EMAIL = r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}"
 _PHONE = (
-    r"(?<![\w.-])(?:\+?1[ .-]?)?(?:\(\d{3}\) ?|\d{3}[ .-]{1,2}|\d{3}/ ?)\d{3}[ .-]\d{4}(?!\w)"
+    r"(?<![\w.-])(?:\+?1[ .-]?)?((?:\(\d{3}\) ?|\d{3}[ .-]{1,2}|\d{3}/ ?)\d{3}[ .-]\d{4})(?!\w)"
     r"|(?<![\w.$,/-])\d{3}[-.]\d{4}(?![\w-])|(?<!\w)\+\d{1,3}(?:[ .-]?\d{2,4}){3,5}(?!\w)"
     r"|\b(?:x|ext\.? ?|extension )\.?(\d{1,2}-?\d{2,5})\b"
 )
+_POSTCODE = r"\b(?-i:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})\b"
+_FLIGHT = r"\b(?!USD|EUR|GBP|JPY|AM|PM)(?-i:[A-Z]{2,4} \d{2,6}[A-Z\d]{0,4})\b(?![.,]\d|[%-])"
 _CODE = (
     r"(?<![\w$.])(?=[A-Za-z-]{0,12}\d)(?=[\d-]{0,12}[A-Za-z])[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,4}"
     r"(?![\w@])"
 )
+_ORDINAL = r"\b(\d{1,4})(?:st|nd|rd|th)\b"
 
 
-def _phone(match: re.Match[str]) -> Iterator[Found]:
-    digits = re.sub(r"\D", "", match[1] or match[0])
-    yield "phone", digits.removeprefix("1") if len(digits) > 10 else digits
-
-
-def _code(match: re.Match[str]) -> Iterator[Found]:
-    code = next(filter(None, match.groups()), match[0])
-    yield "code", re.sub("[ -]", "", code).upper()
-
-
-def _ordinal(match: re.Match[str]) -> Iterator[Found]:
-    yield "ordinal", match[1]
-
-
-def _email(match: re.Match[str]) -> Iterator[Found]:
-    yield "email", match[0].lower().rstrip(".")
+def _label(kind: Kind, match: re.Match[str]) -> Iterator[Found]:
+    text = match[match.lastindex or 0].upper()
+    yield kind, text if kind == "email" else re.sub(r"[\W_]", "", text)
 
 
 # In the order in which they are looked for.
-_READERS = tuple(
+_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Iterator[Found]]], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), read)
     for pattern, read in (
-        (EMAIL.pattern, _email),
-        (_PHONE, _phone),
+        (_EMAIL, partial(_label, "email")),
+        (_PHONE, partial(_label, "phone")),
         (_TIME, _times),
         *((pattern, _numeric_date) for pattern in _NUMERIC_DATES),
         (_NAMED_DATE, _named_date),
         (rf"{_PART}{_A_YEAR}", _part_of_year),
         (_BARE_DAY, _bare_day),
-        (r"\b(?-i:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})\b", _code),  # a postcode
-        (r"\b(?!USD|EUR|GBP|JPY|AM|PM)(?-i:[A-Z]{2,4} \d{2,6}[A-Z\d]{0,4})\b(?![.,]\d|[%-])",
-         _code),
+        (f"{_POSTCODE}|{_FLIGHT}", partial(_label, "code")),
         (_AMOUNT, _amounts),
-        (r"\b(\d{1,4})(?:st|nd|rd|th)\b", _ordinal),
-        (_CODE, _code),
+        (_ORDINAL, partial(_label, "ordinal")),
+        (_CODE, partial(_label, "code")),
     )
-)  # fmt: skip
+)
