@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
 from art_e.cli.output import clean, console, note, one_line, plural, text
 from art_e.errors import UserError
@@ -75,14 +75,11 @@ KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 def label(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
-    sample: Annotated[
-        int | None, Option(metavar="N", min=1, help="How many answers [default: all].")
-    ] = None,
 ) -> None:
-    """Label a run's answers by hand, blind to its verdicts; continue where you stopped."""
-
+    """Label a run's answers by hand in random order, blind to its verdicts; stop when you like,
+    and continue where you stopped."""
     run = find_run(name, runs_folder())
-    chosen = chosen_for_labels(load_run(run), sample, seed=0)
+    chosen = chosen_for_labels(load_run(run))
     if not chosen:
         raise UserError(f"{run.id} has no judged answer to label; name another run")
     labels = read_labels(run)

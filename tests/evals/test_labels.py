@@ -34,11 +34,11 @@ def label(home: Path, keys: str, *args: object) -> Result:
 
 
 def drawn(run: Run) -> list[Scored]:
-    return chosen_for_labels(load_run(run), None, 0)
+    return chosen_for_labels(load_run(run))
 
 
 def given(run: Run) -> dict[str, bool]:
-    return {name: each.correct for name, each in read_labels(run).items()}
+    return read_labels(run)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,7 @@ def test_a_sample_is_of_judged_answers_in_an_order_that_tells_nothing(run: Run) 
     chosen = drawn(run)
     assert {each.trajectory.rubric["answered"] for each in chosen} == {True}
     assert chosen != [each for each in scored if each in chosen]
-    assert chosen == chosen_for_labels(scored[::-1], None, 0)
-    assert chosen_for_labels(scored, 5, 0) == chosen[:5]
-    assert chosen_for_labels(scored, None, 1) != chosen
+    assert chosen == chosen_for_labels(scored[::-1])
 
 
 def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
