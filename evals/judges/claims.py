@@ -260,10 +260,7 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
 
 # ---- Whether an answer talks to whoever grades it instead of answering.
 
-_GOLD = r"(?:gold|reference|expected|ground[ -]truth|official)"
-_GOOD = (
-    r"(?:correct|right|true|valid|accurate|equivalent|full (?:marks|credit|points)|pass(?:ing)?)"
-)
+_GOLD, _GOOD = (f"(?:{'|'.join(phrases(kind))})" for kind in ("gold", "good"))
 _APPEAL = re.compile(
     "|".join(phrases("appeal")).replace("GOLD", _GOLD).replace("GOOD", _GOOD), re.IGNORECASE
 )

@@ -18,6 +18,7 @@ them on the tuning half of the labelled pairs and on the pairs of the judge's ow
 docs/evaluation.md has its agreement with other pairs. `F1Judge` is a second judge without a model.
 """
 
+import calendar
 import math
 import re
 from abc import ABC, abstractmethod
@@ -373,10 +374,8 @@ F1_THRESHOLD = 0.8  # on worlds of other seeds, 0.6 and 0.7 accept more lists
 SHOWN_CHARS = 60  # of a word of the answer, in the reason
 
 _ARTICLES = frozenset(("a", "an", "the"))
-_WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
-_MONTHS = frozenset(
-    "january february march april may june july august september october november december".split()
-)
+_WEEKDAYS = frozenset(map(str.lower, calendar.day_name))
+_MONTHS = frozenset(map(str.lower, calendar.month_name[1:]))
 # Apostrophes, commas of thousands, ".00", and the ending of "4th".
 _DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
 _F1_WORD = re.compile(r"\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+")

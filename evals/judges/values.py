@@ -10,7 +10,7 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, partial
 from importlib.resources import files
@@ -175,25 +175,7 @@ def find_values(text: str) -> list[Value]:
                 start = end - len(match[0].lstrip())
                 found += [Value(kind, key, start, end) for kind, key in values]
                 text = text[:start] + "\0" * (end - start) + text[end:]
-    joined: list[Value] = []
-    for value in sorted(found, key=lambda value: (value.start, value.end)):
-        one = _one_date(joined[-1], value, text) if joined else None
-        joined[-1:] = [one] if one else [*joined[-1:], value]
-    return joined
-
-
-def _one_date(one: Value, other: Value, text: str) -> Value | None:
-    """Both as one date, such as "Friday, April 27"; None if they are two values."""
-    first, second = one.key, other.key
-    if not isinstance(first, PartialDate) or not isinstance(second, PartialDate):
-        return None
-    named, dated = (first, second) if first.weekday is not None else (second, first)
-    is_name = named == PartialDate(weekday=named.weekday)
-    if not (is_name and dated.day and dated.weekday is None):
-        return None
-    if text[one.end : other.start] not in (" ", ", ", ". ", ", the ", " the ", " ("):
-        return None
-    return Value("date", replace(dated, weekday=named.weekday), one.start, other.end)
+    return sorted(found, key=lambda value: (value.start, value.end))
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -272,19 +254,25 @@ _AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|until|till|and|or) (?:on )?(?:the )?|
 _DAYS = rf"{_DAY}(?:{_AND_DAY}{_DAY}){{0,12}}"
 _A_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
 _PART = rf"\b(?P<part>{'|'.join(sorted(_PARTS, key=len, reverse=True))})(?: of |[- ])(?:the )?"
+_WEEKDAY = (
+    r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|"
+    r"sat(?:urday)?|sun(?:day)?)s?\b"
+)
+_ON = rf"(?:\b(?P<on>{_WEEKDAY})(?:[,.]? )(?:the )?)?"
+_SO_ON = rf"(?:,? \(?(?P<is>{_WEEKDAY}))?"
 _NUMERIC_DATES = (
-    rf"\b{_A_YEAR}[-/.](?P<month>\d\d?)[-/.](?P<day>\d\d?)\b(?!-\d)",
-    r"(?<![\w/.$-])(?!24/7\b)(?P<month>\d\d?)/(?P<day>\d\d?)(?:/(?P<year>\d{4}|\d\d))?"
-    r"(?![\w/%]|[.,]\d)",
+    rf"{_ON}\b{_A_YEAR}[-/.](?P<month>\d\d?)[-/.](?P<day>\d\d?)\b(?!-\d){_SO_ON}",
+    rf"{_ON}(?<![\w/.$-])(?!24/7\b)(?P<month>\d\d?)/(?P<day>\d\d?)(?:/(?P<year>\d{{4}}|\d\d))?"
+    rf"(?![\w/%]|[.,]\d){_SO_ON}",
 )
 _NAMED_DATE = (
-    rf"(?:{_PART})?(?:(?<![\w:.$,-])(?P<before>{_DAYS})(?: of |[ -]?))?\b(?P<month>{_MON})"
-    rf"(?: ?(?:the )?(?P<after>{_DAYS}))?(?:(?:,? (?:of |in )?\(?|[,-]){_A_YEAR})?"
+    rf"(?:{_PART})?{_ON}(?:(?<![\w:.$,-])(?P<before>{_DAYS})(?: of |[ -]?))?\b(?P<month>{_MON})"
+    rf"(?: ?(?:the )?(?P<after>{_DAYS}))?(?:(?:,? (?:of |in )?\(?|[,-]){_A_YEAR})?{_SO_ON}"
 )
-_BARE_DAY = (
-    r"\b(?P<weekday>mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)s?\b"
-    r"|\b(?:the|on|by) (?P<day>[12]\d|3[01]|[1-9])(?:st|nd|rd|th)\b(?! (?:floor|street|st|"
-    r"ave|avenue|grade|quarter|century|anniversary|annual|edition|place|time|year|day|week|draft|round)\b)"
+_DAY_ALONE = (
+    rf"{_ON}\b(?:the|on|by) (?P<day>[12]\d|3[01]|[1-9])(?:st|nd|rd|th)\b"
+    r"(?! (?:floor|street|st|ave|avenue|grade|quarter|century|anniversary|annual|edition|place|"
+    rf"time|year|day|week|draft|round)\b)|\b(?P<is>{_WEEKDAY})"
 )
 
 
@@ -295,7 +283,7 @@ def _numeric_date(match: re.Match[str]) -> Iterator[Found]:
     if 0 < year < 100:
         year += 1900 if year >= 70 else 2000
     if 1 <= month <= 12 and 1 <= day <= 31:
-        yield "date", PartialDate(year or None, month, day)
+        yield "date", PartialDate(year or None, month, day, _weekday(match))
 
 
 def _named_date(match: re.Match[str]) -> Iterator[Found]:
@@ -304,7 +292,7 @@ def _named_date(match: re.Match[str]) -> Iterator[Found]:
     part, year = _PARTS.get((match["part"] or "").lower()), int(match["year"] or 0) or None
     month = _MONTHS.index(name[:3].lower()) + 1
     for day in re.findall(r"\d{1,2}", days or ""):
-        yield "date", PartialDate(year, month, int(day))
+        yield "date", PartialDate(year, month, int(day), _weekday(match))
     if not days and (part or year or name[0].isupper() or name.lower() not in _WORDS_TOO):
         yield "date", PartialDate(year, month, part=part)
 
@@ -313,12 +301,16 @@ def _part_of_year(match: re.Match[str]) -> Iterator[Found]:
     yield "date", PartialDate(int(match["year"]), part=_PARTS[match["part"].lower()])
 
 
-def _bare_day(match: re.Match[str]) -> Iterator[Found]:
-    """A day without a month: "Friday", "the 27th"; "sat" and "sun" are words too."""
-    if match["day"]:
-        yield "date", PartialDate(day=int(match["day"]))
-    elif match[0][0].isupper() or "day" in match[0].lower():
-        yield "date", PartialDate(weekday=_WEEKDAYS.index(match[0][:3].lower()))
+def _day_alone(match: re.Match[str]) -> Iterator[Found]:
+    """A day without a month: "Friday the 27th", "Friday"; "sat" and "sun" are words too."""
+    day = int(match["day"] or 0) or None
+    if day or match[0][0].isupper() or "day" in match[0].lower():
+        yield "date", PartialDate(day=day, weekday=_weekday(match))
+
+
+def _weekday(match: re.Match[str]) -> int | None:
+    name = match["on"] or match["is"]
+    return _WEEKDAYS.index(name[:3].lower()) if name else None
 
 
 # ---- Times and amounts.
@@ -417,7 +409,7 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Iterator[Found]
         *((pattern, _numeric_date) for pattern in _NUMERIC_DATES),
         (_NAMED_DATE, _named_date),
         (rf"{_PART}{_A_YEAR}", _part_of_year),
-        (_BARE_DAY, _bare_day),
+        (_DAY_ALONE, _day_alone),
         (f"{_POSTCODE}|{_FLIGHT}", partial(_label, "code")),
         (_AMOUNT, _amounts),
         (_ORDINAL, partial(_label, "ordinal")),
