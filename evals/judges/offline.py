@@ -59,7 +59,7 @@ from evals.verdict import Verdict
 def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[Value]:
     """The values of `gold` that an answer must state.
 
-    Those of the kinds asked for, if there are any; otherwise all that the
+    Those of the kinds asked for; if there are none, nor names that are asked for, all that the
     question does not have. The end of a time range is never needed. Of a gold that only denies,
     what it denies.
     """
@@ -69,12 +69,10 @@ def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[
         if not (isinstance(value.key, TimeOfDay) and value.key.ends)
     ]
     focused = [value for value in needed if value.kind in kinds]
-    if not focused:
-        if "name" in kinds and gold.names:
-            return []
-        known = {(value.kind, value.key) for value in asking.values}
-        return [value for value in needed if (value.kind, value.key) not in known]
-    return focused
+    if focused or ("name" in kinds and gold.names):
+        return focused
+    known = {(value.kind, value.key) for value in asking.values}
+    return [value for value in needed if (value.kind, value.key) not in known]
 
 
 def _key_names(gold: Claims, kinds: frozenset[Wanted]) -> list[Name]:
@@ -191,7 +189,7 @@ _AGAINST = (
     "has another word", "says the opposite",
 )  # fmt: skip
 BIAS = 3.42
-WEIGHTS = Wording(missing=-4.73, new=-2.75, items=-1.87, changed=-4.35, reversed=-5.47)
+WEIGHTS = Wording(missing=-4.72, new=-2.73, items=-1.88, changed=-4.36, reversed=-5.45)
 
 
 def score(wording: Wording) -> float:
@@ -200,9 +198,7 @@ def score(wording: Wording) -> float:
     return 1 / (1 + math.exp(-BIAS - total))
 
 
-_SENTENCE = re.compile(r"[.;!?,]+(?: |$)")
-_ITEMS = re.compile(r"[,;/]|\.(?= |$)|\b(?:and|or)\b", re.IGNORECASE)
-_PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|but|while)\b", re.IGNORECASE)
+_PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 
 
@@ -242,7 +238,7 @@ class Compared:
                 yield f"lacks the {value.kind}"
         if self.names:
             yield from self._name_faults()
-        if _is_swapped(self.gold, self.answer):
+        if _is_swapped(gold, answer):
             yield "mixes up what belongs to what"
 
     def _is_stated(self, value: Value) -> bool:
@@ -309,20 +305,21 @@ class Compared:
         )
 
     def _denies(self, gold: str, answer: str, beyond: set[str]) -> bool:
-        """True if one denies what the other affirms, in the sentences that have `beyond`."""
-        where = (
-            " ; ".join(part for part in _SENTENCE.split(text) if beyond & set(content_stems(part)))
+        """True if one denies what the other affirms, in the parts that have `beyond`."""
+        one, other = (
+            refused(
+                " ".join(part for part in _PARTS.split(text) if beyond & set(content_stems(part)))
+            )
             for text in (gold, answer)
         )
-        first, second = map(refused, where)
-        return first != second
+        return one != other
 
     def _is_other_list(self, gold: str, given: set[str], known: set[str]) -> bool:
         """True if an item of a gold list is missing, or if the answer lists two strange things."""
-        wanted = [item for part in _ITEMS.split(gold) if (item := set(content_stems(part)))]
+        wanted = [item for part in _PARTS.split(gold) if (item := set(content_stems(part)))]
         if len(wanted) >= 2 and any(2 * len(item & given) < len(item) for item in wanted):
             return True
-        items = [set(content_stems(item)) for item in _ITEMS.split(self.answer.text)]
+        items = [set(content_stems(item)) for item in _PARTS.split(self.answer.text)]
         return len(items) >= 3 and sum(bool(item) and not item & known for item in items) >= 2
 
 
@@ -337,35 +334,35 @@ def _changed(gold: str, answer: str, known: set[str]) -> float:
     return 1 - 1 / len(wanted) if is_one else 0.0
 
 
-def _is_swapped(gold: Claims, answer: Claims) -> bool:
+def _is_swapped(gold: str, answer: str) -> bool:
     """True if the answer says of one thing what the gold says of another.
 
     Two parts have exchanged what the gold says of them, or subject and object have changed places
     around one verb.
     """
-    first, second = gold.text, answer.text
-    parts = [tokens for part in _PARTS.split(first) if (tokens := _tokens(part))]
+    parts = [tokens for part in _PARTS.split(gold) if (tokens := _tokens(part))]
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
-    answered = map(_tokens, _PARTS.split(second))
-    if sum(sum(bool(tokens & part) for part in own) >= 2 for tokens in answered) >= 2:
-        return True
-    given = set(_triples(second))
-    return any(triple[::-1] in given for triple in _triples(first))
+    mixed = [
+        part
+        for part in map(_tokens, _PARTS.split(answer))
+        if sum(bool(part & each) for each in own) >= 2
+    ]
+    return len(mixed) >= 2 or any(triple[::-1] in _triples(answer) for triple in _triples(gold))
 
 
 def _tokens(text: str) -> set[str]:
     return {token for token in _TOKEN.findall(text.lower()) if content_stems(token)}
 
 
-def _triples(text: str) -> Iterator[tuple[str, ...]]:
-    """Three words in a row, stemmed, with a content word (no number) in the middle."""
-    for sentence in _PARTS.split(text.lower()):
-        words = [word for word in _TOKEN.findall(sentence) if word not in ("a", "an", "the")]
+def _triples(text: str) -> set[tuple[str, ...]]:
+    """Three different words in a row, stemmed, without articles."""
+    found: set[tuple[str, ...]] = set()
+    for part in _PARTS.split(text.lower()):
+        words = [word for word in _TOKEN.findall(part) if word not in _ARTICLES]
         stems = [" ".join(content_stems(word)) or word for word in words]
-        for triple in zip(stems, stems[1:], stems[2:], strict=False):
-            if triple[0] != triple[2] and triple[1].isalpha() and content_stems(triple[1]):
-                yield triple
+        found.update(zip(stems, stems[1:], stems[2:], strict=False))
+    return {triple for triple in found if triple[0] != triple[2]}
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
