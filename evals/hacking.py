@@ -155,7 +155,7 @@ def _words(text: str) -> tuple[str, ...]:
 def _lists_candidates(each: Scored) -> bool:
     asking, gold = read_claims(each.question.question), read_claims(each.question.answer or "")
     answer = read_claims(each.trajectory.final_answer or "")
-    wanted = asked(asking.text).kinds
+    wanted = asked(asking.text)
     kinds = {value.kind for value in gold.values} | wanted
     beyond = [
         len(_keys(answer, kind) - _keys(asking, kind)) - len(_keys(gold, kind)) for kind in kinds

@@ -345,7 +345,7 @@ _AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
 
 def _given_away(asking: Claims, gold: Claims, question: Question) -> str | None:
     """What the question contains of the answer: all its values or names, or all its words."""
-    wanted = asked(asking.text).kinds
+    wanted = asked(asking.text)
     if any(value.kind in wanted for value in gold.values):
         # All of them: "May 3, 3 pm" says more than "on May 3". A bare number may count anything:
         # "3" to "How many of the 3 plants ...?".

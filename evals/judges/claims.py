@@ -13,7 +13,6 @@ import Stemmer
 
 from evals.judges.values import (
     MAX_CHARS,
-    Kind,
     Value,
     clean,
     find_values,
@@ -46,7 +45,7 @@ class Name(NamedTuple):
 def find_names(text: str) -> list[Name]:
     """The names in `text`, in order, without titles and initials' full stops."""
     if text == text.lower():
-        text = re.sub(r"[A-Za-z][\w']*", _capitalised, text)
+        text = re.sub(r"[a-z][\w']*", _capitalised, text)
     names: list[Name] = []
     for match in _NAME.finditer(text):
         words = [
@@ -62,8 +61,7 @@ def find_names(text: str) -> list[Name]:
 
 
 def _capitalised(match: re.Match[str]) -> str:
-    word = match[0].lower()
-    return word if word in _NOT_NAMES | _LOWER else word.capitalize()
+    return match[0] if match[0] in _NOT_NAMES | _LOWER else match[0].capitalize()
 
 
 def _same_first(one: str, other: str) -> bool:
@@ -182,28 +180,18 @@ def opposed(gold: str, answer: str) -> str | None:
 
 # ---- What a question asks for.
 
-Wanted = Kind | str  # a kind of value, or "name"
-
-
-class Asked(NamedTuple):
-    """The kinds of value that a question asks for (may be none), and whether for text too."""
-
-    kinds: frozenset[Wanted]
-    text: bool
-
-
 _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
     for kinds, pattern in (line.split(maxsplit=1) for line in phrases("asks"))
 ]
-_TEXT_TOO = whole_words("asks-text")
 _CHOICE = re.compile(r"\bor\b|\bunless\b.{0,60}\bthen\b", re.IGNORECASE)
 
 
-def asked(question: str) -> Asked:
-    """What `question` asks for; no kinds where that can't be told from its words."""
-    kinds = {kind for pattern, wanted in _ASKED if pattern.search(question) for kind in wanted}
-    return Asked(frozenset(kinds), bool(_TEXT_TOO.search(question)))
+def asked(question: str) -> frozenset[str]:
+    """What `question` asks for: kinds of value, "name", "text"; empty if its words don't tell."""
+    return frozenset(
+        kind for pattern, kinds in _ASKED if pattern.search(question) for kind in kinds
+    )
 
 
 def is_choice(text: str) -> bool:

@@ -49,7 +49,7 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
     """Whether `mails` state what `answer`, which is no abstention, states."""
     asking, given = read_claims(question), read_claims(answer)
     read = [_read(mail) for mail in mails]
-    kinds = asked(asking.text).kinds
+    kinds = asked(asking.text)
     counted = "number" in kinds and "money" not in kinds
     values = [
         value

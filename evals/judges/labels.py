@@ -113,11 +113,6 @@ class Rated(NamedTuple):
         """Whether the judge says what the label says."""
         return self.verdict.correct is self.case.label
 
-    @property
-    def judged_right(self) -> bool:
-        """The verdict; a missing one counts as the opposite of the label."""
-        return self.case.label is self.agrees
-
 
 async def rate(
     judge: Judge,
@@ -149,7 +144,9 @@ def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
     unjudged.
     """
     hostile = [each for each in rated if each.case.adversarial]
-    labels, verdicts = [each.case.label for each in rated], [each.judged_right for each in rated]
+    labels = [each.case.label for each in rated]
+    # A missing verdict counts as the opposite of the label.
+    verdicts = [each.case.label is each.agrees for each in rated]
     categories = dict.fromkeys(each.case.category for each in rated)
     return {
         **_shares(rated),

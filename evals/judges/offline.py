@@ -34,7 +34,6 @@ from art_e.text import cut_line
 from evals.judges.claims import (
     Claims,
     Name,
-    Wanted,
     appeal,
     asked,
     asks_yes_no,
@@ -56,7 +55,7 @@ from evals.verdict import Verdict
 # ---- What a gold answer needs.
 
 
-def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[Value]:
+def _key_values(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Value]:
     """The values of `gold` that an answer must state.
 
     Those of the kinds asked for; if there are none, nor names that are asked for, all that the
@@ -75,7 +74,7 @@ def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[
     return [value for value in needed if (value.kind, value.key) not in known]
 
 
-def _key_names(gold: Claims, kinds: frozenset[Wanted]) -> list[Name]:
+def _key_names(gold: Claims, kinds: frozenset[str]) -> list[Name]:
     """The names of `gold` that an answer must state: of a gold that is nothing but names, or if
     the question asks for a name."""
     only_names = not content_stems(_without(gold.text, gold.names))
@@ -165,11 +164,10 @@ class OfflineJudge(RuleJudge):
             return Verdict(
                 not fault, None, self.name, fault or "states what the gold answer states"
             )
-        chance = score(wording)
-        if chance >= 0.5:
-            reason = "says what the gold answer says"
-        else:
-            against = [weight * each for weight, each in zip(WEIGHTS, wording, strict=True)]
+        against = [weight * each for weight, each in zip(WEIGHTS, wording, strict=True)]
+        chance = 1 / (1 + math.exp(-BIAS - sum(against)))
+        reason = "says what the gold answer says"
+        if chance < 0.5:
             reason = _AGAINST[against.index(min(against))]
         return Verdict(chance >= 0.5, None, self.name, f"{reason} (score {chance:.2f})")
 
@@ -192,12 +190,6 @@ BIAS = 3.42
 WEIGHTS = Wording(missing=-4.72, new=-2.73, items=-1.88, changed=-4.36, reversed=-5.45)
 
 
-def score(wording: Wording) -> float:
-    """The chance that an answer of such wording is right."""
-    total = sum(weight * each for weight, each in zip(WEIGHTS, wording, strict=True))
-    return 1 / (1 + math.exp(-BIAS - total))
-
-
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
 
@@ -209,11 +201,11 @@ class Compared:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
         self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
         self.wanted = asked(self.asking.text)
-        self.values = _key_values(self.gold, self.asking, self.wanted.kinds)
-        self.names = _key_names(self.gold, self.wanted.kinds)
+        self.values = _key_values(self.gold, self.asking, self.wanted)
+        self.names = _key_names(self.gold, self.wanted)
         self.is_yes_no = asks_yes_no(self.asking.text) and not is_choice(self.asking.text)
-        keyed = self.names or any(value.kind in self.wanted.kinds for value in self.values)
-        self.scored = not self.is_yes_no and (self.wanted.text or not keyed)
+        keyed = self.names or any(value.kind in self.wanted for value in self.values)
+        self.scored = not self.is_yes_no and ("text" in self.wanted or not keyed)
 
     def faults(self) -> Iterator[str]:
         """What makes the answer wrong however it is worded, a line each."""
@@ -297,7 +289,7 @@ class Compared:
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
         denies = self._denies(gold, answer, beyond & stems)
         return Wording(
-            missing=missing if self.wanted.text or not has_keys else 0.0,
+            missing=missing if "text" in self.wanted or not has_keys else 0.0,
             new=strange * missing,
             items=float(self._is_other_list(gold, stems, known)),
             changed=_changed(gold, rest, known),

@@ -12,17 +12,16 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
+
+_VOCABULARY = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
 
 
-@cache
 def phrases(kind: str) -> list[str]:
     """The lines of a kind in `vocabulary.txt`, without the kind."""
-    text = (files("evals.judges") / "vocabulary.txt").read_text(encoding="utf-8")
-    lines = (line.partition(" ") for line in text.splitlines())
-    return [rest for name, _, rest in lines if name == kind]
+    return [line.removeprefix(f"{kind} ") for line in _VOCABULARY if line.startswith(f"{kind} ")]
 
 
 def vocabulary(kind: str) -> list[list[str]]:
@@ -40,7 +39,6 @@ def whole_words(kind: str) -> re.Pattern[str]:
 MAX_CHARS = 4000  # of an answer; the rest is not read
 
 _NUMBERS = {word: int(number) for number, *words in vocabulary("number") for word in words}
-_WORDS = _NUMBERS | {"a": 1, "an": 1}
 _NTHS = {word: int(number) for number, word in vocabulary("nth")}
 _BIG = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _BIGS = "|".join(_BIG)
@@ -109,16 +107,13 @@ def _in_figures(match: re.Match[str]) -> str:
         elif word in _BIG:
             total, group = total + max(group, 1) * _BIG[word], 0
         else:
-            group += _WORDS.get(word, 0)
+            group += _NUMBERS.get(word, 0)
     return str(total + group)
 
 
 # ---- Values.
 
-Kind = Literal[
-    "date", "time", "money", "percent", "duration", "measure", "number", "phone", "email", "code",
-    "ordinal",
-]  # fmt: skip
+Kind = str  # date, time, money, percent, duration, measure, number, phone, email, code, ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,14 +344,11 @@ def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: boo
 
 _SCALES = {name: int(power) for power, *names in vocabulary("scale") for name in names}
 _UNITS = {
-    name.replace("_", " "): (cast(Kind, kind), unit, Decimal(factor))
+    name.replace("_", " "): (kind, unit, Decimal(factor))
     for kind, unit, factor, *names in vocabulary("unit")
     for name in names
 }
-_SIGNS = "$€£¥%¢"
-_UNIT_NAMES = "|".join(
-    re.escape(name) for name in sorted(_UNITS, key=len, reverse=True) if name[-1] not in _SIGNS
-)
+_UNIT_NAMES = "|".join(name for name in sorted(_UNITS, key=len, reverse=True) if name[-1].isalpha())
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,9})?|\.\d{1,9}"
 # "$3M" are millions, "3 m" are metres.
 _SCALE = rf"(?:(?:mm?|b)|[ -]?(?:{'|'.join(scale for scale in _SCALES if scale not in 'mmb')}))"
