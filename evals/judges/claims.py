@@ -168,14 +168,13 @@ def polarity(text: str) -> bool | None:
     return found.pop() if len(found) == 1 else None
 
 
-def opposed(gold: str, answer: str) -> str | None:
-    """A stem of `answer` that is the opposite of one of `gold` that `answer` lacks."""
+def opposed(gold: str, answer: str) -> bool:
+    """True if `answer` has the opposite of a word of `gold`, and lacks the word."""
     wanted, given = (set(_stems(_WORD.findall(text.lower()))) for text in (gold, answer))
-    for stem in sorted(wanted - given):
-        opposites = {_OPPOSITES.get(stem, ""), f"un{stem}", stem.removeprefix("un")}
-        if found := opposites & given - wanted:
-            return min(found)
-    return None
+    return any(
+        {_OPPOSITES.get(stem), f"un{stem}", stem.removeprefix("un")} & (given - wanted)
+        for stem in wanted - given
+    )
 
 
 # ---- What a question asks for.

@@ -5,13 +5,12 @@
 1. On an unanswerable question (`answerable` false, or a gold answer that abstains) abstention is
    correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
    word for word, is correct.
-2. Vetoes, because no score may outweigh them: an answer that speaks of its grading or gives orders
-   to its reader, that has a value which contradicts the gold's values of its kind, or that offers
-   an alternative to a value or a name. Values that the answer takes back ("not May 3", "moved from
-   ... to") are free, and so are values of other kinds.
-3. A score between 0 and 1 from few features (`Features`) of what the question asks for: what is
-   stated of the gold's values, names and words, and what stands against it. From 0.5 the answer
-   is correct.
+2. Faults (`Compared.faults`) make an answer wrong however it is worded, such as words to its
+   grader, a value that contradicts the gold's, alternatives, or a value or name that is missing.
+   Values that the answer takes back ("not May 3", "moved from ... to") are free, and so are values
+   of kinds that the gold does not have.
+3. Where the question asks for more than values and names, the words get a score between 0 and 1
+   from five features (`Wording`). From 0.5 the answer is correct.
 
 The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
 them on the tuning half of the labelled pairs and on the pairs of the judge's own tests;
@@ -161,9 +160,8 @@ class OfflineJudge(RuleJudge):
         fault = next(compared.faults(), None)
         wording = None if fault else compared.wording()
         if wording is None:
-            return Verdict(
-                not fault, None, self.name, fault or "states what the gold answer states"
-            )
+            reason = fault or "states what the gold answer states"
+            return Verdict(not fault, None, self.name, reason)
         against = [weight * each for weight, each in zip(WEIGHTS, wording, strict=True)]
         chance = 1 / (1 + math.exp(-BIAS - sum(against)))
         reason = "says what the gold answer says"
@@ -186,9 +184,8 @@ _AGAINST = (
     "lacks words of the gold answer", "has other words", "lacks or adds an item",
     "has another word", "says the opposite",
 )  # fmt: skip
-BIAS = 3.42
-WEIGHTS = Wording(missing=-4.72, new=-2.73, items=-1.88, changed=-4.36, reversed=-5.45)
-
+BIAS = 3.27
+WEIGHTS = Wording(missing=-4.54, new=-2.67, items=-1.81, changed=-4.23, reversed=-5.31)
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
@@ -256,7 +253,7 @@ class Compared:
 
     def _affirms(self, text: str) -> bool:
         """True if a text without yes or no says what the question asks, and not its opposite."""
-        return refused(text) == bool(opposed(self.asking.text, text))
+        return refused(text) == opposed(self.asking.text, text)
 
     def _name_faults(self) -> Iterator[str]:
         """A name that is missing, or another in its place."""
@@ -287,32 +284,31 @@ class Compared:
             missing = float(gold.lower() not in answer.lower())  # "A-", "all of us"
         strange = len(stems - known) / max(1, len(stems))
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
-        denies = self._denies(gold, answer, beyond & stems)
+        denies = _denies(gold, beyond & stems) != _denies(answer, beyond & stems)
         return Wording(
             missing=missing if "text" in self.wanted or not has_keys else 0.0,
             new=strange * missing,
             items=float(self._is_other_list(gold, stems, known)),
             changed=_changed(gold, rest, known),
-            reversed=(1 - missing) * (denies != bool(opposed(gold, answer))),
+            reversed=(1 - missing) * (denies != opposed(gold, answer)),
         )
-
-    def _denies(self, gold: str, answer: str, beyond: set[str]) -> bool:
-        """True if one denies what the other affirms, in the parts that have `beyond`."""
-        one, other = (
-            refused(
-                " ".join(part for part in _PARTS.split(text) if beyond & set(content_stems(part)))
-            )
-            for text in (gold, answer)
-        )
-        return one != other
 
     def _is_other_list(self, gold: str, given: set[str], known: set[str]) -> bool:
         """True if an item of a gold list is missing, or if the answer lists two strange things."""
-        wanted = [item for part in _PARTS.split(gold) if (item := set(content_stems(part)))]
+        wanted, items = _parts(gold), _parts(self.answer.text)
         if len(wanted) >= 2 and any(2 * len(item & given) < len(item) for item in wanted):
             return True
-        items = [set(content_stems(item)) for item in _PARTS.split(self.answer.text)]
-        return len(items) >= 3 and sum(bool(item) and not item & known for item in items) >= 2
+        return len(items) >= 3 and sum(not item & known for item in items) >= 2
+
+
+def _parts(text: str) -> list[set[str]]:
+    """The content stems of each part of a text that has any."""
+    return [stems for part in _PARTS.split(text) if (stems := set(content_stems(part)))]
+
+
+def _denies(text: str, beyond: set[str]) -> bool:
+    """True if the parts of the text that have any of the stems `beyond` deny something."""
+    return refused(" ".join(p for p in _PARTS.split(text) if beyond & set(content_stems(p))))
 
 
 def _changed(gold: str, answer: str, known: set[str]) -> float:
@@ -332,19 +328,11 @@ def _is_swapped(gold: str, answer: str) -> bool:
     Two parts have exchanged what the gold says of them, or subject and object have changed places
     around one verb.
     """
-    parts = [tokens for part in _PARTS.split(gold) if (tokens := _tokens(part))]
-    counts = Counter(token for part in parts for token in part)
-    own = [{token for token in part if counts[token] == 1} for part in parts]
-    mixed = [
-        part
-        for part in map(_tokens, _PARTS.split(answer))
-        if sum(bool(part & each) for each in own) >= 2
-    ]
+    parts = _parts(gold)
+    counts = Counter(stem for part in parts for stem in part)
+    own = [{stem for stem in part if counts[stem] == 1} for part in parts]
+    mixed = [part for part in _parts(answer) if sum(bool(part & each) for each in own) >= 2]
     return len(mixed) >= 2 or any(triple[::-1] in _triples(answer) for triple in _triples(gold))
-
-
-def _tokens(text: str) -> set[str]:
-    return {token for token in _TOKEN.findall(text.lower()) if content_stems(token)}
 
 
 def _triples(text: str) -> set[tuple[str, ...]]:
