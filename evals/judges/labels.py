@@ -137,11 +137,10 @@ async def rate(
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
     """How far one judge agrees with the labels.
 
-    The form is `{"n", "unjudged", "adversarial", "adversarial_judged_correct", "agreement":
-    estimate, "kappa": estimate, "confusion", "by_category": {category: {"n", "unjudged",
-    "agreement", "confusion"}}}`; estimates are those of `evals.statistics`, a confusion
-    is `{"right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong"}`, without the
-    unjudged.
+    `{"n", "unjudged", "agreement", "confusion", "kappa", "adversarial",
+    "adversarial_judged_correct", "by_category": {category: the first four}}`: `agreement` and
+    `kappa` are estimates of `evals.statistics`; `confusion` counts the judged answers as
+    "right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong".
     """
     hostile = [each for each in rated if each.case.adversarial]
     labels = [each.case.label for each in rated]
