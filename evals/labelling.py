@@ -115,14 +115,12 @@ def _shown(scored: Scored, heading: str) -> "Text":
 
 def _mails(trajectory: Trajectory) -> Iterator["Text"]:
     """The mails that were read, each once, as the model was shown them."""
-    seen: set[str] = set()
     calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
-    for mail in (call.results[0] for call in calls if call.results):
-        name = one_line(str(mail.get("message_id")))
-        if "body" in mail and name not in seen:
-            seen.add(name)
-            date, sender, subject, body = (
-                str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
-            )
-            cited = trajectory.handles.get(name, name) in trajectory.sources
-            yield shown_mail(date, sender, subject, body, "cited" if cited else "")
+    results = [call.results[0] for call in calls if call.results]
+    mails = {one_line(str(each.get("message_id"))): each for each in results if "body" in each}
+    for name, mail in mails.items():
+        date, sender, subject, body = (
+            str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
+        )
+        cited = trajectory.handles.get(name, name) in trajectory.sources
+        yield shown_mail(date, sender, subject, body, "cited" if cited else "")

@@ -31,7 +31,8 @@ _NAME = re.compile(
     rf"(?<![\w@.])[A-Z][\w'-]{{0,30}}\.?(?: (?:(?:{_PARTICLES}) ){{0,2}}"
     r"[A-Z][\w'-]{0,30}\.?(?!@)){0,4}(?![\w@])"
 )
-_LOWER = frozenset(f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about".split("|"))
+_LOWER = f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about|{'|'.join(_NOT_NAMES)}"
+_LOWER_WORD = re.compile(rf"(?<![\w'])(?!(?:{_LOWER})(?![\w']))[a-z][\w']*")
 
 
 class Name(NamedTuple):
@@ -45,7 +46,7 @@ class Name(NamedTuple):
 def find_names(text: str) -> list[Name]:
     """The names in `text`, in order, without titles and initials' full stops."""
     if text == text.lower():
-        text = re.sub(r"[a-z][\w']*", _capitalised, text)
+        text = _LOWER_WORD.sub(lambda word: word[0].capitalize(), text)
     names: list[Name] = []
     for match in _NAME.finditer(text):
         words = [
@@ -58,10 +59,6 @@ def find_names(text: str) -> list[Name]:
             start, end = match.start() + words[0][1], match.start() + words[-1][2]
             names.append(Name(tuple(word for word, _, _ in words), start, end))
     return names
-
-
-def _capitalised(match: re.Match[str]) -> str:
-    return match[0] if match[0] in _NOT_NAMES | _LOWER else match[0].capitalize()
 
 
 def _same_first(one: str, other: str) -> bool:

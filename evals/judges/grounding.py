@@ -11,15 +11,7 @@ from art_e.abstention import is_abstention
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.tools import MAX_BODY_CHARS
-from evals.judges.claims import (
-    Claims,
-    Name,
-    asked,
-    content_stems,
-    opens_sentence,
-    read_claims,
-    same_name,
-)
+from evals.judges.claims import Claims, asked, content_stems, opens_sentence, read_claims, same_name
 from evals.judges.values import PartialDate, Value, conflict, same_value
 from evals.verdict import Verdict
 
@@ -68,7 +60,12 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
         if not any(_states(mail, value, shown) for mail in read):
             return Grounding(False, f"no mail read has the {value.kind} {shown!r}")
     for name in names:
-        if not any(_named(name, mail, known) for mail in read):
+        words = _words(*name.words)
+        if not any(
+            words <= mail.words | known
+            or any(same_name(name.words, other.words) for other in mail.claims.names)
+            for mail in read
+        ):
             return Grounding(False, f"no mail read has the name {' '.join(name.words)!r}")
     if values or names:
         return Grounding(True, "")
@@ -142,11 +139,6 @@ def _covers(stated: Value, given: Value, day: dt.date | None) -> bool:
         getattr(other, name) is None or getattr(one, name) is not None or is_day
         for name in ("month", "day", "weekday", "part")
     )
-
-
-def _named(name: Name, mail: _Read, known: frozenset[str]) -> bool:
-    is_there = _words(*name.words) <= mail.words | known
-    return is_there or any(same_name(name.words, other.words) for other in mail.claims.names)
 
 
 def _words(*texts: str) -> frozenset[str]:

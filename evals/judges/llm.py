@@ -172,8 +172,6 @@ def parsed(text: str | None, form: type[Form]) -> Form:
 
 MAX_REASON_CHARS = 300
 
-Prompt = Literal["judge", "grounded"]
-
 
 class Correctness(BaseModel):
     """Whether the given answer is correct, and why."""
@@ -221,7 +219,8 @@ class LlmJudge(StructuredModel):
             return Verdict(unanswerable, None, self.name, reason, attempted=False)
         gold = None if unanswerable else question.answer
         day = question.query_date
-        asked = {"question": question.question} | ({} if day is None else {"asked_on": str(day)})
+        asked: dict[str, Any] = {"question": question.question}
+        asked |= {} if day is None else {"asked_on": str(day)}
         data = {**asked, "gold_answer": gold, "given_answer": _cut(answer)}
         if gold is not None and answer.strip().casefold() == gold.strip().casefold():
             given, reason = _Finding("correct", "is the gold answer")
@@ -242,7 +241,7 @@ class LlmJudge(StructuredModel):
         return Verdict(correct, grounded, self.name, reason, attempted)
 
     async def _finding(
-        self, prompt: Prompt, data: Mapping[str, Any], form: type[Correctness | Support]
+        self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
     ) -> _Finding:
         try:
             reply = await self.ask(prompt_text(prompt), data, form)
@@ -254,7 +253,7 @@ class LlmJudge(StructuredModel):
 
 
 @cache
-def prompt_text(name: Prompt) -> str:
+def prompt_text(name: str) -> str:
     """The prompt of that name."""
     path = resources.files("evals.judges") / "prompts" / f"{name}.txt"
     return path.read_text(encoding="utf-8")

@@ -162,7 +162,7 @@ Found = tuple[Kind, PartialDate | TimeOfDay | Amount | str]
 def find_values(text: str) -> list[Value]:
     """The values of a `clean` text, in order; each stretch of text gives one kind only."""
     found: list[Value] = []
-    for pattern, read in _READERS:
+    for pattern, read in _COMPILED:
         for match in list(pattern.finditer(text)):
             values = list(read(match))
             if values:
@@ -353,16 +353,15 @@ _NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,9})?|\.\d{1,9}"
 # "$3M" are millions, "3 m" are metres.
 _SCALE = rf"(?:(?:mm?|b)|[ -]?(?:{'|'.join(scale for scale in _SCALES if scale not in 'mmb')}))"
 _AMOUNT = (
-    rf"(?P<sign>(?:us ?)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
+    rf"(?P<sign>(?:us)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
     rf"(?P<number>{_NUMBER})(?P<scale>{_SCALE}\b)?"
-    r"(?: ?(?P<mark>[%$€£¥¢]|per ?cent\b)|[ -]?(?:us |calendar |business |working )?"
+    r"(?: ?(?P<mark>[%$€£¥¢])|[ -]?(?:us |calendar |business |working )?"
     rf"(?P<unit>{_UNIT_NAMES})(?:e?s)?\b)?(?!\w|[.,]\d)"
 )
 
 
 def _amounts(match: re.Match[str]) -> Iterator[Found]:
-    mark = (match["mark"] or "").lower().replace("per cent", "%").replace("percent", "%")
-    name = mark or (match["unit"] or match["sign"] or "").lower().replace("us ", "us").strip()
+    name = (match["mark"] or match["unit"] or match["sign"] or "").lower().strip()
     kind, unit, factor = _UNITS.get(name, ("number", "", Decimal(1)))
     power = _SCALES[match["scale"].strip(" -").lower()] if match["scale"] else 0
     amount = Decimal(match["number"].replace(",", "")) * 10**power * factor
@@ -392,19 +391,17 @@ def _label(kind: Kind, match: re.Match[str]) -> Iterator[Found]:
 
 
 # In the order in which they are looked for.
-_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Iterator[Found]]], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), read)
-    for pattern, read in (
-        (_EMAIL, partial(_label, "email")),
-        (_PHONE, partial(_label, "phone")),
-        (_TIME, _times),
-        *((pattern, _numeric_date) for pattern in _NUMERIC_DATES),
-        (_NAMED_DATE, _named_date),
-        (rf"{_PART}{_A_YEAR}", _part_of_year),
-        (_DAY_ALONE, _day_alone),
-        (f"{_POSTCODE}|{_FLIGHT}", partial(_label, "code")),
-        (_AMOUNT, _amounts),
-        (_ORDINAL, partial(_label, "ordinal")),
-        (_CODE, partial(_label, "code")),
-    )
-)
+_READERS: list[tuple[str, Callable[[re.Match[str]], Iterator[Found]]]] = [
+    (_EMAIL, partial(_label, "email")),
+    (_PHONE, partial(_label, "phone")),
+    (_TIME, _times),
+    *((pattern, _numeric_date) for pattern in _NUMERIC_DATES),
+    (_NAMED_DATE, _named_date),
+    (rf"{_PART}{_A_YEAR}", _part_of_year),
+    (_DAY_ALONE, _day_alone),
+    (f"{_POSTCODE}|{_FLIGHT}", partial(_label, "code")),
+    (_AMOUNT, _amounts),
+    (_ORDINAL, partial(_label, "ordinal")),
+    (_CODE, partial(_label, "code")),
+]
+_COMPILED = [(re.compile(pattern, re.IGNORECASE), read) for pattern, read in _READERS]
