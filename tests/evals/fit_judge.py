@@ -1,7 +1,7 @@
 """Fits the offline judge's weights: `python -m tests.evals.fit_judge` prints them.
 
-The pairs are the tuning half of the labelled set and `judge_pairs.jsonl`, without those that
-abstention, the gold answer itself or a veto settles. A weight above 0 would reward a fault.
+The pairs are the tuning half of the labelled set and `judge_pairs.jsonl`, as far as their wording
+decides. A weight above 0 would reward a fault.
 """
 
 import datetime as dt

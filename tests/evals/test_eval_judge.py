@@ -98,7 +98,7 @@ def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Run, pairs: Path) ->
 
 
 def test_two_judges_side_by_side_and_what_they_cost(
-    art_e: Run, pairs: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Run, home: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grader(request: Request) -> Reply:
         given = json.loads(request.messages[1]["content"])["given_answer"]
@@ -115,6 +115,7 @@ def test_two_judges_side_by_side_and_what_they_cost(
         again = art_e(*args, "--json")
         # What could not be read is asked again, the rest is known.
         assert len(provider.requests) == asked + 1
+    assert len(list((home / "cache" / "verdicts").rglob("*.json"))) == asked - 1
     shown = json_of(result)
     model, offline = shown["judges"]
     assert model.startswith("openai/gpt-4.1@")

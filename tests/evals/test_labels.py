@@ -37,10 +37,6 @@ def drawn(run: Run) -> list[Scored]:
     return chosen_for_labels(load_run(run))
 
 
-def given(run: Run) -> dict[str, bool]:
-    return read_labels(run)
-
-
 @pytest.mark.parametrize(
     "line", ["{}", "[]", "no", '{"episode_id": "a", "correct": null, "labelled_at": "x"}']
 )
@@ -64,7 +60,7 @@ def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
     result = label(home, "rwsR?q")
     assert result.exit_code == 0, result.output
     first, second, _, fourth, *_ = (each.trajectory.episode_id for each in drawn(run))
-    assert given(run) == {first: True, second: False, fourth: True}
+    assert read_labels(run) == {first: True, second: False, fourth: True}
     assert "there is no key '?'" in result.stderr
     assert "3 labels added" in result.stderr
     assert "art-e eval judge --run mine" in result.stderr
@@ -76,9 +72,9 @@ def test_it_goes_on_where_it_stopped(run: Run, home: Path) -> None:
     again = label(home, "w" * len(everyone))
     assert f"3 of {len(everyone)}" in again.stdout
     assert f"2 of {len(everyone)}" not in again.stdout
-    assert given(run) == {name: place < 2 for place, name in enumerate(everyone)}
+    assert read_labels(run) == {name: place < 2 for place, name in enumerate(everyone)}
     write_label(run, everyone[0], correct=False)
-    assert given(run) == {name: place == 1 for place, name in enumerate(everyone)}
+    assert read_labels(run) == {name: place == 1 for place, name in enumerate(everyone)}
     # All are labelled: nothing is asked.
     done = label(home, "")
     assert KEYS not in done.stderr

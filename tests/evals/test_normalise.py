@@ -41,6 +41,7 @@ def same(one: str, other: str) -> bool:
         ["two hundred and five", "205"],
         ["a dozen", "12"],
         ["two weeks", "14 days", "2-week"],
+        ["one week", "7 days"],
         ["18 months", "18-month"],
         ["1,400 MW", "1400 megawatts"],
         ["(713) 555-0148", "713.555.0148", "+1 713 555 0148", "713-555-0148"],
@@ -117,6 +118,7 @@ def test_kinds_found(text: str, found: list[str]) -> None:
         ("14 to 18 May", [PartialDate(month=5, day=14), PartialDate(month=5, day=18)]),
         ("May 3, 4 or 5", [PartialDate(month=5, day=day) for day in (3, 4, 5)]),
         ("on the 27th", [PartialDate(day=27)]),
+        ("Friday the 27th", [PartialDate(day=27, weekday=4)]),
         ("45/99", []),
     ],
 )
