@@ -17,15 +17,7 @@ from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
-from evals.judges.claims import (
-    Claims,
-    asked,
-    asks_yes_no,
-    content_stems,
-    is_choice,
-    negated,
-    read_claims,
-)
+from evals.judges.claims import Claims, asked, asks_yes_no, content_stems, is_choice, read_claims
 from evals.judges.offline import OfflineJudge
 from evals.judges.values import clean, same_value
 
@@ -459,7 +451,7 @@ def _text(question: Question, gold: Set[str]) -> _Text:
         frozenset(content_stems(capitals)),
         frozenset(f"{value.kind} {value.key}" for value in (*claims.values, *claims.denied)),
         frozenset(_ASKING[word.lower()] for word in words if word.lower() in _ASKING),
-        negated(claims.text),
+        claims.negated,
     )
 
 

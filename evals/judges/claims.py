@@ -127,20 +127,15 @@ _OPPOSITES = {
 }
 
 
-def negated(text: str) -> bool:
-    """True if the text denies something (set phrases such as "no problem" don't)."""
-    return bool(negations(text))
-
-
 def negations(text: str) -> list[int]:
-    """Where in `text` each denial begins (character offsets)."""
+    """Where in `text` each denial begins; set phrases such as "no problem" don't count."""
     masked = _NOT_NEGATION.sub(lambda match: "\0" * len(match[0]), text)
     return [match.start() for match in _NEGATION.finditer(masked)]
 
 
 def refused(text: str) -> bool:
     """True if the text denies something, or reports a refusal."""
-    return negated(text) or bool(_REFUSAL.search(text))
+    return bool(negations(text) or _REFUSAL.search(text))
 
 
 def asks_yes_no(text: str) -> bool:
@@ -205,12 +200,16 @@ _SET_ASIDE = re.compile("|".join(phrases("aside")), re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """A text taken apart, without the values and names that it takes back."""
+    """A text taken apart, without the values and names that it takes back.
+
+    `denied` are the values that it takes back; `negated` says whether it denies anything.
+    """
 
     text: str
     values: tuple[Value, ...]
     denied: tuple[Value, ...]
     names: tuple[Name, ...]
+    negated: bool
 
 
 # A question and its gold answer are read for each of their episodes.
@@ -220,6 +219,7 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     text = clean(text, limit)
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
     starts = [(start, start) for start in negations(text)]
+    is_negated = bool(starts)
     starts += [match.span() for match in _TAKEN_BACK.finditer(text)]
     for start, read in starts:
         end = _DENIAL_ENDS.search(text, read)
@@ -239,6 +239,7 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
         tuple(value for value in values if not is_denied(value)),
         tuple(value for value in values if is_denied(value)),
         tuple(name for name in names if not is_denied(name)),
+        is_negated,
     )
 
 

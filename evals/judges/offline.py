@@ -10,7 +10,7 @@
    Values that the answer takes back ("not May 3", "moved from ... to") are free, and so are values
    of kinds that the gold does not have.
 3. Where the question asks for more than values and names, the words get a score between 0 and 1
-   from five features (`Wording`). From 0.5 the answer is correct.
+   from five features (`Features`). From 0.5 the answer is correct.
 
 The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
 them on the tuning half of the labelled pairs and on the pairs of the judge's own tests;
@@ -39,7 +39,6 @@ from evals.judges.claims import (
     content_stems,
     has_verb,
     is_choice,
-    negated,
     opens_sentence,
     opposed,
     polarity,
@@ -170,7 +169,7 @@ class OfflineJudge(RuleJudge):
         return Verdict(chance >= 0.5, None, self.name, f"{reason} (score {chance:.2f})")
 
 
-class Wording(NamedTuple):
+class Features(NamedTuple):
     """What speaks against the words of an answer; each is 0 to 1."""
 
     missing: float  # share of the gold's content stems, beyond the question's, that is missing
@@ -185,7 +184,7 @@ _AGAINST = (
     "has another word", "says the opposite",
 )  # fmt: skip
 BIAS = 3.42
-WEIGHTS = Wording(missing=-4.72, new=-2.73, items=-1.88, changed=-4.36, reversed=-5.45)
+WEIGHTS = Features(missing=-4.72, new=-2.73, items=-1.88, changed=-4.36, reversed=-5.45)
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
@@ -242,7 +241,7 @@ class Compared:
         """True if the answer lacks the gold's yes or no, or takes back its yes."""
         gold, answer = self.gold.text, self.answer.text
         wanted, given = polarity(gold), polarity(answer)
-        if given and negated(answer) and not negated(gold):
+        if given and self.answer.negated and not self.gold.negated:
             return True
         if given is None:
             shared = set(content_stems(answer)) & set(content_stems(f"{gold} {self.asking.text}"))
@@ -261,7 +260,7 @@ class Compared:
         lower = set(re.findall(r"[\w-]+", text.lower()))
         for name in self.names:
             is_named = any(same_name(name.words, other.words) for other in given)
-            if not is_named and (negated(text) or not lower.issuperset(name.words)):
+            if not is_named and (self.answer.negated or not lower.issuperset(name.words)):
                 yield "lacks a name"
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
         for name in given:
@@ -269,7 +268,7 @@ class Compared:
             if not is_known and not any(same_name(gold.words, name.words) for gold in self.names):
                 yield f"names another: {text[name.start : name.end]!r}"
 
-    def wording(self) -> Wording | None:
+    def wording(self) -> Features | None:
         """The wording beside the values and names that are needed; None if it does not count."""
         if not self.scored:
             return None
@@ -285,7 +284,7 @@ class Compared:
         strange = len(stems - known) / max(1, len(stems))
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
         denies = _denies(gold, beyond & stems) != _denies(answer, beyond & stems)
-        return Wording(
+        return Features(
             missing=missing if "text" in self.wanted or not has_keys else 0.0,
             new=strange * missing,
             items=float(self._is_other_list(gold, stems, known)),

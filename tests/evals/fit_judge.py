@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from art_e.question import Question
 from evals.judges.labels import load_pairs
-from evals.judges.offline import Compared, Wording, ruled
+from evals.judges.offline import Compared, Features, ruled
 
 RIDGE = 0.05
 PAIRS = Path(__file__).with_name("judge_pairs.jsonl").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def asked(question: str, gold: str | None, answerable: bool | None = None) -> Qu
     return Question("q", question, "ann@test.example", day, gold, answerable=answerable)
 
 
-def fitted() -> tuple[float, Wording]:
+def fitted() -> tuple[float, Features]:
     """The bias and the weights."""
     tuning = [
         Pair(each.question, each.answer or "", each.label)
@@ -67,9 +67,9 @@ def fitted() -> tuple[float, Wording]:
         margins = signs * (weights[0] + columns @ weights[1:])
         return float(np.logaddexp(0, -margins).sum() + RIDGE / 2 * (weights[1:] ** 2).sum())
 
-    bounds = [(None, None), *[(None, 0.0)] * len(Wording._fields)]
+    bounds = [(None, None), *[(None, 0.0)] * len(Features._fields)]
     found = minimize(loss, np.zeros(len(bounds)), method="L-BFGS-B", bounds=bounds).x
-    return float(found[0]), Wording(*map(float, found[1:]))
+    return float(found[0]), Features(*map(float, found[1:]))
 
 
 if __name__ == "__main__":
