@@ -56,9 +56,9 @@ from evals.verdict import Verdict
 def _key_values(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Value]:
     """The values of `gold` that an answer must state.
 
-    Those of the kinds asked for; if there are none, nor names that are asked for, all that the
-    question does not have. The end of a time range is never needed. Of a gold that only denies,
-    what it denies.
+    Those of the kinds asked for. If the gold has neither such values nor a name that is asked for,
+    all values that the question does not have. The end of a time range is never needed. Of a gold
+    that only denies, what it denies.
     """
     needed = [
         value
@@ -105,7 +105,7 @@ def is_unanswerable(question: Question) -> bool:
 
 
 def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
-    """The verdict of `judge` by rule 1, which all judges share; None where it does not settle it.
+    """The verdict of `judge` by rule 1; None if the answer has to be compared with the gold answer.
 
     Raises UserError for a question without a gold answer.
     """
@@ -126,7 +126,7 @@ def _unwrapped(answer: str) -> str:
 
 
 class RuleJudge(ABC):
-    """A judge without a model; deterministic. It shares rule 1 and grounding with the others."""
+    """A judge without a model; deterministic. All of them share rule 1 and grounding."""
 
     name: str
 
@@ -146,7 +146,7 @@ class RuleJudge(ABC):
 
     @abstractmethod
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        """The verdict on an answer that rule 1 does not settle."""
+        """The verdict on an answer that rule 1 does not decide."""
 
 
 class OfflineJudge(RuleJudge):
@@ -204,7 +204,7 @@ class Compared:
         self.scored = not self.is_yes_no and ("text" in self.wanted or not keyed)
 
     def faults(self) -> Iterator[str]:
-        """What makes the answer wrong however it is worded, a line each."""
+        """What makes the answer wrong however it is worded, one line for each fault."""
         gold, answer = self.gold.text, self.answer.text
         words = appeal(answer)
         if words and words.lower() not in f"{gold} {self.asking.text}".lower():
@@ -269,7 +269,7 @@ class Compared:
                 yield f"names another: {text[name.start : name.end]!r}"
 
     def wording(self) -> Features | None:
-        """The wording beside the values and names that are needed; None if it does not count."""
+        """The features of the words beside the needed values and names; None if they don't count."""
         if not self.scored:
             return None
         gold, answer = _without(self.gold.text, [*self.values, *self.names]), self.answer.text
