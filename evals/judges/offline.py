@@ -269,7 +269,7 @@ class Compared:
                 yield f"names another: {text[name.start : name.end]!r}"
 
     def wording(self) -> Features | None:
-        """The features of the words beside the needed values and names; None if they don't count."""
+        """The features of the words beside needed values and names; None if they don't count."""
         if not self.scored:
             return None
         gold, answer = _without(self.gold.text, [*self.values, *self.names]), self.answer.text
