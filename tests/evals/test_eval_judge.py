@@ -1,4 +1,4 @@
-"""`eval judge`: judges measured on the project's pairs, on one's own, and on a run's labels."""
+"""`eval judge`: judges measured on the project's pairs, on a user's, and on a run's labels."""
 
 import json
 from collections import Counter
