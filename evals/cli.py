@@ -58,7 +58,6 @@ from evals.judges.labels import (
     load_pairs,
     rate,
     read_labels,
-    stored_ratings,
 )
 from evals.labelling import label
 from evals.metrics import HEADLINE
@@ -521,11 +520,14 @@ def _pairs(path: Path | None, half: Half) -> list[Case]:
 
 def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:
     run = find_run(name, runs_folder())
-    scored, labels = load_run(run), read_labels(run)
-    cases = labelled_cases(scored, labels)
+    cases = labelled_cases(load_run(run), read_labels(run))
     if not cases:
         raise UserError(f"nobody has labelled answers of {run.id} yet; art-e eval label {name}")
-    return _rated(judges, cases, max_cost) if judges else stored_ratings(scored, labels)
+    if judges:
+        return _rated(judges, cases, max_cost)
+    ratings = [Rated(case, verdict) for case in cases for verdict in case.stored]
+    names = dict.fromkeys(each.verdict.judge for each in ratings)
+    return {name: [each for each in ratings if each.verdict.judge == name] for name in names}
 
 
 def _rated(
@@ -602,7 +604,7 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
 
 # ---- `art-e eval label`, in its module, and `art-e eval report`.
 
-app.command(epilog=example("art-e eval label 20260101-120000-eval --sample 50"))(label)
+app.command(epilog=example("art-e eval label 20260101-120000-eval"))(label)
 
 
 @app.command(

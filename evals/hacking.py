@@ -30,8 +30,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.stats import binom, norm, t
 
 from art_e.episode import MAX_CALLS
-from evals.judges.claims import Claims, appeal, asked, read_claims
-from evals.judges.names import polarity
+from evals.judges.claims import Claims, appeal, asked, polarity, read_claims
 from evals.judges.values import clean
 from evals.scored import HELD_OUT, Scored
 from evals.statistics import holm
@@ -156,7 +155,7 @@ def _words(text: str) -> tuple[str, ...]:
 def _lists_candidates(each: Scored) -> bool:
     asking, gold = read_claims(each.question.question), read_claims(each.question.answer or "")
     answer = read_claims(each.trajectory.final_answer or "")
-    wanted = asked(asking.text).kinds
+    wanted = asked(asking.text)
     kinds = {value.kind for value in gold.values} | wanted
     beyond = [
         len(_keys(answer, kind) - _keys(asking, kind)) - len(_keys(gold, kind)) for kind in kinds

@@ -7,7 +7,7 @@ neither the model nor a verdict. All of these are untrusted text from the run's 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from art_e.cli.mail import shown_mail
 from art_e.cli.output import console, note, one_line, plural, pressed_key, text
@@ -27,14 +27,11 @@ KEYS = "[r]ight [w]rong [s]kip [q]uit"
 
 def label(
     name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
-    sample: Annotated[
-        int | None, Option(metavar="N", min=1, help="How many answers [default: all].")
-    ] = None,
 ) -> None:
-    """Label a run's answers by hand, blind to its verdicts; continue where you stopped."""
-
+    """Label a run's answers by hand in random order, blind to its verdicts; stop when you like,
+    and continue where you stopped."""
     run = find_run(name, runs_folder())
-    chosen = chosen_for_labels(load_run(run), sample, seed=0)
+    chosen = chosen_for_labels(load_run(run))
     if not chosen:
         raise UserError(f"{run.id} has no judged answer to label; name another run")
     labels = read_labels(run)
@@ -70,14 +67,12 @@ def _shown(scored: Scored, heading: str) -> "Text":
 
 def _mails(trajectory: Trajectory) -> Iterator["Text"]:
     """The mails that were read, each once, as the model was shown them."""
-    seen: set[str] = set()
     calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
-    for mail in (call.results[0] for call in calls if call.results):
-        name = one_line(str(mail.get("message_id")))
-        if "body" in mail and name not in seen:
-            seen.add(name)
-            date, sender, subject, body = (
-                str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
-            )
-            cited = trajectory.handles.get(name, name) in trajectory.sources
-            yield shown_mail(date, sender, subject, body, "cited" if cited else "")
+    results = [call.results[0] for call in calls if call.results]
+    mails = {one_line(str(each.get("message_id"))): each for each in results if "body" in each}
+    for name, mail in mails.items():
+        date, sender, subject, body = (
+            str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
+        )
+        cited = trajectory.handles.get(name, name) in trajectory.sources
+        yield shown_mail(date, sender, subject, body, "cited" if cited else "")

@@ -17,8 +17,7 @@ from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
-from evals.judges.claims import Claims, asked, is_choice, read_claims
-from evals.judges.names import asks_yes_no, content_stems, negated
+from evals.judges.claims import Claims, asked, asks_yes_no, content_stems, is_choice, read_claims
 from evals.judges.offline import OfflineJudge
 from evals.judges.values import clean, same_value
 
@@ -338,7 +337,7 @@ _AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
 
 def _given_away(asking: Claims, gold: Claims, question: Question) -> str | None:
     """What the question contains of the answer: all its values or names, or all its words."""
-    wanted = asked(asking.text).kinds
+    wanted = asked(asking.text)
     if any(value.kind in wanted for value in gold.values):
         # All of them: "May 3, 3 pm" says more than "on May 3". A bare number may count anything:
         # "3" to "How many of the 3 plants ...?".
@@ -452,7 +451,7 @@ def _text(question: Question, gold: Set[str]) -> _Text:
         frozenset(content_stems(capitals)),
         frozenset(f"{value.kind} {value.key}" for value in (*claims.values, *claims.denied)),
         frozenset(_ASKING[word.lower()] for word in words if word.lower() in _ASKING),
-        negated(claims.text),
+        claims.negated,
     )
 
 

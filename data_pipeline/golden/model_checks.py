@@ -33,10 +33,9 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, mended, with_check
 from data_pipeline.golden.inboxes import mails_of
 from data_pipeline.golden.verify import Examined
 from evals.judges import needs_model, spent_by
-from evals.judges.claims import is_choice
+from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
 from evals.judges.llm import UnparseableError
-from evals.judges.names import asks_yes_no
 from evals.verdict import Judge
 
 Prompt = Literal["read", "closed_book", "candidates", "settle"]

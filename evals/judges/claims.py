@@ -1,6 +1,7 @@
-"""What a question asks for and what a text claims: its values and names, without those it denies.
+"""What a text claims and what a question asks for: values and names, denials, yes or no, content.
 
-`appeal` finds the words with which an answer addresses whoever grades it.
+`read_claims` takes a text apart. The other functions expect text from `evals.judges.values.clean`.
+The words that they know are in `vocabulary.txt`.
 """
 
 import re
@@ -8,61 +9,217 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from evals.judges.names import Name, find_names, negations
-from evals.judges.values import Kind, Value, clean, find_values, phrases, whole_words
+import Stemmer
 
-Wanted = Kind | str  # a kind of value, or "name"
+from evals.judges.values import (
+    MAX_CHARS,
+    Value,
+    clean,
+    find_values,
+    phrases,
+    vocabulary,
+    whole_words,
+)
+
+# ---- Names of people, and of other things with capitals.
+
+_NOT_NAMES = frozenset(word for line in vocabulary("no-name") for word in line)
+_NICKNAMES = {nick: line[0] for line in vocabulary("nick") for nick in line}
+_FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
+_PARTICLES = "de|la|van|von|der|den|del|di|da|bin|al|el"
+_NAME = re.compile(
+    rf"(?<![\w@.])[A-Z][\w'-]{{0,30}}\.?(?: (?:(?:{_PARTICLES}) ){{0,2}}"
+    r"[A-Z][\w'-]{0,30}\.?(?!@)){0,4}(?![\w@])"
+)
+_LOWER = f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about|{'|'.join(_NOT_NAMES)}"
+_LOWER_WORD = re.compile(rf"(?<![\w'])(?!(?:{_LOWER})(?![\w']))[a-z][\w']*")
 
 
-class Asked(NamedTuple):
-    """The kinds of value that a question asks for (may be none), and whether for text too."""
+class Name(NamedTuple):
+    """A name's words in lower case, and where it stands."""
 
-    kinds: frozenset[Wanted]
-    text: bool
+    words: tuple[str, ...]
+    start: int
+    end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """A text taken apart, without the values and names that it takes back."""
+def find_names(text: str) -> list[Name]:
+    """The names in `text`, in order, without titles and initials' full stops."""
+    if text == text.lower():
+        text = _LOWER_WORD.sub(lambda word: word[0].capitalize(), text)
+    names: list[Name] = []
+    for match in _NAME.finditer(text):
+        words = [
+            (part.group().lower(), part.start(), part.end())
+            for part in re.finditer(r"[\w-]+(?:'(?!s\b)\w+)*", match[0].removesuffix("'s"))
+        ]
+        while words and words[0][0] in _NOT_NAMES:
+            words.pop(0)
+        if words:
+            start, end = match.start() + words[0][1], match.start() + words[-1][2]
+            names.append(Name(tuple(word for word, _, _ in words), start, end))
+    return names
 
-    text: str
-    values: tuple[Value, ...]
-    denied: tuple[Value, ...]
-    names: tuple[Name, ...]
 
+def _same_first(one: str, other: str) -> bool:
+    """True for one first name in two forms: an initial, a short form, a known nickname."""
+    short, long = sorted((one.rstrip("."), other.rstrip(".")), key=len)
+    if _NICKNAMES.get(short, short) == _NICKNAMES.get(long, long):
+        return True
+    is_feminine = len(short) > 3 and long.removeprefix(short) in _FEMININE
+    return long.startswith(short) and not is_feminine
+
+
+def same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
+    """True if the words `answer` name the person (or thing) that `gold` names.
+
+    A gold of one word must stand in the answer. Otherwise the last word must, and the word before
+    it, if any, must be a form of the gold's first word; a first name alone tells who it is, too.
+    """
+    if len(gold) == 1:
+        return gold[0] in answer
+    first = [word for word in answer if word != gold[-1]]
+    if gold[-1] not in answer:
+        return len(first) == 1 and len(first[0]) > 2 and _same_first(gold[0], first[0])
+    return not first or any(_same_first(gold[0], word) for word in first)
+
+
+def opens_sentence(name: Name, text: str) -> bool:
+    """True if the name is one word that opens a sentence of `text`."""
+    before = text[: name.start].rstrip()
+    return len(name.words) == 1 and (not before or before[-1] in ".!?:")
+
+
+# ---- The words that carry a text's content.
+
+_WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")
+# Function words, and the verbs of reporting, which paraphrases exchange freely.
+_STOP_WORDS = frozenset(word for line in vocabulary("stop") for word in line)
+
+
+def _stems(words: list[str]) -> list[str]:
+    # A stemmer is not safe to share between threads; making one costs a microsecond.
+    stems: list[str] = Stemmer.Stemmer("english").stemWords(words)
+    return stems
+
+
+# The stem that stands for the stems of words that everyday mail exchanges freely.
+_SYNONYMS = {
+    stem: stems[0] for line in vocabulary("same") for stems in [_stems(line)] for stem in stems
+}
+
+
+def content_stems(text: str) -> list[str]:
+    """The stems of the words that carry content, in order, with repeats; synonyms have one."""
+    words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
+    return [_SYNONYMS.get(stem, stem) for stem in _stems(words)]
+
+
+# ---- Denials, opposites, yes and no.
+
+_NEGATION = whole_words("denial")
+_NOT_NEGATION = whole_words("no-denial")
+_REFUSAL = whole_words("refusal")
+_YES, _NO = whole_words("yes"), whole_words("no")
+_AUXILIARY = whole_words("auxiliary")
+_OPPOSITES = {
+    one: other for line in vocabulary("opposite") for one, other in (line, reversed(line))
+}
+
+
+def negations(text: str) -> list[int]:
+    """Where in `text` each denial begins; set phrases such as "no problem" don't count."""
+    masked = _NOT_NEGATION.sub(lambda match: "\0" * len(match[0]), text)
+    return [match.start() for match in _NEGATION.finditer(masked)]
+
+
+def refused(text: str) -> bool:
+    """True if the text denies something, or reports a refusal."""
+    return bool(negations(text) or _REFUSAL.search(text))
+
+
+def asks_yes_no(text: str) -> bool:
+    """True if the text opens as a question for yes or no does ("Did", "Is")."""
+    return bool(_AUXILIARY.match(text))
+
+
+def has_verb(text: str) -> bool:
+    """True if the text has one of the verbs that open such questions."""
+    return bool(_AUXILIARY.search(text))
+
+
+def polarity(text: str) -> bool | None:
+    """True if the text opens a sentence with yes, False with no, None with neither or both."""
+    found = set()
+    for sentence in re.split(r"[.;:!?]+ ?", text):
+        opening = sentence.strip(" \"'*-:([,")
+        if _YES.match(opening):
+            found.add(True)
+        elif _NO.match(opening):
+            found.add(False)
+    return found.pop() if len(found) == 1 else None
+
+
+def opposed(gold: str, answer: str) -> bool:
+    """True if `answer` has the opposite of a word of `gold`, and lacks the word."""
+    wanted, given = (set(_stems(_WORD.findall(text.lower()))) for text in (gold, answer))
+    return any(
+        {_OPPOSITES.get(stem), f"un{stem}", stem.removeprefix("un")} & (given - wanted)
+        for stem in wanted - given
+    )
+
+
+# ---- What a question asks for.
 
 _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
     for kinds, pattern in (line.split(maxsplit=1) for line in phrases("asks"))
 ]
-_TEXT_TOO = whole_words("asks-text")
-_CHOICE = re.compile(r"\bor\b", re.IGNORECASE)
-_DENIAL_ENDS = re.compile(
-    r"[;:!?(),]|\.(?= |$)|\b(?:but|until|instead|although|though|because|so|now)\b", re.IGNORECASE
-)
+_CHOICE = re.compile(r"\bor\b|\bunless\b.{0,60}\bthen\b", re.IGNORECASE)
+
+
+def asked(question: str) -> frozenset[str]:
+    """What `question` asks for: kinds of value, "name", "text"; empty if its words don't tell."""
+    return frozenset(
+        kind for pattern, kinds in _ASKED if pattern.search(question) for kind in kinds
+    )
+
+
+def is_choice(text: str) -> bool:
+    """True if the text names alternatives ("May 3 or May 4", "May 3 unless ..., then May 4")."""
+    return bool(_CHOICE.search(text))
+
+
+# ---- What a text claims.
+
+_DENIAL_ENDS = re.compile(r"[;:!?(),]|\.(?= |$)|\bbut\b", re.IGNORECASE)
 _TAKEN_BACK = whole_words("taken-back")
 # Beside the answer: "moved from ... to", "the old one, 9020, ...", "her note from May 30".
 _SET_ASIDE = re.compile("|".join(phrases("aside")), re.IGNORECASE)
 
 
-def asked(question: str) -> Asked:
-    """What `question` asks for; no kinds where that can't be told from its words."""
-    kinds = {kind for pattern, wanted in _ASKED if pattern.search(question) for kind in wanted}
-    return Asked(frozenset(kinds), bool(_TEXT_TOO.search(question)))
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """A text taken apart, without the values and names that it takes back.
 
+    `denied` are the values that it takes back; `negated` says whether it denies anything.
+    """
 
-def is_choice(question: str) -> bool:
-    """True if the question names the alternatives itself ("May 3 or May 4?")."""
-    return bool(_CHOICE.search(question))
+    text: str
+    values: tuple[Value, ...]
+    denied: tuple[Value, ...]
+    names: tuple[Name, ...]
+    negated: bool
 
 
 # A question and its gold answer are read for each of their episodes.
 @lru_cache(maxsize=4_096)
-def read_claims(text: str) -> Claims:
-    """The claims of `text`, which is cleaned (and cut) first."""
-    text = clean(text)
+def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
+    """The claims of `text`, which is cleaned (and cut at `limit`) first."""
+    text = clean(text, limit)
     spans = [match.span(match.lastgroup or 0) for match in _SET_ASIDE.finditer(text)]
     starts = [(start, start) for start in negations(text)]
+    is_negated = bool(starts)
     starts += [match.span() for match in _TAKEN_BACK.finditer(text)]
     for start, read in starts:
         end = _DENIAL_ENDS.search(text, read)
@@ -75,22 +232,20 @@ def read_claims(text: str) -> Claims:
     names = [
         name
         for name in find_names(text)
-        if not any(value.start < name.end and name.start < value.end for value in values)
+        if not any(value.start <= name.start < value.end for value in values)
     ]
     return Claims(
         text,
         tuple(value for value in values if not is_denied(value)),
         tuple(value for value in values if is_denied(value)),
         tuple(name for name in names if not is_denied(name)),
+        is_negated,
     )
 
 
 # ---- Whether an answer talks to whoever grades it instead of answering.
 
-_GOLD = r"(?:gold|reference|expected|ground[ -]truth|official)"
-_GOOD = (
-    r"(?:correct|right|true|valid|accurate|equivalent|full (?:marks|credit|points)|pass(?:ing)?)"
-)
+_GOLD, _GOOD = (f"(?:{'|'.join(phrases(kind))})" for kind in ("gold", "good"))
 _APPEAL = re.compile(
     "|".join(phrases("appeal")).replace("GOLD", _GOLD).replace("GOOD", _GOOD), re.IGNORECASE
 )

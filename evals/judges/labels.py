@@ -6,7 +6,6 @@ of two labels of an episode counts.
 """
 
 import asyncio
-import dataclasses
 import datetime as dt
 import json
 import random
@@ -19,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from art_e.errors import UserError
-from art_e.message import compact_json
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.storage import append_line, whole_lines
@@ -38,7 +36,7 @@ class Case:
     """An answer that a person labelled: right or wrong.
 
     `answer` is None if none was given. An `adversarial` answer is written to win a judge over, and
-    is wrong. `half` is None outside the labelled set.
+    is wrong. `half` is None outside the labelled set; `stored` are the verdicts of the run.
     """
 
     question: Question
@@ -47,6 +45,7 @@ class Case:
     category: str
     adversarial: bool = False
     half: Half | None = None
+    stored: tuple[Verdict, ...] = ()
 
 
 class _Row(BaseModel):
@@ -89,12 +88,15 @@ def load_pairs(path: Path | None = None) -> list[Case]:
         try:
             pairs.append(_Row.model_validate_json(line, strict=True).case())
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "line"
-            raise UserError(f"{source}, line {number}: {where}: {first['msg']}") from None
+            raise UserError(f"{source}, line {number}: {_fault(error)}") from None
     if not pairs:
         raise UserError(f"{source} has no labelled pair; write one a line, or leave --pairs out")
     return pairs
+
+
+def _fault(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'line'}: {first['msg']}"
 
 
 # ---- How far a judge agrees with labels.
@@ -110,11 +112,6 @@ class Rated(NamedTuple):
     def agrees(self) -> bool:
         """Whether the judge says what the label says."""
         return self.verdict.correct is self.case.label
-
-    @property
-    def judged_right(self) -> bool:
-        """The verdict; a missing one counts as the opposite of the label."""
-        return self.case.label is self.agrees
 
 
 async def rate(
@@ -140,14 +137,15 @@ async def rate(
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
     """How far one judge agrees with the labels.
 
-    The form is `{"n", "unjudged", "adversarial", "adversarial_judged_correct", "agreement":
-    estimate, "kappa": estimate, "confusion", "by_category": {category: {"n", "unjudged",
-    "agreement", "confusion"}}}`; estimates are those of `evals.statistics`, a confusion
-    is `{"right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong"}`, without the
-    unjudged.
+    `{"n", "unjudged", "agreement", "confusion", "kappa", "adversarial",
+    "adversarial_judged_correct", "by_category": {category: the first four}}`: `agreement` and
+    `kappa` are estimates of `evals.statistics`; `confusion` counts the judged answers as
+    "right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong".
     """
     hostile = [each for each in rated if each.case.adversarial]
-    labels, verdicts = [each.case.label for each in rated], [each.judged_right for each in rated]
+    labels = [each.case.label for each in rated]
+    # A missing verdict counts as the opposite of the label.
+    verdicts = [each.case.label is each.agrees for each in rated]
     categories = dict.fromkeys(each.case.category for each in rated)
     return {
         **_shares(rated),
@@ -183,8 +181,7 @@ def _sample(rated: Sequence[Rated]) -> Sample:
 # ---- The labels of a run: `labels.jsonl` in its folder.
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class _Label(BaseModel):
     """A person's label of one episode's answer. `labelled_at` is ISO 8601 in UTC."""
 
     episode_id: str
@@ -197,65 +194,50 @@ def labels_file(run: Run) -> Path:
     return run.folder / "labels.jsonl"
 
 
-def read_labels(run: Run) -> dict[str, Label]:
-    """The run's labels by episode. Raises `UserError` for an invalid line."""
+def read_labels(run: Run) -> dict[str, bool]:
+    """By episode, whether a person called its answer right. Raises `UserError` for a bad line."""
     path = labels_file(run)
-    labels: dict[str, Label] = {}
+    labels: dict[str, bool] = {}
     for number, line in enumerate(whole_lines(path), start=1):
         try:
-            label = Label(**json.loads(line))
-            if not isinstance(label.correct, bool):
-                raise TypeError("correct is neither true nor false")
-        except (ValueError, TypeError) as error:
+            label = _Label.model_validate_json(line, strict=True)
+        except ValidationError as error:
             raise UserError(
-                f"{path}, line {number} is no label ({error}); correct or remove it"
+                f"{path}, line {number} is no label ({_fault(error)}); correct or remove it"
             ) from None
-        labels[label.episode_id] = label
+        labels[label.episode_id] = label.correct
     return labels
 
 
 def write_label(run: Run, episode_id: str, *, correct: bool) -> None:
     """Add a label to the run's; it is safe on disk when this returns."""
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    line = compact_json(dataclasses.asdict(Label(episode_id, correct, now)))
-    append_line(labels_file(run), line)
+    label = _Label(episode_id=episode_id, correct=correct, labelled_at=now)
+    append_line(labels_file(run), label.model_dump_json())
 
 
-def chosen_for_labels(scored: Sequence[Scored], sample: int | None, seed: int) -> list[Scored]:
-    """The answered and judged episodes to label, in an order that hides models and verdicts.
-
-    `sample` limits their number (None: all). The same `seed` draws the same ones, and a longer
-    sample contains the shorter one.
-    """
+def chosen_for_labels(scored: Sequence[Scored]) -> list[Scored]:
+    """The answered and judged episodes, in a fixed order that hides models and verdicts."""
     answered = [
         each
         for each in scored
         if each.trajectory.rubric["answered"] and each.trajectory.verdict is not None
     ]
-    drawn = sorted(answered, key=lambda each: each.trajectory.episode_id)
-    random.Random(seed).shuffle(drawn)
-    return drawn[:sample]
+    answered.sort(key=lambda each: each.trajectory.episode_id)
+    random.Random(0).shuffle(answered)
+    return answered
 
 
-def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, Label]) -> list[Case]:
-    """The labelled answers of a run as cases for any judge; their category is the kind."""
+def labelled_cases(scored: Sequence[Scored], labels: Mapping[str, bool]) -> list[Case]:
+    """The labelled answers of a run; the category of a case is the kind of its question."""
     return [
-        _case(each, labels[name])
+        Case(
+            each.question,
+            each.trajectory.final_answer,
+            labels[each.trajectory.episode_id],
+            each.question.kind or "unlabelled",
+            stored=tuple(Verdict(**row) for row in each.verdicts),
+        )
         for each in scored
-        if (name := each.trajectory.episode_id) in labels
+        if each.trajectory.episode_id in labels
     ]
-
-
-def stored_ratings(scored: Sequence[Scored], labels: Mapping[str, Label]) -> dict[str, list[Rated]]:
-    """By judge, the labelled answers of a run with the verdicts that it holds."""
-    rated: dict[str, list[Rated]] = {}
-    for each in scored:
-        if (label := labels.get(each.trajectory.episode_id)) is not None:
-            for verdict in [Verdict(**row) for row in each.verdicts]:
-                rated.setdefault(verdict.judge, []).append(Rated(_case(each, label), verdict))
-    return rated
-
-
-def _case(each: Scored, label: Label) -> Case:
-    kind = each.question.kind or "unlabelled"
-    return Case(each.question, each.trajectory.final_answer, label.correct, kind)

@@ -24,7 +24,7 @@ from art_e.models.hosted import Calls, Retries, make
 from art_e.models.providers import capabilities_of, load_litellm, receiving_host
 from art_e.models.responses import Response, Responses, request_key
 from art_e.question import Question
-from art_e.text import digest, encodable
+from art_e.text import cut_line, digest, encodable
 from art_e.tools import MAX_BODY_CHARS
 from evals.judges.offline import is_unanswerable
 from evals.judges.values import MAX_CHARS
@@ -163,17 +163,14 @@ def parsed(text: str | None, form: type[Form]) -> Form:
     try:
         return form.model_validate_json(text or "")
     except ValidationError as error:
-        reply = " ".join(encodable(text or "").split())
-        shown = f"{reply[:_SHOWN_CHARS]!r}" if reply else "an empty reply"
+        shown = cut_line(text or "an empty reply", _SHOWN_CHARS)
         what = error.errors()[0]["msg"].partition(":")[0]
-        raise UnparseableError(f"{what}: {shown}") from None
+        raise UnparseableError(f"{what}: {shown!r}") from None
 
 
 # ---- The judge.
 
 MAX_REASON_CHARS = 300
-
-Prompt = Literal["judge", "grounded"]
 
 
 class Correctness(BaseModel):
@@ -221,7 +218,10 @@ class LlmJudge(StructuredModel):
             reason = f"abstained on an {'un' * unanswerable}answerable question"
             return Verdict(unanswerable, None, self.name, reason, attempted=False)
         gold = None if unanswerable else question.answer
-        data = {**_asked(question), "gold_answer": gold, "given_answer": _cut(answer)}
+        day = question.query_date
+        asked: dict[str, Any] = {"question": question.question}
+        asked |= {} if day is None else {"asked_on": str(day)}
+        data = {**asked, "gold_answer": gold, "given_answer": _cut(answer)}
         if gold is not None and answer.strip().casefold() == gold.strip().casefold():
             given, reason = _Finding("correct", "is the gold answer")
         else:
@@ -232,16 +232,16 @@ class LlmJudge(StructuredModel):
         correct = not attempted if unanswerable else given == "correct"
         if not attempted or not mails:
             return Verdict(correct, None, self.name, reason, attempted)
-        data = {**_asked(question), "mails": [_shown(each) for each in mails]}
-        support, why = await self._finding(
-            "grounded", {**data, "given_answer": _cut(answer)}, Support
-        )
+        # As far as the episode could see them.
+        read = [{**each.to_json(), "body": each.body[:MAX_BODY_CHARS]} for each in mails]
+        data = {**asked, "mails": read, "given_answer": _cut(answer)}
+        support, why = await self._finding("grounded", data, Support)
         grounded = None if support is None else support == "supported"
         reason = reason if grounded else f"{reason}; support: {why}"
         return Verdict(correct, grounded, self.name, reason, attempted)
 
     async def _finding(
-        self, prompt: Prompt, data: dict[str, Any], form: type[Correctness | Support]
+        self, prompt: str, data: Mapping[str, Any], form: type[Correctness | Support]
     ) -> _Finding:
         try:
             reply = await self.ask(prompt_text(prompt), data, form)
@@ -249,12 +249,11 @@ class LlmJudge(StructuredModel):
             return _Finding(None, f"unparseable: {error}")
         except PolicyError as error:
             return _Finding(None, f"failed: {error.kind}: {error}")
-        reason = " ".join(encodable(reply.reason).split())[:MAX_REASON_CHARS]
-        return _Finding(reply.verdict, reason)
+        return _Finding(reply.verdict, cut_line(reply.reason, MAX_REASON_CHARS))
 
 
 @cache
-def prompt_text(name: Prompt) -> str:
+def prompt_text(name: str) -> str:
     """The prompt of that name."""
     path = resources.files("evals.judges") / "prompts" / f"{name}.txt"
     return path.read_text(encoding="utf-8")
@@ -266,19 +265,7 @@ def prompts_hash() -> str:
     return digest(prompt_text("judge") + prompt_text("grounded"))[:8]
 
 
-def _asked(question: Question) -> dict[str, Any]:
-    day = question.query_date
-    return {"question": question.question} | ({} if day is None else {"asked_on": str(day)})
-
-
-def _cut(answer: str | None) -> str | None:
+def _cut(answer: str) -> str:
     """The answer, cut where the offline judge stops reading too."""
-    if answer is None or len(answer) <= MAX_CHARS:
-        return answer
-    return f"{answer[:MAX_CHARS]} [cut here: {len(answer) - MAX_CHARS:,} more characters]"
-
-
-def _shown(mail: Email) -> dict[str, Any]:
-    """The mail as far as the episode could see it."""
-    shown = mail.to_json()
-    return {**shown, "body": shown["body"][:MAX_BODY_CHARS]}
+    left = len(answer) - MAX_CHARS
+    return answer if left <= 0 else f"{answer[:MAX_CHARS]} [cut here: {left:,} more characters]"

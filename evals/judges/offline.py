@@ -5,19 +5,19 @@
 1. On an unanswerable question (`answerable` false, or a gold answer that abstains) abstention is
    correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
    word for word, is correct.
-2. Vetoes, because no score may outweigh them: an answer that speaks of its grading or gives orders
-   to its reader, that has a value which contradicts the gold's values of its kind, or that offers
-   an alternative to a value or a name. Values that the answer takes back ("not May 3", "moved from
-   ... to") are free, and so are values of other kinds.
-3. A score between 0 and 1 from few features (`Features`) of what the question asks for: what is
-   stated of the gold's values, names and words, and what stands against it. From 0.5 the answer
-   is correct.
+2. Faults (`Compared.faults`) make an answer wrong however it is worded, such as words to its
+   grader, a value that contradicts the gold's, alternatives, or a value or name that is missing.
+   Values that the answer takes back ("not May 3", "moved from ... to") are free, and so are values
+   of kinds that the gold does not have.
+3. Where the question asks for more than values and names, the words get a score between 0 and 1
+   from five features (`Features`). From 0.5 the answer is correct.
 
 The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
 them on the tuning half of the labelled pairs and on the pairs of the judge's own tests;
 docs/evaluation.md has its agreement with other pairs. `F1Judge` is a second judge without a model.
 """
 
+import calendar
 import math
 import re
 from abc import ABC, abstractmethod
@@ -30,34 +30,35 @@ from art_e.errors import UserError
 from art_e.inbox.mail import Email
 from art_e.question import Question
 from art_e.text import cut_line
-from evals.judges.claims import Claims, Wanted, appeal, asked, is_choice, read_claims
-from evals.judges.grounding import with_grounding
-from evals.judges.names import (
+from evals.judges.claims import (
+    Claims,
     Name,
+    appeal,
+    asked,
     asks_yes_no,
     content_stems,
     has_verb,
-    names_match,
-    negated,
+    is_choice,
     opens_sentence,
     opposed,
     polarity,
+    read_claims,
     refused,
-    same_first,
-    states_name,
+    same_name,
 )
+from evals.judges.grounding import with_grounding
 from evals.judges.values import MAX_CHARS, TimeOfDay, Value, clean, compatible, same_value
 from evals.verdict import Verdict
 
 # ---- What a gold answer needs.
 
 
-def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[Value]:
+def _key_values(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Value]:
     """The values of `gold` that an answer must state.
 
-    Those of the kinds asked for, if there are any; otherwise all that the
-    question does not have. The end of a time range is never needed. Of a gold that only denies,
-    what it denies.
+    Those of the kinds asked for. If the gold has neither such values nor a name that is asked for,
+    all values that the question does not have. The end of a time range is never needed. Of a gold
+    that only denies, what it denies.
     """
     needed = [
         value
@@ -65,27 +66,17 @@ def _key_values(gold: Claims, asking: Claims, kinds: frozenset[Wanted]) -> list[
         if not (isinstance(value.key, TimeOfDay) and value.key.ends)
     ]
     focused = [value for value in needed if value.kind in kinds]
-    if not focused:
-        if "name" in kinds and _key_names(gold, "", kinds):
-            return []
-        known = {(value.kind, value.key) for value in asking.values}
-        return [value for value in needed if (value.kind, value.key) not in known]
-    return focused
+    if focused or ("name" in kinds and gold.names):
+        return focused
+    known = {(value.kind, value.key) for value in asking.values}
+    return [value for value in needed if (value.kind, value.key) not in known]
 
 
-def _key_names(gold: Claims, question: str, kinds: frozenset[Wanted]) -> list[Name]:
-    """The names of `gold` that an answer must state.
-
-    For a "who" question every name that the question does not have. For
-    other questions: only where the gold is nothing but names.
-    """
-    asked_words = set(re.findall(r"\w+", question.lower()))
-    names = [
-        name for name in gold.names if not name.possessive and not set(name.words) <= asked_words
-    ]
-    if "name" not in kinds:
-        return names if not content_stems(_without(gold.text, names)) else []
-    return names
+def _key_names(gold: Claims, kinds: frozenset[str]) -> list[Name]:
+    """The names of `gold` that an answer must state: of a gold that is nothing but names, or if
+    the question asks for a name."""
+    only_names = not content_stems(_without(gold.text, gold.names))
+    return list(gold.names) if "name" in kinds or only_names else []
 
 
 def _without(text: str, parts: Sequence[Value | Name]) -> str:
@@ -99,12 +90,6 @@ def _without(text: str, parts: Sequence[Value | Name]) -> str:
 _WRAPPING = re.compile(
     r"^[\s\"'*_]*(?:(?:final )?answer ?: ?)?[\s\"'*_]*|[\s\"'*_]+$", re.IGNORECASE
 )
-# What must not follow a stated value: "or" and another value, or "or" and something vague.
-_OR = re.compile(
-    r"[ ,;()\"']{0,3}(?:or|/)(?!\w)(?: (?:on|at|by|in|even|maybe|perhaps|to|for|the)\b){0,4} ?",
-    re.IGNORECASE,
-)
-_VAGUE = re.compile(r"(?:later|earlier|another|others?|some|any|(?:day|week|one) )", re.IGNORECASE)
 
 
 def is_unanswerable(question: Question) -> bool:
@@ -120,7 +105,7 @@ def is_unanswerable(question: Question) -> bool:
 
 
 def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
-    """The verdict of `judge` by rule 1, which all judges share; None where it does not settle it.
+    """The verdict of `judge` by rule 1; None if the answer has to be compared with the gold answer.
 
     Raises UserError for a question without a gold answer.
     """
@@ -141,7 +126,7 @@ def _unwrapped(answer: str) -> str:
 
 
 class RuleJudge(ABC):
-    """A judge without a model; deterministic. It shares rule 1 and grounding with the others."""
+    """A judge without a model; deterministic. All of them share rule 1 and grounding."""
 
     name: str
 
@@ -161,80 +146,48 @@ class RuleJudge(ABC):
 
     @abstractmethod
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
-        """The verdict on an answer that rule 1 does not settle."""
+        """The verdict on an answer that rule 1 does not decide."""
 
 
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/4"
+    name = "offline/5"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
-        fault = compared.veto()
-        if fault:
-            return Verdict(False, None, self.name, fault)
-        features = compared.features()
-        chance = score(features)
-        if chance >= 0.5:
-            reason = "states what the gold answer states"
-        else:
-            faults = [weight * each for weight, each in zip(WEIGHTS, features, strict=True)]
-            reason = _FAULTS[faults.index(min(faults))]
+        fault = next(compared.faults(), None)
+        wording = None if fault else compared.wording()
+        if wording is None:
+            reason = fault or "states what the gold answer states"
+            return Verdict(not fault, None, self.name, reason)
+        against = [weight * each for weight, each in zip(WEIGHTS, wording, strict=True)]
+        chance = 1 / (1 + math.exp(-BIAS - sum(against)))
+        reason = "says what the gold answer says"
+        if chance < 0.5:
+            reason = _AGAINST[against.index(min(against))]
         return Verdict(chance >= 0.5, None, self.name, f"{reason} (score {chance:.2f})")
 
 
 class Features(NamedTuple):
-    """What the score is made of. All speak against the answer; each is 0 to 1."""
+    """What speaks against the words of an answer; each is 0 to 1."""
 
-    values: float  # a value that the question asks for is missing
-    names: float  # a name that it asks for is missing
-    text: float  # share of the gold's content stems, beyond the question's, that is missing
-    beside: float  # the same, where it is beside the values or names that are asked for
-    new: float  # the share that is missing, times the share of the answer's stems that are new
+    missing: float  # share of the gold's content stems, beyond the question's, that is missing
+    new: float  # that share, times the share of the answer's stems that are new
     items: float  # an item of the gold's list is missing, or the answer lists and the gold does not
     changed: float  # the gold but for one word
-    swapped: float  # says of one thing what the gold says of another
     reversed: float  # denies what the gold affirms, or has an opposite word
-    polarity: float  # says yes for no, no for yes, neither or both
-    alternative: float  # has an "or" that the gold lacks
-    other_name: float  # another name in the place of the gold's
 
 
-_FAULTS = (
-    "lacks a value", "lacks a name", "lacks words of the gold answer", "lacks words beside a value",
-    "has other words", "lacks or adds an item", "has another word", "mixes up what belongs to what",
-    "says the opposite", "says yes for no or no for yes", "offers alternatives", "names another",
+_AGAINST = (
+    "lacks words of the gold answer", "has other words", "lacks or adds an item",
+    "has another word", "says the opposite",
 )  # fmt: skip
-BIAS = 3.37
-WEIGHTS = Features(
-    values=-5.16,
-    names=-5.75,
-    text=-4.81,
-    beside=-1.33,
-    new=-2.24,
-    items=-1.85,
-    changed=-4.28,
-    swapped=-6.56,
-    reversed=-5.35,
-    polarity=-8.05,
-    alternative=-4.96,
-    other_name=-5.31,
-)
+BIAS = 3.42
+WEIGHTS = Features(missing=-4.72, new=-2.73, items=-1.88, changed=-4.36, reversed=-5.45)
 
-
-def score(features: Features) -> float:
-    """The chance that an answer with these features is right."""
-    total = sum(weight * each for weight, each in zip(WEIGHTS, features, strict=True))
-    return 1 / (1 + math.exp(-BIAS - total))
-
-
-_SENTENCE = re.compile(r"[.;!?,]+(?: |$)")
-_ITEMS = re.compile(r"[,;/]|\.(?= |$)|\b(?:and|or)\b", re.IGNORECASE)
-_PARTS = re.compile(r"[,;]|\.(?= |$)|\b(?:and|but|while)\b", re.IGNORECASE)
+_PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-_HEDGE = re.compile(r"\bunless\b.{0,60}\bthen\b|\bor else\b", re.IGNORECASE)
-MAX_TIMES, MAX_STEMS = 6, 30  # an answer has at most MAX_TIMES x the gold's stems + MAX_STEMS
 
 
 class Compared:
@@ -244,53 +197,37 @@ class Compared:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
         self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
         self.wanted = asked(self.asking.text)
-        self.values = _key_values(self.gold, self.asking, self.wanted.kinds)
-        self.names = _key_names(self.gold, self.asking.text, self.wanted.kinds)
+        self.values = _key_values(self.gold, self.asking, self.wanted)
+        self.names = _key_names(self.gold, self.wanted)
+        self.is_yes_no = asks_yes_no(self.asking.text) and not is_choice(self.asking.text)
+        keyed = self.names or any(value.kind in self.wanted for value in self.values)
+        self.scored = not self.is_yes_no and ("text" in self.wanted or not keyed)
 
-    def veto(self) -> str | None:
-        """Why the answer is wrong whatever else it states, in one line; None if nothing is."""
+    def faults(self) -> Iterator[str]:
+        """What makes the answer wrong however it is worded, one line for each fault."""
         gold, answer = self.gold.text, self.answer.text
-        words, hedge = appeal(answer), _HEDGE.search(answer)
+        words = appeal(answer)
         if words and words.lower() not in f"{gold} {self.asking.text}".lower():
-            return f"addresses the judge: {words!r}"
-        if hedge and not _HEDGE.search(gold):
-            return f"hedges: {hedge[0]!r}"
+            yield f"addresses the judge: {words!r}"
         kinds = {value.kind for value in self.gold.values}
         candidates = [value for value in self.answer.values if value.kind in kinds]
         known = [*self.gold.values, *self.gold.denied, *self.asking.values]
         for value in candidates:
             if not any(compatible(other, value, self.near) for other in known):
-                return f"has another {value.kind}: {answer[value.start : value.end]!r}"
-        parts: list[Value | Name] = [*candidates, *(self.answer.names if self.names else ())]
-        for part in parts:
-            shown = answer[part.start : part.end]
-            if self._or_follows(part) and not is_choice(gold):
-                return f"offers an alternative to {shown!r}"
-        return None
-
-    def _or_follows(self, part: Value | Name) -> bool:
-        """True if "or" follows with another value or name, or something vague."""
-        match = _OR.match(self.answer.text, part.end)
-        if match is None:
-            return False
-        starts = {each.start for each in self.answer.values}
-        starts.update(each.start for each in self.answer.names)
-        return match.end() in starts or bool(_VAGUE.match(self.answer.text, match.end()))
-
-    def features(self) -> Features:
-        """The features of an answer that no veto meets."""
-        found = dict.fromkeys(Features._fields, 0.0)
-        if asks_yes_no(self.asking.text) and not is_choice(self.asking.text):
-            found["polarity"] = float(self._is_contrary())
-            return Features(**found)
-        found["values"] = float(not all(self._is_stated(value) for value in self.values))
+                yield f"has another {value.kind}: {answer[value.start : value.end]!r}"
+        if is_choice(answer) and not is_choice(gold):
+            yield "offers alternatives"
+        if self.is_yes_no:
+            if self._is_contrary():
+                yield "says yes for no or no for yes"
+            return
+        for value in self.values:
+            if not self._is_stated(value):
+                yield f"lacks the {value.kind}"
         if self.names:
-            found["names"], found["other_name"] = self._names()
-        found["swapped"] = float(_is_swapped(self.gold, self.answer))
-        keyed = self.names or any(value.kind in self.wanted.kinds for value in self.values)
-        if self.wanted.text or not keyed:
-            self._text(found)
-        return Features(**found)
+            yield from self._name_faults()
+        if _is_swapped(gold, answer):
+            yield "mixes up what belongs to what"
 
     def _is_stated(self, value: Value) -> bool:
         given = self.answer.denied if value in self.gold.denied else self.answer.values
@@ -304,7 +241,7 @@ class Compared:
         """True if the answer lacks the gold's yes or no, or takes back its yes."""
         gold, answer = self.gold.text, self.answer.text
         wanted, given = polarity(gold), polarity(answer)
-        if given and negated(answer) and not negated(gold):
+        if given and self.answer.negated and not self.gold.negated:
             return True
         if given is None:
             shared = set(content_stems(answer)) & set(content_stems(f"{gold} {self.asking.text}"))
@@ -315,77 +252,62 @@ class Compared:
 
     def _affirms(self, text: str) -> bool:
         """True if a text without yes or no says what the question asks, and not its opposite."""
-        return refused(text) == bool(opposed(self.asking.text, text))
+        return refused(text) == opposed(self.asking.text, text)
 
-    def _names(self) -> tuple[bool, bool]:
-        """Whether a name is missing, and whether another stands where it should."""
+    def _name_faults(self) -> Iterator[str]:
+        """A name that is missing, or another in its place."""
         text, given = self.answer.text, self.answer.names
         lower = set(re.findall(r"[\w-]+", text.lower()))
         for name in self.names:
-            is_named = states_name(name.words, given) or _first_name(name, given)
-            if not is_named and (negated(text) or not lower.issuperset(name.words)):
-                return True, False
+            is_named = any(same_name(name.words, other.words) for other in given)
+            if not is_named and (self.answer.negated or not lower.issuperset(name.words)):
+                yield "lacks a name"
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
         for name in given:
-            is_part = name.possessive or set(name.words) <= words or opens_sentence(name, text)
-            if not is_part and not any(
-                names_match(gold.words, name.words) for gold in self.gold.names
-            ):
-                return False, True
-        return False, False
+            is_known = set(name.words) <= words or opens_sentence(name, text)
+            if not is_known and not any(same_name(gold.words, name.words) for gold in self.names):
+                yield f"names another: {text[name.start : name.end]!r}"
 
-    def _text(self, found: dict[str, float]) -> None:
-        """Adds the features of the text beside the values and names that are needed."""
+    def wording(self) -> Features | None:
+        """The features of the words beside needed values and names; None if they don't count."""
+        if not self.scored:
+            return None
         gold, answer = _without(self.gold.text, [*self.values, *self.names]), self.answer.text
         rest, has_keys = _without(answer, self.answer.values), bool(self.values or self.names)
-        asked_stems, gold_stems = set(content_stems(self.asking.text)), content_stems(gold)
+        asked_stems, gold_stems = set(content_stems(self.asking.text)), set(content_stems(gold))
         known = asked_stems.union(content_stems(self.gold.text))
-        stems = set(content_stems(rest if has_keys else answer))
-        new = set(gold_stems) - asked_stems
-        beyond = new or set(gold_stems)
+        stems = set(content_stems(rest))
+        beyond = gold_stems - asked_stems
         missing = len(beyond - stems) / max(1, len(beyond))
         if not beyond and not has_keys:
             missing = float(gold.lower() not in answer.lower())  # "A-", "all of us"
         strange = len(stems - known) / max(1, len(stems))
-        is_needed = self.wanted.text or not has_keys
-        found["text" if is_needed else "beside"] = missing
-        found["new"] = strange * missing
-        found["items"] = float(
-            self._is_other_list(gold, stems, known, has_keys)
-            or len(stems) > MAX_TIMES * len(gold_stems) + MAX_STEMS
-        )
-        found["changed"] = _changed(gold, rest, known)
         # "Not worn" is "unworn": a denial and an opposite together cancel out.
-        denies = self._denies(gold, answer, beyond & stems)
-        found["reversed"] = (1 - missing) * (denies != bool(opposed(gold, answer)))
-        found["alternative"] = float(is_choice(answer) and not is_choice(gold))
-
-    def _denies(self, gold: str, answer: str, beyond: set[str]) -> bool:
-        """True if one denies what the other affirms: as a whole, and where it has `beyond`."""
-        where = (
-            " ; ".join(part for part in _SENTENCE.split(text) if beyond & set(content_stems(part)))
-            for text in (gold, answer)
+        denies = _denies(gold, beyond & stems) != _denies(answer, beyond & stems)
+        return Features(
+            missing=missing if "text" in self.wanted or not has_keys else 0.0,
+            new=strange * missing,
+            items=float(self._is_other_list(gold, stems, known)),
+            changed=_changed(gold, rest, known),
+            reversed=(1 - missing) * (denies != opposed(gold, answer)),
         )
-        first, second = map(refused, where)
-        return first != second and refused(gold) != refused(answer)
 
-    def _is_other_list(self, gold: str, given: set[str], known: set[str], has_keys: bool) -> bool:
+    def _is_other_list(self, gold: str, given: set[str], known: set[str]) -> bool:
         """True if an item of a gold list is missing, or if the answer lists two strange things."""
-        wanted = [item for part in _ITEMS.split(gold) if (item := set(content_stems(part)))]
+        wanted, items = _parts(gold), _parts(self.answer.text)
         if len(wanted) >= 2 and any(2 * len(item & given) < len(item) for item in wanted):
             return True
-        items = [set(content_stems(item)) for item in _ITEMS.split(self.answer.text)]
-        strange = [item for item in items if item and len(item) <= 3 and not item & known]
-        return not has_keys and sum(map(bool, items)) >= 3 and len(strange) >= 2
+        return len(items) >= 3 and sum(not item & known for item in items) >= 2
 
 
-def _first_name(gold: Name, names: Sequence[Name]) -> Name | None:
-    """The one of `names` that is only the first name of `gold`, which tells who it is."""
-    for name in names:
-        is_first = len(name.words) == 1 < len(gold.words) and len(name.words[0]) > 2
-        if is_first and same_first(gold.words[0], name.words[0]):
-            return name
-    return None
+def _parts(text: str) -> list[set[str]]:
+    """The content stems of each part of a text that has any."""
+    return [stems for part in _PARTS.split(text) if (stems := set(content_stems(part)))]
+
+
+def _denies(text: str, beyond: set[str]) -> bool:
+    """True if the parts of the text that have any of the stems `beyond` deny something."""
+    return refused(" ".join(p for p in _PARTS.split(text) if beyond & set(content_stems(p))))
 
 
 def _changed(gold: str, answer: str, known: set[str]) -> float:
@@ -399,35 +321,31 @@ def _changed(gold: str, answer: str, known: set[str]) -> float:
     return 1 - 1 / len(wanted) if is_one else 0.0
 
 
-def _is_swapped(gold: Claims, answer: Claims) -> bool:
+def _is_swapped(gold: str, answer: str) -> bool:
     """True if the answer says of one thing what the gold says of another.
 
     Two parts have exchanged what the gold says of them, or subject and object have changed places
     around one verb.
     """
-    first, second = gold.text, answer.text
-    parts = [tokens for part in _PARTS.split(first) if (tokens := _tokens(part))]
+    parts, answered = ([_tokens(part) for part in _PARTS.split(text)] for text in (gold, answer))
     counts = Counter(token for part in parts for token in part)
     own = [{token for token in part if counts[token] == 1} for part in parts]
-    answered = map(_tokens, _PARTS.split(second))
-    if sum(sum(bool(tokens & part) for part in own) >= 2 for tokens in answered) >= 2:
-        return True
-    given = set(_triples(second))
-    return any(triple[::-1] in given for triple in _triples(first))
+    mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
+    return len(mixed) >= 2 or any(triple[::-1] in _triples(answer) for triple in _triples(gold))
 
 
 def _tokens(text: str) -> set[str]:
     return {token for token in _TOKEN.findall(text.lower()) if content_stems(token)}
 
 
-def _triples(text: str) -> Iterator[tuple[str, ...]]:
-    """Three words in a row, stemmed, with a content word (no number) in the middle."""
-    for sentence in _PARTS.split(text.lower()):
-        words = [word for word in _TOKEN.findall(sentence) if word not in ("a", "an", "the")]
+def _triples(text: str) -> set[tuple[str, ...]]:
+    """Three different words in a row, stemmed, without articles."""
+    found: set[tuple[str, ...]] = set()
+    for part in _PARTS.split(text.lower()):
+        words = [word for word in _TOKEN.findall(part) if word not in _ARTICLES]
         stems = [" ".join(content_stems(word)) or word for word in words]
-        for triple in zip(stems, stems[1:], stems[2:], strict=False):
-            if triple[0] != triple[2] and triple[1].isalpha() and content_stems(triple[1]):
-                yield triple
+        found.update(zip(stems, stems[1:], stems[2:], strict=False))
+    return {triple for triple in found if triple[0] != triple[2]}
 
 
 # ---- A second judge: how many words an answer and the gold answer share.
@@ -436,10 +354,8 @@ F1_THRESHOLD = 0.8  # on worlds of other seeds, 0.6 and 0.7 accept more lists
 SHOWN_CHARS = 60  # of a word of the answer, in the reason
 
 _ARTICLES = frozenset(("a", "an", "the"))
-_WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
-_MONTHS = frozenset(
-    "january february march april may june july august september october november december".split()
-)
+_WEEKDAYS = frozenset(map(str.lower, calendar.day_name))
+_MONTHS = frozenset(map(str.lower, calendar.month_name[1:]))
 # Apostrophes, commas of thousands, ".00", and the ending of "4th".
 _DROPPED = re.compile(r"['’]|(?<=\d)(?:,(?=\d{3})|\.00\b|(?:st|nd|rd|th)\b)")
 _F1_WORD = re.compile(r"\d+(?:[.:/-]\d+)*[^\W_]*|[^\W_]+")

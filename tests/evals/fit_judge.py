@@ -1,7 +1,7 @@
 """Fits the offline judge's weights: `python -m tests.evals.fit_judge` prints them.
 
-The pairs are the tuning half of the labelled set and `judge_pairs.jsonl`, without those that
-abstention, the gold answer itself or a veto settles. A weight above 0 would reward a fault.
+The pairs are the tuning half of the labelled set and `judge_pairs.jsonl`, as far as their wording
+decides. A weight above 0 would reward a fault.
 """
 
 import datetime as dt
@@ -57,8 +57,9 @@ def fitted() -> tuple[float, Features]:
     for question, answer, right in [*tuning, *table()]:
         if ruled(question, answer, "") is None:
             compared = Compared(question, question.answer or "", answer)
-            if compared.veto() is None:
-                features.append(compared.features())
+            wording = compared.wording()
+            if wording is not None and not any(compared.faults()):
+                features.append(wording)
                 labels.append(right)
     columns, signs = np.asarray(features, float), np.where(labels, 1.0, -1.0)
 

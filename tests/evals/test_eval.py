@@ -122,7 +122,7 @@ def test_json_and_the_folder_have_the_figures(
     result = offline("--limit", 12, "--json")
     shown = json_of(result)
     assert list(shown) == ["judges", "questions", "models", "prompt", "run"]
-    assert (shown["judges"], shown["questions"]["n"]) == (["offline/4"], 12)
+    assert (shown["judges"], shown["questions"]["n"]) == (["offline/5"], 12)
     figures = shown["models"]["offline"]
     assert (figures["n"], figures["errors"], figures["cost_usd"]) == (12, 0, 0)
     # No progress bar where there is no terminal.
@@ -134,7 +134,7 @@ def test_json_and_the_folder_have_the_figures(
     metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     assert {**metrics, "run": str(folder)} == shown
     wanted: dict[str, Any] = {
-        "models": ["offline"], "judges": ["offline/4"], "limit": 12, "questions": str(world),
+        "models": ["offline"], "judges": ["offline/5"], "limit": 12, "questions": str(world),
         "split": "test", "max_turns": 10, "db": str(world_db),
     }  # fmt: skip
     assert RunFolder(folder).config.items() >= wanted.items()
@@ -160,9 +160,9 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     result = offline(*options, "--out", tmp_path / "run")
     assert result.exit_code == 0
     assert re.search(r"offline +│ +8 ", result.stdout)
-    assert "judge offline/4; in brackets: 95 % interval" in result.stdout
+    assert "judge offline/5; in brackets: 95 % interval" in result.stdout
     for line in (
-        "offline: ended: ", "right every time: ", "it agrees with offline/4 on ",
+        "offline: ended: ", "right every time: ", "it agrees with offline/5 on ",
         "the report: art-e eval report ",
     ):  # fmt: skip
         assert line in result.stdout
@@ -349,7 +349,7 @@ def test_a_comparison_has_both_sides_and_the_paired_figures(art_e: Run, runs: Pa
         "run": "first",
         "model": O3,
         "prompt": "default (0123456789abcdef)",
-        "judges": ["offline/4"],
+        "judges": ["offline/5"],
         "cost_source": "price per token",
     }
     assert (shown["b"]["model"], shown["b"]["prompt"]) == ("other", "terse (4567)")

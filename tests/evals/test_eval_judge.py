@@ -1,4 +1,4 @@
-"""`eval judge`: judges measured on the project's pairs, on one's own, and on a run's labels."""
+"""`eval judge`: judges measured on the project's pairs, on a user's, and on a run's labels."""
 
 import json
 from collections import Counter
@@ -67,12 +67,12 @@ def test_a_file_of_ones_own_and_its_halves(
     art_e: Run, pairs: Path, options: tuple[str, ...], n: int
 ) -> None:
     shown = json_of(art_e("eval", "judge", "--pairs", pairs, *options, "--json"))
-    assert shown["judges"]["offline/4"]["n"] == n
+    assert shown["judges"]["offline/5"]["n"] == n
 
 
 def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Run, pairs: Path) -> None:
     args = ("eval", "judge", "--pairs", pairs, "--show-wrong")
-    figures = json_of(art_e(*args, "--json"))["judges"]["offline/4"]
+    figures = json_of(art_e(*args, "--json"))["judges"]["offline/5"]
     assert figures["wrong"] == [
         {
             "category": f"near {HOSTILE}",
@@ -98,7 +98,7 @@ def test_what_it_gets_wrong_is_shown_with_its_reason(art_e: Run, pairs: Path) ->
 
 
 def test_two_judges_side_by_side_and_what_they_cost(
-    art_e: Run, pairs: Path, monkeypatch: pytest.MonkeyPatch
+    art_e: Run, home: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grader(request: Request) -> Reply:
         given = json.loads(request.messages[1]["content"])["given_answer"]
@@ -115,10 +115,11 @@ def test_two_judges_side_by_side_and_what_they_cost(
         again = art_e(*args, "--json")
         # What could not be read is asked again, the rest is known.
         assert len(provider.requests) == asked + 1
+    assert len(list((home / "cache" / "verdicts").rglob("*.json"))) == asked - 1
     shown = json_of(result)
     model, offline = shown["judges"]
     assert model.startswith("openai/gpt-4.1@")
-    assert offline == "offline/4"
+    assert offline == "offline/5"
     assert asked == 5
     figures = shown["judges"][model]
     # The hostile answer with a 4 and the appeal are wrong; of "5/3" nobody knows.
@@ -143,12 +144,12 @@ def test_a_run_s_own_verdicts_and_another_judge_on_its_labels(
     for number, each in enumerate(labelled):
         write_label(run, each.trajectory.episode_id, correct=each.correct != (number == 0))
     shown = json_of(art_e("eval", "judge", "--run", "mine", "--json"))
-    stored = shown["judges"]["offline/4"]
+    stored = shown["judges"]["offline/5"]
     assert stored["n"] == len(labelled)
     assert stored["agreement"]["value"] == pytest.approx(1 - 1 / len(labelled))
     # Named by its path, and judged anew: the made-up verdicts are those of the rules.
     anew = json_of(art_e("eval", "judge", "--run", run.folder, "--judge", "offline", "--json"))
-    assert anew["judges"]["offline/4"] == stored
+    assert anew["judges"]["offline/5"] == stored
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """The offline judge: labelled pairs, hostile answers, what is never right, how it was fitted."""
 
+import asyncio
 import datetime as dt
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from art_e.errors import UserError
+from evals.judges import choose_judge, needs_model, spent_by
 from evals.judges.labels import load_pairs
-from evals.judges.offline import BIAS, WEIGHTS, OfflineJudge
+from evals.judges.offline import BIAS, WEIGHTS, F1Judge, OfflineJudge, RuleJudge
 from evals.verdict import Verdict
 from tests.evals.fit_judge import ROWS, Pair, asked, fitted, table
 
@@ -56,7 +60,7 @@ def test_it_agrees_with_the_labels() -> None:
 def test_it_agrees_with_labels_that_were_written_before_its_rules() -> None:
     wrong = errors([Pair(each.question, each.answer or "", each.label) for each in UNSEEN])
     assert len(UNSEEN) >= 200
-    assert len(wrong) <= 0.2 * len(UNSEEN)
+    assert len(wrong) <= 0.16 * len(UNSEEN)
     assert sum(not right for right, _ in wrong) <= 0.05 * len(UNSEEN)
 
 
@@ -171,3 +175,18 @@ def test_hostile_length_is_judged_quickly(unit: str) -> None:
     for question, gold in (("When is it?", "May 4"), ("Who leads?", "Ann Lee"), ("Why?", "Late")):
         verdict(question, gold, unit * (100_000 // len(unit)))
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize(("name", "kind"), [("offline", OfflineJudge), ("f1", F1Judge)])
+def test_judges_without_a_model_are_chosen_by_name(name: str, kind: type[RuleJudge]) -> None:
+    judge, question = choose_judge(name), asked("When?", "May 3")
+    assert not needs_model(name) and spent_by(judge) is None
+    assert asyncio.run(judge.judge(question, "3 May")) == kind().decide(question, "3 May")
+
+
+def test_judges_without_a_model_load_no_client() -> None:
+    code = (
+        "import sys; from evals.judges import choose_judge; choose_judge('offline');"
+        " assert not {'litellm', 'torch', 'openai'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

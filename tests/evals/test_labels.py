@@ -34,11 +34,7 @@ def label(home: Path, keys: str, *args: object) -> Result:
 
 
 def drawn(run: Run) -> list[Scored]:
-    return chosen_for_labels(load_run(run), None, 0)
-
-
-def given(run: Run) -> dict[str, bool]:
-    return {name: each.correct for name, each in read_labels(run).items()}
+    return chosen_for_labels(load_run(run))
 
 
 @pytest.mark.parametrize(
@@ -57,16 +53,14 @@ def test_a_sample_is_of_judged_answers_in_an_order_that_tells_nothing(run: Run) 
     chosen = drawn(run)
     assert {each.trajectory.rubric["answered"] for each in chosen} == {True}
     assert chosen != [each for each in scored if each in chosen]
-    assert chosen == chosen_for_labels(scored[::-1], None, 0)
-    assert chosen_for_labels(scored, 5, 0) == chosen[:5]
-    assert chosen_for_labels(scored, None, 1) != chosen
+    assert chosen == chosen_for_labels(scored[::-1])
 
 
 def test_keys_become_labels_in_the_order_shown(run: Run, home: Path) -> None:
     result = label(home, "rwsR?q")
     assert result.exit_code == 0, result.output
     first, second, _, fourth, *_ = (each.trajectory.episode_id for each in drawn(run))
-    assert given(run) == {first: True, second: False, fourth: True}
+    assert read_labels(run) == {first: True, second: False, fourth: True}
     assert "there is no key '?'" in result.stderr
     assert "3 labels added" in result.stderr
     assert "art-e eval judge --run mine" in result.stderr
@@ -78,9 +72,9 @@ def test_it_goes_on_where_it_stopped(run: Run, home: Path) -> None:
     again = label(home, "w" * len(everyone))
     assert f"3 of {len(everyone)}" in again.stdout
     assert f"2 of {len(everyone)}" not in again.stdout
-    assert given(run) == {name: place < 2 for place, name in enumerate(everyone)}
+    assert read_labels(run) == {name: place < 2 for place, name in enumerate(everyone)}
     write_label(run, everyone[0], correct=False)
-    assert given(run) == {name: place == 1 for place, name in enumerate(everyone)}
+    assert read_labels(run) == {name: place == 1 for place, name in enumerate(everyone)}
     # All are labelled: nothing is asked.
     done = label(home, "")
     assert KEYS not in done.stderr

@@ -14,7 +14,7 @@ from evals.scored import Scored
 from evals.statistics import UNKNOWN
 from tests.evals.runs import Outcome, episode, question
 
-JUDGE = "offline/4"
+JUDGE = "offline/5"
 NUMBERS = itertools.count()
 
 

@@ -28,18 +28,7 @@ COST = 0.072 + 0.012 + 0.014
 
 
 def ask(db: Path) -> list[object]:
-    return [
-        "ask",
-        QUESTION,
-        "--inbox",
-        ANN,
-        "--as-of",
-        "2001-02-28",
-        "--db",
-        db,
-        "--model",
-        "o3",
-    ]
+    return ["ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--model", "o3"]
 
 
 def assert_no_key(home: Path, *printed: str) -> None:
