@@ -1,19 +1,17 @@
 """`art-e eval`: run a benchmark, compare models, measure judges, label answers, write a report."""
 
-import asyncio
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from art_e.cli.forms import RecipeOption, chosen_form, of_recipe
 from art_e.cli.options import (
-    HOSTED_CONCURRENCY,
     CacheOption,
     DbOption,
     EffortOption,
@@ -32,14 +30,11 @@ from art_e.cli.output import (
     console,
     example,
     note,
-    one_line,
     plural,
     print_json,
     print_lines,
     print_table,
     progress,
-    shown_usd,
-    text,
 )
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -49,23 +44,12 @@ from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.trajectory import read_trajectories
 from evals import benchmark, paired
-from evals.judges import choose_judge, needs_model, spent_by
-from evals.judges.labels import (
-    Case,
-    Rated,
-    agreement,
-    labelled_cases,
-    load_pairs,
-    rate,
-    read_labels,
-)
-from evals.labelling import label
+from evals.judges import choose_judge, needs_model
+from evals.judges.cli import judge, label, note_cost, print_answers
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
 from evals.report.entries import Entry, measure
 from evals.report.tables import COLUMNS, differences, digits, number, percent, summary, usd
-from evals.scored import load_run
-from evals.verdict import Judge
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
@@ -309,7 +293,7 @@ def run(
                 on_scored=lambda _: advance(),
             )  # fmt: skip
     for each in deciding:
-        _note_cost(each)
+        note_cost(each)
     if not started.complete:
         higher = "" if max_cost is None else "a higher --max-cost and "
         note(f"not complete; give the same command with {higher}--resume --out {started.folder}")
@@ -378,7 +362,7 @@ def compare(
     print_lines(summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
-        _print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
+        print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
     if (more := len(found["flipped"]) - _SHOWN_FLIPS) > 0:
         console().print(f"and {more:,} more flipped; --json has them all")
 
@@ -402,15 +386,6 @@ def _side(argument: str) -> tuple[Entry, dict[str, Any]]:
         "judges": entry.judges[:1],
         "cost_source": entry.figures["cost_source"],
     }
-
-
-def _print_answers(before: str, question: str, answers: Mapping[str, str | None]) -> None:
-    """Print a question and, indented, the answers to it."""
-    lines: list[str | tuple[str, str]] = [before, (one_line(question), "bold")]
-    for name, answer in answers.items():
-        lines.append((f"\n  {name:6}", "dim"))
-        lines.append("(none)" if answer is None else one_line(answer))
-    console().print(text(*lines), soft_wrap=True)
 
 
 # ---- `art-e eval power`: how many questions does a comparison need?
@@ -451,159 +426,15 @@ def power(
     print_table(headings, rows, caption=caption)
 
 
-# ---- `art-e eval judge`: how far can a judge be believed?
+# ---- `art-e eval judge` and `art-e eval label`, in their module, and `art-e eval report`.
 
-Half = Literal["tuning", "reporting", "all"]
-
-
-@app.command(
+app.command(
     epilog=example(
         "art-e eval judge",
         "art-e eval judge --judge offline --judge gemini/gemini-2.5-flash --show-wrong",
         "art-e eval judge --run 20260101-120000-eval",
     )
-)
-def judge(
-    names: Annotated[
-        list[str] | None,
-        Option(
-            "--judge",
-            metavar="NAME",
-            help="offline or a litellm name; may be repeated [default: offline].",
-        ),
-    ] = None,
-    pairs: Annotated[
-        Path | None, Option(metavar="FILE", help="Labelled pairs [default: the project's own].")
-    ] = None,
-    half: Annotated[Half | None, Option(help="Half of the pairs [default: reporting].")] = None,
-    run: Annotated[
-        str | None,
-        Option(
-            metavar="RUN",
-            help="Answers of this run that art-e eval label labelled;"
-            " without --judge, its own verdicts.",
-        ),
-    ] = None,
-    show_wrong: Annotated[
-        bool, Option("--show-wrong", help="Print the answers that a judge gets wrong.")
-    ] = False,
-    max_cost: MaxCostOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Measure judges on answers that people labelled: agreement, kappa, confusion."""
-    if run is not None and (pairs is not None or half is not None):
-        raise UserError("--run has its own answers; leave out --pairs and --half")
-    if run is not None:
-        measured = _on_run(run, names, max_cost)
-        on = f"answers of {run}"
-    else:
-        chosen = half or "reporting"
-        measured = _rated(names or ["offline"], _pairs(pairs, chosen), max_cost)
-        on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
-    figures = {name: agreement(rated) for name, rated in measured.items()}
-    if show_wrong:
-        for name, rated in measured.items():
-            figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
-    if json_output:
-        print_json({"on": on, "judges": figures})
-        return
-    for name, of_judge in figures.items():
-        _print_judge(name, on, of_judge)
-
-
-def _pairs(path: Path | None, half: Half) -> list[Case]:
-    chosen = [each for each in load_pairs(path) if half in ("all", each.half)]
-    if not chosen:
-        raise UserError(f"{path} has no pair of the {half} half; choose another --half")
-    return chosen
-
-
-def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:
-    run = find_run(name, runs_folder())
-    cases = labelled_cases(load_run(run), read_labels(run))
-    if not cases:
-        raise UserError(f"nobody has labelled answers of {run.id} yet; art-e eval label {name}")
-    if judges:
-        return _rated(judges, cases, max_cost)
-    ratings = [Rated(case, verdict) for case in cases for verdict in case.stored]
-    names = dict.fromkeys(each.verdict.judge for each in ratings)
-    return {name: [each for each in ratings if each.verdict.judge == name] for name in names}
-
-
-def _rated(
-    names: list[str], cases: Sequence[Case], max_cost: float | None
-) -> dict[str, list[Rated]]:
-    """The verdicts of judges that are asked now, by their names."""
-    chosen = list(dict.fromkeys(names))
-    judges = [choose_judge(each, max_cost_usd=max_cost) for each in chosen]
-    for name in filter(needs_model, chosen):
-        note(f"questions and answers go to {Model(name).host} ({name})")
-    measured = {}
-    for each in judges:
-        with progress("answers", len(cases)) as advance:
-            measured[each.name] = asyncio.run(
-                rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
-            )
-        _note_cost(each)
-    return measured
-
-
-def _note_cost(judge: Judge) -> None:
-    """Say on stderr what a judge's calls have cost, if it makes any."""
-    spent = spent_by(judge)
-    if spent is not None:
-        tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
-        cost = shown_usd(spent.cost_usd)
-        note(f"{judge.name}: {plural(spent.calls, 'call')}, {plural(tokens, 'token')}, {cost}")
-
-
-def _facts(rated: Rated) -> dict[str, Any]:
-    return {
-        "category": rated.case.category,
-        "question": rated.case.question.question,
-        "gold": rated.case.question.answer,
-        "answer": rated.case.answer,
-        "label": rated.case.label,
-        "verdict": rated.verdict.correct,
-        "reason": rated.verdict.reason,
-    }
-
-
-def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
-    headings = (
-        "category", "n", "agreement", "right as right", "right as wrong", "wrong as right",
-        "wrong as wrong", "unjudged",
-    )  # fmt: skip
-    caption = "in brackets: 95 % interval; a missing verdict counts as a wrong one"
-    rows = [
-        [
-            category,
-            str(shares["n"]),
-            percent(shares["agreement"]).brief,
-            *map(str, shares["confusion"].values()),
-            str(shares["unjudged"]),
-        ]
-        for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
-    ]
-    print_table(headings, rows, title=f"{name} on {on}", caption=caption)
-    line = f"kappa {number(figures['kappa']).brief}"
-    if figures["adversarial"]:
-        hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
-        line += f", adversarial answers judged correct: {hostile}"
-    print_lines([line])
-    words = {True: "right", False: "wrong", None: "no verdict"}
-    for wrong in figures.get("wrong", ()):
-        answers = {
-            "gold": wrong["gold"],
-            "answer": wrong["answer"],
-            "label": words[wrong["label"]],
-            "judge": f"{words[wrong['verdict']]}: {wrong['reason']}",
-        }
-        _print_answers("", wrong["question"], answers)
-
-
-# ---- `art-e eval label`, in its module, and `art-e eval report`.
-
+)(judge)
 app.command(epilog=example("art-e eval label 20260101-120000-eval"))(label)
 
 

@@ -19,10 +19,10 @@ from art_e.models.hosted import Retries
 from art_e.models.prices import price_of
 from art_e.models.providers import capabilities_of
 from art_e.models.responses import Responses
+from art_e.models.structured import Spent, StructuredModel, UnparseableError, parsed
 from art_e.privacy import load_env
 from art_e.text import digest
 from art_e.tools import MAX_BODY_CHARS, MAX_RECIPIENTS
-from evals.judges.llm import Spent, StructuredModel, UnparseableError, parsed
 
 ATTEMPTS = 3  # for a reply that can't be read
 

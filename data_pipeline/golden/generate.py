@@ -25,6 +25,7 @@ from art_e.message import observation_json
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
 from art_e.models.providers import load_litellm
+from art_e.models.structured import UnparseableError
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
@@ -37,7 +38,6 @@ from data_pipeline.golden.inboxes import (
     named_inboxes,
     threads_of,
 )
-from evals.judges.llm import UnparseableError
 
 BATCHES = 25
 BATCH_MAILS = 20

@@ -25,6 +25,7 @@ from art_e.inbox.tokenizer import stems, words
 from art_e.models.base import PolicyError, Usage
 from art_e.models.fit import informative_words, name_stems, split_sentences
 from art_e.models.prices import expected_cost
+from art_e.models.structured import UnparseableError
 from art_e.question import Question
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails, sum_of
@@ -35,7 +36,6 @@ from data_pipeline.golden.verify import Examined
 from evals.judges import needs_model, spent_by
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
-from evals.judges.llm import UnparseableError
 from evals.verdict import Judge
 
 Prompt = Literal["read", "closed_book", "candidates", "settle"]

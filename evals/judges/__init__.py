@@ -10,9 +10,10 @@ from pathlib import Path
 
 from art_e.errors import UserError
 from art_e.models.base import kind_of
+from art_e.models.structured import Spent
 from art_e.privacy import load_env
 from art_e.storage import home
-from evals.judges.llm import LlmJudge, Spent
+from evals.judges.llm import LlmJudge
 from evals.judges.offline import F1Judge, OfflineJudge, RuleJudge
 from evals.verdict import Judge
 

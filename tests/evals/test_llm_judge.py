@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from art_e.errors import UserError
 from art_e.inbox.mail import Email, Mailbox
 from art_e.models.base import Usage
+from art_e.models.structured import StructuredModel, UnparseableError
 from art_e.question import Question
-from evals.judges.llm import LlmJudge, StructuredModel, UnparseableError, prompt_text
+from evals.judges.llm import LlmJudge, prompt_text
 from evals.verdict import Verdict
 from tests.builders import QUICK
 from tests.provider import KEY, Provider, Reply, Request, broken, rate_limited, refuses, says
@@ -269,7 +270,7 @@ def test_every_call_is_paid_for_and_only_a_readable_reply_is_kept(
         ("nobody/nothing", {}, "unknown model"),
         ("gemini/gemini-2.5-flash", {}, "export GOOGLE_API_KEY or GEMINI_API_KEY"),
         ("openai/of-our-own", {"max_cost_usd": 1.0}, "--max-cost"),
-        ("cohere_chat/command-r", {}, "another judge"),
+        ("cohere_chat/command-r", {}, "another model"),
     ],
 )
 def test_a_model_that_can_not_be_asked_is_a_user_error(

@@ -1,0 +1,150 @@
+"""A hosted model that replies with JSON of a fixed form, as judges and question writers need it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from art_e.errors import UserError
+from art_e.message import AssistantMessage, observation_json
+from art_e.models.base import Usage
+from art_e.models.hosted import Calls, Retries, make
+from art_e.models.providers import capabilities_of, load_litellm, receiving_host
+from art_e.models.responses import Response, Responses, request_key
+from art_e.text import cut_line, encodable
+
+TIMEOUT_S = 120.0
+_FRAME_TOKENS = 600  # of a prompt besides its messages: the schema
+_SHOWN_CHARS = 80
+
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class UnparseableError(Exception):
+    """The model's reply is not of the form asked for. The message is one line."""
+
+
+class Spent(NamedTuple):
+    """What calls have cost so far, without those answered from the cache.
+
+    `cost_usd` is None if the price is not known.
+    """
+
+    calls: int
+    usage: Usage
+    cost_usd: float | None
+
+
+class StructuredModel:
+    """Asks `model`, a litellm name.
+
+    `max_cost_usd` limits all its calls together, `cache` is a folder that keeps responses, and
+    `temperature` is used if the model takes one. Raises `UserError` for a model that litellm does
+    not know, that lacks its key, that takes no form of reply, or that has no price under a limit.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_cost_usd: float | None = None,
+        cache: Path | None = None,
+        temperature: float = 0.0,
+        retries: Retries | None = None,
+    ) -> None:
+        self.model = model
+        self._temperature = temperature
+        self._retries = retries or Retries()
+        self._takes = capabilities_of(model)
+        # Raises for an unknown host: litellm sends some such requests to OpenAI.
+        receiving_host(model)
+        taken = load_litellm().get_supported_openai_params(model) or []
+        if "response_format" not in taken:
+            raise UserError(f"{model} can't be held to a form of reply; name another model")
+        self._calls = Calls(
+            model,
+            max_cost_usd,
+            max_output_tokens=self._takes.most_tokens,
+            frame_tokens=_FRAME_TOKENS,
+            timeout_s=TIMEOUT_S,
+        )
+        self._responses = None if cache is None else Responses(cache)
+        self._answered = 0
+        self._usage = Usage()
+
+    @property
+    def spent(self) -> Spent:
+        """What its calls have cost so far."""
+        cost = self._calls.spent_usd
+        if cost is None and self._answered == 0:
+            cost = 0.0
+        return Spent(self._answered, self._usage, cost)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a call was not made because it could have cost more than is left."""
+        return self._calls.exhausted
+
+    async def ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
+        """The model's reply to `prompt` about `data`, which it gets as quoted JSON.
+
+        Raises `UnparseableError` if it is not of `form`; the cache does not keep such a reply.
+        Raises `PolicyError` if the call is given up (the kinds are those of `LitellmPolicy.act`).
+        """
+        return parsed(await self.reply(prompt, data, form, only_readable=True), form)
+
+    async def reply(
+        self,
+        prompt: str,
+        data: Mapping[str, Any],
+        form: type[BaseModel],
+        *,
+        attempt: int = 0,
+        only_readable: bool = False,
+    ) -> str:
+        """The model's reply as text, of the form asked for or not.
+
+        The cache keeps every reply, or those of the form; another `attempt` is another request to
+        the cache, and the same to the model. Raises `PolicyError` as `ask` does.
+        """
+        request = self._request(prompt, data)
+        named = {**request, "form": form.model_json_schema(), "endpoint": self._takes.endpoint}
+        key = request_key(named | ({"attempt": attempt} if attempt else {}))
+        if self._responses is not None and (kept := self._responses.get(key)) is not None:
+            return kept.message.content or ""
+        made = await make(lambda: self._call(request, form), self._retries)
+        text = made.result.message.content or ""
+        if only_readable:
+            parsed(text, form)
+        if self._responses is not None:
+            self._responses.put(key, made.result)
+        return text
+
+    def _request(self, prompt: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "model": self.model,
+            self._takes.max_tokens: self._takes.most_tokens,
+            "messages": [
+                {"role": self._takes.system_role, "content": prompt},
+                {"role": "user", "content": encodable(observation_json(data))},
+            ],
+        }
+        return {**request, "temperature": self._temperature} if self._takes.temperature else request
+
+    async def _call(self, request: Mapping[str, Any], form: type[BaseModel]) -> Response:
+        """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
+        called = await self._calls.make({**request, "response_format": form})
+        self._answered += 1
+        self._usage += called.usage or Usage()
+        return Response(AssistantMessage(called.message.content), called.usage)
+
+
+def parsed(text: str | None, form: type[Form]) -> Form:
+    """The reply as `form`. Raises `UnparseableError` if it is not of the form."""
+    try:
+        return form.model_validate_json(text or "")
+    except ValidationError as error:
+        shown = cut_line(text or "an empty reply", _SHOWN_CHARS)
+        what = error.errors()[0]["msg"].partition(":")[0]
+        raise UnparseableError(f"{what}: {shown!r}") from None

@@ -1,0 +1,263 @@
+"""`art-e eval label` and `art-e eval judge`: what people say of answers, and what judges say.
+
+`label` shows the question, the gold answer, the answer and the mails as the model read them, but
+neither the model nor a verdict. All of these are untrusted text from the run's folder.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from art_e.cli.mail import shown_mail
+from art_e.cli.options import HOSTED_CONCURRENCY, JsonOption, MaxCostOption
+from art_e.cli.output import (
+    console,
+    note,
+    one_line,
+    plural,
+    pressed_key,
+    print_json,
+    print_lines,
+    print_table,
+    progress,
+    shown_usd,
+    text,
+)
+from art_e.errors import UserError
+from art_e.models.model import Model
+from art_e.runs import find_run
+from art_e.storage import runs_folder
+from art_e.trajectory import Trajectory, exchanges
+from evals.judges import choose_judge, needs_model, spent_by
+from evals.judges.labels import (
+    Case,
+    Rated,
+    agreement,
+    chosen_for_labels,
+    labelled_cases,
+    labels_file,
+    load_pairs,
+    rate,
+    read_labels,
+    write_label,
+)
+from evals.report.tables import number, percent
+from evals.scored import Scored, load_run
+from evals.verdict import Judge
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+# ---- `art-e eval label`.
+
+KEYS = "[r]ight [w]rong [s]kip [q]uit"
+
+
+def label(
+    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
+) -> None:
+    """Label a run's answers by hand in random order, blind to its verdicts; stop when you like,
+    and continue where you stopped."""
+    run = find_run(name, runs_folder())
+    chosen = chosen_for_labels(load_run(run))
+    if not chosen:
+        raise UserError(f"{run.id} has no judged answer to label; name another run")
+    labels = read_labels(run)
+    left = [each for each in chosen if each.trajectory.episode_id not in labels]
+    given = 0
+    for place, scored in enumerate(left, start=len(chosen) - len(left) + 1):
+        console().print(_shown(scored, f"{place} of {len(chosen)}"), soft_wrap=True)
+        key = pressed_key(KEYS, "rwsq", "labels")
+        if key == "q":
+            break
+        if key != "s":
+            write_label(run, scored.trajectory.episode_id, correct=key == "r")
+            given += 1
+    note(f"{plural(given, 'label')} added to {labels_file(run)}")
+    note(f"art-e eval judge --run {name} compares the verdicts with them")
+
+
+def _shown(scored: Scored, heading: str) -> "Text":
+    question, trajectory = scored.question, scored.trajectory
+    gold = "(the mail does not tell)" if question.answer is None else question.answer
+    shown = text((f"\n{heading}\n", "dim"))
+    for mail in _mails(trajectory):
+        shown.append_text(mail).append("\n")
+    asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
+    return shown.append_text(
+        text(
+            *(("question  ", "dim"), (one_line(question.question), "bold"), (asked_on, "dim")),
+            *(("\ngold      ", "dim"), (one_line(gold), "green")),
+            *(("\nanswer    ", "dim"), (one_line(trajectory.final_answer or ""), "yellow")),
+        )
+    )
+
+
+def _mails(trajectory: Trajectory) -> Iterator["Text"]:
+    """The mails that were read, each once, as the model was shown them."""
+    calls = [call for exchange in exchanges(trajectory.messages) for call in exchange.calls]
+    results = [call.results[0] for call in calls if call.results]
+    mails = {one_line(str(each.get("message_id"))): each for each in results if "body" in each}
+    for name, mail in mails.items():
+        date, sender, subject, body = (
+            str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
+        )
+        cited = trajectory.handles.get(name, name) in trajectory.sources
+        yield shown_mail(date, sender, subject, body, "cited" if cited else "")
+
+
+# ---- `art-e eval judge`: how far can a judge be believed?
+
+Half = Literal["tuning", "reporting", "all"]
+
+
+def judge(
+    names: Annotated[
+        list[str] | None,
+        Option(
+            "--judge",
+            metavar="NAME",
+            help="offline or a litellm name; may be repeated [default: offline].",
+        ),
+    ] = None,
+    pairs: Annotated[
+        Path | None, Option(metavar="FILE", help="Labelled pairs [default: the project's own].")
+    ] = None,
+    half: Annotated[Half | None, Option(help="Half of the pairs [default: reporting].")] = None,
+    run: Annotated[
+        str | None,
+        Option(
+            metavar="RUN",
+            help="Answers of this run that art-e eval label labelled;"
+            " without --judge, its own verdicts.",
+        ),
+    ] = None,
+    show_wrong: Annotated[
+        bool, Option("--show-wrong", help="Print the answers that a judge gets wrong.")
+    ] = False,
+    max_cost: MaxCostOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Measure judges on answers that people labelled: agreement, kappa, confusion."""
+    if run is not None and (pairs is not None or half is not None):
+        raise UserError("--run has its own answers; leave out --pairs and --half")
+    if run is not None:
+        measured = _on_run(run, names, max_cost)
+        on = f"answers of {run}"
+    else:
+        chosen = half or "reporting"
+        measured = _rated(names or ["offline"], _pairs(pairs, chosen), max_cost)
+        on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
+    figures = {name: agreement(rated) for name, rated in measured.items()}
+    if show_wrong:
+        for name, rated in measured.items():
+            figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
+    if json_output:
+        print_json({"on": on, "judges": figures})
+        return
+    for name, of_judge in figures.items():
+        _print_judge(name, on, of_judge)
+
+
+def _pairs(path: Path | None, half: Half) -> list[Case]:
+    chosen = [each for each in load_pairs(path) if half in ("all", each.half)]
+    if not chosen:
+        raise UserError(f"{path} has no pair of the {half} half; choose another --half")
+    return chosen
+
+
+def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:
+    run = find_run(name, runs_folder())
+    cases = labelled_cases(load_run(run), read_labels(run))
+    if not cases:
+        raise UserError(f"nobody has labelled answers of {run.id} yet; art-e eval label {name}")
+    if judges:
+        return _rated(judges, cases, max_cost)
+    ratings = [Rated(case, verdict) for case in cases for verdict in case.stored]
+    names = dict.fromkeys(each.verdict.judge for each in ratings)
+    return {name: [each for each in ratings if each.verdict.judge == name] for name in names}
+
+
+def _rated(
+    names: list[str], cases: Sequence[Case], max_cost: float | None
+) -> dict[str, list[Rated]]:
+    """The verdicts of judges that are asked now, by their names."""
+    chosen = list(dict.fromkeys(names))
+    judges = [choose_judge(each, max_cost_usd=max_cost) for each in chosen]
+    for name in filter(needs_model, chosen):
+        note(f"questions and answers go to {Model(name).host} ({name})")
+    measured = {}
+    for each in judges:
+        with progress("answers", len(cases)) as advance:
+            measured[each.name] = asyncio.run(
+                rate(each, cases, concurrency=HOSTED_CONCURRENCY, on_rated=advance)
+            )
+        note_cost(each)
+    return measured
+
+
+def note_cost(judge: Judge) -> None:
+    """Say on stderr what a judge's calls have cost, if it makes any."""
+    spent = spent_by(judge)
+    if spent is not None:
+        tokens = spent.usage.prompt_tokens + spent.usage.completion_tokens
+        cost = shown_usd(spent.cost_usd)
+        note(f"{judge.name}: {plural(spent.calls, 'call')}, {plural(tokens, 'token')}, {cost}")
+
+
+def _facts(rated: Rated) -> dict[str, Any]:
+    return {
+        "category": rated.case.category,
+        "question": rated.case.question.question,
+        "gold": rated.case.question.answer,
+        "answer": rated.case.answer,
+        "label": rated.case.label,
+        "verdict": rated.verdict.correct,
+        "reason": rated.verdict.reason,
+    }
+
+
+def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
+    headings = (
+        "category", "n", "agreement", "right as right", "right as wrong", "wrong as right",
+        "wrong as wrong", "unjudged",
+    )  # fmt: skip
+    caption = "in brackets: 95 % interval; a missing verdict counts as a wrong one"
+    rows = [
+        [
+            category,
+            str(shares["n"]),
+            percent(shares["agreement"]).brief,
+            *map(str, shares["confusion"].values()),
+            str(shares["unjudged"]),
+        ]
+        for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
+    ]
+    print_table(headings, rows, title=f"{name} on {on}", caption=caption)
+    line = f"kappa {number(figures['kappa']).brief}"
+    if figures["adversarial"]:
+        hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
+        line += f", adversarial answers judged correct: {hostile}"
+    print_lines([line])
+    words = {True: "right", False: "wrong", None: "no verdict"}
+    for wrong in figures.get("wrong", ()):
+        answers = {
+            "gold": wrong["gold"],
+            "answer": wrong["answer"],
+            "label": words[wrong["label"]],
+            "judge": f"{words[wrong['verdict']]}: {wrong['reason']}",
+        }
+        print_answers("", wrong["question"], answers)
+
+
+def print_answers(before: str, question: str, answers: Mapping[str, str | None]) -> None:
+    """Print a question and, indented, the answers to it."""
+    lines: list[str | tuple[str, str]] = [before, (one_line(question), "bold")]
+    for name, answer in answers.items():
+        lines.append((f"\n  {name:6}", "dim"))
+        lines.append("(none)" if answer is None else one_line(answer))
+    console().print(text(*lines), soft_wrap=True)
