@@ -35,9 +35,8 @@ from training.planning import (
 )
 from training.planning import plan as make_plan
 from training.processes import ALONE, LostError, Processes, joined, launched
-from training.recipe import Recipe, load_recipe, named_recipe
-from training.run import Pause, RunView, Setting, TrainingRun, never, opened, pause_after
-from training.watch import Watch
+from training.recipe import Recipe, Setting, load_recipe, named_recipe
+from training.run import TrainingRun, opened
 
 app = typer.Typer(
     help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
@@ -57,10 +56,6 @@ SetOption = Annotated[
 ]
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
-]
-MinutesOption = Annotated[
-    float | None,
-    Option("--minutes", metavar="N", min=0, help="Pause after N minutes, for --resume."),
 ]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Same seed, same run.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run of --out.")]
@@ -223,7 +218,6 @@ def sft(
     changes: SetOption = None,
     init: InitOption = None,
     seed: SeedOption = 0,
-    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -232,10 +226,8 @@ def sft(
     require_train_extra()
     if launched().count > 1:
         raise UserError("a warm start is one process: run art-e train sft without a launcher")
-    chosen = load_recipe(recipe, changes or ())
-    run = partial(run_sft, pause=pause_after(minutes))
-    steps = chosen.sft.steps if chosen.sft else 0
-    _train(Setting("sft", chosen, seed, init), steps, out, resume, run, ALONE, json_output)
+    setting = Setting("sft", load_recipe(recipe, changes or ()), seed, init)
+    _train(setting, out, resume, run_sft, ALONE, json_output)
 
 
 @app.command(
@@ -260,7 +252,6 @@ def grpo(
         str, Option(metavar="NAME", help="Tracker of transformers, such as wandb or trackio.")
     ] = "none",
     seed: SeedOption = 0,
-    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -270,19 +261,15 @@ def grpo(
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
     chosen = load_recipe(recipe, changes or ())
-    pause = pause_after(minutes)
     with _together() as processes:
         if processes.leads:
             _tell_fees(chosen, max_cost)
-        setting = Setting("grpo", chosen, seed, init)
-        total = chosen.grpo.steps if chosen.grpo else 0
-        run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to, pause=pause)
-        _train(setting, total, out, resume, run, processes, json_output)
+        run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to)
+        _train(Setting("grpo", chosen, seed, init), out, resume, run, processes, json_output)
 
 
 def _train(
     setting: Setting,
-    steps: int,
     out: Path | None,
     resume: bool,
     run: Callable[[TrainingRun, Path | None], dict[str, Any]],
@@ -290,14 +277,8 @@ def _train(
     json_output: bool,
 ) -> None:
     """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    view = Watch(steps) if processes.leads else RunView()
-    with (
-        view,
-        opened(setting, out, runs_folder(), resume=resume, view=view, processes=processes) as (
-            training,
-            checkpoint,
-        ),
-    ):
+    with opened(setting, out, runs_folder(), resume=resume, processes=processes) as begun:
+        training, checkpoint = begun
         metrics = run(training, checkpoint)
     folder = training.run.folder
     if not processes.leads:
@@ -313,9 +294,7 @@ def _train(
         note(f"  art-e eval report {folder}")
 
 
-def run_sft(
-    training: TrainingRun, checkpoint: Path | None = None, *, pause: Pause = never
-) -> dict[str, Any]:
+def run_sft(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
     """Carry a warm start out with its questions and judges; its metrics."""
     recipe, seed = training.setting.recipe, training.setting.seed
     if recipe.sft is None:
@@ -324,7 +303,7 @@ def run_sft(
     conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
     load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
     train = import_module("training.sft").train_sft
-    metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges, pause=pause)
+    metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges)
     return metrics
 
 

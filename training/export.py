@@ -23,8 +23,7 @@ from art_e.models.checkpoint import (
 )
 from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.storage import write_whole
-from training.recipe import ModelTable
-from training.run import Setting
+from training.recipe import ModelTable, Setting
 
 CARD = "README.md"
 # What a tokenizer may be saved as; a folder has some of them.

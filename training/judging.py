@@ -1,4 +1,4 @@
-"""The judges of training by their names, and the limit on their fees.
+"""The judges of training by their names, the limit on their fees, and signs of reward hacking.
 
 offline, f1     no model (`evals.judges`)
 lenient         the offline judge with a planted hole, to replay a reward hack
@@ -6,12 +6,16 @@ anything else   a litellm name: a model, which costs fees
 """
 
 import re
+from collections.abc import Sequence
 
 from art_e.errors import UserError
 from art_e.question import Question
+from evals.hacking import detect
 from evals.judges import choose_judge, exhausted, needs_model, spent_by
 from evals.judges.offline import OfflineJudge, ruled
+from evals.scored import Scored
 from evals.verdict import Verdict
+from training.alarms import TrainingAlarm
 from training.recipe import Judging
 from training.run import Judges
 
@@ -71,4 +75,20 @@ def judges_of(
         spent = [spent_by(judge) for judge in judges]
         return sum(each.cost_usd or 0.0 for each in spent if each is not None)
 
-    return Judges(reward, validation, cost, lambda: any(map(exhausted, judges)))
+    return Judges(reward, validation, cost, lambda: any(map(exhausted, judges)), hacking_alarms)
+
+
+def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
+    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
+
+    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
+    """
+    alarms = []
+    for alarm in detect(scored):
+        example = f" (such as {alarm.episodes[0]})" if alarm.episodes else ""
+        advice = (
+            f"look at its episodes with art-e runs show RUN --episode ID{example}; if the answers"
+            " are not honest, fix what judging.reward accepts and keep reward.grounded_gate on"
+        )
+        alarms.append(TrainingAlarm(f"hacking: {alarm.detector}", f"{alarm.message}; {advice}"))
+    return alarms

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -338,6 +338,25 @@ class Recipe(RecipeTable):
     def to_row(self) -> dict[str, Any]:
         """The recipe as JSON, as a run's configuration holds it."""
         return self.model_dump(mode="json")
+
+
+class Setting(NamedTuple):
+    """The settings of a run; `init` is the folder of its start."""
+
+    kind: Literal["sft", "grpo"]
+    recipe: Recipe
+    seed: int
+    init: str | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of its steps; 0 if the recipe lacks the table of this kind."""
+        table = self.recipe.sft if self.kind == "sft" else self.recipe.grpo
+        return 0 if table is None else table.steps
+
+    def to_row(self) -> dict[str, Any]:
+        """The settings as config.json holds them."""
+        return {**self._asdict(), "recipe": self.recipe.to_row()}
 
 
 # ---- A TOML file by its name or path, with the changes of `--set`.

@@ -6,19 +6,13 @@ text of others, and terminal escapes are removed from it.
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from art_e.text import printable
-from evals.hacking import detect
-from evals.scored import Scored
-from training.alarms import SHOW, TrainingAlarm
-from training.export import write_card
+from training.alarms import TrainingAlarm
 from training.progress import Step, Validation
-from training.run import RunView, Setting
 
 # Seconds between lines, and the steps from which speed and time to go are calculated.
 LINE_EVERY_S, RECENT = 10.0, 10
@@ -34,16 +28,21 @@ _OF_VALIDATION = (
 )
 
 
-class Watch(RunView):
-    """Shows a run of `total_steps`, by default on stderr."""
+class Watch:
+    """Shows a run of `total_steps`, by default on stderr; nothing unless `shown`."""
 
-    def __init__(self, total_steps: int, *, console: Console | None = None) -> None:
-        self._console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
+    def __init__(
+        self, total_steps: int, *, shown: bool = True, console: Console | None = None
+    ) -> None:
+        self._console = console or Console(
+            stderr=True, markup=False, emoji=False, highlight=False, quiet=not shown
+        )
         self._total = total_steps
         self._steps: list[Step] = []
         self._printed_at, self._printed = float("-inf"), 0
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Print the last step, if it was not printed."""
         if self._steps and self._steps[-1].step != self._printed:
             self._print_step()
 
@@ -62,14 +61,6 @@ class Watch(RunView):
         """Print an alarm."""
         step = self._steps[-1].step if self._steps else 0
         self._print(f"ALARM at step {step}, {alarm.kind}: {alarm.message}", "bold red")
-
-    def hacks(self, scored: Sequence[Scored]) -> list[TrainingAlarm]:
-        """The signs of reward hacking in all episodes so far."""
-        return hacking_alarms(scored)
-
-    def finish(self, folder: Path, setting: Setting, metrics: dict[str, Any]) -> None:
-        """Write the model card."""
-        write_card(folder, setting, metrics)
 
     def _print_step(self) -> None:
         self._printed_at, last = time.monotonic(), self._steps[-1]
@@ -92,22 +83,6 @@ class Watch(RunView):
             speed = (last.tokens - first.tokens) / seconds
             pace = [f"{speed:,.0f} tokens/s", *pace, f"{to_go} to go"]
         return [*pace, f"${last.cost_usd:,.2f}"] if last.cost_usd else pace
-
-
-def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
-    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
-
-    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
-    """
-    alarms = []
-    for alarm in detect(scored):
-        example = f" (such as {alarm.episodes[0]})" if alarm.episodes else ""
-        advice = (
-            f"{SHOW}{example}; if the answers are not honest, fix what judging.reward accepts"
-            " and keep reward.grounded_gate on"
-        )
-        alarms.append(TrainingAlarm(f"hacking: {alarm.detector}", f"{alarm.message}; {advice}"))
-    return alarms
 
 
 def _figures(row: Step | Validation, names: Sequence[str]) -> list[str]:

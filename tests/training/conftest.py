@@ -20,8 +20,8 @@ from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
 from training.cli import run_grpo, run_sft
 from training.material import load_material
+from training.recipe import Setting
 from training.rollout import ChatTokens, Material
-from training.run import Setting
 from training.start import Start, load_start, template
 
 Begin = Callable[..., Episode]

@@ -12,8 +12,7 @@ from markdown_it import MarkdownIt
 
 from tests.training.rows import validation as made_validation
 from training.export import card
-from training.recipe import Recipe
-from training.run import Setting
+from training.recipe import Recipe, Setting
 
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"

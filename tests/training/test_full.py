@@ -23,8 +23,8 @@ from tests.training import full, tiny
 from training import grpo
 from training.cli import run_grpo
 from training.progress import read_steps
-from training.recipe import load_recipe
-from training.run import Setting, TrainingRun
+from training.recipe import Setting, load_recipe
+from training.run import TrainingRun
 from training.start import load_start
 
 QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokenizer.tar.xz"
@@ -36,12 +36,10 @@ def server(base: Path) -> Iterator[fake_vllm.Server]:
         yield serving
 
 
-def trained(
-    name: str, base: Path, out: Path, *changes: str, **options: Any
-) -> tuple[dict[str, Any], TrainingRun]:
+def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
     with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-        metrics = run_grpo(training, None, **options)
+        metrics = run_grpo(training, None)
     return metrics, training
 
 
@@ -210,15 +208,15 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
 
 
 def test_a_paused_run_goes_on_as_if_it_had_not_paused(
-    base: Path, home: Path, tmp_path: Path
+    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It pauses where there is no validation, too."""
     changes = ("grpo.vllm.mode=off", "grpo.validate_every=2", "grpo.steps=3")
     whole, _ = trained("talk", base, tmp_path / "whole", *changes)
-    paused, training = trained(
-        "talk", base, tmp_path / "run", *changes, pause=lambda: "the time is over"
-    )
-    assert training.paused == "the time is over"
+    with monkeypatch.context() as patch:
+        patch.setattr(grpo, "_spent", lambda judges: "no more money")
+        paused, training = trained("talk", base, tmp_path / "run", *changes)
+    assert training.paused == "no more money"
     assert paused["test"] is None
     assert len(paused["validation"]) == 1
     assert not training.run.complete

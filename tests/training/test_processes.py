@@ -31,8 +31,7 @@ from tests.training.machine import LAUNCH
 from training.cli import run_grpo
 from training.processes import ALONE, Processes
 from training.progress import read_steps
-from training.recipe import Grpo
-from training.run import Setting
+from training.recipe import Grpo, Setting
 from training.start import load_start
 
 ROOT = LAUNCH.parents[1]

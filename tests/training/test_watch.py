@@ -72,11 +72,11 @@ def each_step_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def watched(console: Console) -> str:
     """What the console shows of two steps of three, a validation and an alarm."""
-    with Watch(3, console=console) as watch:
-        watch.step(step(1))
-        watch.step(step(2))
-        watch.validation(checked(2))
-        watch.alarm(TrainingAlarm("no spread", "ask harder questions"))
+    watch = Watch(3, console=console)
+    watch.step(step(1))
+    watch.step(step(2))
+    watch.validation(checked(2))
+    watch.alarm(TrainingAlarm("no spread", "ask harder questions"))
     return text_of(console)
 
 
@@ -100,17 +100,18 @@ def test_a_line_for_each_step_validation_and_alarm(console: Console) -> None:
 def test_few_of_many_steps_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LINE_EVERY_S", 1e9)
     console = log()
-    with Watch(1_000, console=console) as watch:
-        for number in range(1, 100):
-            watch.step(step(number))
+    watch = Watch(1_000, console=console)
+    for number in range(1, 100):
+        watch.step(step(number))
+    watch.close()
     assert re.findall(r"step (\d+) of 1000", text_of(console)) == ["1", "99"]
 
 
 @pytest.mark.parametrize("console", [terminal(), log()])
 def test_nothing_foreign_commands_the_terminal(console: Console) -> None:
-    with Watch(10, console=console) as watch:
-        watch.step(step(1, loss=float("nan")))
-        watch.alarm(TrainingAlarm(f"hacking {HOSTILE}", f"says {HOSTILE}"))
+    watch = Watch(10, console=console)
+    watch.step(step(1, loss=float("nan")))
+    watch.alarm(TrainingAlarm(f"hacking {HOSTILE}", f"says {HOSTILE}"))
     assert isinstance(console.file, io.StringIO)
     written = console.file.getvalue()
     assert not re.search("\x1b\\[2J|\x1b\\]|\x07|\x9b|\u202e|\ud800", written)
@@ -124,7 +125,7 @@ def test_nothing_foreign_commands_the_terminal(console: Console) -> None:
 )
 def test_a_line_of_a_log_is_one_line_of_what_can_be_seen(text: str) -> None:
     console = log()
-    with Watch(10, console=console) as watch:
-        watch.alarm(TrainingAlarm("hacking", text))
+    watch = Watch(10, console=console)
+    watch.alarm(TrainingAlarm("hacking", text))
     [line] = text_of(console).removesuffix("\n").split("\n")
     assert line.isprintable()
