@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -383,14 +383,8 @@ def toml_names(kind: str) -> list[str]:
     return sorted(Path(each.name).stem for each in folder.iterdir() if ".toml" in each.name)
 
 
-def load_toml(
-    model: type[_Model],
-    kind: str,
-    name: str,
-    changes: Sequence[str],
-    amend: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> _Model:
-    """The file of that name or path with `changes`, and then those of `amend`, as `model`.
+def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str]) -> _Model:
+    """The file of that name or path with `changes`, as `model`.
 
     Raises `UserError` for a missing or invalid file, and names the field of an invalid change.
     """
@@ -408,7 +402,6 @@ def load_toml(
     table.setdefault("name", Path(file).stem)
     for change in changes:
         _change(table, change)
-    amend(table)
     try:
         return model.model_validate(table)
     except ValidationError as error:

@@ -1,6 +1,7 @@
 """`art-e reproduce`: profiles, steps that are done once, the best seed, limits, the plan."""
 
 import json
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from tests import command_line
 from tests.command_line import json_of, the_error
 from tests.golden import Chain, Player
 from tests.provider import Provider
+from tests.training.rows import validation as made_validation
 from training.recipe import toml_names
 from training.reproduction import cli
 from training.reproduction.chain import STAGES, Step, ask_baseline, check_golden, reproduce, steps
-from training.reproduction.profile import PUBLIC, load_profile
+from training.reproduction.profile import load_profile
 from training.reproduction.report import chosen_seed
+
+PUBLIC = "corbt/enron_emails_sample_questions"
 
 # ---- Profiles.
 
@@ -47,13 +51,9 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
 
 
 def test_the_command_line_changes_it() -> None:
-    profile = load_profile(
-        "talk", ["training.seeds=[1, 2]"], questions="public", baselines=["openai/o1", "o3"]
-    )
+    profile = load_profile("talk", ["training.seeds=[1, 2]", f"golden.questions={PUBLIC}"])
     assert profile.training.seeds == (1, 2)
     assert profile.golden.questions == PUBLIC
-    assert profile.baselines.models[-1] == "openai/o1"
-    assert profile.baselines.models.count("o3") == 1
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
     )
     for seed, (best, rows) in enumerate(seeds):
         validation = [
-            {"step": step, "correct": correct, "hallucination": wrong}
+            asdict(made_validation(step, correct=correct, hallucination=wrong))
             for step, (correct, wrong) in rows.items()
         ]
         metrics = {"best_checkpoint": f"checkpoints/checkpoint-{best}", "validation": validation}
@@ -248,7 +248,7 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     page = art_e(*words).stdout
     for each in plan["steps"]:
         assert each["folder"] in page and each["does"] in page
-    public = json_of(art_e(*words, "--questions", "public", "--json"))
+    public = json_of(art_e(*words, "--set", f"golden.questions={PUBLIC}", "--json"))
     golden = next(each for each in public["steps"] if each["name"] == "golden")
     assert PUBLIC in golden["does"]
     assert not (tmp_path / "out").exists()

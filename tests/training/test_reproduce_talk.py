@@ -232,7 +232,7 @@ def test_a_rerun_does_nothing_and_a_change_does_what_it_touches(killed: Reproduc
     asked = len(killed.provider.requests)
     assert killed.run()[1].count("done before") == 8
     assert len(killed.provider.requests) == asked
-    changes = [*killed.changes, "evaluation.usd_per_hour=2"]
-    profile = load_profile("talk", changes, baselines=["openai/o4-mini"])
+    more = 'baselines.models=["o3", "offline", "openai/o4-mini"]'
+    profile = load_profile("talk", [*killed.changes, "evaluation.usd_per_hour=2", more])
     left = [each.name for each in steps(profile, killed.out) if each.state != "done"]
     assert left == ["baseline-o4-mini", "start", "trained", "report"]
