@@ -20,7 +20,7 @@ from art_e.runs import find_run
 from art_e.storage import runs_folder
 from training.expert import conversations_of
 from training.export import merge as merge_adapter
-from training.judging import judges_of
+from training.judging import JudgeFee, judge_fees, judges_of
 from training.material import load_material, planted_in
 from training.planning import (
     ASSUMED,
@@ -30,8 +30,8 @@ from training.planning import (
     TrainingPlan,
     compared,
     count_of,
+    expected_episode,
     gpu_of,
-    judge_fees,
 )
 from training.planning import plan as make_plan
 from training.processes import ALONE, LostError, Processes, joined, launched
@@ -124,20 +124,14 @@ def _print_plan(plan: TrainingPlan, longest: int) -> None:
         f"an episode: {episode.turns:.1f} turns, {episode.tokens:,.0f} tokens,"
         f" {episode.own_tokens:,.0f} of them the model's own ({episode.source})"
     )
-    for fee in plan.judges:
-        usd = "price unknown" if fee.usd is None else f"${fee.usd:.2f}"
-        _line(f"judge {fee.judge}: {usd} for {fee.calls:,} calls about {fee.episodes:,} episodes")
-    judges, most = plan.judge_usd, plan.max_cost_usd
     _line(
         f"{duration(plan.hours)} on {plural(sum(gpus.values()), 'GPU')} at"
-        f" ${plan.usd_per_hour:.2f} an hour: ${plan.gpu_usd:,.2f}; judges"
-        f" {'unknown' if judges is None else f'${judges:,.2f}'}"
-        f"{'' if most is None else f', ${most:,.2f} at most'}"
+        f" ${plan.usd_per_hour:.2f} an hour: ${plan.gpu_usd:,.2f}"
     )
+    for fee in plan.judges:
+        _line(_fee(fee))
     for line in ASSUMED:
         _line(line if line.startswith("not counted") else f"assumed: {line}")
-    if judges is not None and most is not None and judges > most:
-        _line(f"note: training pauses at ${most:.2f}: --set judging.max_cost_usd={judges:.0f}")
     for fault in plan.faults:
         _line(f"it does not fit: {fault}")
     _line(
@@ -182,6 +176,11 @@ def duration(hours: float) -> str:
     if hours >= 1:
         return f"{hours:,.1f} h"
     return f"{60 * hours:,.1f} min" if 60 * hours >= 1 else f"{3600 * hours:,.1f} s"
+
+
+def _fee(fee: JudgeFee) -> str:
+    usd = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
+    return f"judge {fee.judge}: {usd} for {fee.episodes:,} episodes"
 
 
 def _figure(value: float | None) -> str:
@@ -339,9 +338,9 @@ def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
     """Say before the first call what the judges may cost."""
     most = recipe.judging.max_cost_usd if max_cost is None else max_cost
     capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
-    for fee in judge_fees(recipe.model_copy(update={"sft": None})):
-        cost = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
-        note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
+    reads = expected_episode(recipe).reads
+    for fee in judge_fees(recipe.model_copy(update={"sft": None}), reads):
+        note(f"{_fee(fee)}; {capped}")
 
 
 # ---- A checkpoint with an adapter.

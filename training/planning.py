@@ -12,16 +12,13 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from operator import mul
 from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
-from art_e.models.base import Usage
-from art_e.models.prices import expected_cost
 from art_e.runs import Run
 from art_e.tools import MAX_RESULTS
-from training.judging import is_paid
+from training.judging import JudgeFee, held_out_episodes, is_paid, judge_fees
 from training.progress import read_steps
 from training.recipe import AT_ONCE, BATCH, Grpo, ModelTable, Part, Recipe, Sft, Vllm
 
@@ -169,10 +166,6 @@ PROMPT = 729  # system prompt 147, schemas 486, question 13, the rest Qwen2.5's 
 SEARCH, READ, FRAME = 1_090, 585, 11  # ten hits, a mail that is read, what stands around each
 SEARCH_CALL, READ_CALL, ANSWER_CALL = 42, 26, 43  # as Qwen writes them, with the end mark
 SEARCHES, READS = 2.5, 1.5  # of an episode (assumed)
-# A judge's prompt (4.34 characters a token), form of the reply, and question with answers:
-# 517 + 82 + 85; for groundedness 267 + 82 + 62 and every mail that was read. Assumed: its reply,
-# and the share of episodes that give an answer (an answer of null costs no call).
-CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 45, 0.75
 
 # TRL never gives its vLLM more tokens at once, and scores logits in bfloat16 tiles (its
 # kernels/chunked_logprob.py and trainer/utils.py).
@@ -257,51 +250,6 @@ def expected_episode(recipe: Recipe) -> EpisodeTokens:
     source = f"measured on Enron mail; {SEARCHES:g} searches and {READS:g} reads are assumed"
     own = min(own, turns * limits.turn_tokens, most)
     return EpisodeTokens(turns, min(PROMPT, most), own, min(length, most), READS, source)
-
-
-# ---- Judges.
-
-
-@dataclass(frozen=True)
-class JudgeFee:
-    """What a judge is expected to cost for its calls; `usd` is None for an unknown price."""
-
-    judge: str
-    episodes: int
-    calls: int
-    usd: float | None
-
-
-def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
-    """What a judge that is a model costs for its verdicts on so many episodes."""
-    correct = Usage(prompt_tokens=CORRECT_TOKENS, completion_tokens=REPLY_TOKENS)
-    asked, answers = [correct], round(episodes * ANSWERED)
-    if episode.reads:
-        mails = GROUNDED_TOKENS + round(episode.reads * MAIL_TOKENS)
-        asked.append(Usage(prompt_tokens=mails, completion_tokens=REPLY_TOKENS))
-    return JudgeFee(judge, episodes, answers * len(asked), expected_cost(judge, asked, answers))
-
-
-def judge_fees(recipe: Recipe) -> list[JudgeFee]:
-    """What judges will cost: both for validations and for the test, which is asked twice, and
-    the reward's judge for all episodes of GRPO."""
-    grpo, judging, expected = recipe.grpo, recipe.judging, expected_episode(recipe)
-    stages = [each for each in (recipe.sft, grpo) if each is not None]
-    held_out = sum(held_out_episodes(recipe, each) for each in stages)
-    trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.steps
-    judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
-    return [fee_of(judge, episodes, expected) for judge, episodes in judges if is_paid(judge)]
-
-
-def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
-    """Episodes of a stage's validations (before the first step, at intervals, and at the end; of
-    SFT at the end of each of its stages), and of the test, which is asked twice."""
-    steps = range(stage.validate_every, stage.steps, stage.validate_every)
-    ends = [stage.steps]
-    if isinstance(stage, Sft):
-        ends = list(accumulate(each.steps for each in stage.stages))
-    validations = 1 + len({*steps, *ends})
-    return validations * recipe.judging.questions + 2 * recipe.judging.test_questions
 
 
 # ---- Memory and pace.
@@ -563,7 +511,6 @@ class TrainingPlan:
     episode: EpisodeTokens
     stages: list[StagePlan]
     judges: list[JudgeFee]
-    max_cost_usd: float | None
     faults: list[str]
 
     @property
@@ -595,7 +542,7 @@ def plan(
     in the fastest way that fits. Raises `UserError` if the work can't be divided among them."""
     sft, grpo, shape = recipe.sft, recipe.grpo, shape_of(recipe.model)
     estimator = Estimator(recipe, shape, gpu, expected_episode(recipe))
-    fees = judge_fees(recipe)
+    fees = judge_fees(recipe, estimator.episode.reads)
 
     def planned(train: int) -> TrainingPlan:
         stages = [] if sft is None else [estimator.sft_plan(sft)]
@@ -612,7 +559,6 @@ def plan(
             episode=estimator.episode,
             stages=stages,
             judges=fees,
-            max_cost_usd=recipe.judging.max_cost_usd,
             faults=list(_faults(stages, recipe.episode.episode_tokens)),
         )
 

@@ -22,10 +22,9 @@ from tests.command_line import Run as Command
 from tests.command_line import json_of, the_error
 from tests.training import tiny
 from tests.training.live_memory import config_of, model_of, taken
+from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
 from training.planning import (
-    CORRECT_TOKENS,
     DECODE_SHARE,
-    GROUNDED_TOKENS,
     PUBLISHED,
     TRAIN_SHARE,
     EpisodeTokens,
@@ -33,9 +32,7 @@ from training.planning import (
     MemoryPhase,
     Shape,
     TrainingPlan,
-    fee_of,
     gpu_of,
-    judge_fees,
     plan,
     shape_of,
 )
@@ -285,22 +282,18 @@ def test_the_prompts_of_all_turns_are_their_sum(
 
 def test_judges_are_paid_by_the_call() -> None:
     judge = "gemini/gemini-2.5-flash-lite"
-    [fee] = judge_fees(load_recipe("talk"))
+    [fee], price = judge_fees(load_recipe("talk"), 1.5), price_of(judge)
     assert (fee.judge, fee.episodes) == (judge, 667 * 48 + 24 * 100 + 2 * 400)
     assert planned("talk").judges == [fee]
-    fee, price = fee_of(judge, 52_000, EPISODE), price_of(judge)
-    assert fee.calls == 2 * 39_000
     assert price is not None
     # One prompt for the answer, and one with the mails that were read.
     prompts = CORRECT_TOKENS + GROUNDED_TOKENS + 1.5 * 622
-    expected = 39_000 * (prompts * price.prompt + 2 * 45 * price.completion)
+    expected = 0.75 * fee.episodes * (prompts * price.prompt + 2 * 45 * price.completion)
     assert fee.usd == pytest.approx(expected, rel=0.01)
-    # Without mails read there is no question about them.
-    assert fee_of(judge, 1_000, EpisodeTokens(1, 700, 40, 740, 0, "")).calls == 750
-    other = judge_fees(load_recipe("talk", ["judging.validation='hosted_vllm/own'"]))
+    other = judge_fees(load_recipe("talk", ["judging.validation='hosted_vllm/own'"]), 1.5)
     assert [each.usd is None for each in other] == [False, True]
     assert other[1].episodes == 24 * 100 + 2 * 400
-    assert judge_fees(load_recipe("nano")) == []
+    assert judge_fees(load_recipe("nano"), 1.5) == []
 
 
 def test_prompts_have_the_length_that_was_measured() -> None:
@@ -382,10 +375,10 @@ def test_options_change_the_plan(art_e: Command) -> None:
     assert dear["gpu_usd"] == pytest.approx(6 * dear["hours"])
     small = json_of(art_e(*words, "--json", "--set", "model.base=Qwen/Qwen2.5-7B-Instruct"))
     assert small["parameters"] == pytest.approx(7.61e9, rel=0.01)
-    tight = art_e(*words, "--set", "grpo.vllm.memory=0.3", "--set", "judging.max_cost_usd=1")
+    tight = art_e(*words, "--set", "grpo.vllm.memory=0.3")
     # The plan is the answer, whether it fits or not.
     assert tight.exit_code == 0
-    for part in ("one whole episode", "another grpo.vllm.memory", "judging.max_cost_usd=6"):
+    for part in ("one whole episode", "another grpo.vllm.memory"):
         assert part in tight.stdout
 
 
