@@ -122,7 +122,7 @@ def _print_plan(plan: TrainingPlan, longest: int) -> None:
         _print_stage(stage, plan.memory_bytes, longest)
     _line(
         f"an episode: {episode.turns:.1f} turns, {episode.tokens:,.0f} tokens,"
-        f" {episode.own_tokens:,.0f} of them the model's own ({episode.source})"
+        f" {episode.own_tokens:,.0f} of them the model's own"
     )
     _line(
         f"{duration(plan.hours)} on {plural(sum(gpus.values()), 'GPU')} at"

@@ -62,10 +62,7 @@ def train_grpo(
             f"the recipe {recipe.name} makes its model from nothing: train a start with"
             " art-e train sft, and name its folder with --init"
         )
-    try:
-        table.passes(training.processes.count)
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    table.passes(training.processes.count)
     check_generation(table.vllm)
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)

@@ -278,15 +278,15 @@ class Grpo(RecipeTable):
     validate_every: Count = 20
 
     def passes(self, processes: int) -> int:
-        """Forward passes of each process in a step; `ValueError` if it can't be divided."""
+        """Forward passes of each process in a step; `UserError` if it can't be divided."""
         if self.questions % processes:
-            raise ValueError(
+            raise UserError(
                 f"{self.questions} questions a step can't be divided among {processes} processes:"
                 f" set grpo.questions to a multiple of {processes}"
             )
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
-            raise ValueError(
+            raise UserError(
                 f"the {episodes} episodes of each process are no multiple of grpo.micro_batch,"
                 f" {self.micro_batch}: set another"
             )

@@ -41,7 +41,7 @@ from training.recipe import Vllm, load_recipe, recipe_names
 from training.start import load_start
 
 H100, RTX = "h100-80gb", "rtx4090-24gb"
-EPISODE = EpisodeTokens(5, 700, 200, 4_500, 1.5, "")
+EPISODE = EpisodeTokens(5, 700, 200, 4_500, 1.5)
 # Vocabularies are small, because TRL scores logits in tiles.
 SMALL = Shape(3, 1_024, 3_072, 8, 2, 512, tied=True)
 FEW_LAYERS = PUBLISHED["14B"]._replace(layers=8)
@@ -276,7 +276,7 @@ def test_the_prompts_of_all_turns_are_their_sum(
 ) -> None:
     """Every turn's prompt is the one before with what the model wrote and the tool showed."""
     prompts = [prompt + turn * (own + shown) for turn in range(turns)]
-    episode = EpisodeTokens(turns, prompt, turns * own, prompts[-1] + own, 1, "")
+    episode = EpisodeTokens(turns, prompt, turns * own, prompts[-1] + own, 1)
     assert episode.all_prompts == pytest.approx(sum(prompts))
 
 
@@ -397,7 +397,6 @@ def test_a_run_stands_beside_its_plan(
         "tokens a step, generated": last.tokens / last.step,
         "seconds a step, with validations": last.seconds / last.step,
         "most memory in use, GB": 12,
-        "judges a step, USD": 0,
     }
     assert "reported" in art_e("train", "plan", "--against", trained).stdout
     last = read_steps(warm)[-1]

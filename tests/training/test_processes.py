@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.errors import UserError
 from art_e.trajectory import Trajectory, read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message
@@ -248,7 +249,7 @@ def alive(pid: int) -> bool:
 def test_a_step_that_can_t_be_divided_names_the_setting(
     changes: dict[str, int], named: str
 ) -> None:
-    with pytest.raises(ValueError, match=named):
+    with pytest.raises(UserError, match=named):
         Grpo.model_validate({"steps": 1, "micro_batch": 1, **changes}).passes(2)
 
 

@@ -239,7 +239,9 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     steps = {each["name"]: each for each in plan["steps"]}
     planned = json_of(art_e("train", "plan", "--recipe", "talk", "--json"))
     assert plan["training"]["hours"] == pytest.approx(planned["hours"])
-    assert plan["training"]["usd"] == pytest.approx(planned["gpu_usd"] + planned["judge_usd"])
+    assert plan["training"]["usd"] == pytest.approx(
+        planned["gpu_usd"] + sum(each["usd"] for each in planned["judges"])
+    )
     profile = load_profile("talk")
     assert profile.golden.max_cost_usd is not None
     assert steps["golden"]["max_cost_usd"] == 2 * profile.golden.max_cost_usd

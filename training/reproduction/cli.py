@@ -120,7 +120,8 @@ def _training(profile: Profile, planned: Sequence[Step]) -> dict[str, Any] | Non
     if gpu is None or all(each.stage != "grpo" for each in planned):
         return None
     takes = plan(profile.recipe, gpu_of(gpu))
-    usd = None if takes.judge_usd is None else takes.gpu_usd + takes.judge_usd
+    fees = [each.usd for each in takes.judges if each.usd is not None]
+    usd = takes.gpu_usd + sum(fees) if len(fees) == len(takes.judges) else None
     return {"gpu": takes.gpu, "hours": takes.hours, "usd": usd, "faults": takes.faults}
 
 
