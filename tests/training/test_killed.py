@@ -45,13 +45,11 @@ MODULES = ["trl.trainer.sft_trainer", "trl.trainer.grpo_trainer", "peft", "datas
 
 
 class Moment(NamedTuple):
-    """The call number `nth`, from 1, of the function `name` of `place`; after its work where
-    `after`, else before any of it."""
+    """The call number `nth`, from 1, of the function `name` of `place`, before its work."""
 
     place: str
     name: str
     nth: int
-    after: bool = False
 
 
 def _process(arguments: list[str], environment: dict[str, str], moment: Moment | None) -> None:
@@ -79,12 +77,9 @@ def _die_at(moment: Moment) -> None:
     def dying(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == moment.nth and not moment.after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        value = function(*arguments, **options)
         if calls == moment.nth:
             os.kill(os.getpid(), signal.SIGKILL)
-        return value
+        return function(*arguments, **options)
 
     setattr(place, moment.name, dying)
 
@@ -178,16 +173,10 @@ RUN = "training.run:TrainingRun"
 
 # By name: the kind, when it dies, and the newest checkpoint that counts then.
 MOMENTS = {
-    "sft in the first validation": ("sft", Moment("training.rollout", "_show", 9), None),
-    "sft in the test": ("sft", Moment(RUN, "finish", 1), 6),
-    "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),
+    "sft in a validation": ("sft", Moment("training.validation", "validation_of", 3), 2),
     "grpo before its first checkpoint counts": ("grpo", Moment(RUN, "checkpoint_saved", 1), None),
-    "grpo in a validation": ("grpo", Moment("training.validation", "validation_of", 3), 2),
-    "grpo in the test": (
-        "grpo",
-        Moment("training.validation", "figures_on_test", 1, after=True),
-        5,
-    ),
+    "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),
+    "grpo after its test": ("grpo", Moment(RUN, "finish", 1), 5),
 }
 
 

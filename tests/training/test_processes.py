@@ -11,6 +11,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -159,7 +160,7 @@ def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_pa
         assert any(bool(trained[name].any()) for name in trained if "lora_B" in name)
 
 
-def test_episodes_that_end_at_other_times_hold_nobody_up(
+def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_other_times(
     launched: Launched, base: Path, server: fake_vllm.Server, tmp_path: Path
 ) -> None:
     """Of two questions, one for each process, one is answered at once, and the other's episodes
@@ -169,34 +170,22 @@ def test_episodes_that_end_at_other_times_hold_nobody_up(
         name: [*tokenizer.encode(written(message(call))), server.end_id]
         for name, call in (("ends", answer("I don't know")), ("goes on", search("harbor")))
     }
+    out, killed = tmp_path / "run", threading.Event()
     seen: dict[str, int] = {}
 
     def say(prompt: Sequence[int]) -> list[int]:
+        if len(read_steps(out)) == 3:
+            killed.wait(SECONDS)
         question = str(tokenizer.decode(list(prompt))).partition(f"{START}user\n")[2]
         place = seen.setdefault(question.partition(END)[0], len(seen))
         return words["ends" if place % 2 else "goes on"]
 
     server.say = say
-    out = tmp_path / "run"
-    launched.run(
-        base, out,
-        *changed(f"grpo.vllm.server={server.address}", "grpo.questions=2", "episode.max_turns=4",
-                 "episode.turn_tokens=60", "episode.episode_tokens=3_000", "grpo.validate_every=2"),
+    changes = changed(
+        f"grpo.vllm.server={server.address}", "grpo.steps=4", "grpo.questions=2",
+        "episode.max_turns=4", "episode.turn_tokens=60", "episode.episode_tokens=3_000",
+        "grpo.validate_every=2",
     )  # fmt: skip
-    turns = Counter(each.rubric["turns"] for each in episodes(out))
-    assert set(turns) == {1, 4}
-    assert len(read_steps(out)) == 2
-    # New weights went to the server once a step and once for each validation and the test,
-    # from one process, however many turns the others took.
-    assert server.transfers == 4
-    assert not any(size > 4 for size in server.batches)
-
-
-def test_one_that_is_killed_ends_the_run_which_can_go_on(
-    launched: Launched, base: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    changes = changed("grpo.vllm.mode=off", "grpo.steps=8", "grpo.validate_every=2")
     process = launched.start(base, out, *changes)
     try:
         until = time.monotonic() + SECONDS
@@ -205,18 +194,25 @@ def test_one_that_is_killed_ends_the_run_which_can_go_on(
             time.sleep(0.1)
         workers = ranks(process.pid)
         os.kill(workers[1], signal.SIGKILL)
+        killed.set()
         assert process.wait(60) != 0
     finally:
+        killed.set()
         _end(process)
     output = launched.printed.read_text("utf-8", "replace")
     assert "Error: another process of this run has ended" in output
     assert "--resume" in output
     assert not any(map(alive, workers.values()))
-    before = len(read_steps(out))
-    assert before < 8
+    assert [each.step for each in read_steps(out)] == [1, 2, 3]
+    server.transfers = 0
     launched.run(base, out, *changes, "--resume")
-    assert [each.step for each in read_steps(out)] == list(range(1, 9))
+    assert [each.step for each in read_steps(out)] == [1, 2, 3, 4]
     assert (out / "COMPLETE").is_file()
+    assert {each.rubric["turns"] for each in episodes(out)} == {1, 4}
+    # From step 2 on new weights went to the server once a step, once for the validation and once
+    # for the test, from one process, however many turns the others took.
+    assert server.transfers == 4
+    assert not any(size > 4 for size in server.batches)
 
 
 def ranks(launcher: int) -> dict[int, int]:
