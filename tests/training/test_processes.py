@@ -1,4 +1,4 @@
-"""Several processes that train one model: on a CPU, with gloo, as accelerate starts them.
+"""Several processes that train one model: on a CPU, with gloo, as launchers start them.
 
 Each test's processes are real. Where they generate with vLLM, its stand-in is in the tests'
 process, and both ask it over HTTP.
@@ -26,9 +26,11 @@ from art_e.trajectory import Trajectory, read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message
 from tests.builders import search_episodes as search
+from tests.processes import free_port
 from tests.tiny_qwen import END, START
 from tests.training import full, tiny
 from tests.training.conftest import written
+from tests.training.launched import art_e_with_vllm, preloaded
 from tests.training.machine import LAUNCH
 from training.cli import run_grpo
 from training.processes import ALONE, Processes
@@ -41,48 +43,53 @@ SECONDS = 240
 
 
 class Launched:
-    """`art-e train grpo` in two processes, with output in a file."""
+    """`art-e train grpo` in two processes."""
 
-    def __init__(self, home: Path, folder: Path) -> None:
-        self._environment = {
-            **os.environ,
-            "ART_E_HOME": str(home),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        }
-        self._folder = folder
+    def __init__(self, home: Path, base: Path, folder: Path) -> None:
+        self._environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
+        self._base = base
+        # What accelerate and its processes print.
+        self.printed = folder / "printed.log"
 
-    def start(self, base: Path, out: Path, *arguments: str) -> "subprocess.Popen[bytes]":
-        changes = itertools.chain.from_iterable(("--set", each) for each in full.CHANGES)
+    def start(self, out: Path, *changes: str) -> "subprocess.Popen[bytes]":
+        """Started by accelerate."""
         # Two processes on a CPU; port 0 is one that is free.
         command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
                    str(LAUNCH / "cpu.yaml"), "--main_process_port", "0", "-m"]  # fmt: skip
         with self.printed.open("wb") as output:
             return subprocess.Popen(
-                [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
-                 "--set", f"model.base={base}", "--out", str(out), *changes, *arguments],
-                cwd=ROOT, env=self._environment, stdout=output, stderr=output,
-                stdin=subprocess.DEVNULL, start_new_session=True,
+                [*command, "tests.training.launched", *self._arguments(out, changes)],
+                cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                env={**os.environ, **self._environment, "PYTHONPATH": str(ROOT)},
+                start_new_session=True,
             )  # fmt: skip
 
-    def run(self, base: Path, out: Path, *arguments: str) -> None:
-        """To its end, which has to be a good one."""
-        process = self.start(base, out, *arguments)
-        try:
-            code = process.wait(SECONDS)
-        finally:
-            _end(process)
-        assert code == 0, self.printed.read_text("utf-8", "replace")
+    def run(self, out: Path, *changes: str, resume: bool = False) -> None:
+        """To its end, in processes that know each other as torchrun's do."""
+        arguments = [*self._arguments(out, changes), *(["--resume"] if resume else [])]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+        workers = [
+            preloaded().Process(
+                target=art_e_with_vllm,
+                args=(arguments, {**self._environment, **place, "RANK": rank, "LOCAL_RANK": rank}),
+            )
+            for rank in ("0", "1")
+        ]
+        for each in workers:
+            each.start()
+        for each in workers:
+            each.join(SECONDS)
+        assert [each.exitcode for each in workers] == [0, 0]
 
-    @property
-    def printed(self) -> Path:
-        """What it printed."""
-        return self._folder / "printed.log"
+    def _arguments(self, out: Path, changes: Sequence[str]) -> list[str]:
+        every = (f"model.base={self._base}", *full.CHANGES, *changes)
+        options = itertools.chain.from_iterable(("--set", each) for each in every)
+        return ["train", "grpo", "--recipe", "talk-multi", "--out", str(out), *options]
 
 
 @pytest.fixture
-def launched(home: Path, tmp_path: Path) -> Launched:
-    return Launched(home, tmp_path)
+def launched(home: Path, base: Path, tmp_path: Path) -> Launched:
+    return Launched(home, base, tmp_path)
 
 
 @pytest.fixture
@@ -98,11 +105,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except ProcessLookupError:
         return
     process.wait()
-
-
-def changed(*changes: str) -> list[str]:
-    """The changes as options."""
-    return list(itertools.chain.from_iterable(("--set", each) for each in changes))
 
 
 def episodes(out: Path) -> list[Trajectory]:
@@ -128,7 +130,7 @@ def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_pa
         "grpo.vllm.mode=off", "grpo.questions=4", "grpo.rollouts=16", "grpo.micro_batch=8",
         "grpo.validate_every=2", "judging.questions=5",
     )  # fmt: skip
-    launched.run(base, tmp_path / "2", *changed(*changes))
+    launched.run(tmp_path / "2", *changes)
     with tiny.begun(
         Setting("grpo", full.recipe("talk-multi", base, changes), 0), tmp_path / "1"
     ) as training:
@@ -181,12 +183,12 @@ def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_othe
         return words["ends" if place % 2 else "goes on"]
 
     server.say = say
-    changes = changed(
+    changes = (
         f"grpo.vllm.server={server.address}", "grpo.steps=4", "grpo.questions=2",
         "episode.max_turns=4", "episode.turn_tokens=60", "episode.episode_tokens=3_000",
         "grpo.validate_every=2",
     )  # fmt: skip
-    process = launched.start(base, out, *changes)
+    process = launched.start(out, *changes)
     try:
         until = time.monotonic() + SECONDS
         while len(read_steps(out)) < 3 and time.monotonic() < until:
@@ -205,7 +207,7 @@ def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_othe
     assert not any(map(alive, workers.values()))
     assert [each.step for each in read_steps(out)] == [1, 2, 3]
     server.transfers = 0
-    launched.run(base, out, *changes, "--resume")
+    launched.run(out, *changes, resume=True)
     assert [each.step for each in read_steps(out)] == [1, 2, 3, 4]
     assert (out / "COMPLETE").is_file()
     assert {each.rubric["turns"] for each in episodes(out)} == {1, 4}
