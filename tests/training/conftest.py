@@ -1,7 +1,7 @@
 """A tokenizer with each of the templates that are trained on, an inbox to roll out in, and one
 tiny run of each kind, made once a session, that many tests look into."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,6 @@ Begin = Callable[..., Episode]
 
 
 TEMPLATES: dict[str, Callable[[], str]] = {"stock": stock_template, "nano": template}
-
-
-@pytest.fixture(scope="session")
-def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    with episodes.write_inbox(tmp_path_factory.mktemp("bob") / "inbox.duckdb") as file:
-        yield file
 
 
 @pytest.fixture

@@ -205,28 +205,3 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
             for mode in ("off", "colocate"):
                 reason = refused("talk-multi", f"grpo.vllm.mode={mode}")
                 assert "grpo.vllm.mode=server, or train with ddp" in reason
-
-
-def test_a_paused_run_goes_on_as_if_it_had_not_paused(
-    base: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It pauses where there is no validation, too."""
-    changes = ("grpo.vllm.mode=off", "grpo.validate_every=2", "grpo.steps=3")
-    whole, _ = trained("talk", base, tmp_path / "whole", *changes)
-    with monkeypatch.context() as patch:
-        patch.setattr(grpo, "_spent", lambda judges: "no more money")
-        paused, training = trained("talk", base, tmp_path / "run", *changes)
-    assert training.paused == "no more money"
-    assert paused["test"] is None
-    assert len(paused["validation"]) == 1
-    assert not training.run.complete
-    with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
-        newest = max((training.run.folder / "checkpoints").glob("checkpoint-*"))
-        assert newest.name == "checkpoint-1"
-        resumed = run_grpo(again, newest)
-    assert again.paused is None
-    assert resumed["test"] == whole["test"]
-    assert resumed["validation"] == whole["validation"]
-    runs = [read_steps(tmp_path / name) for name in ("whole", "run")]
-    first, second = ([(each.reward, each.loss) for each in steps] for steps in runs)
-    assert first == second

@@ -61,12 +61,6 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
         }
 
 
-def test_the_command_line_changes_it() -> None:
-    profile = load_profile("talk", ["training.seeds=[1, 2]", f"golden.questions={PUBLIC}"])
-    assert profile.training.seeds == (1, 2)
-    assert profile.golden.questions == PUBLIC
-
-
 @pytest.mark.parametrize(
     ("name", "change", "named"),
     [

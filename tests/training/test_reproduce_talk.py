@@ -26,7 +26,7 @@ from art_e.cli.main import app
 from art_e.message import ToolCall
 from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
-from tests.golden import Player, form_of, reading
+from tests.golden import Player, form_of
 from tests.processes import pairs, write_vllm
 from tests.provider import KEY, Provider, Reply, Request, says
 from training.reproduction.chain import RECORD, steps
@@ -55,27 +55,11 @@ class Players:
         return self._golden(request)
 
     def _next_call(self, request: Request) -> ToolCall:
-        _, question, *observations = request.messages
-        cues = re.findall('"(.*?)"', question["content"])
+        _, _, *observations = request.messages
         if not observations:
-            words = [word for cue in cues for word in cue.split()]
-            return _call("search_emails", keywords=words or ["notes"])
-        shown = json.loads(observations[-1]["content"].partition("\n")[0])
-        if len(observations) == 2:
-            if not shown.get("hits"):
-                return _answer("I don't know")
-            return _call("read_email", message_id=shown["hits"][0]["message_id"])
-        mail = {"date": "", **shown, "id": shown.get("message_id", "")}
-        read = reading({"question": question["content"], "mails": [mail]})
-        return _answer(read["answer"] or "I don't know")
-
-
-def _answer(text: str) -> ToolCall:
-    return _call("return_final_answer", answer=text, sources=[])
-
-
-def _call(name: str, **arguments: object) -> ToolCall:
-    return ToolCall("call", name, json.dumps(arguments))
+            return ToolCall("call", "search_emails", json.dumps({"keywords": ["notes"]}))
+        final = {"answer": "I don't know", "sources": []}
+        return ToolCall("call", "return_final_answer", json.dumps(final))
 
 
 ARCHIVE = Path(os.environ.get("ART_E_REAL_DATA", "none")) / "enron-maildir.tar.xz"
