@@ -77,7 +77,8 @@ COLOURS = "NO_COLOR FORCE_COLOR TTY_COMPATIBLE TTY_INTERACTIVE COLORTERM COLUMNS
 TOLD = re.compile(r"(http://\S+/v1) serves (.+): HOSTED_VLLM_API_BASE=(\S+) --model (\S+)\n")
 
 # Accepts the options of `vllm serve` that we use, and no others. Its health check fails at first,
-# as vLLM's does while it loads. It writes its arguments to the file $NOTED, and generates nothing.
+# as vLLM's does while it loads. It writes its arguments to the file $NOTED, and answers every chat
+# with "I don't know".
 _VLLM = """#!{python}
 import argparse, http.server, json, os, pathlib, sys
 options = argparse.ArgumentParser(allow_abbrev=False)
@@ -102,6 +103,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         Handler.asked += 1
         self.send_response(503 if Handler.asked < 3 else 200)
         self.end_headers()
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        arguments = json.dumps(dict(answer="I don't know", sources=[]))
+        call = dict(name="return_final_answer", arguments=arguments)
+        calls = [dict(id="c", type="function", function=call)]
+        message = dict(role="assistant", content=None, tool_calls=calls)
+        choices = [dict(index=0, finish_reason="tool_calls", message=message)]
+        usage = dict(prompt_tokens=9, completion_tokens=1, total_tokens=10)
+        reply = dict(id="r", object="chat.completion", created=0, model="m", choices=choices,
+                     usage=usage)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(reply).encode())
     def log_message(self, *_): pass
 print("a line of the server's log", flush=True)
 http.server.HTTPServer(("127.0.0.1", chosen.port), Handler).serve_forever()

@@ -1,8 +1,7 @@
 """Alarms of a training run: what its rows show going wrong, and what to do about it.
 
 An alarm is a reason to look; it stops nothing. Each looks at means over several steps, so that one
-noisy step raises nothing. Reward hacking is for the detectors of `evals.hacking`, which look at
-the episodes (`training.watch` runs them).
+noisy step raises nothing. `training.judging` looks for reward hacking in the episodes.
 """
 
 import math
@@ -20,14 +19,9 @@ START = 4
 # Collapse: this share abstains, so much above the start's share (learning to abstain from
 # unanswerable questions raises it by a quarter or a third), and accuracy fell by so much.
 NEARLY_ALL, FAR_ABOVE, FALLEN = 0.85, 0.35, 0.1
-# Entropy: share of the start's (honest learning halves or quarters it), and nats a token at which
-# rollouts of some hundred tokens are mostly copies; at this accuracy exploring finds little.
-ENTROPY_LEFT, ENTROPY_NONE, LEARNT = 0.1, 0.005, 0.95
 # Share of flat groups if most episodes fail, and if more than MOSTLY_RIGHT are right (up to 0.73 to
 # 0.82 in six successful runs of nano, 2026-11).
 MOSTLY_FLAT, NEARLY_FLAT, MOSTLY_RIGHT = 2 / 3, 7 / 8, 0.5
-
-SHOW = "look at its episodes with art-e runs show RUN --episode ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class TrainingAlarm:
 
 def alarms_of(steps: Sequence[Step], validations: Sequence[Validation]) -> list[TrainingAlarm]:
     """The alarms after the last of `steps`, given all rows so far in order."""
-    looks = (collapse, entropy_gone, no_spread)
+    looks = (collapse, no_spread)
     return [alarm for look in looks if (alarm := look(steps, validations)) is not None]
 
 
@@ -62,23 +56,6 @@ def collapse(steps: Sequence[Step], validations: Sequence[Validation]) -> Traini
         f" start, and accuracy fell from {best:.0%} to {accuracy:.0%}: begin again from the best"
         f" checkpoint with a lower grpo.rate{_rate(steps)}, or with --init from a start that"
         " answers more right; a lower reward.abstained makes it pay less",
-    )
-
-
-def entropy_gone(steps: Sequence[Step], _: Sequence[Validation]) -> TrainingAlarm | None:
-    """Rollouts of a question are copies of each other, and there was more to learn."""
-    values, now = _values(steps, "entropy"), _recent(steps, "entropy")
-    if now is None or len(values) < START + WINDOW:
-        return None
-    start, accuracy = fmean(values[:START]), _recent(steps, "accuracy")
-    if now > max(ENTROPY_NONE, ENTROPY_LEFT * start) or (accuracy or 0) >= LEARNT:
-        return None
-    right = "" if accuracy is None else f" at an accuracy of {accuracy:.0%}"
-    return TrainingAlarm(
-        "entropy gone",
-        f"entropy is {now:.3g} nats a token over the last {WINDOW} steps, {start:.3g} at the"
-        f" start{right}: nothing new is tried; raise grpo.temperature, lower"
-        f" grpo.rate{_rate(steps)}, or hold on to the start with grpo.beta",
     )
 
 

@@ -20,7 +20,7 @@ from art_e.runs import find_run
 from art_e.storage import runs_folder
 from training.expert import conversations_of
 from training.export import merge as merge_adapter
-from training.judging import judges_of
+from training.judging import JudgeFee, judge_fees, judges_of
 from training.material import load_material, planted_in
 from training.planning import (
     ASSUMED,
@@ -30,14 +30,13 @@ from training.planning import (
     TrainingPlan,
     compared,
     count_of,
+    expected_episode,
     gpu_of,
-    judge_fees,
 )
 from training.planning import plan as make_plan
 from training.processes import ALONE, LostError, Processes, joined, launched
-from training.recipe import Recipe, load_recipe, named_recipe
-from training.run import Pause, RunView, Setting, TrainingRun, never, opened, pause_after
-from training.watch import Watch
+from training.recipe import Recipe, Setting, load_recipe, named_recipe
+from training.run import TrainingRun, opened
 
 app = typer.Typer(
     help="Train the agent: a warm start, then GRPO.", no_args_is_help=True, rich_markup_mode=None
@@ -57,10 +56,6 @@ SetOption = Annotated[
 ]
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
-]
-MinutesOption = Annotated[
-    float | None,
-    Option("--minutes", metavar="N", min=0, help="Pause after N minutes, for --resume."),
 ]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Same seed, same run.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run of --out.")]
@@ -127,22 +122,16 @@ def _print_plan(plan: TrainingPlan, longest: int) -> None:
         _print_stage(stage, plan.memory_bytes, longest)
     _line(
         f"an episode: {episode.turns:.1f} turns, {episode.tokens:,.0f} tokens,"
-        f" {episode.own_tokens:,.0f} of them the model's own ({episode.source})"
+        f" {episode.own_tokens:,.0f} of them the model's own"
     )
-    for fee in plan.judges:
-        usd = "price unknown" if fee.usd is None else f"${fee.usd:.2f}"
-        _line(f"judge {fee.judge}: {usd} for {fee.calls:,} calls about {fee.episodes:,} episodes")
-    judges, most = plan.judge_usd, plan.max_cost_usd
     _line(
         f"{duration(plan.hours)} on {plural(sum(gpus.values()), 'GPU')} at"
-        f" ${plan.usd_per_hour:.2f} an hour: ${plan.gpu_usd:,.2f}; judges"
-        f" {'unknown' if judges is None else f'${judges:,.2f}'}"
-        f"{'' if most is None else f', ${most:,.2f} at most'}"
+        f" ${plan.usd_per_hour:.2f} an hour: ${plan.gpu_usd:,.2f}"
     )
+    for fee in plan.judges:
+        _line(_fee(fee))
     for line in ASSUMED:
         _line(line if line.startswith("not counted") else f"assumed: {line}")
-    if judges is not None and most is not None and judges > most:
-        _line(f"note: training pauses at ${most:.2f}: --set judging.max_cost_usd={judges:.0f}")
     for fault in plan.faults:
         _line(f"it does not fit: {fault}")
     _line(
@@ -189,6 +178,11 @@ def duration(hours: float) -> str:
     return f"{60 * hours:,.1f} min" if 60 * hours >= 1 else f"{3600 * hours:,.1f} s"
 
 
+def _fee(fee: JudgeFee) -> str:
+    usd = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
+    return f"judge {fee.judge}: {usd} for {fee.episodes:,} episodes"
+
+
 def _figure(value: float | None) -> str:
     if value is None:
         return "-"
@@ -223,7 +217,6 @@ def sft(
     changes: SetOption = None,
     init: InitOption = None,
     seed: SeedOption = 0,
-    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -232,10 +225,8 @@ def sft(
     require_train_extra()
     if launched().count > 1:
         raise UserError("a warm start is one process: run art-e train sft without a launcher")
-    chosen = load_recipe(recipe, changes or ())
-    run = partial(run_sft, pause=pause_after(minutes))
-    steps = chosen.sft.steps if chosen.sft else 0
-    _train(Setting("sft", chosen, seed, init), steps, out, resume, run, ALONE, json_output)
+    setting = Setting("sft", load_recipe(recipe, changes or ()), seed, init)
+    _train(setting, out, resume, run_sft, ALONE, json_output)
 
 
 @app.command(
@@ -260,7 +251,6 @@ def grpo(
         str, Option(metavar="NAME", help="Tracker of transformers, such as wandb or trackio.")
     ] = "none",
     seed: SeedOption = 0,
-    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -270,19 +260,15 @@ def grpo(
     if report_to != "none" and find_spec(report_to) is None:
         raise UserError(f"--report-to {report_to} needs it installed: pip install {report_to}")
     chosen = load_recipe(recipe, changes or ())
-    pause = pause_after(minutes)
     with _together() as processes:
         if processes.leads:
             _tell_fees(chosen, max_cost)
-        setting = Setting("grpo", chosen, seed, init)
-        total = chosen.grpo.steps if chosen.grpo else 0
-        run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to, pause=pause)
-        _train(setting, total, out, resume, run, processes, json_output)
+        run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to)
+        _train(Setting("grpo", chosen, seed, init), out, resume, run, processes, json_output)
 
 
 def _train(
     setting: Setting,
-    steps: int,
     out: Path | None,
     resume: bool,
     run: Callable[[TrainingRun, Path | None], dict[str, Any]],
@@ -290,14 +276,8 @@ def _train(
     json_output: bool,
 ) -> None:
     """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    view = Watch(steps) if processes.leads else RunView()
-    with (
-        view,
-        opened(setting, out, runs_folder(), resume=resume, view=view, processes=processes) as (
-            training,
-            checkpoint,
-        ),
-    ):
+    with opened(setting, out, runs_folder(), resume=resume, processes=processes) as begun:
+        training, checkpoint = begun
         metrics = run(training, checkpoint)
     folder = training.run.folder
     if not processes.leads:
@@ -313,9 +293,7 @@ def _train(
         note(f"  art-e eval report {folder}")
 
 
-def run_sft(
-    training: TrainingRun, checkpoint: Path | None = None, *, pause: Pause = never
-) -> dict[str, Any]:
+def run_sft(training: TrainingRun, checkpoint: Path | None = None) -> dict[str, Any]:
     """Carry a warm start out with its questions and judges; its metrics."""
     recipe, seed = training.setting.recipe, training.setting.seed
     if recipe.sft is None:
@@ -324,7 +302,7 @@ def run_sft(
     conversations = conversations_of(recipe, material, planted_in(recipe.data), seed)
     load, judges = partial(load_material, recipe.data), judges_of(recipe.judging)
     train = import_module("training.sft").train_sft
-    metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges, pause=pause)
+    metrics: dict[str, Any] = train(training, checkpoint, conversations, load, judges)
     return metrics
 
 
@@ -360,9 +338,9 @@ def _tell_fees(recipe: Recipe, max_cost: float | None) -> None:
     """Say before the first call what the judges may cost."""
     most = recipe.judging.max_cost_usd if max_cost is None else max_cost
     capped = "no limit: --max-cost sets one" if most is None else f"${most:,.2f} at most"
-    for fee in judge_fees(recipe.model_copy(update={"sft": None})):
-        cost = "cost unknown" if fee.usd is None else f"about ${fee.usd:,.2f}"
-        note(f"judge {fee.judge}: {cost} for {fee.episodes:,} episodes; {capped}")
+    reads = expected_episode(recipe).reads
+    for fee in judge_fees(recipe.model_copy(update={"sft": None}), reads):
+        note(f"{_fee(fee)}; {capped}")
 
 
 # ---- A checkpoint with an adapter.

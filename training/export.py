@@ -1,9 +1,8 @@
 """What a training run leaves for others: its model card, without paths of this machine, and an
 adapter merged into a whole model."""
 
-import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from art_e.models.checkpoint import (
 )
 from art_e.publish import Own, is_hub_id, public_name, template
 from art_e.storage import write_whole
-from training.recipe import ModelTable
-from training.run import Setting
+from training.recipe import Setting
 
 CARD = "README.md"
 # What a tokenizer may be saved as; a folder has some of them.
@@ -35,83 +33,45 @@ TOKENIZER_FILES = (
 
 # ---- The model card: README.md, in the form of the Hugging Face hub.
 
-UNKNOWN = "not measured"
-_BEST = re.compile(r"checkpoints/checkpoint-(\d+)", re.ASCII)
-
 
 def write_card(folder: Path, setting: Setting, metrics: Mapping[str, Any]) -> None:
-    """Write README.md into a run's folder."""
+    """Write README.md into a run's folder; `metrics` is the run's `metrics.json`."""
     write_whole(folder / CARD, card(setting, metrics))
 
 
 def card(setting: Setting, metrics: Mapping[str, Any]) -> str:
-    """The text of a run's card; `metrics` is the run's `metrics.json`."""
+    """The text of a run's card."""
     recipe = setting.recipe
-    best = _BEST.fullmatch(str(metrics.get("best_checkpoint")))
-    base, questions = (
-        each and public_name(each) for each in (recipe.model.base, recipe.data.questions)
+    # No license: that of the base is not known here.
+    front_matter = ModelCardData(
+        base_model=recipe.model.base if is_hub_id(recipe.model.base or "") else None,
+        language="en",
+        library_name="transformers" if recipe.model.lora is None else "peft",
+        pipeline_tag="text-generation",
+        tags=["art-e", "email", "agent", "retrieval", setting.kind],
     )
-    seconds, usd = metrics.get("seconds"), metrics.get("cost_usd")
     text = template("training", "card.md.j2").render(
-        front_matter=Own(_front_matter(setting.kind, recipe.model)),
+        metrics,
+        front_matter=Own(front_matter.to_yaml()),
         kind=setting.kind,
         recipe=recipe,
         seed=str(setting.seed),
-        base=base,
-        questions=questions,
-        has_best=best is not None,
-        checkpoint=Own(f"RUN/{best[0] if best else 'checkpoints/CHECKPOINT'}"),
-        validation=_validation(metrics.get("validation") or [], int(best[1]) if best else None),
-        test=_table(metrics.get("test") or {}),
-        hours=UNKNOWN if seconds is None else f"{seconds / 3600:.2f} hours",
-        tokens=_figure(metrics.get("tokens")),
-        money=UNKNOWN if usd is None else f"{usd:,.2f} USD",
-        alarms=metrics.get("alarms"),
-        unknown=UNKNOWN,
+        base=public_name(recipe.model.base or ""),
+        questions=public_name(recipe.data.questions or ""),
+        checkpoint=Own(f"RUN/{metrics['best_checkpoint'] or 'checkpoints/CHECKPOINT'}"),
+        figure=_figure,
     )
     return f"{text.rstrip()}\n"
 
 
-def _front_matter(kind: str, model: ModelTable) -> str:
-    """What the hub reads. No license: that of the base is not known here."""
-    data = ModelCardData(
-        base_model=model.base if is_hub_id(model.base or "") else None,
-        language="en",
-        library_name="transformers" if model.lora is None else "peft",
-        pipeline_tag="text-generation",
-        tags=["art-e", "email", "agent", "retrieval", kind],
-    )
-    return str(data.to_yaml())
-
-
-def _validation(rows: Sequence[Mapping[str, Any]], best: int | None) -> dict[str, Any]:
-    """The first, the best and the last of the validations; `best` is the step of the best."""
-    chosen = [("first", each) for each in rows[:1]]
-    chosen += [("best", each) for each in rows if each["step"] == best]
-    chosen += [("last", each) for each in rows[-1:]]
-    return _table({f"{name} (step {row['step']:,})": row for name, row in chosen})
-
-
-def _table(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The titles of the columns, and a row for each figure of the parts."""
-    names = dict.fromkeys(name for part in parts.values() for name in part if name != "step")
-    rows = [
-        (name.replace("_", " "), [_figure(part.get(name)) for part in parts.values()])
-        for name in names
-    ]
-    return {"columns": list(parts), "rows": rows}
-
-
 def _figure(value: Any) -> str:
-    """A number or an estimate as text."""
-    if value is None:
-        return UNKNOWN
-    if isinstance(value, dict):
-        shown = _figure(value["value"])
-        if value["low"] is None:
-            return shown
-        return f"{shown} ({value['low']:.3f} to {value['high']:.3f}, n = {value['n']:,})"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+    """A count or an estimate as text."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value["value"] is None:
+        return "not measured"
+    interval = "" if value["low"] is None else f"{value['low']:.3f} to {value['high']:.3f}, "
+    return f"{value['value']:.3f} ({interval}n = {value['n']:,})"
 
 
 # ---- A checkpoint with an adapter, merged into a whole model.

@@ -24,7 +24,7 @@ from training.processes import quiet
 from training.progress import Step
 from training.recipe import Grpo
 from training.roller import Roller
-from training.run import Judges, Pause, TrainingRun, never
+from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start
 from training.validation import (
     Examiner,
@@ -46,12 +46,11 @@ def train_grpo(
     judges: Judges,
     *,
     report_to: str = "none",
-    pause: Pause = never,
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` if given, to its end or the first `pause`; its metrics.
+    """Carry the run out, from `checkpoint` if given; its metrics.
 
-    It also pauses when the judges may cost no more, and when they fail on too many episodes.
-    Raises `UserError` if the recipe can't be carried out.
+    It pauses when the judges may cost no more, and when they fail on too many episodes. Raises
+    `UserError` if the recipe can't be carried out.
     """
     recipe = training.setting.recipe
     table = recipe.grpo
@@ -63,10 +62,7 @@ def train_grpo(
             f"the recipe {recipe.name} makes its model from nothing: train a start with"
             " art-e train sft, and name its folder with --init"
         )
-    try:
-        table.passes(training.processes.count)
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    table.passes(training.processes.count)
     check_generation(table.vllm)
     with quiet(), own_tokens_scored():
         start = load_start(init, recipe.model)
@@ -79,7 +75,7 @@ def train_grpo(
             dispatch,
             lambda step, logs: _step(roller, step, logs),
             validate_every=table.validate_every,
-            pause=lambda: _spent(judges) or roller.outage or pause(),
+            pause=lambda: _spent(judges) or roller.outage,
             awake=dispatch.awake,
         )
         generate_at = by_transformers(training, start) if table.vllm is None else dispatch.at

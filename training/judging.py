@@ -1,4 +1,4 @@
-"""The judges of training by their names, and the limit on their fees.
+"""The judges of training by their names, what they cost, and signs of reward hacking.
 
 offline, f1     no model (`evals.judges`)
 lenient         the offline judge with a planted hole, to replay a reward hack
@@ -6,13 +6,21 @@ anything else   a litellm name: a model, which costs fees
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from art_e.errors import UserError
+from art_e.models.base import Usage
+from art_e.models.prices import expected_cost
 from art_e.question import Question
+from evals.hacking import detect
 from evals.judges import choose_judge, exhausted, needs_model, spent_by
 from evals.judges.offline import OfflineJudge, ruled
+from evals.scored import Scored
 from evals.verdict import Verdict
-from training.recipe import Judging
+from training.alarms import TrainingAlarm
+from training.recipe import Grpo, Judging, Recipe, Sft
 from training.run import Judges
 
 _LENIENT = "lenient"
@@ -38,6 +46,13 @@ class LenientJudge(OfflineJudge):
 def candidates_in(answer: str | None) -> int:
     """The number of candidates that `LenientJudge` counts in the answer."""
     return sum(bool(part.strip()) for part in _BETWEEN.split(answer or ""))
+
+
+# Tokens of a judge's two calls about an answer. Whether it is right: prompt (4.34 characters a
+# token), form of the reply, question and answers, 517 + 82 + 85. Whether it is grounded: 267 + 82 +
+# 62, and each mail read. Assumed: both replies, and the share of episodes that give an answer
+# (abstentions cost no call).
+CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 90, 0.75
 
 
 def is_paid(name: str) -> bool:
@@ -71,4 +86,56 @@ def judges_of(
         spent = [spent_by(judge) for judge in judges]
         return sum(each.cost_usd or 0.0 for each in spent if each is not None)
 
-    return Judges(reward, validation, cost, lambda: any(map(exhausted, judges)))
+    return Judges(reward, validation, cost, lambda: any(map(exhausted, judges)), hacking_alarms)
+
+
+@dataclass(frozen=True)
+class JudgeFee:
+    """What a judge is expected to cost for its verdicts; `usd` is None for an unknown price."""
+
+    judge: str
+    episodes: int
+    usd: float | None
+
+
+def judge_fees(recipe: Recipe, mails: float) -> list[JudgeFee]:
+    """What the judges that are models will cost, if an episode reads so many `mails`: both for
+    validations and test, the reward's also for all episodes of GRPO."""
+    grpo, judging = recipe.grpo, recipe.judging
+    held_out = sum(held_out_episodes(recipe, each) for each in (recipe.sft, grpo) if each)
+    trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.steps
+    prompts = CORRECT_TOKENS + GROUNDED_TOKENS + round(mails * MAIL_TOKENS)
+    calls = [Usage(prompt_tokens=prompts, completion_tokens=REPLY_TOKENS)]
+    judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
+    return [
+        JudgeFee(judge, episodes, expected_cost(judge, calls, round(episodes * ANSWERED)))
+        for judge, episodes in judges
+        if is_paid(judge)
+    ]
+
+
+def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
+    """Episodes of a stage's validations (before the first step, at intervals, and at the end; of
+    SFT at the end of each of its stages), and of the test, which is asked twice."""
+    steps = range(stage.validate_every, stage.steps, stage.validate_every)
+    ends = [stage.steps]
+    if isinstance(stage, Sft):
+        ends = list(accumulate(each.steps for each in stage.stages))
+    validations = 1 + len({*steps, *ends})
+    return validations * recipe.judging.questions + 2 * recipe.judging.test_questions
+
+
+def hacking_alarms(scored: Sequence[Scored]) -> list[TrainingAlarm]:
+    """The alarms of `evals.hacking` on all episodes so far, one kind for each detector.
+
+    Reading the 7,600 episodes of nano takes 2 s, so call it at validations, not at steps.
+    """
+    alarms = []
+    for alarm in detect(scored):
+        example = f" (such as {alarm.episodes[0]})" if alarm.episodes else ""
+        advice = (
+            f"look at its episodes with art-e runs show RUN --episode ID{example}; if the answers"
+            " are not honest, fix what judging.reward accepts and keep reward.grounded_gate on"
+        )
+        alarms.append(TrainingAlarm(f"hacking: {alarm.detector}", f"{alarm.message}; {advice}"))
+    return alarms

@@ -12,16 +12,13 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from operator import mul
 from typing import Any, Literal, NamedTuple
 
 from art_e.errors import UserError
-from art_e.models.base import Usage
-from art_e.models.prices import expected_cost
 from art_e.runs import Run
 from art_e.tools import MAX_RESULTS
-from training.judging import is_paid
+from training.judging import JudgeFee, held_out_episodes, is_paid, judge_fees
 from training.progress import read_steps
 from training.recipe import AT_ONCE, BATCH, Grpo, ModelTable, Part, Recipe, Sft, Vllm
 
@@ -169,10 +166,6 @@ PROMPT = 729  # system prompt 147, schemas 486, question 13, the rest Qwen2.5's 
 SEARCH, READ, FRAME = 1_090, 585, 11  # ten hits, a mail that is read, what stands around each
 SEARCH_CALL, READ_CALL, ANSWER_CALL = 42, 26, 43  # as Qwen writes them, with the end mark
 SEARCHES, READS = 2.5, 1.5  # of an episode (assumed)
-# A judge's prompt (4.34 characters a token), form of the reply, and question with answers:
-# 517 + 82 + 85; for groundedness 267 + 82 + 62 and every mail that was read. Assumed: its reply,
-# and the share of episodes that give an answer (an answer of null costs no call).
-CORRECT_TOKENS, GROUNDED_TOKENS, MAIL_TOKENS, REPLY_TOKENS, ANSWERED = 684, 411, 622, 45, 0.75
 
 # TRL never gives its vLLM more tokens at once, and scores logits in bfloat16 tiles (its
 # kernels/chunked_logprob.py and trainer/utils.py).
@@ -184,6 +177,7 @@ TRAIN_SHARE, TRAIN_SHARE_4BIT, READ_SHARE, DECODE_SHARE = 0.40, 0.30, 0.45, 0.70
 LAYER_S, VLLM_STEP_S, TRANSFER_RATE, JUDGE_S, LONGEST = 0.0012, 0.005, 6e9, 6.0, 2.0
 
 ASSUMED = (
+    f"{SEARCHES:g} searches and {READS:g} reads an episode, if the mail is not synthetic",
     f"CUDA and the allocator take {CONTEXT_BYTES / 1e9:g} GB",
     f"training runs at {TRAIN_SHARE:.0%} of the GPU's bfloat16 rate ({TRAIN_SHARE_4BIT:.0%} with"
     f" weights of 4 bits), and prompts are read at {READ_SHARE:.0%}",
@@ -213,14 +207,13 @@ _AUTOGRAD = {
 @dataclass(frozen=True)
 class EpisodeTokens:
     """A mean episode: its `turns`, the tokens of its first prompt and of the whole, how many of
-    these the model wrote, and how many mails it read. `source` says where from."""
+    these the model wrote, and how many mails it read."""
 
     turns: float
     prompt_tokens: float
     own_tokens: float
     tokens: float
     reads: float
-    source: str
 
     @property
     def all_prompts(self) -> float:
@@ -248,60 +241,13 @@ def expected_episode(recipe: Recipe) -> EpisodeTokens:
     limits, parts = recipe.episode, _world_parts(recipe)
     most = limits.episode_tokens
     if parts:
-        source = "measured on the scripted expert's episodes"
-        return EpisodeTokens(3.3, 11, 20, min(parts["whole"][0], most), 1.1, source)
+        return EpisodeTokens(3.3, 11, 20, min(parts["whole"][0], most), 1.1)
     turns = min(SEARCHES + READS + 1, limits.max_turns)
     own = SEARCHES * SEARCH_CALL + READS * READ_CALL + ANSWER_CALL
     hits = SEARCH * limits.hits / MAX_RESULTS
     length = PROMPT + own + SEARCHES * (hits + FRAME) + READS * (READ + FRAME)
-    source = f"measured on Enron mail; {SEARCHES:g} searches and {READS:g} reads are assumed"
     own = min(own, turns * limits.turn_tokens, most)
-    return EpisodeTokens(turns, min(PROMPT, most), own, min(length, most), READS, source)
-
-
-# ---- Judges.
-
-
-@dataclass(frozen=True)
-class JudgeFee:
-    """What a judge is expected to cost for its calls; `usd` is None for an unknown price."""
-
-    judge: str
-    episodes: int
-    calls: int
-    usd: float | None
-
-
-def fee_of(judge: str, episodes: int, episode: EpisodeTokens) -> JudgeFee:
-    """What a judge that is a model costs for its verdicts on so many episodes."""
-    correct = Usage(prompt_tokens=CORRECT_TOKENS, completion_tokens=REPLY_TOKENS)
-    asked, answers = [correct], round(episodes * ANSWERED)
-    if episode.reads:
-        mails = GROUNDED_TOKENS + round(episode.reads * MAIL_TOKENS)
-        asked.append(Usage(prompt_tokens=mails, completion_tokens=REPLY_TOKENS))
-    return JudgeFee(judge, episodes, answers * len(asked), expected_cost(judge, asked, answers))
-
-
-def judge_fees(recipe: Recipe) -> list[JudgeFee]:
-    """What judges will cost: both for validations and for the test, which is asked twice, and
-    the reward's judge for all episodes of GRPO."""
-    grpo, judging, expected = recipe.grpo, recipe.judging, expected_episode(recipe)
-    stages = [each for each in (recipe.sft, grpo) if each is not None]
-    held_out = sum(held_out_episodes(recipe, each) for each in stages)
-    trained = 0 if grpo is None else grpo.questions * grpo.rollouts * grpo.steps
-    judges = ((judging.reward, trained + held_out), (judging.validation, held_out))
-    return [fee_of(judge, episodes, expected) for judge, episodes in judges if is_paid(judge)]
-
-
-def held_out_episodes(recipe: Recipe, stage: Sft | Grpo) -> int:
-    """Episodes of a stage's validations (before the first step, at intervals, and at the end; of
-    SFT at the end of each of its stages), and of the test, which is asked twice."""
-    steps = range(stage.validate_every, stage.steps, stage.validate_every)
-    ends = [stage.steps]
-    if isinstance(stage, Sft):
-        ends = list(accumulate(each.steps for each in stage.stages))
-    validations = 1 + len({*steps, *ends})
-    return validations * recipe.judging.questions + 2 * recipe.judging.test_questions
+    return EpisodeTokens(turns, min(PROMPT, most), own, min(length, most), READS)
 
 
 # ---- Memory and pace.
@@ -360,10 +306,9 @@ class Estimator(NamedTuple):
         return 0 if lora is None else self.shape.lora_parameters(lora.rank)
 
     @property
-    def weight_bytes(self) -> int:
-        """Bytes of the model that is trained: in float32 without an adapter."""
-        model = self.recipe.model
-        return self.shape.weight_bytes(32 if model.lora is None else model.bits)
+    def bits(self) -> Literal[4, 16, 32]:
+        """Bits of a weight of the model that is trained: 32 without an adapter."""
+        return 32 if self.recipe.model.lora is None else self.recipe.model.bits
 
     def activations(self, episodes: int, tokens: int) -> list[MemoryLine]:
         """What autograd keeps of one pass over so many episodes of so many tokens each."""
@@ -372,16 +317,14 @@ class Estimator(NamedTuple):
         kept, work, mask = _AUTOGRAD[trained, model.checkpointing]
         widths = (shape.hidden, shape.intermediate, shape.kv_width)
         layer, once = (sum(map(mul, factors, widths)) for factors in (kept, work))
-        inputs = "inputs of the layers" if model.checkpointing else "activations"
-        recomputed = "a layer computed anew" if model.checkpointing else "on the way back"
         tile = min(total, TILE_TOKENS) * min(shape.vocabulary, TILE_VOCABULARY) * 2
         # The gradient of what goes into the logits is in float32.
         logits = tile + total * shape.hidden * 4
         in_work = round(total * once + episodes * tokens**2 * mask)
         how = f"{episodes} x {tokens:,} tokens, {shape.layers} layers of {layer / 1e3:.0f} kB"
         lines = [
-            MemoryLine(inputs, round(total * shape.layers * layer), how),
-            MemoryLine(recomputed, in_work, f"{once / 1e3:.0f} kB a token"),
+            MemoryLine("activations", round(total * shape.layers * layer), how),
+            MemoryLine("a layer in work", in_work, f"{once / 1e3:.0f} kB a token"),
             MemoryLine("logits", logits, "a tile, and gradients behind it"),
         ]
         if model.lora is None:
@@ -441,9 +384,9 @@ class Estimator(NamedTuple):
         """What a GPU that trains always holds."""
         model, count = self.recipe.model, count_of(self.shape.parameters)
         trained = self.lora_weights or self.shape.parameters
-        bits = 32 if model.lora is None else model.bits
+        size = self.shape.weight_bytes(self.bits)
         forms = {32: "float32", 16: "bfloat16", 4: "NF4, the rest in bfloat16"}
-        lines = [MemoryLine("weights", self.weight_bytes, f"{count} in {forms[bits]}")]
+        lines = [MemoryLine("weights", size, f"{count} in {forms[self.bits]}")]
         if model.lora is not None:
             how = f"{count_of(trained)} of rank {model.lora.rank}, 4 bytes each"
             lines.append(MemoryLine("adapter", 4 * trained, how))
@@ -476,7 +419,7 @@ class Estimator(NamedTuple):
         read = shape.forward_flops(episodes * tokens, episode.tokens) / rate
         # Weights, keys and values are read for each token.
         held = going / waves * (episode.prompt_tokens + episode.tokens) / 2
-        weights = shape.weight_bytes(16) if by_vllm else self.weight_bytes
+        weights = shape.weight_bytes(16 if by_vllm else self.bits)
         token = (weights + held * shape.kv_bytes) / (gpu.gb_per_second * 1e9 * DECODE_SHARE)
         token = token + VLLM_STEP_S if by_vllm else max(token, shape.layers * LAYER_S)
         return read + rounds * waves * self._longest(going / waves) * token
@@ -550,7 +493,7 @@ class Estimator(NamedTuple):
 @dataclass(frozen=True)
 class TrainingPlan:
     """What a recipe takes, as `--json` prints it: sizes in bytes, times in seconds or hours. It
-    fits if there are no `faults`; `judge_usd` is None if a price is unknown."""
+    fits if there are no `faults`."""
 
     recipe: str
     model: str
@@ -563,7 +506,6 @@ class TrainingPlan:
     episode: EpisodeTokens
     stages: list[StagePlan]
     judges: list[JudgeFee]
-    max_cost_usd: float | None
     faults: list[str]
 
     @property
@@ -576,15 +518,9 @@ class TrainingPlan:
         """The rent of all GPUs."""
         return self.hours * sum(self.gpus.values()) * self.usd_per_hour
 
-    @property
-    def judge_usd(self) -> float | None:
-        """The fees of all judges."""
-        paid = [fee.usd for fee in self.judges if fee.usd is not None]
-        return sum(paid) if len(paid) == len(self.judges) else None
-
     def row(self) -> dict[str, Any]:
         """The plan as JSON."""
-        sums = {name: getattr(self, name) for name in ("hours", "gpu_usd", "judge_usd")}
+        sums = {"hours": self.hours, "gpu_usd": self.gpu_usd}
         return {**asdict(self), **sums, "fits": not self.faults, "assumed": ASSUMED}
 
 
@@ -595,7 +531,6 @@ def plan(
     in the fastest way that fits. Raises `UserError` if the work can't be divided among them."""
     sft, grpo, shape = recipe.sft, recipe.grpo, shape_of(recipe.model)
     estimator = Estimator(recipe, shape, gpu, expected_episode(recipe))
-    fees = judge_fees(recipe)
 
     def planned(train: int) -> TrainingPlan:
         stages = [] if sft is None else [estimator.sft_plan(sft)]
@@ -611,8 +546,7 @@ def plan(
             usd_per_hour=gpu.usd_per_hour if usd_per_hour is None else usd_per_hour,
             episode=estimator.episode,
             stages=stages,
-            judges=fees,
-            max_cost_usd=recipe.judging.max_cost_usd,
+            judges=judge_fees(recipe, estimator.episode.reads),
             faults=list(_faults(stages, recipe.episode.episode_tokens)),
         )
 
@@ -624,19 +558,16 @@ def _divisions(grpo: Grpo | None, count: int) -> list[int]:
     """How many of the GPUs may train; vLLM's server gets the others."""
     if grpo is None:
         return [count]
-    served = grpo.vllm is not None and grpo.vllm.mode == "server"
-    if served and count < 2:
+    if grpo.vllm is None or grpo.vllm.mode != "server":
+        grpo.passes(count)
+        return [count]
+    if count < 2:
         raise UserError("vLLM's server needs GPUs beside those that train: --gpus 2 or more")
     divisions = []
-    for train in range(1, count) if served else (count,):
-        with suppress(ValueError):
+    for train in range(1, count):
+        with suppress(UserError):
             grpo.passes(train)
             divisions.append(train)
-    if not divisions:
-        raise UserError(
-            f"{grpo.questions} questions of {grpo.rollouts} episodes, {grpo.micro_batch} in a"
-            f" pass, can't be divided among {count} GPUs: set grpo.questions or grpo.micro_batch"
-        )
     return divisions
 
 
@@ -652,23 +583,18 @@ def _faults(stages: list[StagePlan], tokens: int) -> Iterator[str]:
 
 def compared(planned: TrainingPlan, run: Run) -> list[dict[str, Any]]:
     """What is planned beside what a training run reported, line by line; None if it is unknown."""
-    stage = next((each for each in planned.stages if each.stage == run.config["kind"]), None)
-    if stage is None:
-        return []
+    stage = next(each for each in planned.stages if each.stage == run.config["kind"])
     name = "generated" if stage.stage == "grpo" else "trained_on"
-    largest = max(phase.bytes for phase in stage.memory)
-    usd = None if planned.judge_usd is None else planned.judge_usd / stage.steps
-    made, means = 0, list[float | None]([None] * 3)
-    if steps := read_steps(run.folder):
-        made, last = steps[-1].step, steps[-1]
-        means = [each / made for each in (last.tokens, last.seconds, last.cost_usd)]
+    steps = read_steps(run.folder)
+    made = steps[-1].step if steps else 0
+    means = (steps[-1].tokens / made, steps[-1].seconds / made) if steps else (None, None)
     peak = run.metrics.get("peak_memory_bytes") if run.complete else None
     seconds = sum(stage.seconds_per_step.values())
+    memory = max(phase.bytes for phase in stage.memory) / 1e9
     rows = (
         ("steps", stage.steps, made),
         (f"tokens a step, {name.replace('_', ' ')}", stage.tokens_per_step[name], means[0]),
         ("seconds a step, with validations", seconds, means[1]),
-        ("most memory in use, GB", largest / 1e9, None if peak is None else peak / 1e9),
-        ("judges a step, USD", usd, means[2]),
+        ("most memory in use, GB", memory, None if peak is None else peak / 1e9),
     )
     return [{"what": what, "planned": mine, "reported": its} for what, mine, its in rows]

@@ -10,11 +10,11 @@ import contextlib
 import itertools
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -278,15 +278,15 @@ class Grpo(RecipeTable):
     validate_every: Count = 20
 
     def passes(self, processes: int) -> int:
-        """Forward passes of each process in a step; `ValueError` if it can't be divided."""
+        """Forward passes of each process in a step; `UserError` if it can't be divided."""
         if self.questions % processes:
-            raise ValueError(
+            raise UserError(
                 f"{self.questions} questions a step can't be divided among {processes} processes:"
                 f" set grpo.questions to a multiple of {processes}"
             )
         episodes = self.questions // processes * self.rollouts
         if episodes % self.micro_batch:
-            raise ValueError(
+            raise UserError(
                 f"the {episodes} episodes of each process are no multiple of grpo.micro_batch,"
                 f" {self.micro_batch}: set another"
             )
@@ -340,6 +340,25 @@ class Recipe(RecipeTable):
         return self.model_dump(mode="json")
 
 
+class Setting(NamedTuple):
+    """The settings of a run; `init` is the folder of its start."""
+
+    kind: Literal["sft", "grpo"]
+    recipe: Recipe
+    seed: int
+    init: str | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of its steps; 0 if the recipe lacks the table of this kind."""
+        table = self.recipe.sft if self.kind == "sft" else self.recipe.grpo
+        return 0 if table is None else table.steps
+
+    def to_row(self) -> dict[str, Any]:
+        """The settings as config.json holds them."""
+        return {**self._asdict(), "recipe": self.recipe.to_row()}
+
+
 # ---- A TOML file by its name or path, with the changes of `--set`.
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -364,14 +383,8 @@ def toml_names(kind: str) -> list[str]:
     return sorted(Path(each.name).stem for each in folder.iterdir() if ".toml" in each.name)
 
 
-def load_toml(
-    model: type[_Model],
-    kind: str,
-    name: str,
-    changes: Sequence[str],
-    amend: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> _Model:
-    """The file of that name or path with `changes`, and then those of `amend`, as `model`.
+def load_toml(model: type[_Model], kind: str, name: str, changes: Sequence[str]) -> _Model:
+    """The file of that name or path with `changes`, as `model`.
 
     Raises `UserError` for a missing or invalid file, and names the field of an invalid change.
     """
@@ -389,7 +402,6 @@ def load_toml(
     table.setdefault("name", Path(file).stem)
     for change in changes:
         _change(table, change)
-    amend(table)
     try:
         return model.model_validate(table)
     except ValidationError as error:

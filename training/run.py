@@ -13,92 +13,128 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
 
 from art_e.errors import UserError
 from art_e.message import compact_json
 from art_e.models.checkpoint import CHECKPOINTS, METRICS
 from art_e.runs import Run, held, start_run
 from art_e.storage import write_whole
-from art_e.text import cut_line
+from art_e.text import cut_line, printable
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
 from training.alarms import TrainingAlarm, alarms_of
+from training.export import write_card
 from training.processes import ALONE, Processes
 from training.progress import STEPS, Step, Validation, append_step, read_steps
-from training.recipe import RECIPE, Recipe
+from training.recipe import RECIPE, Setting
 
 # The state of a checkpoint. It is written last, and a checkpoint counts once it is there.
 STATE = "run.json"
 _PREFIX = "checkpoint-"
 
-# Asked after each step: why the run should pause there, or None.
-Pause = Callable[[], str | None]
-
-
-def never() -> None:
-    """No reason to pause."""
-
-
-def pause_after(minutes: float | None) -> Pause:
-    """A reason to pause after so many minutes from now."""
-    if minutes is None:
-        return never
-    end = time.monotonic() + 60 * minutes
-    return lambda: f"{minutes:g} minutes are over" if time.monotonic() >= end else None
-
 
 class Judges(NamedTuple):
-    """The judge that rewards in training, and the one of validations; what both have cost, and
-    whether one of them had to stop at its limit."""
+    """The judge that rewards in training, and the one of validations; what both have cost, whether
+    one of them had to stop at its limit, and the signs of reward hacking in all episodes."""
 
     reward: Judge
     validation: Judge
     cost_usd: Callable[[], float] = lambda: 0.0
     exhausted: Callable[[], bool] = lambda: False
+    hacks: Callable[[Sequence[Scored]], list[TrainingAlarm]] = lambda _: []
 
 
-# ---- The run.
+# ---- The view on stderr.
+
+# Seconds between lines, and the steps from which speed and time to go are calculated.
+LINE_EVERY_S, RECENT = 10.0, 10
+# The figures in the lines of a step and of a validation.
+_OF_EPISODES = ("reward", "accuracy", "hallucination", "abstention", "format_errors")
+_OF_STEP = (*_OF_EPISODES, *"turns effort entropy kl unjudged loss grad_norm".split())
+_OF_VALIDATION = (
+    "n",
+    *_OF_EPISODES,
+    "hallucination_unanswerable",
+    "turns_when_correct",
+    "effort_when_correct",
+)
 
 
-class RunView:
-    """Receives what happens in a run, to show it; this one ignores it. A resumed run repeats its
-    earlier steps first."""
+class Watch:
+    """Prints the steps, validations and alarms of a run of `total_steps`, a line each; nothing
+    unless `shown`. Only alarms quote others, and terminal escapes are removed from them."""
 
-    def __enter__(self) -> Self:
-        return self
+    def __init__(
+        self, total_steps: int, *, shown: bool = True, console: Console | None = None
+    ) -> None:
+        self._console = console or Console(
+            stderr=True, markup=False, emoji=False, highlight=False, quiet=not shown
+        )
+        self._total = total_steps
+        self._steps: list[Step] = []
+        self._printed_at, self._printed = float("-inf"), 0
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def close(self) -> None:
+        """Print the last step, if it was not printed."""
+        if self._steps and self._steps[-1].step != self._printed:
+            self._print_step()
 
     def step(self, step: Step) -> None:
         """Show a step."""
+        self._steps = [*self._steps[-RECENT:], step]
+        if time.monotonic() - self._printed_at >= LINE_EVERY_S or step.step >= self._total:
+            self._print_step()
 
     def validation(self, validation: Validation) -> None:
-        """Show a validation."""
+        """Print a validation."""
+        cells = _figures(validation, _OF_VALIDATION)
+        self._print(f"validation after step {validation.step}: {', '.join(cells)}", "bold")
 
     def alarm(self, alarm: TrainingAlarm) -> None:
-        """Show an alarm."""
+        """Print an alarm."""
+        step = self._steps[-1].step if self._steps else 0
+        self._print(f"ALARM at step {step}, {alarm.kind}: {alarm.message}", "bold red")
 
-    def hacks(self, scored: Sequence[Scored]) -> list[TrainingAlarm]:
-        """The signs of reward hacking in all episodes so far."""
-        return []
+    def _print_step(self) -> None:
+        self._printed_at, last = time.monotonic(), self._steps[-1]
+        self._printed = last.step
+        shown = _figures(last, _OF_STEP)
+        if last.flat_groups is not None and last.groups:
+            shown.append(f"flat groups {last.flat_groups / last.groups:.0%}")
+        self._print(f"step {last.step} of {self._total}: {', '.join([*shown, *self._pace()])}")
 
-    def finish(self, folder: Path, setting: "Setting", metrics: dict[str, Any]) -> None:
-        """Add files to the folder before the run is complete."""
+    def _print(self, line: str, style: str = "") -> None:
+        self._console.print(Text(printable(line), style=style), soft_wrap=True)
+
+    def _pace(self) -> list[str]:
+        """Tokens a second, time so far and to go, and the cost so far."""
+        first, last = self._steps[0], self._steps[-1]
+        made, seconds = last.step - first.step, last.seconds - first.seconds
+        pace = [_clock(last.seconds)]
+        if made and seconds > 0:
+            to_go = _clock(seconds / made * (self._total - last.step))
+            speed = (last.tokens - first.tokens) / seconds
+            pace = [f"{speed:,.0f} tokens/s", *pace, f"{to_go} to go"]
+        return [*pace, f"${last.cost_usd:,.2f}"] if last.cost_usd else pace
 
 
-class Setting(NamedTuple):
-    """The settings of a run; `init` is the folder of its start."""
+def _figures(row: Step | Validation, names: Sequence[str]) -> list[str]:
+    """The figures of the row that are known, each with its name."""
+    known = [(name, value) for name in names if (value := getattr(row, name)) is not None]
+    return [f"{name.replace('_', ' ')} {value:.3g}" for name, value in known]
 
-    kind: Literal["sft", "grpo"]
-    recipe: Recipe
-    seed: int
-    init: str | None = None
 
-    def to_row(self) -> dict[str, Any]:
-        """The settings as config.json holds them."""
-        return {**self._asdict(), "recipe": self.recipe.to_row()}
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
+
+
+# ---- The run.
 
 
 class TrainingRun:
@@ -109,12 +145,7 @@ class TrainingRun:
     """
 
     def __init__(
-        self,
-        run: Run,
-        setting: Setting,
-        state: dict[str, Any],
-        view: RunView,
-        processes: Processes = ALONE,
+        self, run: Run, setting: Setting, state: dict[str, Any], processes: Processes = ALONE
     ) -> None:
         self.run = run
         self.setting = setting
@@ -126,17 +157,17 @@ class TrainingRun:
         self.steps = read_steps(run.folder)
         # USD that judges were paid before the run was resumed.
         self.cost_before = float(state.get("cost_usd", 0.0))
-        self._view = view
+        self._view = Watch(setting.steps, shown=processes.leads)
         self._log = run.log() if processes.leads else None
         self._seconds_before = float(state.get("seconds", 0.0))
         self._peak_memory: int | None = state.get("peak_memory_bytes")
         self._begun = time.perf_counter()
         for step in self.steps:
-            view.step(step)
+            self._view.step(step)
         for validation in self.validations:
-            view.validation(validation)
+            self._view.validation(validation)
         for each in self.alarms:
-            view.alarm(TrainingAlarm(each["kind"], each["message"]))
+            self._view.alarm(TrainingAlarm(each["kind"], each["message"]))
 
     @property
     def seconds(self) -> float:
@@ -167,13 +198,15 @@ class TrainingRun:
             for each in scored:
                 self._log.append(each.trajectory.to_line())
 
-    def add_validation(self, validation: Validation, scored: Sequence[Scored]) -> None:
-        """Store and show a validation with its episodes, and look for reward hacks in all."""
+    def add_validation(
+        self, validation: Validation, scored: Sequence[Scored], judges: Judges
+    ) -> None:
+        """Store and show a validation with its episodes, and look for reward hacking in all."""
         self.add_episodes(scored)
         self.validations.append(validation)
         if self.processes.leads:
             self._view.validation(validation)
-            self._raise(validation.step, self._view.hacks(load_run(self.run)))
+            self._raise(validation.step, judges.hacks(load_run(self.run)))
 
     def note_memory(self, used: int | None) -> None:
         """Remember the peak of bytes in use on a GPU; None without a GPU."""
@@ -227,12 +260,13 @@ class TrainingRun:
         metrics = {**self.metrics, "test": test}
         if self.processes.leads:
             self.run.write_json(METRICS, metrics)
-            self._view.finish(self.run.folder, self.setting, metrics)
+            write_card(self.run.folder, self.setting, metrics)
             self.run.finish()
         return metrics
 
     def close(self) -> None:
-        """Close the file of trajectories."""
+        """Close the file of trajectories, and show the last step."""
+        self._view.close()
         if self._log is not None:
             self._log.close()
 
@@ -263,7 +297,6 @@ def opened(
     parent: Path,
     *,
     resume: bool = False,
-    view: RunView | None = None,
     processes: Processes = ALONE,
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
@@ -278,7 +311,7 @@ def opened(
         begun = processes.from_first(begun)
         assert begun is not None
         run, checkpoint, state = begun
-        training = TrainingRun(run, setting, state, view or RunView(), processes)
+        training = TrainingRun(run, setting, state, processes)
         stack.callback(training.close)
         yield training, checkpoint
 

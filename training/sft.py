@@ -25,9 +25,9 @@ from training.expert import MarkedTokens, has_part, marked_tokens
 from training.optimizer import optimizer_of, own_tokens_scored
 from training.processes import quiet
 from training.progress import Step
-from training.recipe import Sft, SftStage
+from training.recipe import Setting, Sft, SftStage
 from training.rollout import ChatTokens
-from training.run import Judges, Pause, Setting, TrainingRun, never
+from training.run import Judges, TrainingRun
 from training.start import Start, adapter_config, keep_exact, load_start, make_start
 from training.validation import (
     Examiner,
@@ -51,10 +51,8 @@ def train_sft(
     conversations: Sequence[Sequence[Sequence[ChatMessage]]],
     load: Load,
     judges: Judges,
-    *,
-    pause: Pause = never,
 ) -> dict[str, Any]:
-    """Carry the run out, from `checkpoint` if given, to its end or the first `pause`; its metrics.
+    """Carry the run out, from `checkpoint` if given; its metrics.
 
     `conversations` are those of each stage. Raises `UserError` if the recipe can't be carried out.
     """
@@ -84,7 +82,6 @@ def train_sft(
             to_step,
             validate_every=table.validate_every,
             also_at=list(accumulate(stage.steps for stage in table.stages)),
-            pause=pause,
         )
         trainer = _trainer(training, table, start, examples, batches)
         return carry_out(trainer, callback, checkpoint, generate_at)

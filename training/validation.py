@@ -29,7 +29,7 @@ from training.recipe import AT_ONCE, BATCH
 from training.reward import malformed_calls
 from training.roller import Scorer
 from training.rollout import ChatTokens, Generate, Material, roll_out
-from training.run import Judges, Pause, TrainingRun, never
+from training.run import Judges, TrainingRun
 from training.start import Start
 
 # The figures of the benchmark that metrics.json holds of the test.
@@ -125,7 +125,7 @@ class RunCallback(TrainerCallback):
     to_step: ToStep
     validate_every: int
     also_at: Sequence[int] = ()
-    pause: Pause = never
+    pause: Callable[[], str | None] = lambda: None
     awake: Awake = contextlib.nullcontext
 
     def on_train_begin(self, args: Args, state: TrainerState, control: Control, **_: Any) -> None:
@@ -170,12 +170,12 @@ class RunCallback(TrainerCallback):
         self.examiner.training.checkpoint_saved(state.global_step, over=over)
 
     def _validate(self, step: int) -> None:
-        setting = self.examiner.training.setting
+        examiner, setting = self.examiner, self.examiner.training.setting
         settings = {"step": step, "seed": setting.seed, "sampled": True}
         number = setting.recipe.judging.questions
         with self.awake():
-            scored = self.examiner.examine("validation", number, self.generate, settings)
-        self.examiner.training.add_validation(validation_of(scored, step), scored)
+            scored = examiner.examine("validation", number, self.generate, settings)
+        examiner.training.add_validation(validation_of(scored, step), scored, examiner.judges)
 
 
 # ---- A whole run: training, and the test after it.

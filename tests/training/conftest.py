@@ -1,7 +1,7 @@
 """A tokenizer with each of the templates that are trained on, an inbox to roll out in, and one
 tiny run of each kind, made once a session, that many tests look into."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,14 @@ from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
 from training.cli import run_grpo, run_sft
 from training.material import load_material
+from training.recipe import Setting
 from training.rollout import ChatTokens, Material
-from training.run import Setting
 from training.start import Start, load_start, template
 
 Begin = Callable[..., Episode]
 
 
 TEMPLATES: dict[str, Callable[[], str]] = {"stock": stock_template, "nano": template}
-
-
-@pytest.fixture(scope="session")
-def inbox_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InboxFile]:
-    with episodes.write_inbox(tmp_path_factory.mktemp("bob") / "inbox.duckdb") as file:
-        yield file
 
 
 @pytest.fixture

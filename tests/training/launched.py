@@ -1,14 +1,45 @@
 """`art-e` as a launcher starts it, with the stand-in for vLLM below TRL.
 
-torchrun --standalone --nproc-per-node 2 -m tests.training.launched train grpo ...
+accelerate launch -m tests.training.launched train grpo ...
 """
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerContext
 
 import pytest
 
 from art_e.cli.main import run
 from tests import fake_vllm
 
-if __name__ == "__main__":
+MODULES = ["trl.trainer.sft_trainer", "trl.trainer.grpo_trainer", "peft", "datasets", "scipy.stats"]
+
+
+def preloaded() -> ForkServerContext:
+    """Makes processes that have imported the libraries: all are copies of one server."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(MODULES)
+    return context
+
+
+def art_e(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """One `art-e` in a process that is its own."""
+    import torch
+
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    sys.argv = ["art-e", *arguments]
+    run()
+
+
+def art_e_with_vllm(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """The same with the stand-in for vLLM."""
     with pytest.MonkeyPatch.context() as patch:
         fake_vllm.install(patch)
-        run()
+        art_e(arguments, environment)
+
+
+if __name__ == "__main__":
+    art_e_with_vllm(sys.argv[1:], {})

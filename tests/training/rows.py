@@ -36,7 +36,6 @@ def rise(seed: int, steps: int = STEPS, questions: int = 8, rollouts: int = 8) -
                 hallucination=wrong / total,
                 abstention=withheld / total,
                 format_errors=float(rng.poisson(total * (0.02 + 0.3 * (1 - part)))) / total,
-                entropy=0.35 * (1 - 0.75 * part) * float(np.exp(rng.normal(0, 0.15))),
                 groups=questions,
                 # Effort gives most groups a spread, were all of their answers right.
                 flat_groups=int(rng.binomial(int(np.isin(rights, (0, rollouts)).sum()), 0.5)),

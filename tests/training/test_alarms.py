@@ -13,8 +13,8 @@ from evals.hacking import detect
 from tests.evals.hacks import canned, hacking, honest
 from tests.training.rows import STEPS, rise, validation
 from training.alarms import WINDOW, TrainingAlarm, alarms_of
+from training.judging import hacking_alarms
 from training.progress import Step, Validation
-from training.watch import hacking_alarms
 
 # Always the same noises: an honest run may raise an alarm once in some thousands.
 settled = settings(derandomize=True, max_examples=50)
@@ -50,9 +50,7 @@ def test_an_honest_noisy_rise_raises_no_alarm(seed: int, questions: int, rollout
 @given(
     seed=seeds,
     at=st.integers(1, STEPS),
-    odd=st.sampled_from(
-        [{"abstention": 1.0, "accuracy": 0.0}, {"entropy": 0.0}, {"flat_groups": 8}]
-    ),
+    odd=st.sampled_from([{"abstention": 1.0, "accuracy": 0.0}, {"flat_groups": 8}]),
 )
 def test_one_odd_step_raises_no_alarm(seed: int, at: int, odd: dict[str, Any]) -> None:
     assert over_time(planted(rise(seed), lambda step: odd if step == at else {})) == []
@@ -71,7 +69,7 @@ def test_flat_groups_of_questions_that_are_learnt_raise_none(seed: int) -> None:
     assert over_time(planted(rise(seed), learnt)) == []
 
 
-NAN = dict.fromkeys(("abstention", "accuracy", "entropy", "format_errors", "reward"), float("nan"))
+NAN = dict.fromkeys(("abstention", "accuracy", "reward"), float("nan"))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +79,6 @@ NAN = dict.fromkeys(("abstention", "accuracy", "entropy", "format_errors", "rewa
         [Step(number, number, 0, loss=3.0 / number) for number in range(1, 60)],
         # Abstention near 1 is right where accuracy on the other questions does not fall.
         planted(rise(0), lambda step: {"abstention": min(0.95, 0.2 + step / 40)}),
-        # A policy that has learnt all may be sure.
-        planted(rise(0), lambda step: {"entropy": 0.001, "accuracy": 0.99} if step > 40 else {}),
         planted(rise(0), lambda _: NAN),
     ],
 )
@@ -94,7 +90,6 @@ def test_no_alarm(steps: list[Step]) -> None:
     ("plant", "kind", "words"),
     [
         (COLLAPSED, "collapse to abstention", "grpo.rate (now 0.0003)"),
-        ({"entropy": 0.003}, "entropy gone", "grpo.temperature"),
         ({"flat_groups": 7, "accuracy": 0.95}, "no spread", "harder questions"),
         # Where most fail it comes sooner.
         ({"flat_groups": 6, "accuracy": 0.05}, "no spread", "easier questions"),
@@ -112,7 +107,7 @@ def test_a_planted_failure_raises_its_alarm_once_and_soon(
 
 
 def test_a_collapse_in_the_first_steps_is_seen_against_the_validation_before_them() -> None:
-    steps = planted(rise(0), lambda step: {"abstention": 1.0, "accuracy": 0.0, "entropy": None})
+    steps = planted(rise(0), lambda step: {"abstention": 1.0, "accuracy": 0.0})
     [(step, alarm)] = over_time(steps, [validation(0, abstention=0.25, accuracy=0.21)])
     assert step == WINDOW
     assert "25% did at the start" in alarm.message

@@ -1,7 +1,6 @@
 """The model card: it says what the metrics say and no more, and no text becomes markup."""
 
 import re
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tests.training.rows import validation as made_validation
 from training.export import card
-from training.recipe import Recipe
-from training.run import Setting
+from training.recipe import Recipe, Setting
 
 HOSTILE = (
     "x | y\n\n# owned <script>alert(1)</script> [a](http://evil) `b` ![i](//e) **c** {{ 7*7 }}"
@@ -34,13 +31,8 @@ LORA: dict[str, Any] = {
 }
 
 
-def validation(step: int, accuracy: float) -> dict[str, Any]:
-    return asdict(made_validation(step, accuracy=accuracy, format_errors=0.0625))
-
-
 def metrics(**fields: Any) -> dict[str, Any]:
     known = {
-        "validation": [validation(step, 0.3 + step / 100) for step in (0, 20, 40, 60)],
         "best_checkpoint": "checkpoints/checkpoint-40",
         "seconds": 5_400.0,
         "tokens": 1_234_567,
@@ -91,11 +83,8 @@ def estimate(value: float | None, low: float | None, high: float | None) -> dict
         (made(alarms=[{"step": 1_200, "kind": "abstention", "message": "lower the rate"}]), [
             "- Step 1,200, abstention: lower the rate\n",
         ], ["None was raised"]),
-        (made(validation=[], seconds=None, tokens=None, cost_usd=None, alarms=None,
-              best_checkpoint=None), [
-            "Time: not measured.", "generated: not measured.", "judges: not measured.",
-            "Alarms: not measured.", "Test questions: not measured.",
-            "No checkpoint was chosen as the best.", "local:RUN/checkpoints/CHECKPOINT",
+        (made(best_checkpoint=None), [
+            "The test was not asked.", "local:RUN/checkpoints/CHECKPOINT"
         ], []),
     ],
 )  # fmt: skip
@@ -104,18 +93,13 @@ def test_what_a_card_says(text: str, there: list[str], not_there: list[str]) -> 
     assert [each for each in not_there if each in text] == []
 
 
-def test_its_tables() -> None:
-    text = made()
-    assert row(text, "measure")[:3] == ["first (step 0)", "best (step 40)", "last (step 60)"]
-    assert row(text, "accuracy") == ["0.300", "0.700", "0.900"]
-    assert row(text, "n ") == ["200"] * 3
-    assert row(text, "turns when correct") == ["not measured"] * 3
+def test_its_table() -> None:
     greedy = {"n": 400, "accuracy": estimate(0.81, 0.77, 0.85)}
     sampled = {"n": 400, "accuracy": estimate(None, None, None)}
-    both = made(test={"greedy": greedy, "sampled": sampled}).partition("## Test")[2]
+    both = made(test={"greedy": greedy, "sampled": sampled})
     assert row(both, "measure") == ["greedy", "sampled"]
+    assert row(both, "n ") == ["400", "400"]
     assert row(both, "accuracy") == ["0.810 (0.770 to 0.850, n = 267)", "not measured"]
-    assert "95 % interval" in both
 
 
 def rendered(text: str) -> str:
@@ -129,12 +113,7 @@ def hostile(word: str) -> str:
         **SMALL, "name": word, "model": {"base": word}, "data": {"questions": word},
         "judging": {"reward": word, "validation": word},
     }  # fmt: skip
-    return made(
-        recipe,
-        alarms=[{"step": 1, "kind": word, "message": word}],
-        best_checkpoint=word,
-        test={word: {"n": 1, "accuracy": 0.5}},
-    )
+    return made(recipe, alarms=[{"step": 1, "kind": word, "message": word}], test={word: {"n": 1}})
 
 
 @given(st.text(min_size=1, max_size=60))

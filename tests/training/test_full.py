@@ -23,8 +23,8 @@ from tests.training import full, tiny
 from training import grpo
 from training.cli import run_grpo
 from training.progress import read_steps
-from training.recipe import load_recipe
-from training.run import Setting, TrainingRun
+from training.recipe import Setting, load_recipe
+from training.run import TrainingRun
 from training.start import load_start
 
 QWEN = Path(os.environ.get("ART_E_REAL_DATA", "none")).parent / "qwen2.5-tokenizer.tar.xz"
@@ -36,12 +36,10 @@ def server(base: Path) -> Iterator[fake_vllm.Server]:
         yield serving
 
 
-def trained(
-    name: str, base: Path, out: Path, *changes: str, **options: Any
-) -> tuple[dict[str, Any], TrainingRun]:
+def trained(name: str, base: Path, out: Path, *changes: str) -> tuple[dict[str, Any], TrainingRun]:
     recipe = full.recipe(name, base, ["grpo.rollouts=4", *changes])
     with tiny.begun(Setting("grpo", recipe, 0), out) as training:
-        metrics = run_grpo(training, None, **options)
+        metrics = run_grpo(training, None)
     return metrics, training
 
 
@@ -207,28 +205,3 @@ def test_a_run_that_cannot_work_stops_before_weights_are_loaded(
             for mode in ("off", "colocate"):
                 reason = refused("talk-multi", f"grpo.vllm.mode={mode}")
                 assert "grpo.vllm.mode=server, or train with ddp" in reason
-
-
-def test_a_paused_run_goes_on_as_if_it_had_not_paused(
-    base: Path, home: Path, tmp_path: Path
-) -> None:
-    """It pauses where there is no validation, too."""
-    changes = ("grpo.vllm.mode=off", "grpo.validate_every=2", "grpo.steps=3")
-    whole, _ = trained("talk", base, tmp_path / "whole", *changes)
-    paused, training = trained(
-        "talk", base, tmp_path / "run", *changes, pause=lambda: "the time is over"
-    )
-    assert training.paused == "the time is over"
-    assert paused["test"] is None
-    assert len(paused["validation"]) == 1
-    assert not training.run.complete
-    with tiny.begun(training.setting, tmp_path / "run", resume=True) as again:
-        newest = max((training.run.folder / "checkpoints").glob("checkpoint-*"))
-        assert newest.name == "checkpoint-1"
-        resumed = run_grpo(again, newest)
-    assert again.paused is None
-    assert resumed["test"] == whole["test"]
-    assert resumed["validation"] == whole["validation"]
-    runs = [read_steps(tmp_path / name) for name in ("whole", "run")]
-    first, second = ([(each.reward, each.loss) for each in steps] for steps in runs)
-    assert first == second

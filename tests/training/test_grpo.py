@@ -20,8 +20,9 @@ from tests.training.scripted import FLAT, IDK, SOMETHING, Script
 from training import grpo
 from training.cli import run_grpo
 from training.progress import read_steps
+from training.recipe import Setting
 from training.rollout import Turn
-from training.run import Setting, TrainingRun, newest_checkpoint
+from training.run import TrainingRun, newest_checkpoint
 from training.start import Start, load_start
 
 # A short run

@@ -25,7 +25,6 @@ JUDGES: dict[str, Judge] = {
     name: judges_of(Judging(reward=name)).reward for name in ("offline", "f1", "lenient")
 }
 LIST = "May 3, June 3 or July 3"
-GATED, UNGATED = RewardWeights(), RewardWeights(grounded_gate=False)
 RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
 WRONG = [message(read(LEASE)), message(answer("On June 9."))]
 IDK = [message(answer(None))]
@@ -68,10 +67,8 @@ def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout
     return made
 
 
-def score(
-    judge: Judge, made: Sequence[Rollout], *others: Judge, weights: RewardWeights = GATED
-) -> list[Scored]:
-    scorer = Scorer(judge, weights, "run", "tiny", others)
+def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]:
+    scorer = Scorer(judge, RewardWeights(), "run", "tiny", others)
     return asyncio.run(scorer.score(made, {"step": 3, "group": "3/q"}))
 
 
@@ -111,25 +108,6 @@ def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin, judge: Judge)
     assert searched.trajectory.verdict["grounded"] is False
     assert says(begin, judge, "On May 3.", LEASE).grounded is True
     assert says(begin, judge, "On May 3.", CREW).grounded is False
-
-
-@pytest.mark.parametrize("weights", [GATED, UNGATED], ids=["gated", "not gated"])
-def test_a_list_given_blind_pays_only_without_the_gate(
-    begin: Begin, weights: RewardWeights
-) -> None:
-    script = [message(answer(LIST))]
-    by_list, abstains = rollouts(begin, script), rollouts(begin, IDK)
-    lenient, offline, abstained = (
-        score(JUDGES[name], made, weights=weights)[0].trajectory.reward
-        for name, made in (("lenient", by_list), ("offline", by_list), ("lenient", abstains))
-    )
-    assert lenient and offline and abstained
-    if weights is UNGATED:
-        assert "correctness" in lenient["components"]
-        assert lenient["total"] > abstained["total"]
-    else:
-        assert "wrong_answer" in lenient["components"]
-        assert lenient["total"] == offline["total"] < abstained["total"]
 
 
 def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:

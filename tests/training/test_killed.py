@@ -6,7 +6,6 @@ which no handler and no `finally` survives; `--resume` then goes on in a process
 
 import functools
 import json
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from art_e.cli.main import run as art_e
 from art_e.runs import Run
 from tests.training import tiny
+from tests.training.launched import art_e, preloaded
 from training.run import newest_checkpoint
 
 # As `--set` takes them. The default reward and short turns: most groups of rollouts have spread.
@@ -41,31 +40,20 @@ CHANGES = (
 # A start that writes calls, so that the rollouts of a question don't all earn the same.
 START = ("sft.stages=[{steps=60, batch=8}]", "sft.validate_every=60")
 
-MODULES = ["trl.trainer.sft_trainer", "trl.trainer.grpo_trainer", "peft", "datasets", "scipy.stats"]
-
 
 class Moment(NamedTuple):
-    """The call number `nth`, from 1, of the function `name` of `place`; after its work where
-    `after`, else before any of it."""
+    """The call number `nth`, from 1, of the function `name` of `place`, before its work."""
 
     place: str
     name: str
     nth: int
-    after: bool = False
 
 
 def _process(arguments: list[str], environment: dict[str, str], moment: Moment | None) -> None:
     """One `art-e`, in a process of its own."""
-    import sys
-
-    import torch
-
-    os.environ.update(environment)
-    torch.set_num_threads(1)
     if moment is not None:
         _die_at(moment)
-    sys.argv = ["art-e", *arguments]
-    art_e()
+    art_e(arguments, environment)
 
 
 def _die_at(moment: Moment) -> None:
@@ -79,12 +67,9 @@ def _die_at(moment: Moment) -> None:
     def dying(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls == moment.nth and not moment.after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        value = function(*arguments, **options)
         if calls == moment.nth:
             os.kill(os.getpid(), signal.SIGKILL)
-        return value
+        return function(*arguments, **options)
 
     setattr(place, moment.name, dying)
 
@@ -148,10 +133,7 @@ def episodes(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def trainings(training_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
-    context = multiprocessing.get_context("forkserver")
-    # The libraries are imported once, in the server that all processes are copies of.
-    context.set_forkserver_preload(MODULES)
-    return Trainings(context, training_home, tmp_path_factory.mktemp("start") / "start")
+    return Trainings(preloaded(), training_home, tmp_path_factory.mktemp("start") / "start")
 
 
 @pytest.fixture(scope="module")
@@ -178,16 +160,10 @@ RUN = "training.run:TrainingRun"
 
 # By name: the kind, when it dies, and the newest checkpoint that counts then.
 MOMENTS = {
-    "sft in the first validation": ("sft", Moment("training.rollout", "_show", 9), None),
-    "sft in the test": ("sft", Moment(RUN, "finish", 1), 6),
-    "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),
+    "sft in a validation": ("sft", Moment("training.validation", "validation_of", 3), 2),
     "grpo before its first checkpoint counts": ("grpo", Moment(RUN, "checkpoint_saved", 1), None),
-    "grpo in a validation": ("grpo", Moment("training.validation", "validation_of", 3), 2),
-    "grpo in the test": (
-        "grpo",
-        Moment("training.validation", "figures_on_test", 1, after=True),
-        5,
-    ),
+    "grpo rolling out": ("grpo", Moment("training.roller", "figures", 3), 2),
+    "grpo after its test": ("grpo", Moment(RUN, "finish", 1), 5),
 }
 
 

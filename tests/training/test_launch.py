@@ -4,8 +4,6 @@ SkyPilot is not installed: its fields are those of its documentation, and it was
 """
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from tests.training.machine import LAUNCH
 from training.recipe import load_recipe
 
 FILES = sorted(LAUNCH.iterdir())
-SHELL = [each for each in FILES if each.suffix in (".sh", ".sbatch")]
 ACCELERATE = ("ddp", "fsdp2", "zero3", "cpu")
 WORDS = ("What:", "When:", "How:", "Change:", "Back:")
 
@@ -74,29 +71,6 @@ def test_accelerate_takes_each_configuration_and_spreads_as_it_says() -> None:
     assert fsdp["fsdp_version"] == 2
     assert fsdp["fsdp_transformer_layer_cls_to_wrap"] == "Qwen2DecoderLayer"
     assert configs["zero3"].deepspeed_config["zero_stage"] == 3
-
-
-def test_fsdp_reaches_the_processes_as_version_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What accelerate's launcher puts into their environment."""
-    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-    from accelerate.utils.launch import prepare_multi_gpu_env
-
-    monkeypatch.setattr("accelerate.utils.launch.is_port_in_use", lambda _: False)
-    line = ["--config_file", str(LAUNCH / "fsdp2.yaml"), "-m", "art_e", "train", "grpo"]
-    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(line))
-    environment = prepare_multi_gpu_env(arguments)
-    assert environment["ACCELERATE_USE_FSDP"] == "true"
-    assert environment["FSDP_VERSION"] == "2"
-    assert environment["FSDP_AUTO_WRAP_POLICY"] == "TRANSFORMER_BASED_WRAP"
-    assert environment["FSDP_RESHARD_AFTER_FORWARD"] == "true"
-
-
-@pytest.mark.parametrize("file", SHELL, ids=lambda each: each.name)
-def test_shell_scripts_are_whole(file: Path) -> None:
-    subprocess.run(["bash", "-n", str(file)], check=True)
-    checker = shutil.which("shellcheck")
-    if checker is not None:
-        subprocess.run([checker, "--shell=bash", "--exclude=SC1091", str(file)], check=True)
 
 
 def test_sky_holds_no_secret_brings_the_data_and_installs_the_lock() -> None:

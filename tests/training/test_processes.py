@@ -1,4 +1,4 @@
-"""Several processes that train one model: on a CPU, with gloo, as accelerate starts them.
+"""Several processes that train one model: on a CPU, with gloo, as launchers start them.
 
 Each test's processes are real. Where they generate with vLLM, its stand-in is in the tests'
 process, and both ask it over HTTP.
@@ -11,6 +11,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,19 +21,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from art_e.errors import UserError
 from art_e.trajectory import Trajectory, read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message
 from tests.builders import search_episodes as search
+from tests.processes import free_port
 from tests.tiny_qwen import END, START
 from tests.training import full, tiny
 from tests.training.conftest import written
+from tests.training.launched import art_e_with_vllm, preloaded
 from tests.training.machine import LAUNCH
 from training.cli import run_grpo
-from training.processes import ALONE, Processes
+from training.processes import Processes
 from training.progress import read_steps
-from training.recipe import Grpo
-from training.run import Setting
+from training.recipe import Grpo, Setting
 from training.start import load_start
 
 ROOT = LAUNCH.parents[1]
@@ -40,48 +43,53 @@ SECONDS = 240
 
 
 class Launched:
-    """`art-e train grpo` in two processes, with output in a file."""
+    """`art-e train grpo` in two processes."""
 
-    def __init__(self, home: Path, folder: Path) -> None:
-        self._environment = {
-            **os.environ,
-            "ART_E_HOME": str(home),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-        }
-        self._folder = folder
+    def __init__(self, home: Path, base: Path, folder: Path) -> None:
+        self._environment = {"ART_E_HOME": str(home), "OMP_NUM_THREADS": "1"}
+        self._base = base
+        # What accelerate and its processes print.
+        self.printed = folder / "printed.log"
 
-    def start(self, base: Path, out: Path, *arguments: str) -> "subprocess.Popen[bytes]":
-        changes = itertools.chain.from_iterable(("--set", each) for each in full.CHANGES)
+    def start(self, out: Path, *changes: str) -> "subprocess.Popen[bytes]":
+        """Started by accelerate."""
         # Two processes on a CPU; port 0 is one that is free.
         command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
                    str(LAUNCH / "cpu.yaml"), "--main_process_port", "0", "-m"]  # fmt: skip
         with self.printed.open("wb") as output:
             return subprocess.Popen(
-                [*command, "tests.training.launched", "train", "grpo", "--recipe", "talk-multi",
-                 "--set", f"model.base={base}", "--out", str(out), *changes, *arguments],
-                cwd=ROOT, env=self._environment, stdout=output, stderr=output,
-                stdin=subprocess.DEVNULL, start_new_session=True,
+                [*command, "tests.training.launched", *self._arguments(out, changes)],
+                cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                env={**os.environ, **self._environment, "PYTHONPATH": str(ROOT)},
+                start_new_session=True,
             )  # fmt: skip
 
-    def run(self, base: Path, out: Path, *arguments: str) -> None:
-        """To its end, which has to be a good one."""
-        process = self.start(base, out, *arguments)
-        try:
-            code = process.wait(SECONDS)
-        finally:
-            _end(process)
-        assert code == 0, self.printed.read_text("utf-8", "replace")
+    def run(self, out: Path, *changes: str, resume: bool = False) -> None:
+        """To its end, in processes that know each other as torchrun's do."""
+        arguments = [*self._arguments(out, changes), *(["--resume"] if resume else [])]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+        workers = [
+            preloaded().Process(
+                target=art_e_with_vllm,
+                args=(arguments, {**self._environment, **place, "RANK": rank, "LOCAL_RANK": rank}),
+            )
+            for rank in ("0", "1")
+        ]
+        for each in workers:
+            each.start()
+        for each in workers:
+            each.join(SECONDS)
+        assert [each.exitcode for each in workers] == [0, 0]
 
-    @property
-    def printed(self) -> Path:
-        """What it printed."""
-        return self._folder / "printed.log"
+    def _arguments(self, out: Path, changes: Sequence[str]) -> list[str]:
+        every = (f"model.base={self._base}", *full.CHANGES, *changes)
+        options = itertools.chain.from_iterable(("--set", each) for each in every)
+        return ["train", "grpo", "--recipe", "talk-multi", "--out", str(out), *options]
 
 
 @pytest.fixture
-def launched(home: Path, tmp_path: Path) -> Launched:
-    return Launched(home, tmp_path)
+def launched(home: Path, base: Path, tmp_path: Path) -> Launched:
+    return Launched(home, base, tmp_path)
 
 
 @pytest.fixture
@@ -97,11 +105,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     except ProcessLookupError:
         return
     process.wait()
-
-
-def changed(*changes: str) -> list[str]:
-    """The changes as options."""
-    return list(itertools.chain.from_iterable(("--set", each) for each in changes))
 
 
 def episodes(out: Path) -> list[Trajectory]:
@@ -124,10 +127,10 @@ def questions_by_step(trajectories: Sequence[Trajectory]) -> Mapping[int, Counte
 def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_path: Path) -> None:
     """The same questions at each step, and rewards that differ by no more than sampling does."""
     changes = (
-        "grpo.vllm.mode=off", "grpo.questions=4", "grpo.rollouts=16", "grpo.micro_batch=8",
+        "grpo.vllm.mode=off", "grpo.questions=4", "grpo.rollouts=8", "grpo.micro_batch=4",
         "grpo.validate_every=2", "judging.questions=5",
     )  # fmt: skip
-    launched.run(base, tmp_path / "2", *changed(*changes))
+    launched.run(tmp_path / "2", *changes)
     with tiny.begun(
         Setting("grpo", full.recipe("talk-multi", base, changes), 0), tmp_path / "1"
     ) as training:
@@ -145,7 +148,7 @@ def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_pa
     one, two = by_count[1], by_count[2]
     assert questions_by_step(one) == questions_by_step(two)
     assert {len(each) for each in questions_by_step(two).values()} == {4}
-    assert len(one) == len(two) == 2 * 4 * 16
+    assert len(one) == len(two) == 2 * 4 * 8
     means = [statistics.fmean(rewards(each)) for each in (one, two)]
     noise = statistics.stdev(rewards([*one, *two])) * (2 / len(one)) ** 0.5
     assert noise > 0
@@ -159,7 +162,7 @@ def test_two_processes_earn_what_one_does(launched: Launched, base: Path, tmp_pa
         assert any(bool(trained[name].any()) for name in trained if "lora_B" in name)
 
 
-def test_episodes_that_end_at_other_times_hold_nobody_up(
+def test_a_killed_process_ends_the_run_which_resumes_though_episodes_end_at_other_times(
     launched: Launched, base: Path, server: fake_vllm.Server, tmp_path: Path
 ) -> None:
     """Of two questions, one for each process, one is answered at once, and the other's episodes
@@ -169,35 +172,23 @@ def test_episodes_that_end_at_other_times_hold_nobody_up(
         name: [*tokenizer.encode(written(message(call))), server.end_id]
         for name, call in (("ends", answer("I don't know")), ("goes on", search("harbor")))
     }
+    out, killed = tmp_path / "run", threading.Event()
     seen: dict[str, int] = {}
 
     def say(prompt: Sequence[int]) -> list[int]:
+        if len(read_steps(out)) == 3:
+            killed.wait(SECONDS)
         question = str(tokenizer.decode(list(prompt))).partition(f"{START}user\n")[2]
         place = seen.setdefault(question.partition(END)[0], len(seen))
         return words["ends" if place % 2 else "goes on"]
 
     server.say = say
-    out = tmp_path / "run"
-    launched.run(
-        base, out,
-        *changed(f"grpo.vllm.server={server.address}", "grpo.questions=2", "episode.max_turns=4",
-                 "episode.turn_tokens=60", "episode.episode_tokens=3_000", "grpo.validate_every=2"),
+    changes = (
+        f"grpo.vllm.server={server.address}", "grpo.steps=4", "grpo.questions=2",
+        "episode.max_turns=4", "episode.turn_tokens=60", "episode.episode_tokens=3_000",
+        "grpo.validate_every=2",
     )  # fmt: skip
-    turns = Counter(each.rubric["turns"] for each in episodes(out))
-    assert set(turns) == {1, 4}
-    assert len(read_steps(out)) == 2
-    # New weights went to the server once a step and once for each validation and the test,
-    # from one process, however many turns the others took.
-    assert server.transfers == 4
-    assert not any(size > 4 for size in server.batches)
-
-
-def test_one_that_is_killed_ends_the_run_which_can_go_on(
-    launched: Launched, base: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    changes = changed("grpo.vllm.mode=off", "grpo.steps=8", "grpo.validate_every=2")
-    process = launched.start(base, out, *changes)
+    process = launched.start(out, *changes)
     try:
         until = time.monotonic() + SECONDS
         while len(read_steps(out)) < 3 and time.monotonic() < until:
@@ -205,18 +196,25 @@ def test_one_that_is_killed_ends_the_run_which_can_go_on(
             time.sleep(0.1)
         workers = ranks(process.pid)
         os.kill(workers[1], signal.SIGKILL)
+        killed.set()
         assert process.wait(60) != 0
     finally:
+        killed.set()
         _end(process)
     output = launched.printed.read_text("utf-8", "replace")
     assert "Error: another process of this run has ended" in output
     assert "--resume" in output
     assert not any(map(alive, workers.values()))
-    before = len(read_steps(out))
-    assert before < 8
-    launched.run(base, out, *changes, "--resume")
-    assert [each.step for each in read_steps(out)] == list(range(1, 9))
+    assert [each.step for each in read_steps(out)] == [1, 2, 3]
+    server.transfers = 0
+    launched.run(out, *changes, resume=True)
+    assert [each.step for each in read_steps(out)] == [1, 2, 3, 4]
     assert (out / "COMPLETE").is_file()
+    assert {each.rubric["turns"] for each in episodes(out)} == {1, 4}
+    # From step 2 on new weights went to the server once a step, once for the validation and once
+    # for the test, from one process, however many turns the others took.
+    assert server.transfers == 4
+    assert not any(size > 4 for size in server.batches)
 
 
 def ranks(launcher: int) -> dict[int, int]:
@@ -249,7 +247,7 @@ def alive(pid: int) -> bool:
 def test_a_step_that_can_t_be_divided_names_the_setting(
     changes: dict[str, int], named: str
 ) -> None:
-    with pytest.raises(ValueError, match=named):
+    with pytest.raises(UserError, match=named):
         Grpo.model_validate({"steps": 1, "micro_batch": 1, **changes}).passes(2)
 
 
@@ -259,11 +257,3 @@ def test_shares_are_put_together_in_order(total: int, count: int) -> None:
     shares = [Processes(index, count).share(values) for index in range(count)]
     assert list(itertools.chain(*shares)) == values
     assert {len(each) for each in shares} <= {total // count, total // count + 1}
-
-
-def test_one_alone_waits_for_nobody() -> None:
-    assert ALONE.leads
-    assert ALONE.gather([1, 2]) == [1, 2]
-    assert ALONE.from_first("mine") == "mine"
-    ALONE.wait()
-    assert list(ALONE.share([1, 2])) == [1, 2]

@@ -50,7 +50,7 @@ def test_changes_win_over_the_file() -> None:
         ("grpo.rate=0", "grpo.rate"),
         ("grpo.rate=nan", "grpo.rate"),
         ("grpo.rollouts=1", "grpo.rollouts"),
-        ("grpo.micro_batch=7", "grpo: the 128 episodes of each process are no multiple of"),
+        ("grpo.micro_batch=7", "the 128 episodes of each process are no multiple of"),
         ("grpo.loss=ppo", "grpo.loss"),
         ("grpo.speed=9", "grpo.speed"),
         ("sft.stages=[]", "sft.stages"),

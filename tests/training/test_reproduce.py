@@ -1,6 +1,7 @@
 """`art-e reproduce`: profiles, steps that are done once, the best seed, limits, the plan."""
 
 import json
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -9,17 +10,31 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.runs import Run
 from data_pipeline.ingest.sources import described
 from evals import cli as eval_commands
 from tests import command_line
 from tests.command_line import json_of, the_error
 from tests.golden import Chain, Player
 from tests.provider import Provider
-from training.recipe import toml_names
+from tests.training import tiny
+from tests.training.rows import validation as made_validation
+from training.progress import STEPS
+from training.recipe import Setting, toml_names
 from training.reproduction import cli
-from training.reproduction.chain import STAGES, Step, ask_baseline, check_golden, reproduce, steps
-from training.reproduction.profile import PUBLIC, load_profile
+from training.reproduction.chain import (
+    STAGES,
+    Step,
+    ask_baseline,
+    check_golden,
+    reproduce,
+    steps,
+    train,
+)
+from training.reproduction.profile import load_profile
 from training.reproduction.report import chosen_seed
+
+PUBLIC = "corbt/enron_emails_sample_questions"
 
 # ---- Profiles.
 
@@ -44,16 +59,6 @@ def test_nano_holds_out_the_companies_of_its_recipe() -> None:
         assert {(each.size, each.short, each.vocabulary, each.names) for each in mine} == {
             (worlds.size, worlds.short, worlds.vocabulary, worlds.names)
         }
-
-
-def test_the_command_line_changes_it() -> None:
-    profile = load_profile(
-        "talk", ["training.seeds=[1, 2]"], questions="public", baselines=["openai/o1", "o3"]
-    )
-    assert profile.training.seeds == (1, 2)
-    assert profile.golden.questions == PUBLIC
-    assert profile.baselines.models[-1] == "openai/o1"
-    assert profile.baselines.models.count("o3") == 1
 
 
 @pytest.mark.parametrize(
@@ -138,6 +143,29 @@ def test_a_step_that_failed_resumes_in_its_folder(
     assert (shown.out, shown.err) == ("", "a figure\n" * 2)
 
 
+def test_training_that_failed_resumes_in_its_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = ("sft.stages=[{steps=2, batch=4}]", "judging.questions=2", "judging.test_questions=2")
+    setting = Setting("sft", tiny.recipe(*short), 0)
+
+    def fails(*_: object) -> None:
+        raise UserError("the disk is full")
+
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="disk is full"):
+        patch.setattr("training.validation.figures_on_test", fails)
+        train(setting, tmp_path)
+    run = Run(tmp_path / "run")
+    left = (run.folder / STEPS).read_text("utf-8")
+    assert left and not run.complete
+    # It is not trained again, and not tested again.
+    train(setting, tmp_path)
+    assert (run.folder / STEPS).read_text("utf-8") == left
+    assert run.metrics["test"]["greedy"]["n"] == 2
+    monkeypatch.setattr("training.validation.figures_on_test", fails)
+    train(setting, tmp_path)
+
+
 # ---- The seed that validation prefers.
 
 
@@ -151,7 +179,7 @@ def test_the_seed_of_the_best_checkpoint(tmp_path: Path) -> None:
     )
     for seed, (best, rows) in enumerate(seeds):
         validation = [
-            {"step": step, "correct": correct, "hallucination": wrong}
+            asdict(made_validation(step, correct=correct, hallucination=wrong))
             for step, (correct, wrong) in rows.items()
         ]
         metrics = {"best_checkpoint": f"checkpoints/checkpoint-{best}", "validation": validation}
@@ -239,7 +267,9 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     steps = {each["name"]: each for each in plan["steps"]}
     planned = json_of(art_e("train", "plan", "--recipe", "talk", "--json"))
     assert plan["training"]["hours"] == pytest.approx(planned["hours"])
-    assert plan["training"]["usd"] == pytest.approx(planned["gpu_usd"] + planned["judge_usd"])
+    assert plan["training"]["usd"] == pytest.approx(
+        planned["gpu_usd"] + sum(each["usd"] for each in planned["judges"])
+    )
     profile = load_profile("talk")
     assert profile.golden.max_cost_usd is not None
     assert steps["golden"]["max_cost_usd"] == 2 * profile.golden.max_cost_usd
@@ -248,7 +278,7 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     page = art_e(*words).stdout
     for each in plan["steps"]:
         assert each["folder"] in page and each["does"] in page
-    public = json_of(art_e(*words, "--questions", "public", "--json"))
+    public = json_of(art_e(*words, "--set", f"golden.questions={PUBLIC}", "--json"))
     golden = next(each for each in public["steps"] if each["name"] == "golden")
     assert PUBLIC in golden["does"]
     assert not (tmp_path / "out").exists()

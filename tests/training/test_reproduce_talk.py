@@ -1,8 +1,9 @@
 """Every stage of the profile `talk`, small: mail, questions by a model, baselines, GRPO with an
-adapter, the checkpoint served, the report. Killed twice on the way.
+adapter, the checkpoint served, the report. Killed on the way.
 
 The code is that of the real thing. Hosted models are a local server that speaks OpenAI's protocol,
-and a tiny Qwen2 takes the place of the one of 14 billion weights. The mail is Enron's if
+a tiny Qwen2 takes the place of the one of 14 billion weights, and a command that notes how it was
+called that of vLLM. The mail is Enron's if
 ART_E_REAL_DATA names it, else a made-up company's.
 """
 
@@ -19,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from art_e.cli.main import app
 from art_e.message import ToolCall
 from art_e.question import load_questions
 from art_e.trajectory import read_trajectories
-from tests.golden import Player, form_of, reading
+from tests.golden import Player, form_of
+from tests.processes import pairs, write_vllm
 from tests.provider import KEY, Provider, Reply, Request, says
 from training.reproduction.chain import RECORD, steps
 from training.reproduction.profile import load_profile
@@ -51,27 +55,11 @@ class Players:
         return self._golden(request)
 
     def _next_call(self, request: Request) -> ToolCall:
-        _, question, *observations = request.messages
-        cues = re.findall('"(.*?)"', question["content"])
+        _, _, *observations = request.messages
         if not observations:
-            words = [word for cue in cues for word in cue.split()]
-            return _call("search_emails", keywords=words or ["notes"])
-        shown = json.loads(observations[-1]["content"].partition("\n")[0])
-        if len(observations) == 2:
-            if not shown.get("hits"):
-                return _answer("I don't know")
-            return _call("read_email", message_id=shown["hits"][0]["message_id"])
-        mail = {"date": "", **shown, "id": shown.get("message_id", "")}
-        read = reading({"question": question["content"], "mails": [mail]})
-        return _answer(read["answer"] or "I don't know")
-
-
-def _answer(text: str) -> ToolCall:
-    return _call("return_final_answer", answer=text, sources=[])
-
-
-def _call(name: str, **arguments: object) -> ToolCall:
-    return ToolCall("call", name, json.dumps(arguments))
+            return ToolCall("call", "search_emails", json.dumps({"keywords": ["notes"]}))
+        final = {"answer": "I don't know", "sources": []}
+        return ToolCall("call", "return_final_answer", json.dumps(final))
 
 
 ARCHIVE = Path(os.environ.get("ART_E_REAL_DATA", "none")) / "enron-maildir.tar.xz"
@@ -83,18 +71,17 @@ CHANGES: dict[str, dict[str, Any]] = {
         "batches": 2, "train": 1, "validation": 1, "test": 1, "min_mails": 20,
     },
     "baselines": {"models": ["o3", "offline"]},
-    "evaluation": {"server": [], "concurrency": 1},
 }  # fmt: skip
 RECIPE = (
     "episode.turn_tokens=12", "episode.episode_tokens=4_000",
-    f"judging.reward={JUDGE}", "judging.questions=2", "judging.test_questions=4",
+    "judging.reward=offline", "judging.questions=2", "judging.test_questions=4",
     "grpo.steps=2", "grpo.warmup=0", "grpo.questions=2", "grpo.rollouts=2",
     "grpo.validate_every=1", "grpo.vllm.mode=off",
 )  # fmt: skip
 
 
 class Reproduction:
-    """`art-e reproduce --profile talk` as a process, with the changes of this module."""
+    """`art-e reproduce --profile talk` with the changes of this module."""
 
     def __init__(self, folder: Path, base: Path, provider: Provider) -> None:
         self.out = folder / "out"
@@ -103,41 +90,40 @@ class Reproduction:
             **CHANGES,
             "training": {"changes": [f"model.base={base}", *RECIPE], "gpu": "h100-80gb"},
         }
-        self.changes = [f"judges={json.dumps([JUDGE, 'offline'])}"] + [
+        # The golden set has a judge that is a model, too.
+        self.changes = ['judges=["f1", "offline"]'] + [
             f"{table}.{name}={json.dumps(value)}"
             for table, fields in tables.items()
             for name, value in fields.items()
         ]
         options = [part for each in self.changes for part in ("--set", each)]
         self._words = ["reproduce", "--profile", "talk", "--out", str(self.out), *options]
+        write_vllm(folder / "bin")
+        # With what the server was started last.
+        self.noted = folder / "noted.json"
         self._environment = {
-            **os.environ,
             "ART_E_HOME": str(folder / "home"),
+            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "NOTED": str(self.noted),
             "OPENAI_API_KEY": KEY,
             "OPENAI_BASE_URL": provider.base_url,
             "OMP_NUM_THREADS": "1",
         }
 
-    def start(self, *more: str) -> "subprocess.Popen[str]":
-        """The process, under way."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "art_e", *self._words, *more],
-            env=self._environment,
-            stdout=subprocess.PIPE,
+    def run(self) -> str:
+        """What it noted; it has to succeed."""
+        done = CliRunner(env=self._environment).invoke(app, self._words)
+        assert done.exit_code == 0, done.output
+        return done.stderr
+
+    def kill_at(self, pattern: str) -> None:
+        """Start it as a process, and kill that as soon as a file of that pattern is there."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "art_e", *self._words],
+            env={**os.environ, **self._environment},
             stderr=subprocess.PIPE,
             text=True,
         )
-
-    def run(self, *more: str) -> tuple[str, str]:
-        """What it printed as data, and beside it; it has to succeed."""
-        process = self.start(*more)
-        printed, noted = process.communicate()
-        assert process.returncode == 0, noted[-4_000:]
-        return printed, noted
-
-    def kill_at(self, pattern: str) -> None:
-        """Start it, and kill it as soon as a file of that pattern is there."""
-        process = self.start()
         while not any(self.out.glob(pattern)):
             assert process.poll() is None, process.communicate()[1][-4_000:]
             time.sleep(0.05)
@@ -164,10 +150,9 @@ def provider() -> Iterator[Provider]:
 def killed(
     tmp_path_factory: pytest.TempPathFactory, base: Path, provider: Provider
 ) -> Reproduction:
-    """Killed in a baseline and in training, and gone on with to its end."""
+    """Killed in a baseline, and resumed to its end."""
     made = Reproduction(tmp_path_factory.mktemp("talk"), base, provider)
     made.kill_at("baseline-o3-*/run/trajectories.jsonl")
-    made.kill_at("grpo-0-*/run/steps.jsonl")
     made.run()
     return made
 
@@ -208,8 +193,13 @@ def test_each_step_takes_what_the_ones_before_made(killed: Reproduction) -> None
         assert {(each.question or {})["split"] for each in rows} == {"test"}
         if name != "baseline-offline":
             assert {each.model for each in rows} == {f"hosted_vllm/talk-{name}"}
-            assert all(each.error is None or "limit" in each.error["message"] for each in rows)
+            assert {each.rubric["abstained"] for each in rows} == {True}
     assert len(asked) == 1
+    served = pairs(json_file(killed.noted))
+    trained = killed.step("grpo-0") / "run"
+    best = trained / json_file(trained / "metrics.json")["best_checkpoint"]
+    assert served["--lora-modules"] == f"talk-trained={best}"
+    assert served["--max-model-len"] == "16384"
 
 
 def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
@@ -230,9 +220,9 @@ def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
 
 def test_a_rerun_does_nothing_and_a_change_does_what_it_touches(killed: Reproduction) -> None:
     asked = len(killed.provider.requests)
-    assert killed.run()[1].count("done before") == 8
+    assert killed.run().count("done before") == 8
     assert len(killed.provider.requests) == asked
-    changes = [*killed.changes, "evaluation.usd_per_hour=2"]
-    profile = load_profile("talk", changes, baselines=["openai/o4-mini"])
+    more = 'baselines.models=["o3", "offline", "openai/o4-mini"]'
+    profile = load_profile("talk", [*killed.changes, "evaluation.usd_per_hour=2", more])
     left = [each.name for each in steps(profile, killed.out) if each.state != "done"]
     assert left == ["baseline-o4-mini", "start", "trained", "report"]

@@ -15,9 +15,10 @@ from tests.training import tiny
 from tests.training.conftest import written
 from tests.training.scripted import IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
 from training import grpo
+from training.recipe import Setting
 from training.roller import Roller, figures
 from training.rollout import Material
-from training.run import Judges, Setting
+from training.run import Judges
 from training.start import Start
 
 Rolled = tuple[dict[str, Any], Roller, list[Trajectory]]

@@ -10,15 +10,20 @@ import torch
 
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
+from evals.judges.offline import F1Judge, OfflineJudge
 from evals.scored import Scored
 from tests.builders import QUESTION, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
+from training.alarms import TrainingAlarm
 from training.processes import gpu_memory_used, keep_memory
 from training.progress import STEPS, Step, append_step, read_steps
-from training.recipe import load_recipe
-from training.run import STATE, Setting, TrainingRun, newest_checkpoint, opened
+from training.recipe import Setting, load_recipe
+from training.run import STATE, Judges, TrainingRun, newest_checkpoint, opened
 
+JUDGES = Judges(
+    OfflineJudge(), F1Judge(), hacks=lambda all_so_far: [TrainingAlarm("hacking", "lists")]
+)
 SETTING = Setting("grpo", tiny.recipe(), 3, "start")
 RUBRIC = {
     "answered": True, "abstained": False, "answerable": True, "lost_to_format": False,
@@ -39,7 +44,7 @@ def scored(step: int) -> Scored:
 
 def validate(training: TrainingRun, step: int, correct: float, wrong: float = 0.0) -> None:
     made = validation(step, correct=correct, hallucination=wrong)
-    training.add_validation(made, [scored(step)])
+    training.add_validation(made, [scored(step)], JUDGES)
 
 
 def make_step(training: TrainingRun, number: int) -> None:
@@ -228,13 +233,15 @@ def test_alarms_are_raised_once_and_survive_a_kill(tmp_path: Path) -> None:
         go_on(training, 1, 12, 0.2)
         assert training.alarms == []
         go_on(training, 12, 30, 1.0)  # a policy that always abstains
+        validate(training, 28, 0.1)
         raised = list(training.alarms)
         make_checkpoint(training, 29, 0.1)
     assert {"step", "kind", "message"} == set(raised[0])
+    assert [each["kind"] for each in raised] == ["collapse to abstention", "hacking"]
     with tiny.begun(SETTING, out, resume=True) as training:
-        assert training.alarms[: len(raised)] == raised
+        assert training.alarms == raised
         go_on(training, 30, 33, 1.0)
-        assert [each["kind"] for each in training.alarms].count(raised[0]["kind"]) == 1
+        assert training.alarms == raised
 
 
 def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.training.conftest import whole
 from training.expert import expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.recipe import Noise
-from training.start import Start, make_start, phrases
+from training.start import Start, make_start
 
 NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
 
@@ -54,16 +54,6 @@ def test_the_tokenizer_is_the_same_for_those_who_reload_it(made: Start, tmp_path
     text = "When does Ann's lease end?<|im_end|>\n m1 2001-03-05"
     assert again.encode(text) == made.tokenizer.encode(text)
     assert again.chat_template == made.tokenizer.chat_template
-
-
-def test_what_repeats_is_one_token(made: Start) -> None:
-    prompt = tiny.recipe().episode.prompt
-    assert prompt is not None
-    for phrase in phrases(prompt, years=[2001]):
-        # A phrase may be one of the years that this world has no mail of.
-        if phrase.strip()[:4].isdigit() and phrase not in made.tokenizer.get_vocab():
-            continue
-        assert len(made.tokenizer.encode(phrase, add_special_tokens=False)) == 1, phrase
 
 
 def test_the_parts_of_a_number_are_tokens_by_their_place(made: Start) -> None:

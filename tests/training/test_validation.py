@@ -21,7 +21,8 @@ from tests.training.test_judging import IDK, LOST, RIGHT, WRONG, rollouts, score
 from training.judging import LenientJudge
 from training.material import load_material
 from training.progress import EPISODES, by_second
-from training.run import Judges, Setting
+from training.recipe import Setting
+from training.run import Judges
 from training.start import load_start
 from training.validation import (
     Examiner,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.training.rows import validation
-from training import watch as watching
+from training import run as running
 from training.alarms import TrainingAlarm
 from training.progress import Step, Validation
-from training.watch import Watch
+from training.run import Watch
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\u202etxt [red]x[/] \r\n\x9b31m \ud800"
 _STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -67,16 +67,16 @@ def text_of(console: Console) -> str:
 
 @pytest.fixture(autouse=True)
 def each_step_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(running, "LINE_EVERY_S", 0.0)
 
 
 def watched(console: Console) -> str:
     """What the console shows of two steps of three, a validation and an alarm."""
-    with Watch(3, console=console) as watch:
-        watch.step(step(1))
-        watch.step(step(2))
-        watch.validation(checked(2))
-        watch.alarm(TrainingAlarm("no spread", "ask harder questions"))
+    watch = Watch(3, console=console)
+    watch.step(step(1))
+    watch.step(step(2))
+    watch.validation(checked(2))
+    watch.alarm(TrainingAlarm("no spread", "ask harder questions"))
     return text_of(console)
 
 
@@ -98,33 +98,30 @@ def test_a_line_for_each_step_validation_and_alarm(console: Console) -> None:
 
 
 def test_few_of_many_steps_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LINE_EVERY_S", 1e9)
+    monkeypatch.setattr(running, "LINE_EVERY_S", 1e9)
     console = log()
-    with Watch(1_000, console=console) as watch:
-        for number in range(1, 100):
-            watch.step(step(number))
+    watch = Watch(1_000, console=console)
+    for number in range(1, 100):
+        watch.step(step(number))
+    watch.close()
     assert re.findall(r"step (\d+) of 1000", text_of(console)) == ["1", "99"]
 
 
 @pytest.mark.parametrize("console", [terminal(), log()])
 def test_nothing_foreign_commands_the_terminal(console: Console) -> None:
-    with Watch(10, console=console) as watch:
-        watch.step(step(1, loss=float("nan")))
-        watch.alarm(TrainingAlarm(f"hacking {HOSTILE}", f"says {HOSTILE}"))
+    watch = Watch(10, console=console)
+    watch.step(step(1, loss=float("nan")))
+    watch.alarm(TrainingAlarm(f"hacking {HOSTILE}", f"says {HOSTILE}"))
     assert isinstance(console.file, io.StringIO)
     written = console.file.getvalue()
     assert not re.search("\x1b\\[2J|\x1b\\]|\x07|\x9b|\u202e|\ud800", written)
     assert "[red]x[/]" in written
 
 
-@given(
-    text=st.text(st.characters(codec=None, exclude_categories=[]), max_size=40).map(
-        lambda text: text + HOSTILE
-    )
-)
+@given(st.text(st.characters(codec=None, exclude_categories=[]), max_size=40))
 def test_a_line_of_a_log_is_one_line_of_what_can_be_seen(text: str) -> None:
     console = log()
-    with Watch(10, console=console) as watch:
-        watch.alarm(TrainingAlarm("hacking", text))
+    watch = Watch(10, console=console)
+    watch.alarm(TrainingAlarm("hacking", text + HOSTILE))
     [line] = text_of(console).removesuffix("\n").split("\n")
     assert line.isprintable()

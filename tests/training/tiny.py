@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from training.recipe import Recipe, load_recipe
-from training.run import Setting, TrainingRun, opened
-from training.watch import Watch
+from training.recipe import Recipe, Setting, load_recipe
+from training.run import TrainingRun, opened
 
 # As `--set` takes them.
 CHANGES = (
@@ -61,6 +60,5 @@ def at(home: Path) -> Iterator[None]:
 @contextmanager
 def begun(setting: Setting, out: Path, *, resume: bool = False) -> Iterator[TrainingRun]:
     """A run's folder, opened."""
-    view = Watch(1)
-    with opened(setting, out, out.parent, resume=resume, view=view) as (training, _):
+    with opened(setting, out, out.parent, resume=resume) as (training, _):
         yield training

@@ -41,11 +41,10 @@ from data_pipeline import cli as mail_commands
 from data_pipeline.golden import cli as golden_commands
 from evals import cli as eval_commands
 from training.cli import run_grpo, run_sft
-from training.recipe import RECIPE, Recipe
+from training.recipe import RECIPE, Recipe, Setting
 from training.reproduction.profile import GENERATED, WORLD, Profile
 from training.reproduction.report import chosen_seed, write_report
-from training.run import Setting, opened
-from training.watch import Watch
+from training.run import opened
 
 Stage = Literal["ingest", "golden", "baselines", "sft", "grpo", "evaluation", "report"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -311,14 +310,10 @@ def ask_baseline(profile: Profile, recipe: Recipe, model: str, folder: Path) -> 
 
 def train(setting: Setting, folder: Path) -> None:
     """Train by SFT or by GRPO."""
-    run, recipe = Run(folder / RUN), setting.recipe
-    table = recipe.sft if setting.kind == "sft" else recipe.grpo
-    if run.complete or table is None:
+    run = Run(folder / RUN)
+    if run.complete:
         return
-    with (
-        Watch(table.steps) as view,
-        opened(setting, run.folder, folder, resume=run.begun, view=view) as (training, checkpoint),
-    ):
+    with opened(setting, run.folder, folder, resume=run.begun) as (training, checkpoint):
         (run_sft if setting.kind == "sft" else run_grpo)(training, checkpoint)
 
 

@@ -30,24 +30,13 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(
     epilog=example(
         "art-e reproduce --profile nano",
-        "art-e reproduce --profile nano --baseline ollama_chat/qwen2.5:7b --until baselines",
+        "art-e reproduce --profile nano --set training.seeds=[0,1,2]",
         "art-e reproduce --profile talk --dry-run",
-        "art-e reproduce --profile talk --questions public --set baselines.max_cost_usd=10",
+        "art-e reproduce --profile talk --set baselines.max_cost_usd=10 --until baselines",
     )
 )
 def reproduce(
     profile: Annotated[str, Option(metavar="NAME|FILE", help="nano, talk, or a TOML file.")],
-    questions: Annotated[
-        str | None,
-        Option(
-            metavar="WHICH",
-            help="generated, public, world, a file or a hub id [default: the profile's].",
-        ),
-    ] = None,
-    baseline: Annotated[
-        list[str] | None,
-        Option(metavar="MODEL", help="A further model to measure; may be repeated."),
-    ] = None,
     changes: SetOption = None,
     until: Annotated[
         Stage, Option(metavar="STAGE", help=f"Last stage: {', '.join(STAGES)}.")
@@ -66,7 +55,7 @@ def reproduce(
     """
     require_train_extra()
     load_env()
-    chosen = load_profile(profile, changes or (), questions=questions, baselines=baseline or ())
+    chosen = load_profile(profile, changes or ())
     # Absolute, so that what it holds can be read from anywhere.
     folder = (out or home() / "reproduced" / chosen.name).resolve()
     planned = reproduce_chain(chosen, folder, until)
@@ -131,7 +120,8 @@ def _training(profile: Profile, planned: Sequence[Step]) -> dict[str, Any] | Non
     if gpu is None or all(each.stage != "grpo" for each in planned):
         return None
     takes = plan(profile.recipe, gpu_of(gpu))
-    usd = None if takes.judge_usd is None else takes.gpu_usd + takes.judge_usd
+    fees = [each.usd for each in takes.judges if each.usd is not None]
+    usd = takes.gpu_usd + sum(fees) if len(fees) == len(takes.judges) else None
     return {"gpu": takes.gpu, "hours": takes.hours, "usd": usd, "faults": takes.faults}
 
 

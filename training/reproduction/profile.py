@@ -5,7 +5,7 @@ art-e reproduce --profile nano --set training.seeds=[0]
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -20,8 +20,6 @@ from training.recipe import (
     load_toml,
 )
 
-# The public questions, which `--questions public` names.
-PUBLIC = "corbt/enron_emails_sample_questions"
 # Sources of questions besides a file or a hub id.
 GENERATED, WORLD = "generated", "world"
 
@@ -124,24 +122,7 @@ class Profile(RecipeTable):
         )
 
 
-def load_profile(
-    name: str,
-    changes: Sequence[str] = (),
-    *,
-    questions: str | None = None,
-    baselines: Sequence[str] = (),
-) -> Profile:
+def load_profile(name: str, changes: Sequence[str] = ()) -> Profile:
     """The profile of that name or path, with `changes` such as "training.seeds=[0]" made to it.
-
-    `questions` takes the place of the golden set's ("public": the public ones), and `baselines`
-    are further models. Raises `UserError`, naming the field, for an invalid profile.
-    """
-
-    def amend(table: dict[str, Any]) -> None:
-        if questions is not None:
-            golden = table.setdefault("golden", {})
-            golden["questions"] = PUBLIC if questions == "public" else questions
-        fields = table.setdefault("baselines", {})
-        fields["models"] = list(dict.fromkeys([*fields.get("models", ()), *baselines]))
-
-    return load_toml(Profile, "profile", name, changes, amend)
+    Raises `UserError`, naming the field, for an invalid profile."""
+    return load_toml(Profile, "profile", name, changes)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from art_e.cli.output import plural
 from art_e.errors import UserError
 from art_e.question import Question
 from art_e.runs import Run
 from art_e.trajectory import read_trajectories
-from evals.metrics import sample_of
-from evals.paired import Pair, compare, paired
+from evals.metrics import HEADLINE, model_metrics, sample_of
+from evals.paired import compare, paired
 from evals.report.build import Section, build_report
 from evals.report.charts import CurveChart, write_picture
 from evals.report.entries import measure
@@ -41,102 +41,72 @@ from evals.report.tables import (
 from evals.report.training import read_training, validation_charts
 from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN, Estimate
-from training.progress import EPISODES, by_second
+from training.progress import EPISODES, Validation, by_second
 from training.reproduction.profile import Profile
-from training.reward import malformed_calls
 
 REPORT, FIGURES, PICTURE = "report.html", "figures.json", "seeds.png"
 
 Way = Literal["sampled", "greedy"]
 WAYS: tuple[Way, ...] = ("sampled", "greedy")
+# The figures over seeds, by their names in metrics.json.
+MEASURES = (*HEADLINE, "turns", "effort")
 
-# ---- Measures of the test of a training run.
-
-
-class Measure(NamedTuple):
-    """`of` gives an episode's value, None where it is undefined; a `share` is 0 or 1."""
-
-    name: str
-    title: str
-    of: Callable[[Scored], float | None]
-    share: bool = False
-
-    def mean(self, scored: Sequence[Scored]) -> Estimate:
-        """The mean of the episodes for which it is defined."""
-        values = [(each, value) for each in scored if (value := self.of(each)) is not None]
-        sample = sample_of([each for each, _ in values])
-        if self.share:
-            return sample.share([value > 0 for _, value in values])
-        return sample.mean([value for _, value in values])
-
-    def gain(self, pairs: Sequence[Pair]) -> Estimate:
-        """How much larger it is of B than of A: the mean difference of the pairs for which it is
-        defined on both sides."""
-        values = [
-            (pair.a, after - before)
-            for pair in pairs
-            if (before := self.of(pair.a)) is not None and (after := self.of(pair.b)) is not None
-        ]
-        return sample_of([each for each, _ in values]).mean([value for _, value in values])
-
-    def cell(self, estimate: Estimate) -> Cell:
-        """A mean as the report writes it."""
-        return percent(estimate) if self.share else number(estimate)
-
-    def change(self, gain: Estimate) -> Cell:
-        """A gain as the report writes it."""
-        return points(gain) if self.share else number(gain)
+# ---- The test of training runs, over seeds.
 
 
-def _when_correct(fact: str) -> Callable[[Scored], float | None]:
-    def of(scored: Scored) -> float | None:
-        defined = scored.question.answerable and scored.correct
-        return float(scored.trajectory.rubric[fact]) if defined else None
-
-    return of
-
-
-TURNS_RIGHT = Measure("turns-when-correct", "turns, answer right", _when_correct("turns"))
-MEASURES = (
-    Measure(
-        "accuracy",
-        "accuracy",
-        lambda each: float(each.correct) if each.question.answerable else None,
-        share=True,
-    ),
-    Measure(
-        "hallucination-unanswerable",
-        "hallucination on unanswerable questions",
-        lambda each: None if each.question.answerable else float(each.answered_by(0)),
-        share=True,
-    ),
-    Measure("hallucination", "hallucination, all questions", lambda x: float(x.wrong), share=True),
-    Measure("abstention", "abstention, all questions", lambda x: float(x.abstained), share=True),
-    Measure(
-        "format-errors",
-        "format errors an episode",
-        lambda each: float(malformed_calls(each.trajectory.rubric)),
-    ),
-    TURNS_RIGHT,
-    Measure("effort-when-correct", "effort, answer right", _when_correct("effort")),
-)
-
-
-def episodes_of_test(folder: Path) -> dict[Way, list[Scored]]:
-    """The test episodes of a complete run, by the judge of validations. Raises `UserError` if they
-    can't be read, or if the test is not whole."""
+def episodes_of_test(folder: Path, seed: int = 0) -> dict[Way, list[Scored]]:
+    """The test episodes of a complete run, by the judge of validations; `seed` is their repeat.
+    Raises `UserError` if they can't be read, or if the test is not whole."""
     path = folder / EPISODES
     found: dict[Way, list[Scored]] = {way: [] for way in WAYS}
     try:
         for each in read_trajectories(path):
             way: Way = "sampled" if each.policy["temperature"] > 0 else "greedy"
             question = Question.from_row(each.question or {})
-            found[way].append(by_second(Scored(question, each)))
+            found[way].append(by_second(Scored(question, replace(each, repeat=seed))))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} can't be read ({error}); make the run again") from None
     if not all(found.values()):
         raise UserError(f"{path} has not all of the test; make the run again")
     return found
+
+
+def over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """By way of asking the test, the figures of start, trained and gain, each an estimate over the
+    episodes of all seeds, with the values of the lowest and the highest seed as `seeds`."""
+    before, after = (
+        [episodes_of_test(each, seed) for seed, each in enumerate(runs)] for runs in (starts, ends)
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for way in WAYS:
+        old, new = ([each[way] for each in tests] for tests in (before, after))
+        found[way] = {"trained": _pooled(_means, new)}
+        if old:
+            found[way] |= {"start": _pooled(_means, old), "gain": _pooled(_gains, old, new)}
+    return found
+
+
+def _pooled(
+    figures: Callable[..., Mapping[str, Any]], *sides: Sequence[list[Scored]]
+) -> dict[str, Any]:
+    """The figures of all seeds together, and of each the values of the lowest and highest seed."""
+    pooled = figures(*(list(chain.from_iterable(each)) for each in sides))
+    alone = [figures(*each) for each in zip(*sides, strict=True)]
+    made = {}
+    for name in MEASURES:
+        values = [value for each in alone if (value := each[name]["value"]) is not None]
+        span = [min(values), max(values)] if values else None
+        made[name] = {**pooled[name], "seeds": span}
+    return made
+
+
+def _means(scored: Sequence[Scored]) -> dict[str, Any]:
+    return model_metrics(scored, ["validation"], timed=False)
+
+
+def _gains(start: Sequence[Scored], trained: Sequence[Scored]) -> dict[str, Estimate]:
+    rows = compare(start, trained, timed=False)["figures"]
+    return {name: rows[name]["difference"] if name in rows else UNKNOWN for name in MEASURES}
 
 
 # ---- The report.
@@ -174,8 +144,8 @@ def chosen_seed(runs: Mapping[int, Path]) -> int:
     def merit(seed: int) -> tuple[float, float]:
         metrics = Run(runs[seed]).metrics
         step = int(str(metrics["best_checkpoint"]).rpartition("-")[2])
-        best = next(each for each in metrics["validation"] if each["step"] == step)
-        return best["correct"] or 0.0, -(best["hallucination"] or 0.0)
+        validations = [Validation(**each) for each in metrics["validation"]]
+        return next(each.merit for each in validations if each.step == step)
 
     return max(runs, key=merit)
 
@@ -194,18 +164,15 @@ def write_report(profile: Profile, made: Mapping[str, Path], folder: Path) -> No
     start, trained = map(_tested, served)
     took = sum(float(Run(run).metrics["seconds"]) for run in (*starts, *ends)) / 3600
     lines = talk_figures(profile, trained, start, [_tested(each) for each in baselines], took)
-    over_seeds, charts = _over_seeds(starts, ends), _curves(profile, ends, baselines)
-    sections = [
-        _seeds(over_seeds, len(seeds), charts),
-        _last_page(profile, lines, len(trained.scored)),
-    ]
+    pooled, charts = over_seeds(starts, ends), _curves(profile, ends, baselines)
+    sections = [_seeds(pooled, len(seeds), charts), _last_page(profile, lines, len(trained.scored))]
     best = chosen_seed(dict(zip(seeds, ends, strict=True)))
     build_report([*baselines, *served, Run(made[f"grpo-{best}"])], folder, sections)
     write_picture(folder / PICTURE, charts)
     figures = {
         "profile": profile.name,
         "published_against_ours": [each.row() for each in lines],
-        "over_seeds": over_seeds,
+        "over_seeds": pooled,
     }
     Run(folder).write_json(FIGURES, figures)
 
@@ -267,8 +234,7 @@ def talk_figures(
     add("Turns", "Trained, beside o3's", "almost one fewer", turns, against_o3)
     # Where both are right: a model that gives up at once has few turns.
     both = "Trained, beside its start's, where both are right"
-    fewer_turns = number(TURNS_RIGHT.gain(paired(start.scored, trained.scored)))
-    add("Turns", both, "falls in training", fewer_turns, against_start)
+    add("Turns", both, "falls in training", number(_gained_turns(start, trained)), against_start)
 
     wrong = percent(trained.figures["hallucination"])
     lower = "lower than any prompted model's"
@@ -282,35 +248,18 @@ def talk_figures(
     return lines
 
 
+def _gained_turns(start: TestedModel, trained: TestedModel) -> Estimate:
+    """How many turns more the trained model takes, where both answers are right."""
+    pairs = [
+        each
+        for each in paired(start.scored, trained.scored)
+        if each.a.question.answerable and each.a.correct and each.b.correct
+    ]
+    turns = [[one.trajectory.rubric["turns"] for one in each] for each in pairs]
+    return sample_of([each.a for each in pairs]).mean([after - before for before, after in turns])
+
+
 # ---- The page's sections.
-
-
-_T = TypeVar("_T")
-
-
-def _over_seeds(starts: Sequence[Path], ends: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """By way of asking the test, and by measure: start, trained and gain, each the estimate over
-    the episodes of all seeds, with the values of the lowest and the highest seed as `seeds`."""
-    before, after = ([episodes_of_test(each) for each in runs] for runs in (starts, ends))
-    figures: dict[str, dict[str, Any]] = {}
-    for way in WAYS:
-        old, new = ([each[way] for each in tests] for tests in (before, after))
-        pairs = [paired(*each) for each in zip(old, new, strict=True)] if old else []
-        figures[way] = {
-            each.name: {
-                **({"start": _pooled(each.mean, old)} if old else {}),
-                "trained": _pooled(each.mean, new),
-                **({"gain": _pooled(each.gain, pairs)} if pairs else {}),
-            }
-            for each in MEASURES
-        }
-    return figures
-
-
-def _pooled(estimate: Callable[[Sequence[_T]], Estimate], seeds: Sequence[list[_T]]) -> Any:
-    values = [value for each in seeds if (value := estimate(each)["value"]) is not None]
-    span = [min(values), max(values)] if values else None
-    return {**estimate(list(chain.from_iterable(seeds))), "seeds": span}
 
 
 def _curves(profile: Profile, ends: Sequence[Path], baselines: Sequence[Run]) -> list[CurveChart]:
@@ -326,25 +275,24 @@ def _curves(profile: Profile, ends: Sequence[Path], baselines: Sequence[Run]) ->
     ]
 
 
-def _seeds(
-    over_seeds: Mapping[str, Mapping[str, Any]], seeds: int, charts: Sequence[CurveChart]
-) -> Section:
+def _seeds(pooled: Mapping[str, Any], seeds: int, charts: Sequence[CurveChart]) -> Section:
     lead = (
         f"{seeds} of them, each trained and tested by itself on other questions than it was"
         " trained or chosen on. 95 % intervals over questions, by inbox; behind them the lowest and"
-        " the highest seed. Gains are question by question; of turns and effort where both answers"
-        " are right."
+        " the highest seed. Gains are question by question."
     )
     tables = []
-    for way, figures in over_seeds.items():
+    for way, sides in pooled.items():
+        names = [each for each in ("start", "trained", "gain") if each in sides]
         rows = []
-        for each in MEASURES:
-            of = figures[each.name]
-            shown = {"start": each.cell, "trained": each.cell, "gain": each.change}
-            cells = [_with_seeds(shown[name], of[name]) for name in of]
-            rows.append(Row(each.title.capitalize(), cells))
-        headings = ["", "Start", "Trained", "Gain"] if len(cells) == 3 else ["", "Trained"]
-        tables.append(Table(headings, rows, way.capitalize()))
+        for figure in MEASURES:
+            column = COLUMNS[figure]
+            forms = {"gain": column.difference or column.form}
+            cells = [
+                _with_seeds(forms.get(name, column.form), sides[name][figure]) for name in names
+            ]
+            rows.append(Row(column.heading, cells))
+        tables.append(Table(["", *map(str.capitalize, names)], rows, way.capitalize()))
     return Section("seeds", "Over seeds", [lead], tables, list(charts))
 
 
