@@ -86,8 +86,8 @@ def _print_metrics(metrics: Mapping[str, Any], run: Run) -> None:
         caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
         print_table(headings, rows, caption=caption)
     for name, figures in metrics["models"].items():
-        print_lines(f"{name}: {line}" for line in _notes(figures))
-    print_lines([f"run: {run.folder}", f"the report: art-e eval report {run.folder}"])
+        print_lines(*(f"{name}: {line}" for line in _notes(figures)))
+    print_lines(f"run: {run.folder}", f"the report: art-e eval report {run.folder}")
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -358,8 +358,8 @@ def compare(
     for side, entry, facts in (("A", a, facts_a), ("B", b, facts_b)):
         cost = f", cost {facts['cost_source']}" if entry.figures["throughput"] else ""
         line = f"{side}: {facts['model']}, prompt {facts['prompt']}, run {facts['run']}{cost}"
-        print_lines([line])
-    print_lines(summary(found, "A", "B"))
+        print_lines(line)
+    print_lines(*summary(found, "A", "B"))
     for flip in found["flipped"][:_SHOWN_FLIPS]:
         answers = {"gold": flip["gold"], "A": flip["a"], "B": flip["b"]}
         print_answers(f"right in {flip['right'].upper()} alone: ", flip["question"], answers)
@@ -459,4 +459,4 @@ def report(
     if json_output:
         print_json({"report": str(page), "plots": [str(each) for each in plots]})
         return
-    print_lines([f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}"])
+    print_lines(f"report: {page}", f"{plural(len(plots), 'plot')}: {folder / 'plots'}")

@@ -1,6 +1,6 @@
 """`art-e train`: what a recipe takes, a warm start, reinforcement learning, merge."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from typer import Argument, Option
 
 from art_e.cli.options import JsonOption, OutOption
-from art_e.cli.output import console, example, note, one_line, plural, print_json, text
+from art_e.cli.output import example, note, plural, print_json, print_lines, print_table
 from art_e.errors import UserError
 from art_e.models.checkpoint import require_train_extra
 from art_e.runs import find_run
@@ -56,6 +55,9 @@ SetOption = Annotated[
 ]
 InitOption = Annotated[
     str | None, Option("--init", metavar="DIR", help="Checkpoint or run to begin from.")
+]
+MinutesOption = Annotated[
+    float | None, Option("--minutes", metavar="N", min=0, help="Pause after N minutes.")
 ]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Same seed, same run.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Continue the killed run of --out.")]
@@ -107,34 +109,34 @@ def plan(
         rows = [
             (each["what"], *map(_figure, (each["planned"], each["reported"]))) for each in beside
         ]
-        _print_table(f"beside {one_line(str(run.folder))}", ("", "planned", "reported"), rows)
+        print_table(("", "planned", "reported"), rows, title=f"beside {run.folder}")
 
 
 def _print_plan(plan: TrainingPlan, longest: int) -> None:
     adapter, episode, gpus = plan.lora_parameters, plan.episode, plan.gpus
     server = f" and {gpus['serve']} for vLLM's server" if gpus["serve"] else ""
     trained = f"an adapter of {count_of(adapter)}" if adapter else "all of them"
-    _line(
+    print_lines(
         f"{plan.recipe} on {gpus['train']} x {plan.gpu}{server}: {plan.model},"
         f" {count_of(plan.parameters)} weights, {trained} trained"
     )
     for stage in plan.stages:
         _print_stage(stage, plan.memory_bytes, longest)
-    _line(
+    print_lines(
         f"an episode: {episode.turns:.1f} turns, {episode.tokens:,.0f} tokens,"
         f" {episode.own_tokens:,.0f} of them the model's own"
     )
-    _line(
+    print_lines(
         f"{duration(plan.hours)} on {plural(sum(gpus.values()), 'GPU')} at"
         f" ${plan.usd_per_hour:.2f} an hour: ${plan.gpu_usd:,.2f}"
     )
     for fee in plan.judges:
-        _line(_fee(fee))
+        print_lines(_fee(fee))
     for line in ASSUMED:
-        _line(line if line.startswith("not counted") else f"assumed: {line}")
+        print_lines(line if line.startswith("not counted") else f"assumed: {line}")
     for fault in plan.faults:
-        _line(f"it does not fit: {fault}")
-    _line(
+        print_lines(f"it does not fit: {fault}")
+    print_lines(
         "it fits"
         if not plan.faults
         else "to make it fit: --set model.checkpointing=true, a smaller grpo.micro_batch,"
@@ -151,8 +153,8 @@ def _print_stage(stage: StagePlan, memory: int, longest: int) -> None:
         parts.append((left, abs(phase.left), f"{abs(phase.left) / memory:.0%} of the GPU"))
         rows = [(what, f"{size / 1e9:,.2f}", how) for what, size, how in parts]
         title = f"{stage.stage}: {phase.phase}, each GPU"
-        _print_table(title, ("", "GB", "how it is counted"), rows)
-    _line(
+        print_table(("", "GB", "how it is counted"), rows, title=title, left=(0, 2))
+    print_lines(
         f"{stage.stage}: keys and values of {stage.kv_tokens:,} tokens have room:"
         f" {plural(stage.kv_tokens // longest, 'episode')} of {longest:,} tokens;"
         f" {stage.under_way:,} are under way at a time"
@@ -160,7 +162,7 @@ def _print_stage(stage: StagePlan, memory: int, longest: int) -> None:
     tokens = ", ".join(
         f"{each:,.0f} {what.replace('_', ' ')}" for what, each in stage.tokens_per_step.items()
     )
-    _line(f"{stage.stage}: tokens a step: {tokens}")
+    print_lines(f"{stage.stage}: tokens a step: {tokens}")
     times = [
         (what, f"{each:,.2f}", duration(each * stage.steps / 3600))
         for what, each in stage.seconds_per_step.items()
@@ -168,7 +170,7 @@ def _print_stage(stage: StagePlan, memory: int, longest: int) -> None:
     ]
     total = sum(stage.seconds_per_step.values())
     times.append(("total", f"{total:,.2f}", duration(stage.hours)))
-    _print_table(f"{stage.stage}: time", ("", "s a step", f"{stage.steps:,} steps"), times)
+    print_table(("", "s a step", f"{stage.steps:,} steps"), times, title=f"{stage.stage}: time")
 
 
 def duration(hours: float) -> str:
@@ -189,20 +191,6 @@ def _figure(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
 
 
-def _print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(title=text(title), title_justify="left")
-    for heading in headings:
-        words = heading == "" or heading.startswith("how")
-        table.add_column(heading, justify="left" if words else "right")
-    for row in rows:
-        table.add_row(*map(text, row))
-    console().print(table)
-
-
-def _line(line: str) -> None:
-    console().print(text(one_line(line)), soft_wrap=True)
-
-
 # ---- `art-e train sft` and `grpo`.
 
 
@@ -217,6 +205,7 @@ def sft(
     changes: SetOption = None,
     init: InitOption = None,
     seed: SeedOption = 0,
+    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -226,7 +215,7 @@ def sft(
     if launched().count > 1:
         raise UserError("a warm start is one process: run art-e train sft without a launcher")
     setting = Setting("sft", load_recipe(recipe, changes or ()), seed, init)
-    _train(setting, out, resume, run_sft, ALONE, json_output)
+    _train(setting, out, resume, minutes, run_sft, ALONE, json_output)
 
 
 @app.command(
@@ -251,6 +240,7 @@ def grpo(
         str, Option(metavar="NAME", help="Tracker of transformers, such as wandb or trackio.")
     ] = "none",
     seed: SeedOption = 0,
+    minutes: MinutesOption = None,
     resume: ResumeOption = False,
     out: OutOption = None,
     json_output: JsonOption = False,
@@ -264,20 +254,25 @@ def grpo(
         if processes.leads:
             _tell_fees(chosen, max_cost)
         run = partial(run_grpo, max_cost_usd=max_cost, report_to=report_to)
-        _train(Setting("grpo", chosen, seed, init), out, resume, run, processes, json_output)
+        setting = Setting("grpo", chosen, seed, init)
+        _train(setting, out, resume, minutes, run, processes, json_output)
 
 
 def _train(
     setting: Setting,
     out: Path | None,
     resume: bool,
+    minutes: float | None,
     run: Callable[[TrainingRun, Path | None], dict[str, Any]],
     processes: Processes,
     json_output: bool,
 ) -> None:
     """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    with opened(setting, out, runs_folder(), resume=resume, processes=processes) as begun:
-        training, checkpoint = begun
+    folder = runs_folder()
+    with opened(setting, out, folder, resume=resume, processes=processes, minutes=minutes) as (
+        training,
+        checkpoint,
+    ):
         metrics = run(training, checkpoint)
     folder = training.run.folder
     if not processes.leads:

@@ -145,7 +145,12 @@ class TrainingRun:
     """
 
     def __init__(
-        self, run: Run, setting: Setting, state: dict[str, Any], processes: Processes = ALONE
+        self,
+        run: Run,
+        setting: Setting,
+        state: dict[str, Any],
+        processes: Processes = ALONE,
+        minutes: float | None = None,
     ) -> None:
         self.run = run
         self.setting = setting
@@ -161,13 +166,19 @@ class TrainingRun:
         self._log = run.log() if processes.leads else None
         self._seconds_before = float(state.get("seconds", 0.0))
         self._peak_memory: int | None = state.get("peak_memory_bytes")
-        self._begun = time.perf_counter()
+        self._begun, self._minutes = time.perf_counter(), minutes
         for step in self.steps:
             self._view.step(step)
         for validation in self.validations:
             self._view.validation(validation)
         for each in self.alarms:
             self._view.alarm(TrainingAlarm(each["kind"], each["message"]))
+
+    def time_is_up(self) -> str | None:
+        """Why to pause now, if its minutes are over."""
+        if self._minutes is None or time.perf_counter() - self._begun < 60 * self._minutes:
+            return None
+        return f"{self._minutes:g} minutes are over"
 
     @property
     def seconds(self) -> float:
@@ -298,10 +309,12 @@ def opened(
     *,
     resume: bool = False,
     processes: Processes = ALONE,
+    minutes: float | None = None,
 ) -> Iterator[tuple[TrainingRun, Path | None]]:
     """A new run's folder, or with `resume` that of `out` as its newest checkpoint left it.
 
-    Gives the run and that checkpoint, the same to all processes: all have to see the folder.
+    Gives the run and that checkpoint, the same to all processes: all have to see the folder. The
+    run pauses after so many minutes.
     Raises `UserError` if `out` holds something else, or another process works on it.
     """
     with contextlib.ExitStack() as stack:
@@ -311,7 +324,7 @@ def opened(
         begun = processes.from_first(begun)
         assert begun is not None
         run, checkpoint, state = begun
-        training = TrainingRun(run, setting, state, processes)
+        training = TrainingRun(run, setting, state, processes, minutes)
         stack.callback(training.close)
         yield training, checkpoint
 

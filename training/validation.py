@@ -153,7 +153,7 @@ class RunCallback(TrainerCallback):
         control.should_save = False
         if step < state.max_steps:
             # A reason of one process pauses all: their clocks and fees differ.
-            reasons = training.processes.gather([self.pause()])
+            reasons = training.processes.gather([self.pause() or training.time_is_up()])
             training.paused = next((each for each in reasons if each is not None), None)
         if not step % self.validate_every or step in self.also_at or step == state.max_steps:
             self._validate(step)

@@ -137,7 +137,7 @@ def text(*parts: str | tuple[str, str]) -> "Text":
     return assembled
 
 
-def print_lines(lines: Iterable[str]) -> None:
+def print_lines(*lines: str) -> None:
     """Print lines of untrusted text, each on one line, not wrapped."""
     for line in lines:
         console().print(text(one_line(line)), soft_wrap=True)

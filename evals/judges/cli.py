@@ -242,7 +242,7 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         line += f", adversarial answers judged correct: {hostile}"
-    print_lines([line])
+    print_lines(line)
     words = {True: "right", False: "wrong", None: "no verdict"}
     for wrong in figures.get("wrong", ()):
         answers = {
