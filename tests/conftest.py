@@ -1,6 +1,7 @@
 """Inbox files that many tests share (small, synthetic, Enron's), and a taught model."""
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,21 @@ from tests import builders as episodes
 from tests.builders import QUESTION, Start, make_inbox, real_data
 
 pytest_plugins = ["tests.command_line"]
+
+# The models here are tiny: a second thread of each process takes more time than it saves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores, because tests wait for the processes that they start."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the chain of the talk first: its fixture takes a minute, and idle workers steal tests
+    from the end, each with a fixture of its own."""
+    items.sort(key=lambda each: "test_reproduce_talk" not in each.nodeid)
+
 
 # The benchmarks measure time, not tests on a busy machine.
 settings.register_profile("untimed", deadline=None)
