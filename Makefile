@@ -33,6 +33,8 @@ notebooks: $(VENV)/dev.installed
 # that build (2 GB less), else as the public wheel and the libraries that it asks for.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 LINK := $(INSTALL) --no-build-isolation --editable .
+# On all cores, where pip uses one; files for other Pythons can't be compiled.
+COMPILED := $(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 NEEDS_CUDA := import importlib.metadata as m, sys; \
 	sys.exit(not (sys.platform == 'linux' and any('nvidia' in each for each in m.requires('torch'))))
 
@@ -42,6 +44,7 @@ $(VENV)/bin/python:
 $(VENV)/core.installed: requirements/core.txt pyproject.toml | $(VENV)/bin/python
 	$(INSTALL) --require-hashes -r requirements/core.txt
 	$(LINK)
+	$(COMPILED)
 	rm -f $(VENV)/gpu.installed
 	touch $@
 
@@ -52,6 +55,7 @@ $(VENV)/dev.installed: $(LOCKS) pyproject.toml | $(VENV)/bin/python
 		|| $(INSTALL) --require-hashes -r requirements/torch.txt
 	if $(BIN)/python -c "$(NEEDS_CUDA)"; then $(INSTALL) --require-hashes -r requirements/cuda.txt; fi
 	$(LINK)
+	$(COMPILED)
 	rm -f $(VENV)/gpu.installed
 	touch $@
 
@@ -62,6 +66,7 @@ gpu: $(VENV)/gpu.installed
 $(VENV)/gpu.installed: requirements/gpu.txt pyproject.toml | $(VENV)/bin/python
 	$(INSTALL) --require-hashes -r requirements/gpu.txt
 	$(LINK)
+	$(COMPILED)
 	rm -f $(VENV)/core.installed $(VENV)/dev.installed
 	touch $@
 
