@@ -10,22 +10,20 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from art_e.cli.forms import RecipeOption, chosen_form, of_recipe
-from art_e.cli.options import (
+from art_e.cli.model_options import (
     CacheOption,
-    DbOption,
     EffortOption,
-    JsonOption,
     MaxCostOption,
-    OutOption,
+    RecipeOption,
     TemperatureOption,
     ToolCallsOption,
-    chosen_db,
-    chosen_split,
+    chosen_form,
     default_concurrency,
     model_options,
+    of_recipe,
     ready_policy,
 )
+from art_e.cli.options import DbOption, JsonOption, OutOption, chosen_db, chosen_split
 from art_e.cli.output import (
     console,
     example,

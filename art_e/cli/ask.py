@@ -10,24 +10,29 @@ import typer
 from typer import Argument, Option
 
 from art_e.agent import run_episode
-from art_e.cli.forms import DEFAULT_FORM, Form, RecipeOption, chosen_form
+from art_e.cli.model_options import (
+    DEFAULT_FORM,
+    CacheOption,
+    EffortOption,
+    Form,
+    MaxCostOption,
+    RecipeOption,
+    TemperatureOption,
+    ToolCallsOption,
+    chosen_form,
+    model_options,
+    ready_policy,
+)
 from art_e.cli.options import (
     AllOption,
     AsOfOption,
-    CacheOption,
     DbOption,
-    EffortOption,
     InboxOption,
     JsonOption,
-    MaxCostOption,
     OutOption,
-    TemperatureOption,
-    ToolCallsOption,
     chosen_address,
     chosen_db,
-    model_options,
     parse_day,
-    ready_policy,
 )
 from art_e.cli.output import console, example, note, one_line, plural, print_json, text
 from art_e.cli.trace import shown_turn

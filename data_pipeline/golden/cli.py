@@ -11,15 +11,8 @@ import pandas as pd
 import typer
 from typer import Argument, Option
 
-from art_e.cli.options import (
-    HOSTED_CONCURRENCY,
-    DbOption,
-    JsonOption,
-    MaxCostOption,
-    chosen_db,
-    chosen_split,
-    db_argument,
-)
+from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
+from art_e.cli.options import DbOption, JsonOption, chosen_db, chosen_split, db_argument
 from art_e.cli.output import (
     console,
     example,

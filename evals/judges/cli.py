@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from art_e.cli.mail import shown_mail
-from art_e.cli.options import HOSTED_CONCURRENCY, JsonOption, MaxCostOption
+from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
+from art_e.cli.options import JsonOption
 from art_e.cli.output import (
     console,
     note,

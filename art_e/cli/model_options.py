@@ -1,19 +1,88 @@
-"""The option `--recipe`: the form of episode in which a model was trained, and its questions.
+"""Options on the model that is asked: how it is called, and the form of its episodes (`--recipe`).
 
 Recipes belong to `training`, above this package: its modules are loaded by name, as commands are.
 """
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from typer import Option
 
 from art_e.episode import DEFAULT_MAX_TURNS
 from art_e.errors import UserError
+from art_e.models.base import ModelOptions, Policy
 from art_e.models.model import Model
+from art_e.models.providers import warm_up
 from art_e.question import Question, Split
+from art_e.storage import home
 from art_e.tools import WHOLE_VIEW, View
+
+# ---- How it is called.
+
+# The default of `--concurrency` for hosted models.
+HOSTED_CONCURRENCY = 8
+
+Effort = Literal["minimal", "low", "medium", "high"]
+ToolCalls = Literal["auto", "native", "text"]
+
+EffortOption = Annotated[
+    Effort | None, Option("--reasoning-effort", help="How long a reasoning model thinks.")
+]
+TemperatureOption = Annotated[
+    float | None, Option("--temperature", min=0, max=2, help="Default: 0 where the model takes it.")
+]
+MaxCostOption = Annotated[
+    float | None,
+    Option("--max-cost", metavar="USD", min=0, help="Stop before a model has cost more."),
+]
+ToolCallsOption = Annotated[
+    ToolCalls, Option("--tool-calls", help="text: for models that can't call tools natively.")
+]
+CacheOption = Annotated[
+    bool, Option("--cache", help="Keep responses, and use those kept; time is not measured then.")
+]
+
+
+def model_options(
+    effort: Effort | None,
+    temperature: float | None,
+    max_cost: float | None,
+    tool_calls: ToolCalls,
+    cache: bool,
+    concurrency: int,
+    turn_tokens: int | None = None,
+) -> ModelOptions:
+    """How the command line has a model called; `turn_tokens` limits each message."""
+    return ModelOptions(
+        temperature=temperature,
+        reasoning_effort=effort,
+        max_output_tokens=turn_tokens,
+        tool_calls=tool_calls,
+        concurrency=concurrency,
+        max_cost_usd=max_cost,
+        cache=home() / "cache" / "responses" if cache else None,
+    )
+
+
+def default_concurrency(models: list[str]) -> int:
+    """Several questions at a time if all models but `offline` are hosted elsewhere, else 1."""
+    called = [model for model in map(Model, models) if model.kind != "offline"]
+    elsewhere = bool(called) and all(model.leaves_machine for model in called)
+    return HOSTED_CONCURRENCY if elsewhere else 1
+
+
+def ready_policy(model: Model, options: ModelOptions) -> Policy:
+    """The model's policy. Raises `UserError` if its key or its address is missing."""
+    host = model.host
+    policy = model.policy(options)
+    if host is not None and options.cache is None:
+        # Else loading would count as part of the first question's time.
+        warm_up()
+    return policy
+
+
+# ---- The form of its episodes.
 
 RecipeOption = Annotated[
     str | None,
