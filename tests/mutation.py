@@ -49,8 +49,11 @@ _ART_E = (
     *(f"--ignore=tests/art_e/{name}" for name in ("cli", "inbox", "models")),
     *(f"--ignore-glob=*/test_{name}*" for name in ("privacy", "mcp", "storage")),
 )
-_EVALS = ("tests/evals", "--ignore=tests/evals/report", "--ignore-glob=*/test_eval*")
-_INGEST = ("tests/data_pipeline", "--ignore=tests/data_pipeline/golden")
+_EVALS = tuple(
+    f"tests/evals/test_{name}.py"
+    for name in ("intervals", "metrics", "scored", "paired", "gpu_time", "benchmark")
+)
+_INGEST = tuple(f"tests/data_pipeline/test_{name}.py" for name in ("parse", "sources", "ingest"))
 AREAS = {
     "episode": Area(("art_e/episode.py",), _ART_E),
     "tools": Area(("art_e/tools.py",), _ART_E),
@@ -59,7 +62,10 @@ AREAS = {
         ("data_pipeline/ingest/*.sql", "data_pipeline/ingest/b[ua]*.py"),
         (*_INGEST, "tests/art_e/inbox", "tests/art_e/cli/test_junk.py"),
     ),
-    "parser": Area(("data_pipeline/ingest/parse.py", "data_pipeline/ingest/headers.py"), _INGEST),
+    "parser": Area(
+        ("data_pipeline/ingest/parse.py", "data_pipeline/ingest/headers.py"),
+        ("tests/data_pipeline/test_parse.py", "tests/data_pipeline/test_parse_properties.py"),
+    ),
     "ranking": Area(
         tuple(f"art_e/inbox/{name}.py" for name in ("slice", "inbox", "snippet")),
         ("tests/art_e/inbox",),
