@@ -171,7 +171,7 @@ def shown_email(email: Email) -> "Text":
     return text(*header, ("Subject: ", "dim"), (f"{subject}\n", "bold"), f"\n{email.body}")
 
 
-def shown_mail(
+def mail_excerpt(
     date: str, sender: str, subject: str, body: str, mark: str = "", *, whole: bool = False
 ) -> "Text":
     """A mail for a person to read, with a word about it, such as "cited", as its `mark`.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from art_e.cli.mail import shown_mail
+from art_e.cli.mail import mail_excerpt
 from art_e.cli.output import one_line, pressed_key, text
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -176,7 +176,7 @@ def _show(
             parts.append(text((f"{one_line(name)}: not in the inbox on that day\n", "red")))
             continue
         head = format_date(mail.date), str(mail.sender), mail.subject
-        parts.append(shown_mail(*head, mail.body, mail.message_id, whole=whole))
+        parts.append(mail_excerpt(*head, mail.body, mail.message_id, whole=whole))
     for name, check in checks_of(row).items():
         passed = {True: "passed", False: "failed", None: "not sure"}[check.passed]
         line = one_line(f"{name}: {passed}, {check.reason} ({check.by})")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from art_e.cli.mail import shown_mail
+from art_e.cli.mail import mail_excerpt
 from art_e.cli.model_options import HOSTED_CONCURRENCY, MaxCostOption
 from art_e.cli.options import JsonOption
 from art_e.cli.output import (
@@ -108,7 +108,7 @@ def _mails(trajectory: Trajectory) -> Iterator["Text"]:
             str(mail.get(key, "")) for key in ("date", "from", "subject", "body")
         )
         cited = trajectory.handles.get(name, name) in trajectory.sources
-        yield shown_mail(date, sender, subject, body, "cited" if cited else "")
+        yield mail_excerpt(date, sender, subject, body, "cited" if cited else "")
 
 
 # ---- `art-e eval judge`: how far can a judge be believed?
