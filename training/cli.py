@@ -268,8 +268,8 @@ def _train(
     json_output: bool,
 ) -> None:
     """Carry `run` out in its folder; the leading process shows it and says what came of it."""
-    folder = runs_folder()
-    with opened(setting, out, folder, resume=resume, processes=processes, minutes=minutes) as (
+    parent = runs_folder()
+    with opened(setting, out, parent, resume=resume, processes=processes, minutes=minutes) as (
         training,
         checkpoint,
     ):
