@@ -2,19 +2,23 @@
 # make test   everything that must hold: ruff, mypy --strict, pytest
 # make lint   ruff and mypy alone
 # make bench  the benchmarks
-# make notebooks   execute the notebooks (6 minutes on two cores)
+# make notebooks   execute the notebooks (5 minutes on two cores)
 # make gpu    what training on a GPU needs (Linux, 9 GB), then whether it fits together
 # make lock   resolve the locked requirements anew; make lock-gpu does those of a GPU
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench notebooks gpu lock lock-gpu clean
+.PHONY: demo test lint pytest bench notebooks gpu lock lock-gpu clean
 
 demo: $(VENV)/core.installed
 	$(BIN)/art-e demo
 
-test: lint
+# Types take a minute on one core, tests wait for processes: side by side.
+test: $(VENV)/dev.installed
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: $(VENV)/dev.installed
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev.installed
