@@ -31,8 +31,8 @@ async def run_episode(
     model_seconds = tools_seconds = 0.0
     call_seconds: list[float | None] = []
     retries = 0
-    error = None
-    tools = schemas()
+    score = error = None
+    tools = schemas(episode.tools.view.offered)
     while not episode.done:
         before = time.perf_counter()
         try:
@@ -46,6 +46,7 @@ async def run_episode(
         usage += step.usage
         call_seconds.append(step.seconds)
         retries += step.retries
+        score = step.score
         cost = None if cost is None or step.cost_usd is None else cost + step.cost_usd
         episode.count_tokens(step.usage.prompt_tokens, step.usage.completion_tokens)
         before = time.perf_counter()
@@ -65,6 +66,7 @@ async def run_episode(
         },
         call_seconds=call_seconds,
         retries=retries,
+        score=score,
         error=error,
         started_at=started_at.isoformat(timespec="milliseconds"),
     )

@@ -29,8 +29,6 @@ from art_e.tools import (
 )
 
 DEFAULT_MAX_TURNS = 10
-# Calls of one message that are run; further ones are refused.
-MAX_CALLS = 4
 # Messages in a row without a right call, after which the episode is lost.
 MAX_WRONG_MESSAGES = 3
 
@@ -71,9 +69,9 @@ class Rubric:
 class Episode:
     """An episode over `inbox`, which the caller opened with the question's `query_date`.
 
-    `system_prompt` is a template with `$inbox_address`, `$today` and `$max_turns`; `view` sets how
-    much the tools show. `today` is the day in the prompt of an inbox opened without a date; later
-    mail is still shown, as clocks may be wrong.
+    `system_prompt` is a template with `$inbox_address`, `$today`, `$max_turns` and `$max_calls`;
+    `view` sets which tools there are and how much they show. `today` is the day in the prompt of an
+    inbox opened without a date; later mail is still shown, as clocks may be wrong.
     """
 
     def __init__(
@@ -98,12 +96,13 @@ class Episode:
         self._found: set[str] = set()
         self._read: set[str] = set()
         self._wrong_messages = 0
-        template = default_prompt() if system_prompt is None else system_prompt
+        template = default_prompt(view.closed_book) if system_prompt is None else system_prompt
         self.prompt_hash = digest(template)
         system = Template(template).safe_substitute(
             inbox_address=inbox.address,
             today=_day_in_words(inbox.as_of or today),
             max_turns=max_turns,
+            max_calls=view.calls,
         )
         self.messages: list[ChatMessage] = [
             {"role": "system", "content": system},
@@ -168,9 +167,11 @@ class Episode:
         self, call: ToolCall, number: int, answer: ReturnFinalAnswer | None
     ) -> tuple[str, ReturnFinalAnswer | None]:
         """The observation of one call, and the final answer if the call gives it."""
-        arguments = parse_call(call)
-        if number >= MAX_CALLS:
-            raise CallError("refused", f"only the first {MAX_CALLS} calls of a message are run")
+        view = self.tools.view
+        arguments = parse_call(call, view.offered)
+        if number >= view.calls:
+            calls = "call" if view.calls == 1 else f"{view.calls} calls"
+            raise CallError("refused", f"of a message only the first {calls} can be run")
         if isinstance(arguments, SearchEmails):
             observation = self.tools.search(arguments)
             self._found.update(observation.message_ids)
@@ -226,6 +227,7 @@ def _day_in_words(day: dt.date | None) -> str:
 
 
 @cache
-def default_prompt() -> str:
-    """The system prompt's template."""
-    return resources.files("art_e").joinpath("prompts/system.txt").read_text(encoding="utf-8")
+def default_prompt(closed_book: bool = False) -> str:
+    """The system prompt's template; with `closed_book` that of an episode without mail."""
+    name = "closed_book" if closed_book else "system"
+    return resources.files("art_e").joinpath(f"prompts/{name}.txt").read_text(encoding="utf-8")

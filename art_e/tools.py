@@ -21,6 +21,8 @@ from art_e.message import ToolCall, compact_json, observation_json
 from art_e.text import encodable
 
 MAX_RESULTS = 10
+# Calls of one message that are run; further ones are refused.
+MAX_CALLS = 4
 # A longer body is cut when it is shown: about 2,000 tokens.
 MAX_BODY_CHARS = 8_000
 MAX_RECIPIENTS = 30
@@ -98,10 +100,10 @@ class Observation(NamedTuple):
     message_ids: tuple[str, ...]
 
 
-def schemas() -> list[dict[str, Any]]:
+def schemas(offered: Sequence[str] = tuple(ARGUMENTS)) -> list[dict[str, Any]]:
     """The tools in the form of the OpenAI API, a new list each time."""
     parsed: list[dict[str, Any]] = json.loads(_schemas())
-    return parsed
+    return [each for each in parsed if each["function"]["name"] in offered]
 
 
 @cache
@@ -158,17 +160,27 @@ def not_found(message_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How much of a mail the tools show; a very small model sees less than the default.
+    """What the tools show and accept; a very small model sees less than the default.
 
     With `handles` mails are called m1, m2, ... in the order in which they come up, and both handle
     and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
-    `addresses` people with a name are shown by their name alone.
+    `addresses` people with a name are shown by their name alone. With `all_words` a search finds
+    only mail that has every word. `calls` are run of each message. With `closed_book` the only tool
+    is that for the answer.
     """
 
     handles: bool = True
     hits: int = MAX_RESULTS
     snippet_chars: int | None = None
     addresses: bool = True
+    all_words: bool = False
+    calls: int = MAX_CALLS
+    closed_book: bool = False
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The names of the tools that may be called."""
+        return ("return_final_answer",) if self.closed_book else tuple(ARGUMENTS)
 
     def shown(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields of a mail or hit as the model sees them."""
@@ -183,13 +195,13 @@ class Tools:
 
     def __init__(self, inbox: Inbox, view: View = WHOLE_VIEW) -> None:
         self.inbox = inbox
-        self._view = view
+        self.view = view
         self.handles: dict[str, str] = {}
         self._handle_of: dict[str, str] = {}
 
     def search(self, arguments: SearchEmails) -> Observation:
         """Run one search."""
-        most = self._view.hits
+        most = self.view.hits
         requested = arguments.max_results if "max_results" in arguments.model_fields_set else most
         wanted = min(max(requested, 1), most)
         words = search_words(arguments.keywords)
@@ -201,6 +213,8 @@ class Tools:
             sent_before=arguments.sent_before,
             max_results=wanted,
         )
+        if self.view.all_words:
+            hits = [hit for hit in hits if not hit.missing]
         observation: dict[str, Any] = {"hits": [self._hit(hit) for hit in hits]}
         notes = []
         if wanted != requested:
@@ -225,7 +239,7 @@ class Tools:
         return self.handles.get(handle_or_id.strip(), handle_or_id.strip())
 
     def _name(self, message_id: str) -> str:
-        if not self._view.handles:
+        if not self.view.handles:
             return message_id
         if message_id not in self._handle_of:
             handle = f"m{len(self.handles) + 1}"
@@ -239,7 +253,7 @@ class Tools:
             "date": format_date(hit.date)[:10],
             "from": self._person(hit.sender),
             "subject": _cut(hit.subject),
-            "snippet": _shorter(hit.snippet, self._view.snippet_chars),
+            "snippet": _shorter(hit.snippet, self.view.snippet_chars),
             "missing": list(hit.missing),
         }
         return self._shown(shown)
@@ -263,7 +277,7 @@ class Tools:
 
     def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields without empty lists, as the view shows them."""
-        return self._view.shown({key: value for key, value in fields.items() if value != []})
+        return self.view.shown({key: value for key, value in fields.items() if value != []})
 
     def _listed(self, recipients: tuple[Mailbox, ...]) -> list[str]:
         shown = [self._person(mailbox) for mailbox in recipients[:MAX_RECIPIENTS]]
@@ -272,7 +286,7 @@ class Tools:
         return shown
 
     def _person(self, mailbox: Mailbox) -> str:
-        return _cut(str(mailbox) if self._view.addresses else mailbox.name or mailbox.address)
+        return _cut(str(mailbox) if self.view.addresses else mailbox.name or mailbox.address)
 
 
 def _shorter(snippet: str, most: int | None) -> str:

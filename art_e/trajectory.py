@@ -116,7 +116,8 @@ class Trajectory:
     `seconds` has total, model and tools; `error` has kind and message. `cost_usd` is None if the
     price is unknown. `call_seconds` lists the seconds of each turn's call, None without a call;
     `retries` counts failed calls that were repeated. `started_at` is ISO 8601 in UTC. `verdict` is
-    the first judge's, `other_verdicts` has those of further judges in order. `repeat` counts from
+    the deciding one, `other_verdicts` has those of further judges in order. `score` says how sure
+    the policy was of its answer, if it has a score. `repeat` counts from
     0 if a question is asked several times. `question` is its golden row, so that a run can be read
     without the questions' file.
 
@@ -149,6 +150,7 @@ class Trajectory:
     reward: dict[str, Any] | None = None
     repeat: int = 0
     question: dict[str, Any] | None = None
+    score: float | None = None
     events: list[dict[str, Any]] = field(default=None)  # type: ignore[arg-type]
     schema: str = SCHEMA
 

@@ -22,8 +22,9 @@ from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
-from art_e.models.base import REFUSED, Policy, Usage
+from art_e.models.base import REFUSED, Policy, Usage, kind_of
 from art_e.models.prices import expected_cost
+from art_e.models.providers import capabilities_of
 from art_e.question import Question
 from art_e.runs import Run, held, list_runs
 from art_e.storage import AppendLog
@@ -31,10 +32,12 @@ from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.gpu_time import figures_of, servings
+from evals.judges.quality import correction
 from evals.metrics import run_metrics
-from evals.scored import Scored, read_in
-from evals.verdict import Judge
+from evals.scored import Scored, load_run, read_in
+from evals.verdict import Judge, names_of, with_majority
 
+_JUDGED_AT_ONCE = 8
 # About four searches and two mails read, each turn sending what came before once more.
 TYPICAL = Usage(15_000, 0, 600)
 
@@ -125,13 +128,13 @@ class Entrant(NamedTuple):
     alone: bool = True
 
 
-def read_prompt(path: Path | None) -> Prompt:
-    """The template of that file, by default the one that all commands use.
+def read_prompt(path: Path | None, *, closed_book: bool = False) -> Prompt:
+    """The template of that file, by default the one that all commands use, or the closed book's.
 
     Raises `UserError` if it can't be read.
     """
     if path is None:
-        return Prompt("default", default_prompt())
+        return Prompt("closed-book" if closed_book else "default", default_prompt(closed_book))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -178,6 +181,30 @@ def drawn(questions: Sequence[Question], count: int) -> list[Question]:
     return [each for each in questions if each.id in chosen]
 
 
+# ---- The form of the published figures: `--preset published-100`.
+
+# The reference shows mail that has every word of a search, and takes one call a turn.
+PUBLISHED_VIEW = View(all_words=True, calls=1)
+PUBLISHED_JUDGE = "gemini/gemini-2.0-flash"
+# Questions that its authors found ambiguous, or contradicted by other mail.
+_PUBLISHED_WITHOUT = frozenset("49 101 129 171 208 266 327".split())
+
+
+def published_temperature(model: str) -> float | None:
+    """1, at which providers sample for the reference, which names none; None for a model that
+    takes no temperature and has its own."""
+    hosted = kind_of(model) == "hosted"
+    return 1.0 if not hosted or capabilities_of(model).temperature else None
+
+
+def published_100(questions: Sequence[Question]) -> list[Question]:
+    """The reference's selection: the first 100 questions with a single source, but for seven."""
+    single = (each for each in questions if each.answerable and len(each.message_ids) == 1)
+    return list(
+        itertools.islice((each for each in single if each.id not in _PUBLISHED_WITHOUT), 100)
+    )
+
+
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
     """Raise `UserError` for a question without gold answer, a duplicate id or an unknown inbox."""
     unlabelled = [
@@ -208,17 +235,16 @@ def run_benchmark(
     prompt: Prompt | None = None,
     view: View = WHOLE_VIEW,
     repeats: int = 1,
-    timed: bool = True,
     on_scored: Callable[[Scored], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Ask every model every question; returns the metrics and writes them into `run`.
 
     The metrics have the form of `evals.metrics`, with the prompt's name and hash and each model's
     concurrency. The questions must have passed `check_questions`. `view` limits what the tools show
-    to all models. The first judge's verdict decides. With `timed` false no latency is reported,
-    because a cache may have answered. `on_scored` is called for episodes on disk too. A model that
-    refuses every call, or that a cost limit stops, is asked no further, and the run stays
-    incomplete. Raises `UserError` if another process works on the run.
+    to all models. The first judge decides, of three and more the majority. If the run's
+    configuration says that a cache may have answered, no latency is reported. `on_scored` is called
+    for episodes on disk too. A model that refuses every call, or that a cost limit stops, is asked
+    no further, and the run stays incomplete. Raises `UserError` if another process works on it.
     """
     chosen = prompt or read_prompt(None)
     stopped: dict[str, dict[str, Any]] = {}
@@ -276,22 +302,74 @@ def run_benchmark(
         for scored in done.values():
             on_scored(scored)
         asyncio.run(run_all(log))
-        names, found = [each.name for each in judges], list(done.values())
-        figures: dict[str, Any] = {}
+        facts: dict[str, dict[str, Any]] = {}
         for entrant in entrants:
-            model, served = entrant.policy.model, servings(run.config)
-            of_model = [each for each in found if each.trajectory.model == model]
-            not_asked = len(questions) * repeats - len(of_model)
-            figures[model] = {
-                **figures_of(of_model, names, served.get(model), timed=timed),
+            model = entrant.policy.model
+            not_asked = len(questions) * repeats - sum(key.model == model for key in done)
+            facts[model] = {
                 "concurrency": entrant.concurrency,
                 "not_asked": not_asked,
                 "stopped": stopped[model] if not_asked else None,
             }
-        metrics = run_metrics(found, names, figures) | {"prompt": chosen.facts}
-        run.write_json("metrics.json", metrics)
-        if not any(each["not_asked"] for each in figures.values()):
-            run.finish()
+        return _measured(run, list(done.values()), judges, facts, chosen.facts)
+
+
+def rejudge(
+    source: Run,
+    judges: Sequence[Judge],
+    inbox_file: InboxFile,
+    run: Run,
+    *,
+    on_judged: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """Judge the answers of a measured run anew, into `run`; returns the metrics, as above.
+
+    Raises `UserError` if the file lacks an inbox of the source.
+    """
+    old, waiting, done = source.metrics, deque(load_run(source)), list[Scored]()
+
+    async def work(log: AppendLog) -> None:
+        while waiting:
+            scored = waiting.popleft()
+            of = dataclasses.replace(scored.trajectory, run_id=run.id, verdict=None)
+            scored = Scored(scored.question, dataclasses.replace(of, other_verdicts=[]))
+            if scored.ended:
+                inbox = inbox_file.open_inbox(of.inbox_address, scored.question.query_date)
+                scored = await _judged(scored, judges, inbox)
+            log.append(scored.trajectory.to_line())
+            done.append(scored)
+            on_judged()
+
+    async def work_all(log: AppendLog) -> None:
+        await asyncio.gather(*(work(log) for _ in range(_JUDGED_AT_ONCE)))
+
+    with held(run), run.log() as log:
+        asyncio.run(work_all(log))
+        kept = ("concurrency", "not_asked", "stopped")
+        facts = {name: {key: of[key] for key in kept} for name, of in old["models"].items()}
+        return _measured(run, done, judges, facts, old["prompt"])
+
+
+def _measured(
+    run: Run,
+    found: Sequence[Scored],
+    judges: Sequence[Judge],
+    facts: Mapping[str, Mapping[str, Any]],
+    prompt: Mapping[str, str],
+) -> dict[str, Any]:
+    """The run's metrics, also written; the run is complete if every model was asked everything."""
+    names, served = names_of(judges), servings(run.config)
+    figures = {}
+    for model, more in facts.items():
+        episodes = [each for each in found if each.trajectory.model == model]
+        timed = not run.config.get("cache")
+        of_model = figures_of(episodes, names, served.get(model), timed=timed)
+        without = correction(of_model, names[0], run, episodes)
+        figures[model] = {**of_model, "corrected": without, **more}
+    metrics = run_metrics(found, names, figures) | {"prompt": prompt}
+    run.write_json("metrics.json", metrics)
+    if not any(each["not_asked"] for each in figures.values()):
+        run.finish()
     return metrics
 
 
@@ -302,7 +380,7 @@ async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scor
     verdicts = await asyncio.gather(
         *(judge.judge(question, trajectory.final_answer, mails) for judge in judges)
     )
-    first, *others = map(dataclasses.asdict, verdicts)
+    first, *others = map(dataclasses.asdict, with_majority(verdicts))
     return Scored(question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others))
 
 

@@ -3,9 +3,9 @@
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -13,6 +13,7 @@ from typer import Argument, Option
 from art_e.cli.model_options import (
     CacheOption,
     EffortOption,
+    Form,
     MaxCostOption,
     RecipeOption,
     TemperatureOption,
@@ -37,17 +38,22 @@ from art_e.cli.output import (
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import SHORT_NAMES, Model, full_name
-from art_e.question import load_questions
+from art_e.question import Question, load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.trajectory import read_trajectories
 from evals import benchmark, paired
-from evals.judges import choose_judge, needs_model
-from evals.judges.cli import judge, label, note_cost, print_answers
+from evals.benchmark import PUBLISHED_JUDGE, PUBLISHED_VIEW
+from evals.judges import choose_judge
+from evals.judges.cli import judge, label, note_cost, note_recipients, print_answers
 from evals.metrics import HEADLINE
 from evals.report.build import build_report
 from evals.report.entries import Entry, measure
 from evals.report.tables import COLUMNS, differences, digits, number, percent, summary, usd
+from evals.scored import Scored, load_run
+from evals.verdict import names_of
+
+Preset = Literal["published-100"]
 
 app = typer.Typer(
     help="Measure models on a set of questions.", no_args_is_help=True, rich_markup_mode=None
@@ -99,17 +105,21 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     if figures["errors"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in figures["errors_by_kind"].items())
         yield f"failed: {figures['errors']} ({kinds})"
+    if (without := figures["corrected"]) is not None:
+        yield f"accuracy without the judge's errors: {percent(without['accuracy']).brief}"
     funnel = {step: n for step, n in figures["funnel"].items() if n}
     yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
     if figures["always_right"] is not None:
         yield f"right every time: {percent(figures['always_right']).brief}"
     if (compared := figures["agreement"]) is not None:
-        one, other = compared["judges"]
+        for name in list(figures["by_judge"])[1:]:
+            yield f"judge {name}: accuracy {percent(figures['by_judge'][name]['accuracy']).brief}"
         yield (
-            f"judge {other}: accuracy {percent(figures['by_judge'][other]['accuracy']).brief}; it"
-            f" agrees with {one} on {percent(compared['share']).brief},"
-            f" kappa {number(compared['kappa']).brief}"
+            f"the judges agree on {percent(compared['share']).brief},"
+            f" kappa {number(compared['kappa']).brief}; disputed: {figures['disputed']}"
         )
+    if figures["unsure"]:
+        yield f"unsure verdicts: {figures['unsure']}, counted as the likelier one"
     if figures["throughput"] is not None:
         cost = usd(figures["cost_per_1000_usd"]).brief
         speed = digits(figures["throughput"]["questions_per_second"]).brief
@@ -173,11 +183,20 @@ def run(
     repeat: Annotated[int, Option(min=1, help="Ask each question N times.")] = 1,
     judge: Annotated[
         list[str] | None,
-        Option(help="offline, f1 or a model; repeatable, the first decides [default: offline]."),
+        Option(
+            help="offline, f1 or a model; repeatable: of two the first decides, of more the"
+            " majority [default: offline]."
+        ),
     ] = None,
     prompt: Annotated[
         Path | None, Option(metavar="FILE", help="System prompt, to compare prompts by.")
     ] = None,
+    preset: Annotated[
+        Preset | None, Option(help="The form in which the published figures were measured.")
+    ] = None,
+    closed_book: Annotated[
+        bool, Option("--closed-book", help="Ask without tools: what a model knows by heart.")
+    ] = False,
     resume: Annotated[
         bool, Option("--resume", help="Resume the run of --out, or the last killed one.")
     ] = False,
@@ -207,26 +226,33 @@ def run(
     A small model knows only the prompt and the tools of its training: --recipe gives these to all
     models of the run. Without --questions, they are asked the test questions of the recipe.
 
+    --preset published-100 asks the first 100 questions with one source, one call a turn, searches
+    that need every word, temperature 1, and gemini-2.0-flash as judge of "semantically similar".
+
     After a kill, the same command with --resume asks only the questions without an answer.
     """
     of_split = chosen_split(split)
     names = list(dict.fromkeys(map(full_name, models)))
-    judges = list(dict.fromkeys(judge or ["offline"]))
-    form = chosen_form(recipe, max_turns, other_prompt=prompt is not None)
-    chosen_prompt = (
-        benchmark.read_prompt(prompt)
-        if form.prompt is None
-        else benchmark.Prompt("recipe", form.prompt)
-    )
+    form = chosen_form(recipe, max_turns, other_prompt=prompt is not None or closed_book)
+    judges = list(dict.fromkeys(judge or ["offline" if preset is None else PUBLISHED_JUDGE]))
+    if preset is not None:
+        _check_preset(recipe, limit, max_turns, temperature)
+        form = form._replace(view=PUBLISHED_VIEW)
+    if closed_book:
+        _check_closed_book(names, prompt)
+        form = form._replace(view=replace(form.view, closed_book=True))
+    chosen_prompt = _prompt(form, prompt)
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
-    deciding = [choose_judge(name, max_cost_usd=max_cost) for name in judges]
+    deciding = [
+        choose_judge(name, max_cost_usd=max_cost, published=preset is not None) for name in judges
+    ]
     if recipe is not None and questions is None and db is None:
         source = benchmark.kept_by(recipe, of_split)
         kept, path = of_recipe(recipe, of_split or "test")
     else:
         source = _questions(questions)
         kept, path = load_questions(source, of_split), chosen_db(db)
-    asked = kept if limit is None else benchmark.drawn(kept, limit)
+    asked = _chosen(kept, preset, limit)
     with InboxFile(path) as inbox_file:
         benchmark.check_questions(asked, inbox_file)
         config = {
@@ -235,8 +261,9 @@ def run(
             "questions_hash": benchmark.fingerprint(asked),
             "split": split,
             "limit": limit,
+            "preset": preset,
             "repeat": repeat,
-            "judges": [each.name for each in deciding],
+            "judges": names_of(deciding),
             "prompt": chosen_prompt.facts,
             "recipe": recipe,
             "max_turns": form.max_turns,
@@ -254,31 +281,34 @@ def run(
         }
         started = benchmark.find_killed(config, runs_folder(), out) if resume else None
         done = [] if started is None else list(benchmark.on_disk(started, asked).values())
-        entrants = []
-        for name in names:
+
+        def entrant(name: str) -> benchmark.Entrant:
             left_usd = None if max_cost is None else max(0.0, max_cost - _spent(name, started))
             turn_tokens = form.turn_tokens_of(name)
             options = model_options(
-                effort, temperature, left_usd, tool_calls, cache, at_once[name], turn_tokens
+                effort,
+                temperature if preset is None else benchmark.published_temperature(name),
+                left_usd,
+                tool_calls,
+                cache,
+                at_once[name],
+                turn_tokens,
             )
             policy = ready_policy(Model(name), options)
-            entrants.append(
-                benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)
-            )
+            return benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)
+
+        entrants = list(map(entrant, names))
         if started is not None:
             note(f"resuming {started.folder}: {plural(len(done), 'episode')} there already")
         elif resume:
             note("nothing to resume: this is a new run")
         if len(asked) < len(kept):
-            note(f"{len(asked)} of {len(kept)} questions, drawn over inboxes and kinds (seed 0)")
+            how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
+            note(f"{len(asked)} of {len(kept)} questions, {how}")
         for notice in filter(None, (Model(name).notice for name in names)):
             note(notice)
-        for name in filter(needs_model, judges):
-            note(f"answers and the mails they rest on go to {Model(name).host} (judge {name})")
-        for name in names:
-            left = len(asked) * repeat - sum(each.trajectory.model == name for each in done)
-            if name != "offline" and left:
-                note(f"estimate: {benchmark.estimate(name, left)}")
+        note_recipients(judges)
+        _note_estimates(names, len(asked) * repeat, done)
         started = started or start_run("eval", config, runs_folder(), out)
         with progress("episodes", len(asked) * repeat * len(names)) as advance:
             metrics = benchmark.run_benchmark(
@@ -287,7 +317,6 @@ def run(
                 prompt=chosen_prompt,
                 view=form.view,
                 repeats=repeat,
-                timed=not cache,
                 on_scored=lambda _: advance(),
             )  # fmt: skip
     for each in deciding:
@@ -296,6 +325,52 @@ def run(
         higher = "" if max_cost is None else "a higher --max-cost and "
         note(f"not complete; give the same command with {higher}--resume --out {started.folder}")
     _show(metrics, started, json_output)
+
+
+def _note_estimates(models: Sequence[str], episodes: int, done: Sequence[Scored]) -> None:
+    for name in models:
+        left = episodes - sum(each.trajectory.model == name for each in done)
+        if name != "offline" and left:
+            note(f"estimate: {benchmark.estimate(name, left)}")
+
+
+def _prompt(form: Form, prompt: Path | None) -> benchmark.Prompt:
+    if form.prompt is not None:
+        return benchmark.Prompt("recipe", form.prompt)
+    return benchmark.read_prompt(prompt, closed_book=form.view.closed_book)
+
+
+def _chosen(kept: list[Question], preset: Preset | None, limit: int | None) -> list[Question]:
+    """The questions that the preset or the limit chooses."""
+    if preset is None:
+        return kept if limit is None else benchmark.drawn(kept, limit)
+    chosen = benchmark.published_100(kept)
+    if not chosen:
+        raise UserError("no question has a single source; leave out --preset")
+    return chosen
+
+
+def _check_preset(
+    recipe: str | None, limit: int | None, max_turns: int | None, temperature: float | None
+) -> None:
+    """Raise `UserError` for an option that the preset decides."""
+    options = {
+        "--recipe": recipe,
+        "--limit": limit,
+        "--max-turns": max_turns,
+        "--temperature": temperature,
+    }
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise UserError(f"--preset decides {' and '.join(given)} too; leave one of them out")
+
+
+def _check_closed_book(models: Sequence[str], prompt: Path | None) -> None:
+    """Raise `UserError` for a model that knows nothing by heart, or another prompt."""
+    if "offline" in models:
+        raise UserError("offline knows nothing without mail; leave out --closed-book or the model")
+    if prompt is not None:
+        raise UserError("--closed-book has its own prompt; leave out --prompt")
 
 
 def _questions(given: str | None) -> str:
@@ -317,6 +392,42 @@ def _spent(model: str, run: Run | None) -> float:
         return 0.0
     episodes = read_trajectories(run.trajectories)
     return sum(each.cost_usd or 0.0 for each in episodes if each.model == model)
+
+
+# ---- `art-e eval rejudge`: other judges for the same answers.
+
+
+@app.command(epilog=example("art-e eval rejudge 20260101-120000-eval --judge openai/gpt-4.1"))
+def rejudge(
+    name: Annotated[str, Argument(metavar="RUN", help="Name of a run, or its folder.")],
+    judge: Annotated[
+        list[str], Option(help="As for art-e eval run: offline, f1 or a model; may be repeated.")
+    ],
+    max_cost: MaxCostOption = None,
+    db: Annotated[
+        Path | None, Option(metavar="FILE", help="Inbox file [default: the run's].")
+    ] = None,
+    out: OutOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Judge a run's answers anew, as a new run; no model is asked its questions again."""
+    source = find_run(name, runs_folder())
+    if not (source.folder / "metrics.json").exists():
+        raise UserError(f"{source.id} was not measured to its end; resume it first")
+    deciding = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(judge)]
+    note_recipients(judge)
+    with InboxFile(db or Path(source.config["db"])) as inbox_file:
+        changed = {
+            "judges": names_of(deciding),
+            "rejudged": str(source.folder),
+            "command": shlex.join(["art-e", *sys.argv[1:]]),
+        }
+        run = start_run("rejudge", {**source.config, **changed}, runs_folder(), out)
+        with progress("answers", len(load_run(source))) as advance:
+            metrics = benchmark.rejudge(source, deciding, inbox_file, run, on_judged=advance)
+    for each in deciding:
+        note_cost(each)
+    _show(metrics, run, json_output)
 
 
 # ---- `art-e eval compare`: two models, or two prompts, on the same questions.

@@ -29,7 +29,7 @@ import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.stats import binom, norm, t
 
-from art_e.episode import MAX_CALLS
+from art_e.tools import MAX_CALLS
 from evals.judges.claims import Claims, appeal, asked, polarity, read_claims
 from evals.judges.values import clean
 from evals.scored import HELD_OUT, Scored

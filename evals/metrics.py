@@ -9,19 +9,26 @@
         "cost_usd":       of all episodes, null if a price is unknown or a cache answered
         "cost_source":    "price per token", or how it was measured; null if it is unknown
         "throughput":     of a model whose cost is measured (`evals.gpu_time`), else null
-        "retries", "errors", "unjudged": counts, "errors_by_kind", "funnel": {name: count}
-        "agreement":      {"judges": [first, other], "n", "share", "kappa"}, null with one judge
+        "variance":       {"inbox", "question", "sampling"} estimates; null without repeats
+        "risk_coverage":  {"area": estimate, "curve": [{"coverage", "accuracy"}]}, null if the
+                          model gives no score
+        "retries", "errors", "unjudged", "unsure", "disputed": counts
+        "errors_by_kind", "funnel": {name: count}
+        "agreement":      {"judges", "n", "share", "kappa"}, null with one judge
         "by_judge", "by_kind", "by_difficulty": {name: {some of the shares}}
      }}}
 
-The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why;
+The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why,
+and its accuracy without the judge's errors ("corrected", of `evals.judges.quality`);
 `evals.gpu_time` replaces the cost of a self-hosted model whose GPU has a price.
 An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed
 for an outside reason counts as unanswered. One without a verdict is not correct and not a
 hallucination, and counts as unjudged.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -37,7 +44,6 @@ STEPS = {
     "not_found": "gold mail never found",
     "found_not_read": "found, not read",
     "read_but_wrong": "read, answered wrong",
-    "judges_disagree": "answered, and the judges disagree",
     "abstained_though_read": "abstained though read",
     "gold_unknown": "wrong, gold mail not known",
     "made_up": "answered where there is no answer",
@@ -51,14 +57,11 @@ STEPS = {
 def ended_at(scored: Scored) -> str:
     """The step at which the episode ended."""
     rubric = scored.trajectory.rubric
-    judges = range(len(scored.verdicts))
-    disputed = any(map(scored.correct_by, judges)) and any(map(scored.wrong_by, judges))
     holds = {
         "failed": scored.trajectory.error is not None,
         "lost_to_format": rubric["lost_to_format"],
         "out_of_turns": not scored.ended,
         "unjudged": scored.unjudged,
-        "judges_disagree": disputed,
         "right": scored.correct,
         "made_up": not scored.question.answerable,
         "gold_unknown": rubric["read_gold"] is None,
@@ -118,8 +121,11 @@ def episode_table(scored: Sequence[Scored], judge: int = 0) -> pd.DataFrame:
         "wrong": [each.wrong_by(judge) for each in scored],
         "abstained": [each.abstained for each in scored],
         "unjudged": [each.unjudged for each in scored],
+        "unsure": [each.unsure for each in scored],
+        "disputed": [each.disputed for each in scored],
         "grounded": [each.verdicts[0]["grounded"] if each.verdicts else None for each in scored],
         "retries": [each.retries for each in ran],
+        "score": pd.Series([each.score for each in ran], dtype=float),
         "cost": pd.Series(costs, dtype=float),
         **{name: [each.rubric[name] for each in ran] for name in _FACTS},
         **{name: [each.usage.get(name, 0) for each in ran] for name in _TOKENS},
@@ -192,6 +198,8 @@ def model_metrics(
         **_figures(table, SHARES),
         "always_right": _always_right(table),
         **_figures(table, MEANS),
+        "variance": _variance(table),
+        "risk_coverage": _risk_coverage(table),
         "tokens": _figures(table, _TOKENS),
         "cost_per_1000_usd": _figure(table, "cost_per_1000_usd") if priced else UNKNOWN,
         "cost_usd": float(table["cost"].sum()) if priced else None,
@@ -201,9 +209,9 @@ def model_metrics(
         "retries": int(table["retries"].sum()),
         "errors": int(table["error"].count()),
         "errors_by_kind": table["error"].value_counts().sort_index().to_dict(),
-        "unjudged": int(table["unjudged"].sum()),
+        **{name: int(table[name].sum()) for name in ("unjudged", "unsure", "disputed")},
         "funnel": {step: int(steps.get(step, 0)) for step in STEPS},
-        "agreement": _agreement(table, others[0], judges[:2]) if others else None,
+        "agreement": _agreement([table, *others], judges) if others else None,
         "by_judge": {
             judge: _figures(judged, HEADLINE[:3])
             for judge, judged in zip(judges, (table, *others), strict=False)
@@ -232,6 +240,58 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
     return table_sample(questions).share(questions["correct"].tolist())
 
 
+def _variance(table: pd.DataFrame) -> dict[str, Estimate] | None:
+    """What the variance of being right is made of, for answerable questions: inboxes, their
+    questions, and the repeats of each; shares that add up to 1.
+
+    By the analysis of variance with nested factors and unequal cells (Searle, Linear Models, 1971).
+    """
+    table = table[table["answerable"].astype(bool)]
+    if not table["repeat"].any():
+        return None
+    right = table["correct"].astype(float)
+    questions, inboxes = (right.groupby(table[each]) for each in ("question", "inbox"))
+    of_inbox = table.groupby("question")["inbox"].first()
+    asked, held = questions.size(), inboxes.size()
+    n, b, a = len(table), len(asked), len(held)
+    if not a < b < n:
+        return None
+    within = float(((right - questions.transform("mean")) ** 2).sum())
+    between = float(((questions.transform("mean") - inboxes.transform("mean")) ** 2).sum())
+    apart = float(((inboxes.transform("mean") - right.mean()) ** 2).sum())
+    squares = float((asked**2 / held[of_inbox].to_numpy()).sum())
+    sampling = within / (n - b)
+    question = max(0.0, (between / (b - a) - sampling) / ((n - squares) / (b - a)))
+    inbox = 0.0
+    if a > 1:
+        of_question = (squares - float((asked**2).sum()) / n) / (a - 1)
+        of_box = (n - float((held**2).sum()) / n) / (a - 1)
+        inbox = max(0.0, (apart / (a - 1) - sampling - of_question * question) / of_box)
+    parts = {"inbox": inbox, "question": question, "sampling": sampling}
+    whole = sum(parts.values())
+    return {
+        name: Estimate(value=part / whole if whole else None, low=None, high=None, n=n, method=None)
+        for name, part in parts.items()
+    }
+
+
+def _risk_coverage(table: pd.DataFrame) -> dict[str, Any] | None:
+    """How often answers are right if only the surest are given, at each tenth of all questions;
+    the area is the mean share of wrong answers over these (El-Yaniv and Wiener, JMLR 11, 2010)."""
+    answered = table[table["score"].notna() & (table["correct"] | table["wrong"])]
+    answered = answered[~answered["abstained"].astype(bool)]
+    if answered.empty:
+        return None
+    right = answered.sort_values("score", ascending=False)["correct"].astype(float)
+    accuracy = right.expanding().mean().tolist()
+    places = sorted(
+        {-(-len(table) * tenth // 10) for tenth in range(1, 11)} & set(range(len(right) + 1))
+    )
+    curve = [{"coverage": each / len(table), "accuracy": accuracy[each - 1]} for each in places]
+    area = Estimate(value=1 - fmean(accuracy), low=None, high=None, n=len(right), method=None)
+    return {"area": area, "curve": curve}
+
+
 def _latencies(table: pd.DataFrame) -> dict[str, Any]:
     sample, times = table_sample(table), table["total"].tolist()
     return {
@@ -241,14 +301,25 @@ def _latencies(table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _agreement(first: pd.DataFrame, second: pd.DataFrame, judges: Sequence[str]) -> dict[str, Any]:
-    """The agreement of two judges, on the episodes that both judged."""
-    both = first["verdict"].notna() & second["verdict"].notna()
-    one, other = (table.loc[both, "correct"] for table in (first, second))
-    sample = table_sample(first[both])
+def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:
+    """How often all judges agree, on the episodes that all judged, and Cohen's kappa; of a panel
+    the mean kappa of its pairs (Light, Psychological Bulletin 76, 1971)."""
+    # The first verdict of a panel is the majority's.
+    first = 1 if len(tables) > 2 else 0
+    own = {name: table["verdict"] for name, table in zip(judges, tables, strict=True)}
+    verdicts = pd.DataFrame(own).iloc[:, first:].dropna().astype(bool)
+    sample = table_sample(tables[0].loc[verdicts.index])
+    kappas = [
+        sample.kappa(verdicts[one].tolist(), verdicts[other].tolist())
+        for one, other in itertools.combinations(verdicts, 2)
+    ]
+    known = [each["value"] for each in kappas if each["value"] is not None]
+    mean = Estimate(
+        value=fmean(known) if known else None, low=None, high=None, n=sample.n, method=None
+    )
     return {
-        "judges": list(judges),
+        "judges": list(verdicts),
         "n": sample.n,
-        "share": sample.share((one == other).tolist()),
-        "kappa": sample.kappa(one.tolist(), other.tolist()),
+        "share": sample.share((verdicts.nunique(axis=1) == 1).tolist()),
+        "kappa": kappas[0] if len(kappas) == 1 else mean,
     }

@@ -69,6 +69,17 @@ class Scored:
         return self.ended and self.verdict_of(0) is None
 
     @property
+    def unsure(self) -> bool:
+        """Whether the deciding judge was unsure of its verdict."""
+        return bool(self.verdicts and self.verdicts[0].get("unsure"))
+
+    @property
+    def disputed(self) -> bool:
+        """Whether one judge found it right and another wrong."""
+        given = {each["correct"] for each in self.verdicts}
+        return {True, False} <= given
+
+    @property
     def step(self) -> int | None:
         """The training step whose policy ran the episode; None outside training."""
         step = self.trajectory.policy.get("step")

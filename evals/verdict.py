@@ -1,8 +1,8 @@
-"""What every judge gives: a verdict on an answer."""
+"""What every judge gives: a verdict on an answer; and what several judges decide together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from art_e.inbox.mail import Email
 from art_e.question import Question
@@ -15,7 +15,8 @@ class Verdict:
     `correct` is None if the judge failed or its reply can't be read: unjudged, never guessed.
     `grounded` says whether the mails that were read support the answer; None if that was not
     judged: an abstention, no mail, or nothing in the answer to look up. `attempted` says whether
-    it tries to answer at all; None where the judge takes the episode's word for it.
+    it tries to answer at all; None where the judge takes the episode's word for it. A judge that is
+    `unsure` gives the likelier verdict, and the run counts and shows how many of these there are.
     """
 
     correct: bool | None
@@ -23,6 +24,7 @@ class Verdict:
     judge: str
     reason: str
     attempted: bool | None = None
+    unsure: bool = False
 
 
 class Judge(Protocol):
@@ -39,3 +41,54 @@ class Judge(Protocol):
 
         Raises UserError for a question without a gold answer.
         """
+
+
+def names_of(judges: Sequence[Judge]) -> list[str]:
+    """The names of the verdicts of these judges; the first one decides."""
+    names = [judge.name for judge in judges]
+    return names if len(names) < _PANEL else [_panel_name(len(names)), *names]
+
+
+def with_majority(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts, that which decides first: of one or two the first judge's, else the majority's.
+
+    Judges without a verdict have no vote. A tie is decided as by the first judge, and unsure.
+    """
+    if len(verdicts) < _PANEL:
+        return list(verdicts)
+    correct, votes, voters = _vote([each.correct for each in verdicts])
+    reason = "no judge gave a verdict"
+    if correct is not None:
+        reason = f"{votes} of {voters} judges say {'right' if correct else 'wrong'}"
+    decided = Verdict(
+        correct,
+        _vote([each.grounded for each in verdicts]).value,
+        _panel_name(len(verdicts)),
+        reason,
+        _vote([each.attempted for each in verdicts]).value,
+        unsure=2 * votes == voters > 0,
+    )
+    return [decided, *verdicts]
+
+
+# So many judges form a panel.
+_PANEL = 3
+
+
+def _panel_name(judges: int) -> str:
+    return f"majority of {judges}"
+
+
+class _Vote(NamedTuple):
+    value: bool | None
+    votes: int
+    voters: int
+
+
+def _vote(values: Sequence[bool | None]) -> _Vote:
+    cast = [each for each in values if each is not None]
+    if not cast:
+        return _Vote(None, 0, 0)
+    yes = sum(cast)
+    value = cast[0] if 2 * yes == len(cast) else 2 * yes > len(cast)
+    return _Vote(value, cast.count(value), len(cast))

@@ -33,7 +33,8 @@ class PolicyStep:
     """The next message. `cost_usd` is None if the price is unknown.
 
     `seconds` is how long the successful call took, None if there was none (no model, or a
-    cached response); `retries` counts the calls that failed before it.
+    cached response); `retries` counts the calls that failed before it. `score` is higher the surer
+    the policy is of a final answer; None for a policy that gives no score.
     """
 
     message: AssistantMessage
@@ -41,6 +42,7 @@ class PolicyStep:
     cost_usd: float | None
     seconds: float | None = None
     retries: int = 0
+    score: float | None = None
 
 
 # Kinds of `PolicyError` that further calls would raise too: a rejected key, a missing model, an

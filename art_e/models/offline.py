@@ -47,7 +47,8 @@ class OfflinePolicy:
 
     async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
         """Search, then read, then answer."""
-        return PolicyStep(self._next(messages), Usage(), 0.0)
+        message = self._next(messages)
+        return PolicyStep(message, Usage(), 0.0, score=_score(message, messages))
 
     def _next(self, messages: list[ChatMessage]) -> AssistantMessage:
         turn = sum(each["role"] == "assistant" for each in messages)
@@ -70,6 +71,13 @@ class OfflinePolicy:
         if best is None or best.score < self._abstain_below:
             return NOTHING, []
         return best.text, [best.handle]
+
+
+def _score(message: AssistantMessage, messages: list[ChatMessage]) -> float | None:
+    """The score of a quoted answer; counts have none."""
+    answers = message.tool_calls[0].name == "return_final_answer"
+    best = best_candidate(messages) if answers and not is_to_be_counted(messages) else None
+    return None if best is None else best.score
 
 
 def best_candidate(messages: list[ChatMessage]) -> AnswerCandidate | None:

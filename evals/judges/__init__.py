@@ -26,9 +26,13 @@ def needs_model(name: str) -> bool:
 
 
 def choose_judge(
-    name: str, *, max_cost_usd: float | None = None, cache: Path | None = None
+    name: str,
+    *,
+    max_cost_usd: float | None = None,
+    cache: Path | None = None,
+    published: bool = False,
 ) -> Judge:
-    """The judge that `--judge` names.
+    """The judge that `--judge` names; with `published` a model judges by the reference's criterion.
 
     `max_cost_usd` limits the cost of all verdicts of a model. `cache` (None: a folder in
     `ART_E_HOME`) keeps its replies, so that the same verdict is paid for once. Raises `UserError`
@@ -42,7 +46,9 @@ def choose_judge(
             " and name it as --judge hosted_vllm/NAME"
         )
     load_env()
-    return LlmJudge(name, max_cost_usd=max_cost_usd, cache=cache or home() / "cache" / "verdicts")
+    judge = LlmJudge(name, max_cost_usd=max_cost_usd, cache=cache or home() / "cache" / "verdicts")
+    judge.criterion = "published" if published else "judge"
+    return judge
 
 
 def spent_by(judge: Judge) -> Spent | None:

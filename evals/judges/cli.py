@@ -45,6 +45,7 @@ from evals.judges.labels import (
     read_labels,
     write_label,
 )
+from evals.judges.quality import count_errors, keep_quality
 from evals.report.tables import number, percent
 from evals.scored import Scored, load_run
 from evals.verdict import Judge
@@ -154,6 +155,9 @@ def judge(
         measured = _rated(names or ["offline"], _pairs(pairs, chosen), max_cost)
         on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
     figures = {name: agreement(rated) for name, rated in measured.items()}
+    if run is None and pairs is None and half != "tuning":
+        for name in filter(needs_model, measured):
+            keep_quality(count_errors(name, measured[name], "the labelled set"))
     if show_wrong:
         for name, rated in measured.items():
             figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
@@ -199,6 +203,12 @@ def _rated(
             )
         note_cost(each)
     return measured
+
+
+def note_recipients(judges: Sequence[str]) -> None:
+    """Say on stderr to which hosts the judges of these names send answers and mail."""
+    for name in filter(needs_model, judges):
+        note(f"answers and the mails they rest on go to {Model(name).host} (judge {name})")
 
 
 def note_cost(judge: Judge) -> None:

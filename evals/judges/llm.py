@@ -53,13 +53,16 @@ class _Finding(NamedTuple):
 class LlmJudge(StructuredModel):
     """Judges with a model; it serves many episodes at once.
 
-    Past `max_cost_usd` answers are unjudged.
+    Past `max_cost_usd` answers are unjudged. `criterion` names the prompt: "judge" is ours,
+    "published" is the looser one of the reference's judge.
     """
+
+    criterion: Literal["judge", "published"] = "judge"
 
     @property
     def name(self) -> str:
         """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
-        return f"{self.model}@{prompts_hash()}"
+        return f"{self.model}@{prompts_hash(self.criterion)}"
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] = ()
@@ -80,7 +83,7 @@ class LlmJudge(StructuredModel):
         if gold is not None and answer.strip().casefold() == gold.strip().casefold():
             given, reason = _Finding("correct", "is the gold answer")
         else:
-            given, reason = await self._finding("judge", data, Correctness)
+            given, reason = await self._finding(self.criterion, data, Correctness)
         if given is None:
             return Verdict(None, None, self.name, reason)
         attempted = given != "not_attempted"
@@ -115,9 +118,9 @@ def prompt_text(name: str) -> str:
 
 
 @cache
-def prompts_hash() -> str:
+def prompts_hash(criterion: str = "judge") -> str:
     """Identifies the prompts in the verdicts that used them."""
-    return digest(prompt_text("judge") + prompt_text("grounded"))[:8]
+    return digest(prompt_text(criterion) + prompt_text("grounded"))[:8]
 
 
 def _cut(answer: str) -> str:

@@ -113,8 +113,9 @@ class Conversation {
     const none = episode.outcome === "failed" ? "(none: the episode failed)" : "(no answer)";
     const verdicts = episode.verdicts.map((verdict) => {
       const says = { true: "right", false: "wrong", null: "unjudged" }[verdict.correct];
+      const unsure = verdict.unsure ? ", unsure" : "";
       const grounded = { true: ", grounded", false: ", not grounded" }[verdict.grounded] || "";
-      return el("li", {}, el("span", { class: className(says) }, says + grounded), " ",
+      return el("li", {}, el("span", { class: className(says) }, says + unsure + grounded), " ",
         el("span", { class: "v-muted" }, `${verdict.judge}: `),
         el("span", { dir: "auto" }, verdict.reason || "no reason given"));
     });

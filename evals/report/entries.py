@@ -7,6 +7,7 @@ from typing import Any
 
 from art_e.runs import Run
 from evals.gpu_time import figures_of, load_costed, servings
+from evals.judges.quality import correction
 from evals.scored import HELD_OUT, Scored
 
 
@@ -66,6 +67,7 @@ def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> E
         scored = [each for each in held_out if each.step == last]
         label, serving = f"{label}, step {last}", None
     figures = figures_of(scored, judges, serving, timed=not run.config.get("cache"))
+    figures["corrected"] = correction(figures, judges[0], run, scored) if judges else None
     return Entry(run, model, label, episodes, scored, judges, figures)
 
 

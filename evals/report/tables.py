@@ -75,10 +75,11 @@ def count(figure: int) -> Cell:
 # ---- Figures that ART-E's authors published, to set beside ours and never to mix with them.
 
 SOURCE = (
-    "Published with ART-E's reference implementation: 100 test questions on Enron mail, judged by"
-    " its authors' judge, at the prices of their day. Not measured here and not on these"
-    " questions. The intervals are ours, from the published share and n (Wilson)."
-    " o3's cost was later given as $11.04."
+    "Published with ART-E's reference implementation, not measured here and not on these questions:"
+    " 100 questions on Enron mail with a single source each, which also served as validation;"
+    ' gemini-2.0-flash judged whether an answer is "semantically similar" to the gold answer;'
+    " latency and cost were typed in by hand, at the prices of their day (o3's cost was later given"
+    " as $11.04). The intervals are ours, from the published share and n (Wilson)."
 )
 
 
@@ -160,7 +161,7 @@ class Column(NamedTuple):
         """A model's figure as text."""
         value: Any = figures
         for name in self.figure.split("."):
-            value = None if value is None else value[name]
+            value = None if value is None else value.get(name)
         return Cell(NONE) if value is None else self.form(value)
 
 
@@ -168,6 +169,7 @@ COLUMNS = {
     column.figure: column
     for column in (
         Column("accuracy", "Accuracy", percent, points),
+        Column("corrected.accuracy", "Corrected", percent),
         Column("unanswerable_accuracy", "Right to abstain", percent, points),
         Column("hallucination", "Hallucination", percent, points),
         Column("abstention", "Abstention", percent, points),
@@ -190,9 +192,17 @@ _DETAILS = {
         Column("sources_correct", "Sources right", percent),
         Column("always_right", "Always right", percent),
         Column("unjudged", "Unjudged", count),
+        Column("unsure", "Unsure", count),
+        Column("disputed", "Disputed", count),
         Column("agreement.share", "Judges agree", percent),
         Column("agreement.kappa", "Cohen's kappa", number),
         Column("retries", "Retries", count),
+    ),
+    "Details: what varies": (
+        Column("variance.inbox", "Between inboxes", percent),
+        Column("variance.question", "Between questions", percent),
+        Column("variance.sampling", "Between repeats", percent),
+        Column("risk_coverage.area", "Risk against coverage", percent),
     ),
     "Details: tokens and time": (
         Column("tokens.prompt_tokens", "Prompt tokens", digits),
@@ -211,7 +221,7 @@ def headline(entries: Sequence[Entry]) -> Table:
     table = _table(_MODELS, entries)
     for each in PUBLISHED:
         figures = _published(each)
-        cells = [column.cell({column.figure: figures.get(column.figure)}) for column in _MODELS]
+        cells = [column.cell(figures) for column in _MODELS]
         table.rows.append(Row(each.model, cells, published=True))
     return table
 
@@ -219,6 +229,55 @@ def headline(entries: Sequence[Entry]) -> Table:
 def details(entries: Sequence[Entry]) -> list[Table]:
     """The figures behind the headline."""
     return [_table(columns, entries, title) for title, columns in _DETAILS.items()]
+
+
+def judge_errors(entries: Sequence[Entry]) -> list[str]:
+    """A sentence on the errors of each judge, because accuracies stand beside published ones."""
+    notes = []
+    for each in entries:
+        judge, without = each.judges[:1], each.figures["corrected"]
+        if not judge:
+            continue
+        if without is None:
+            notes.append(
+                f"The errors of the judge {judge[0]} are not measured: its accuracies are not"
+                " corrected, and how they compare with the published ones is not known. Measure"
+                " them with art-e eval judge, or label answers with art-e eval label."
+            )
+            continue
+        quality = without["judge"]
+        lost = quality["right"] - quality["right_as_right"]
+        notes.append(
+            f"{judge[0]} calls {lost} of {quality['right']} right answers wrong, and"
+            f" {quality['wrong_as_right']} of {quality['wrong']} wrong ones right, on"
+            f" {quality['on']}. Accuracy is as it judges; the corrected one takes these errors out"
+            " (Rogan-Gladen), and is the one to set beside published figures, whose judge's errors"
+            " are not known."
+        )
+    return list(dict.fromkeys(notes))
+
+
+# What a wrong answer may cost, in right answers.
+PRICES = (0.0, 0.5, 1.0, 2.0, 4.0)
+
+
+def priced(entries: Sequence[Entry]) -> Table:
+    """The points of each model, and its rank, at several prices of a wrong answer."""
+    rows = []
+    points = {
+        each.label: [
+            sum(one.correct - price * one.wrong for one in each.scored) / len(each.scored)
+            for price in PRICES
+        ]
+        for each in entries
+    }
+    for label, of_model in points.items():
+        cells = []
+        for column, value in enumerate(of_model):
+            rank = 1 + sum(other[column] > value for other in points.values())
+            cells.append(Cell(f"{value:z.2f}", f"rank {rank}" if len(points) > 1 else ""))
+        rows.append(Row(label, cells))
+    return Table(["Model", *(f"Price {price:g}" for price in PRICES)], rows, "A price on errors")
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from art_e.episode import MAX_CALLS, MAX_WRONG_MESSAGES, Episode
+from art_e.episode import MAX_WRONG_MESSAGES, Episode
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
+from art_e.tools import MAX_CALLS
 from tests import builders as episodes
 from tests.builders import (
     CREW,

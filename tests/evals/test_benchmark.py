@@ -202,7 +202,9 @@ def test_the_prompt_the_view_and_repeats_reach_every_episode(
     file.write_text("You search $inbox_address. Be terse.\n", encoding="utf-8")
     prompt, view = read_prompt(file), View(snippet_chars=5, addresses=False)
     assert prompt == Prompt("terse", "You search $inbox_address. Be terse.\n")
-    options: dict[str, Any] = {"prompt": prompt, "view": view, "repeats": 3, "timed": False}
+    options: dict[str, Any] = {"prompt": prompt, "view": view, "repeats": 3}
+    # Where a cache may have answered, no time counts.
+    run.write_json("config.json", {**run.config, "cache": True})
     metrics = ask(inbox_file, run, QUESTIONS[:2], 0.01, **options)
     trajectories = list(read_trajectories(run.trajectories))
     assert [(each.question_id, each.repeat) for each in trajectories] == [

@@ -16,7 +16,7 @@ from art_e.question import Question
 from art_e.runs import Run as RunFolder
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import drawn
+from evals.benchmark import drawn, published_100
 from tests.command_line import HOSTILE, Run, assert_safe, json_of, the_error
 from tests.evals.runs import Outcome, episode, episodes, question, write_run
 from tests.provider import Provider, Reply, Request, rate_limited, refuses, says
@@ -162,7 +162,7 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
     assert re.search(r"offline +│ +8 ", result.stdout)
     assert "judge offline/5; in brackets: 95 % interval" in result.stdout
     for line in (
-        "offline: ended: ", "right every time: ", "it agrees with offline/5 on ",
+        "offline: ended: ", "right every time: ", "the judges agree on ",
         "the report: art-e eval report ",
     ):  # fmt: skip
         assert line in result.stdout
@@ -193,6 +193,9 @@ def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
         (("--prompt", "none.txt"), ["none.txt", "--prompt"]),
         (("--gpu-usd-per-hour", 2), ["-m hosted_vllm/NAME"]),
         (("--gpu-usd-per-hour", 2, "--cache", "-m", OWN), ["measures time"]),
+        (("--closed-book",), ["offline knows nothing"]),
+        (("--preset", "published-100", "--limit", 3), ["--preset decides --limit"]),
+        (("--preset", "published-1"), ["--preset", "published-100"]),
     ],
 )
 def test_a_wrong_option_is_one_line_and_makes_no_run(
@@ -327,6 +330,89 @@ def test_the_cost_is_the_time_at_the_gpus_price(run: Any, home: Path) -> None:
 # ---- `eval compare` and `eval report`.
 
 HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}
+
+
+def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:
+    result = run("--closed-book", "--out", tmp_path / "run", "--json", rule=slowly)
+    for request in result.requests:
+        assert [each["function"]["name"] for each in request.body["tools"]] == [
+            "return_final_answer"
+        ]
+        assert "You can't search or read" in request.messages[0]["content"]
+    metrics = json_of(result)
+    assert metrics["prompt"]["name"] == "closed-book"
+    # It knew the answers, and nothing that was read says so.
+    assert figures_of(result)["accuracy"]["value"] == 1
+    assert figures_of(result)["read_gold"]["value"] == 0
+
+
+def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Path) -> None:
+    def searches_twice(request: Request) -> Reply:
+        if len(request.messages) > 2:
+            texts = [each.get("content") for each in request.messages]
+            asked = next(each for each in ASKED if each.question in texts)
+            return answers(asked.answer, *asked.message_ids)
+        calls = [
+            ToolCall(name, "search_emails", json.dumps({"keywords": ["zeppelins", "invoice"]}))
+            for name in ("one", "two")
+        ]
+        return says(None, *calls, usage=USAGE)
+
+    options = (
+        "--preset",
+        "published-100",
+        "--judge",
+        "offline",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
+    result = run(*options, rule=searches_twice, model="openai/gpt-4.1")
+    single = [each for each in ASKED if each.answerable and len(each.message_ids) == 1]
+    episodes = episodes_of(tmp_path / "run")
+    assert {each.question_id for each in episodes} == {each.id for each in single}
+    assert {request.body["temperature"] for request in result.requests} == {1.0}
+    for each in episodes:
+        first, second = [one["content"] for one in each.messages if one["role"] == "tool"][:2]
+        # No mail has both words, and a second call is refused.
+        assert json.loads(first)["hits"] == []
+        assert "only the first call" in second
+
+
+@pytest.mark.parametrize(
+    ("id_", "sources", "is_asked"), [("48", 1, True), ("49", 1, False), ("50", 2, False)]
+)
+def test_the_published_questions_have_one_source_and_are_not_of_the_seven(
+    id_: str, sources: int, is_asked: bool
+) -> None:
+    asked = question(1, kind="lookup", id=id_, message_ids=tuple("ab"[:sources]))
+    others = [question(number, kind="lookup") for number in range(100, 300)]
+    chosen = published_100([asked, *others])
+    assert (len(chosen), asked in chosen) == (100, is_asked)
+
+
+def test_a_run_is_judged_anew_without_asking_again(
+    offline: Any, art_e: Run, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    before = json_of(offline("--limit", 8, "--out", old, "--json"))
+    judges = ("--judge", "f1", "--judge", "offline")
+    after = json_of(art_e("eval", "rejudge", old, *judges, "--out", new, "--json"))
+    assert after["judges"] == ["f1/1", "offline/5"]
+    assert RunFolder(new).complete and RunFolder(new).config["rejudged"] == str(old)
+    ones, others = episodes_of(old), episodes_of(new)
+    assert [each.final_answer for each in ones] == [each.final_answer for each in others]
+    assert [each.verdict for each in ones] == [each.other_verdicts[0] for each in others]
+    figures = after["models"]["offline"]
+    was = before["models"]["offline"]
+    assert figures["by_judge"]["offline/5"]["accuracy"] == was["accuracy"]
+    assert figures["latency_p50_s"] == was["latency_p50_s"]
+    again = art_e("eval", "rejudge", old, *judges, "--out", new)
+    assert "is there already" in the_error(again)
+    (old / "metrics.json").unlink()
+    assert "resume it first" in the_error(art_e("eval", "rejudge", old, *judges))
+
+
 MOST: dict[Outcome, int] = {"right": 18, "wrong": 2}
 LOCAL = "ollama_chat/qwen2.5:14b"
 

@@ -6,12 +6,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from art_e.question import Question
+from evals.judges.labels import Case, Rated
+from evals.judges.quality import Quality, corrected, count_errors
 from evals.metrics import STEPS, ended_at, model_metrics, run_metrics
 from evals.scored import Scored
-from evals.statistics import UNKNOWN
+from evals.statistics import UNKNOWN, Estimate, Sample
+from evals.verdict import Verdict, with_majority
 from tests.evals.runs import Outcome, episode, question
 
 JUDGE = "offline/5"
@@ -161,7 +167,7 @@ def test_two_judges_stand_beside_each_other() -> None:
     assert agreement["share"]["value"] == pytest.approx(0.7)
     # By chance 0.6 * 0.5 + 0.4 * 0.5 = 0.5 of them.
     assert agreement["kappa"]["value"] == pytest.approx((0.7 - 0.5) / 0.5)
-    assert figures["funnel"]["judges_disagree"] == 3
+    assert figures["disputed"] == 3
     alone = figures_of(both)
     assert alone["agreement"] is None and list(alone["by_judge"]) == [JUDGE]
 
@@ -224,8 +230,9 @@ ENDED: list[tuple[str, Scored]] = [
     ("failed", scored("failed")),
     ("unjudged", scored("unjudged")),
     ("made_up", unanswerable("wrong")),
-    ("judges_disagree", scored("wrong", second=True)),
-    ("judges_disagree", scored("right", second=False)),
+    # A second judge decides nothing.
+    ("read_but_wrong", scored("wrong", second=True)),
+    ("right", scored("right", second=False)),
     ("right", scored("right", second=True)),
     ("read_but_wrong", scored("wrong", second=False)),
     # It abstained because it did not get that far.
@@ -251,3 +258,146 @@ def test_the_funnel_counts_each_episode_once_and_names_every_step() -> None:
     alone = figures_of([ENDED[0][1]])["funnel"]
     assert alone == {step: int(step == ENDED[0][0]) for step in STEPS}
     assert all(funnel.values())
+
+
+# ---- What several repeats, several judges and a policy's scores add.
+
+
+def test_variance_is_split_into_inboxes_questions_and_repeats() -> None:
+    random = np.random.default_rng(0)
+    episodes = []
+    for inbox in range(40):
+        for number in range(20):
+            # Inboxes differ by 0.2, their questions by 0.6.
+            chance = 0.5 + (0.1 if inbox % 2 else -0.1) + (0.3 if random.random() < 0.5 else -0.3)
+            name = f"b{inbox}@test.example"
+            asked = question(100 * inbox + number, kind="lookup", inbox_address=name)
+            episodes += [
+                scored("right" if hit else "wrong", asked=asked, repeat=repeat)
+                for repeat, hit in enumerate(random.random(4) < chance)
+            ]
+    parts = {name: each["value"] for name, each in figures_of(episodes)["variance"].items()}
+    assert sum(parts.values()) == pytest.approx(1)
+    # Variances of 0.01, 0.09 and the rest of 0.25.
+    assert parts["inbox"] == pytest.approx(0.04, abs=0.02)
+    assert parts["question"] == pytest.approx(0.36, abs=0.05)
+    assert figures_of([scored("right"), scored("wrong")])["variance"] is None
+
+
+def test_risk_falls_with_coverage_where_scores_tell() -> None:
+    outcomes: list[Outcome] = ["right", "right", "wrong", "abstained", "wrong"]
+    scores = [0.9, 0.8, 0.4, None, 0.1]
+    episodes = [scored(each, score=score) for each, score in zip(outcomes, scores, strict=True)]
+    found = figures_of(episodes)["risk_coverage"]
+    # The surest answer alone, the two surest, three, and all four of the five questions.
+    assert found["curve"] == [
+        {"coverage": 0.2, "accuracy": 1},
+        {"coverage": 0.4, "accuracy": 1},
+        {"coverage": pytest.approx(0.6), "accuracy": pytest.approx(2 / 3)},
+        {"coverage": 0.8, "accuracy": 0.5},
+    ]
+    assert found["area"]["value"] == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4)
+    assert figures_of([scored("right")])["risk_coverage"] is None
+
+
+VERDICTS = st.lists(st.sampled_from([True, False, None]), min_size=3, max_size=7)
+
+
+@given(given=VERDICTS)
+def test_a_panel_decides_by_majority(given: list[bool | None]) -> None:
+    verdicts = [Verdict(each, None, str(place), "") for place, each in enumerate(given)]
+    decided, *own = with_majority(verdicts)
+    assert own == verdicts
+    yes, no = given.count(True), given.count(False)
+    if yes != no:
+        assert (decided.correct, decided.unsure) == (yes > no, False)
+    else:
+        first = next((each for each in given if each is not None), None)
+        assert (decided.correct, decided.unsure) == (first, first is not None)
+
+
+def test_two_judges_are_no_panel() -> None:
+    verdicts = [Verdict(False, None, "a", ""), Verdict(True, None, "b", "")]
+    assert with_majority(verdicts) == verdicts
+
+
+def test_a_panel_shows_what_its_judges_say() -> None:
+    names = ["majority of 3", "a", "b", "c"]
+    said = [(True, True, True, False), (False, False, True, False), (True, True, True, True)]
+    episodes = []
+    for verdicts in said:
+        first, *others = (
+            {"correct": correct, "grounded": None, "judge": name, "reason": ""}
+            for correct, name in zip(verdicts, names, strict=True)
+        )
+        episodes.append(scored("right", verdict=first, other_verdicts=others))
+    figures = model_metrics(episodes, names)
+    assert share(figures, "accuracy") == (2 / 3, 3)
+    assert figures["disputed"] == 2
+    assert figures["agreement"]["judges"] == ["a", "b", "c"]
+    assert figures["agreement"]["share"]["value"] == pytest.approx(1 / 3)
+
+
+# ---- An accuracy without its judge's errors.
+
+
+def quality(right: int, called: int, wrong: int, slips: int) -> Quality:
+    return Quality(
+        judge="j",
+        on="labels",
+        right=right,
+        right_as_right=called,
+        wrong=wrong,
+        wrong_as_right=slips,
+    )
+
+
+def accuracy_of(hits: int, n: int) -> Estimate:
+    numbers = [str(each) for each in range(n)]
+    return Sample(["bob"] * n, numbers).share([each < hits for each in range(n)])
+
+
+def test_a_judges_errors_are_taken_out() -> None:
+    # Of 200 questions all are answered and 140 right; the judge loses 10 % and lets 20 % pass.
+    seen = accuracy_of(round(140 * 0.9 + 60 * 0.2), 200)
+    found = corrected(seen, 1.0, quality(1000, 900, 1000, 200))
+    assert found["value"] == pytest.approx(0.7, abs=0.005)
+    assert found["low"] is not None and found["high"] is not None
+    assert found["low"] < seen["low"] + 0.03 < found["value"] < found["high"]  # type: ignore[operator]
+    # An abstention is no matter of doubt: what was not answered is not right.
+    assert corrected(accuracy_of(50, 100), 0.5, quality(100, 80, 100, 0))["value"] == 0.5
+    # A perfect judge changes nothing; one that guesses corrects nothing.
+    same = corrected(seen, 1.0, quality(10**6, 10**6, 10**6, 0))
+    assert same["value"] == seen["value"]
+    assert same["low"] == pytest.approx(seen["low"], abs=0.005)
+    assert corrected(seen, 1.0, quality(100, 30, 100, 30)) == UNKNOWN
+    assert corrected(seen, 1.0, quality(0, 0, 100, 30)) == UNKNOWN
+
+
+def test_the_corrected_interval_covers_the_truth() -> None:
+    random = np.random.default_rng(1)
+    covered, runs = 0, 400
+    for _ in range(runs):
+        right = random.binomial(150, 0.7)
+        hits = random.binomial(right, 0.88) + random.binomial(150 - right, 0.06)
+        of_judge = quality(90, random.binomial(90, 0.88), 90, random.binomial(90, 0.06))
+        found = corrected(accuracy_of(hits, 150), 1.0, of_judge)
+        assert found["low"] is not None and found["high"] is not None
+        covered += found["low"] <= 0.7 <= found["high"]
+    assert 0.92 <= covered / runs <= 0.99
+
+
+def test_only_answers_to_answerable_questions_show_a_judges_errors() -> None:
+    asked = Question("q", "When?", "b", answer="May 3", answerable=True)
+    nothing = Question("n", "When?", "b", answerable=False)
+    cases = [
+        (Case(asked, "May 3", True, "c"), True),
+        (Case(asked, "On the 3rd of May", True, "c"), None),
+        (Case(asked, "May 4", False, "c"), True),
+        (Case(asked, "May 5", False, "c"), False),
+        (Case(asked, "I don't know", False, "c"), False),
+        (Case(nothing, "May 5", False, "c"), False),
+    ]
+    rated = [Rated(case, Verdict(said, None, "j", "")) for case, said in cases]
+    found = count_errors("j", rated, "these")
+    assert (found.right, found.right_as_right, found.wrong, found.wrong_as_right) == (2, 1, 2, 1)

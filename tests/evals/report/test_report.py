@@ -116,15 +116,18 @@ def test_details_have_sources_tokens_and_time(tmp_path: Path) -> None:
         episode(items[0], "right", repeat=1),
         episode(items[1], "unjudged", repeat=1, seconds=4.0),
     ]
-    sources, tokens = tables.details(one(tmp_path, *run))
-    cells = {**cells_of(sources), **cells_of(tokens)}
+    cells = {
+        name: cell
+        for table in tables.details(one(tmp_path, *run))
+        for name, cell in cells_of(table).items()
+    }
     assert (cells["Found gold"].value, cells["Read gold"].value) == ("100.0%", "75.0%")
     assert (cells["Always right"].value, cells["Always right"].n) == ("50.0%", 2)
     assert (cells["Unjudged"], cells["Retries"]) == (Cell("1"), Cell("2"))
     assert cells["Grounded"] == Cell("–")
     assert cells["Prompt tokens"] == Cell("1,000", "[1,000, 1,000]", 4)
     assert (cells["Time in model"].value, cells["Other time"].value) == ("2.25 s", "0.12 s")
-    _, cached = tables.details(one(tmp_path / "cached", *run, cache=True))
+    *_, cached = tables.details(one(tmp_path / "cached", *run, cache=True))
     assert cells_of(cached)["Time in model"] == Cell("–")
 
 
