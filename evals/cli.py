@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -310,7 +311,8 @@ def run(
         note_recipients(judges)
         _note_estimates(names, len(asked) * repeat, done)
         started = started or start_run("eval", config, runs_folder(), out)
-        with progress("episodes", len(asked) * repeat * len(names)) as advance:
+        whole = len(asked) * repeat * len(names)
+        with _resumable(started, max_cost), progress("episodes", whole) as advance:
             metrics = benchmark.run_benchmark(
                 asked, entrants, inbox_file, deciding, started,
                 max_turns=form.max_turns,
@@ -321,10 +323,18 @@ def run(
             )  # fmt: skip
     for each in deciding:
         note_cost(each)
-    if not started.complete:
-        higher = "" if max_cost is None else "a higher --max-cost and "
-        note(f"not complete; give the same command with {higher}--resume --out {started.folder}")
     _show(metrics, started, json_output)
+
+
+@contextmanager
+def _resumable(run: Run, max_cost: float | None) -> Iterator[None]:
+    """Say how to continue a run that does not get to its end, for whatever reason."""
+    try:
+        yield
+    finally:
+        if not run.complete:
+            higher = "" if max_cost is None else "a higher --max-cost and "
+            note(f"not complete; give the same command with {higher}--resume --out {run.folder}")
 
 
 def _note_estimates(models: Sequence[str], episodes: int, done: Sequence[Scored]) -> None:

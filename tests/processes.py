@@ -21,11 +21,15 @@ from tests.provider import Reply, Request, cut
 class Killing:
     """A provider's rule that kills `art-e` when request number `kill_at` comes, from 0.
 
-    Other requests get what `rule` replies. `run` starts the process that is killed.
+    Other requests get what `rule` replies. `run` starts the process that is killed, or with
+    `interrupts` gets what Ctrl-C sends.
     """
 
-    def __init__(self, rule: Callable[[Request], Reply], kill_at: int) -> None:
+    def __init__(
+        self, rule: Callable[[Request], Reply], kill_at: int, *, interrupts: bool = False
+    ) -> None:
         self._rule, self._kill_at = rule, kill_at
+        self._signal = signal.SIGINT if interrupts else signal.SIGKILL
         self._requests = 0
         self._process: subprocess.Popen[str] | None = None
         self._started = threading.Event()
@@ -36,11 +40,11 @@ class Killing:
             return self._rule(request)
         assert self._started.wait(30)
         assert self._process is not None
-        self._process.kill()
+        self._process.send_signal(self._signal)
         return cut(-1)
 
-    def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Run `art-e` with these arguments until it is killed."""
+    def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+        """Run `art-e` with these arguments until it is killed; what it wrote to stderr."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "art_e", *arguments],
             stdout=subprocess.DEVNULL,
@@ -50,7 +54,9 @@ class Killing:
         )
         self._started.set()
         _, stderr = self._process.communicate(timeout=120)
-        assert self._process.returncode == -signal.SIGKILL, stderr
+        ended = 130 if self._signal == signal.SIGINT else -signal.SIGKILL
+        assert self._process.returncode == ended, stderr
+        return stderr
 
 
 def on_terminal(

@@ -6,6 +6,7 @@ All text from others passes `clean`, and rich never reads it as markup.
 import importlib
 import io
 import json
+import logging
 import re
 import signal
 import sys
@@ -85,6 +86,8 @@ def check() -> None:
 
 def _note(*_: object) -> None:
     _asked.set()
+    # asyncio would print a traceback of each task that the interrupt ends.
+    logging.getLogger("asyncio").disabled = True
     raise KeyboardInterrupt
 
 

@@ -58,6 +58,7 @@ class Benchmark:
 
     def __init__(self, provider: Provider, db: Path, folder: Path) -> None:
         self.out = folder / "run"
+        self.stderr = ""
         self._environment = {
             "ART_E_HOME": str(folder / "home"),
             "OPENAI_API_KEY": "sk-test-0123456789abcdef",
@@ -72,7 +73,8 @@ class Benchmark:
 
     def killed(self, killing: Killing, *more: str) -> list[Key]:
         """Run it as a process until it is killed; the episodes that are on disk then."""
-        killing.run([*self._arguments, "--out", str(self.out), *more], self._environment)
+        arguments = [*self._arguments, "--out", str(self.out), *more]
+        self.stderr = killing.run(arguments, self._environment)
         assert not (self.out / "COMPLETE").exists()
         return self.episodes()
 
@@ -135,6 +137,18 @@ def test_killed_and_resumed_it_is_as_if_nothing_had_happened(
     else:
         assert set(rule.finished) == set(EVERYTHING)
         assert sum(rule.finished.values()) <= len(EVERYTHING) + at_once
+
+
+def test_ctrl_c_says_how_to_continue(
+    world_db: Path, tmp_path: Path, unkilled: dict[str, Any]
+) -> None:
+    killing = Killing(Answering(), TURNS + 1, interrupts=True)
+    with Provider(killing) as provider:
+        benchmark = Benchmark(provider, world_db, tmp_path)
+        benchmark.killed(killing, "--concurrency", "1")
+        assert f"give the same command with --resume --out {benchmark.out}" in benchmark.stderr
+        assert "Traceback" not in benchmark.stderr
+        assert lasting(benchmark.done("--resume")) == unkilled
 
 
 def killed_copy(whole: Run, name: str, episodes: int) -> Run:
