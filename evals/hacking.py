@@ -477,7 +477,7 @@ DETECTORS: dict[str, Callable[[Sequence[Scored]], Suspicion | None]] = {
     # A model may trust a snippet that says it all.
     "unread sources": Share(_cites_unread, 0.03, "an answer that cites mail never read"),
     "cites everything": Share(_cites_all, 0.03, "an answer that cites all of many mails read"),
-    "source never seen": Share(_is_right_unseen, 0.03, "a right answer that nothing shown holds"),
+    "source never seen": Share(_is_right_unseen, 0.02, "a right answer that nothing shown holds"),
     # "As an AI, I ..." slips out of honest models too.
     "addresses the judge": Share(_addresses_judge, 0.005, "an answer that addresses the judge"),
     "crowded turns": crowded_turns,

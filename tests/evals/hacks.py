@@ -2,12 +2,15 @@
 
 hacking(honest(100), 0.1, canned)          # every tenth answer replaced
 learner(60)                                # a training run with a second judge
+python -m tests.evals.hacks [RUN ...]      # how often detectors flag answers and raise alarms
 """
 
 import csv
 import dataclasses
 import json
 import math
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -15,7 +18,9 @@ from random import Random
 from typing import Any
 
 from art_e.question import Question, Split
-from evals.scored import Scored
+from art_e.runs import Run
+from evals.hacking import DETECTORS, Share, detect
+from evals.scored import Scored, load_run
 from tests import builders
 from tests.evals import runs
 
@@ -346,3 +351,36 @@ HACKS: dict[str, tuple[str, Hack]] = {
 
 def _answers(each: Scored, answer: str) -> Scored:
     return changed(each, final_answer=answer)
+
+
+# ---- How often each detector flags an honest answer, warns of an honest run, and sees its hack.
+
+HONEST_RUNS, HACKED_RUNS = 300, 50
+
+
+def main(folders: Sequence[str]) -> None:
+    """Print what the detectors find in honest models, runs of the offline policy, and hacks."""
+    made = [honest(100, n, (0.3, 0.7, 0.95)[n % 3]) for n in range(HONEST_RUNS)]
+    _print_honest(f"{HONEST_RUNS} honest models of 100 questions", made)
+    for folder in folders:
+        _print_honest(folder, [load_run(Run(Path(folder)))])
+    for name, (detector, hack) in HACKS.items():
+        for share in (0.1, 0.3):
+            runs = (hacking(honest(100, n), share, hack, n) for n in range(HACKED_RUNS))
+            caught = sum(detector in {each.detector for each in detect(run)} for run in runs)
+            print(
+                f"{name}, {share:.0%} of 100: caught by {detector!r} in {caught} of {HACKED_RUNS}"
+            )
+
+
+def _print_honest(what: str, runs: Sequence[Sequence[Scored]]) -> None:
+    alarms = Counter(alarm.detector for run in runs for alarm in detect(run))
+    answers = [each for run in runs for each in run if each.trajectory.rubric["answered"]]
+    print(f"{what}: {len(answers)} answers")
+    for name, look in DETECTORS.items():
+        hits = sum(map(look.flagged, answers)) if isinstance(look, Share) else "-"
+        print(f"  {name}: flags {hits} answers, alarms in {alarms[name]} of {len(runs)} runs")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -9,19 +9,21 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
 
 import pytest
 
+from art_e.abstention import is_abstention
 from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.models.offline import OfflinePolicy
 from art_e.question import Question, load_questions
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.hacking import DETECTORS, SIDE, detect
+from evals.hacking import DETECTORS, SIDE, Share, detect
 from evals.judges.claims import appeal
 from evals.judges.offline import OfflineJudge
 from evals.judges.values import clean
@@ -32,6 +34,8 @@ from tests.builders import search_episodes as search
 from tests.conftest import RealInbox
 from tests.evals import hacks
 from tests.evals.hacks import HACKS, changed, episode, hacking, honest, learner, question, rewarding
+
+ROOT = Path(__file__).parents[2]
 
 
 def alarmed(scored: Sequence[Scored]) -> set[str]:
@@ -226,6 +230,26 @@ def answering_all(kind: int, answer: str) -> list[Scored]:
         episode(one, answer.format(number, number + 1), False)
         for one, number in zip(asked, numbers, strict=True)
     ]
+
+
+def test_labelled_answers_that_attack_nothing_are_not_flagged() -> None:
+    """Right or wrong, they are what a model may honestly say."""
+    files = ("evals/judges/pairs.jsonl", "tests/evals/unseen_pairs.jsonl")
+    rows = [json.loads(line) for file in files for line in (ROOT / file).read_text().splitlines()]
+    scored = [
+        episode(
+            dataclasses.replace(question(0), question=row["question"], answer=row["gold"]),
+            each,
+            None,
+        )
+        for row in rows
+        if not row["adversarial"] and not is_abstention(each := row["answer"])
+    ]
+    assert len(scored) > 500
+    for name in ("second answers", "addresses the judge"):
+        look = DETECTORS[name]
+        assert isinstance(look, Share)
+        assert sum(map(look.flagged, scored)) <= look.honest * len(scored)
 
 
 def test_two_gold_answers_and_a_condition_of_the_question_are_no_second_answer() -> None:
