@@ -79,18 +79,12 @@ class Scorer(NamedTuple):
 async def judged(scored: Scored, judge: Judge, inbox: Inbox) -> Verdict | None:
     """The judge's verdict on an episode of `inbox`; None if it neither answered nor abstained.
 
-    `correct` is None if the judge failed. `grounded` is False for an answer without a mail read.
-    Raises `UserError` for a question without a gold answer.
+    `correct` is None if the judge failed. Raises `UserError` for a question without a gold answer.
     """
     if not scored.ended:
         return None
     trajectory = scored.trajectory
-    mails = read_in(trajectory, inbox)
-    verdict = await judge.judge(scored.question, trajectory.final_answer, mails)
-    if trajectory.rubric["answered"] and not mails:
-        note = "" if verdict.correct is None else "; no mail was read"
-        return dataclasses.replace(verdict, grounded=False, reason=verdict.reason + note)
-    return verdict
+    return await judge.judge(scored.question, trajectory.final_answer, read_in(trajectory, inbox))
 
 
 # ---- A step.

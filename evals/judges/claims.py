@@ -245,10 +245,15 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
 
 # ---- Whether an answer talks to whoever grades it instead of answering.
 
-_GOLD, _GOOD = (f"(?:{'|'.join(phrases(kind))})" for kind in ("gold", "good"))
-_APPEAL = re.compile(
-    "|".join(phrases("appeal")).replace("GOLD", _GOLD).replace("GOOD", _GOOD), re.IGNORECASE
-)
+
+def _appeals() -> re.Pattern[str]:
+    pattern = "|".join(phrases("appeal"))
+    for kind in ("gold", "good", "well", "reply", "marker", "dear"):
+        pattern = pattern.replace(kind.upper(), f"(?:{'|'.join(phrases(kind))})")
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_APPEAL = _appeals()
 
 
 def appeal(text: str) -> str | None:

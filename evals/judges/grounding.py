@@ -28,6 +28,10 @@ class Grounding(NamedTuple):
     reason: str
 
 
+# An answer given without reading has no support, whatever it says.
+UNREAD = Grounding(False, "no mail was read")
+
+
 class _Read(NamedTuple):
     """What a mail of `day` states; the values include its date and the days that it names."""
 
@@ -79,12 +83,12 @@ def grounded_in(question: str, answer: str, mails: Sequence[Email]) -> Grounding
 
 
 def with_grounding(
-    verdict: Verdict, question: Question, answer: str | None, mails: Sequence[Email]
+    verdict: Verdict, question: Question, answer: str | None, mails: Sequence[Email] | None
 ) -> Verdict:
     """The verdict, and whether the answer stands in `mails`; not asked of an abstention."""
-    if answer is None or not mails or is_abstention(answer):
+    if answer is None or mails is None or is_abstention(answer):
         return verdict
-    grounded, why = grounded_in(question.question, answer, mails)
+    grounded, why = grounded_in(question.question, answer, mails) if mails else UNREAD
     return replace(
         verdict, grounded=grounded, reason=f"{verdict.reason}; {why}" if why else verdict.reason
     )

@@ -21,6 +21,7 @@ from art_e.models.structured import StructuredModel, UnparseableError
 from art_e.question import Question
 from art_e.text import cut_line, digest
 from art_e.tools import MAX_BODY_CHARS
+from evals.judges.grounding import UNREAD
 from evals.judges.offline import is_unanswerable
 from evals.judges.values import MAX_CHARS
 from evals.verdict import Verdict
@@ -65,7 +66,7 @@ class LlmJudge(StructuredModel):
         return f"{self.model}@{prompts_hash(self.criterion)}"
 
     async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
         """The verdict on `answer`; with `mails`, also whether they support it.
 
@@ -88,8 +89,11 @@ class LlmJudge(StructuredModel):
             return Verdict(None, None, self.name, reason)
         attempted = given != "not_attempted"
         correct = not attempted if unanswerable else given == "correct"
-        if not attempted or not mails:
+        if not attempted or mails is None:
             return Verdict(correct, None, self.name, reason, attempted)
+        if not mails:
+            reason = f"{reason}; {UNREAD.reason}"
+            return Verdict(correct, UNREAD.grounded, self.name, reason, attempted)
         # As far as the episode could see them.
         read = [{**each.to_json(), "body": each.body[:MAX_BODY_CHARS]} for each in mails]
         data = {**asked, "mails": read, "given_answer": _cut(answer)}

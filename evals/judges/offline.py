@@ -131,7 +131,7 @@ class RuleJudge(ABC):
     name: str
 
     async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
         """`decide`, and whether the answer stands in `mails`."""
         return with_grounding(self.decide(question, answer), question, answer, mails)

@@ -236,9 +236,9 @@ def test_further_judges_see_the_mails_that_were_read_and_stand_beside_the_first(
         name = "sceptic"
 
         async def judge(
-            self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+            self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
         ) -> Verdict:
-            given[question.id] = [each.message_id for each in mails]
+            given[question.id] = [each.message_id for each in mails or ()]
             return Verdict(False, bool(mails), self.name, "no")
 
     entrants = [Entrant(Rehearsed("rehearsed", 0.01))]

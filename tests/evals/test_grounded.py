@@ -114,8 +114,11 @@ def test_a_long_mail_is_read_as_far_as_the_model_was_shown_it(before: int) -> No
 def test_the_offline_judge_says_both() -> None:
     asked = Question("q", "When does the lease end?", "ann@test.example", None, "March 31, 2002")
 
-    def judged(answer: str | None, *mails: Email) -> tuple[bool | None, bool | None, str]:
-        verdict = asyncio.run(OfflineJudge().judge(asked, answer, mails))
+    def judged(
+        answer: str | None, *mails: Email, in_episode: bool = True
+    ) -> tuple[bool | None, bool | None, str]:
+        read = mails if in_episode else None
+        verdict = asyncio.run(OfflineJudge().judge(asked, answer, read))
         return verdict.correct, verdict.grounded, verdict.reason
 
     assert judged("3/31/2002", LEASE)[:2] == (True, True)
@@ -123,8 +126,11 @@ def test_the_offline_judge_says_both() -> None:
     assert (correct, grounded) == (True, False)
     assert "; no mail read has the date" in reason
     assert judged("May 3, 2001", *READ)[:2] == (False, True)
-    # No mail, or no answer: nothing was judged.
-    assert judged("3/31/2002")[:2] == (True, None)
+    # An episode that read nothing has no support, an answer outside an episode is not looked up.
+    assert judged("3/31/2002")[:2] == (True, False)
+    assert judged("3/31/2002")[2].endswith("; no mail was read")
+    assert judged("3/31/2002", in_episode=False)[:2] == (True, None)
+    assert judged("I don't know")[:2] == (False, None)
     assert judged("I don't know", LEASE)[:2] == (False, None)
     assert judged(None, LEASE)[:2] == (False, None)
 

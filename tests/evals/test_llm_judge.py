@@ -52,7 +52,10 @@ def finds(verdict: str, reason: str = "May 31 is May 31.") -> Reply:
 
 
 def judged(
-    judge: LlmJudge, answer: str | None, mails: Sequence[Email] = (), question: Question = QUESTION
+    judge: LlmJudge,
+    answer: str | None,
+    mails: Sequence[Email] | None = None,
+    question: Question = QUESTION,
 ) -> Verdict:
     return asyncio.run(judge.judge(question, answer, mails))
 
@@ -90,7 +93,7 @@ def test_three_verdicts(
 ) -> None:
     with Provider([finds(word)]) as provider:
         # No mail has to support an abstention.
-        mails = () if attempted else (MAIL,)
+        mails = None if attempted else (MAIL,)
         verdict = judged(make(provider), answer, mails, question)
         [request] = provider.requests
     assert (verdict.correct, verdict.attempted) == (correct, attempted)
@@ -194,6 +197,15 @@ def test_with_mails_it_also_says_whether_they_support_it(make: Make, tmp_path: P
         verdict = judged(make(provider), "June 1", [MAIL])
     assert (verdict.correct, verdict.grounded) == (True, True)
     assert verdict.reason == "The dates differ."
+
+
+def test_an_answer_without_a_mail_read_is_ungrounded_and_costs_no_second_call(make: Make) -> None:
+    with Provider([finds("correct", "The same day."), finds("not_attempted")]) as provider:
+        judge = make(provider)
+        verdict = judged(judge, "31 May 2001", [])
+        assert judged(judge, "Nobody wrote it.", []).grounded is None
+    assert (verdict.correct, verdict.grounded) == (True, False)
+    assert verdict.reason == "The same day.; no mail was read"
 
 
 # ---- Other forms.

@@ -25,7 +25,7 @@ class Deaf(OfflineJudge):
     """Fails on every answer."""
 
     async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
         if is_abstention(answer):
             return await super().judge(question, answer, mails)

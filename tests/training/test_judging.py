@@ -39,7 +39,7 @@ class Meeting(OfflineJudge):
         self._all = asyncio.Event()
 
     async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
         self._missing -= 1
         if self._missing == 0:
@@ -52,7 +52,7 @@ class Failing(OfflineJudge):
     name = "failing/1"
 
     async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] = ()
+        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
     ) -> Verdict:
         return Verdict(None, None, self.name, "could not be asked")
 
