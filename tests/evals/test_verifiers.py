@@ -1,0 +1,79 @@
+"""verifiers gives the verdicts of `eval run` as rewards, and its traces stay on this machine."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.models.base import PolicyError
+from evals.scored import Scored
+from tests.evals.interop import FAILING, POLICIES, contents, ended, eval_run
+from tests.provider import Provider, Reply, Request, refuses, says
+
+Episodes = dict[str, dict[str, Any]]
+Runs = tuple[dict[str, dict[str, Scored]], dict[str, Episodes], Path]
+MAIN = "import sys; from verifiers.v1.cli.eval.main import main; main(sys.argv[1:])"
+
+
+def answers(request: Request) -> Reply:
+    """The next message of the policy that the request names."""
+    [policy] = [each for each in POLICIES if each.model == request.body["model"]]
+    try:
+        said = asyncio.run(policy.act(request.messages, request.body["tools"])).message
+    except PolicyError as error:
+        return refuses(400, str(error))
+    return says(said.content, *said.tool_calls)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """The episodes of `eval run` and those of verifiers, by model and question."""
+    folder = tmp_path_factory.mktemp("verifiers")
+    _, episodes = eval_run(folder)
+    found: dict[str, Episodes] = {}
+    with Provider(answers) as provider:
+        client = ("--client.base-url", provider.base_url, "--client.api-key-var", "ANY_KEY")
+        taskset = ("--env.taskset.questions", "golden.jsonl", "--env.taskset.db", "inbox.duckdb")
+        for model in episodes:
+            run = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
+            ended(folder, "vf-eval", "art-e", *taskset, *run, *client)
+            lines = (folder / "out" / model / "traces.jsonl").read_text("utf-8").splitlines()
+            rows = map(json.loads, lines)
+            found[model] = {each["task"]["data"]["id"]: each for each in rows}
+    return episodes, found, folder / "out"
+
+
+@pytest.mark.parametrize("model", [each.model for each in POLICIES])
+def test_rewards_are_the_verdicts_of_eval_run(runs: Runs, model: str) -> None:
+    episodes, found, _ = runs
+    assert found[model].keys() == episodes[model].keys()
+    for name, scored in episodes[model].items():
+        [trace] = found[model][name]["traces"]
+        if scored.trajectory.error is not None:
+            continue
+        assert trace["ok"] and trace["rewards"]["verdict"]["score"] == scored.correct - scored.wrong
+        assert trace["metrics"]["abstained"] == scored.abstained
+        assert trace["metrics"]["turns"] == scored.trajectory.rubric["turns"]
+        reasons = [each["reason"] for each in scored.verdicts]
+        assert [each["reason"] for each in [trace["info"].get("verdict")] if each] == reasons
+        # The trace has what the model was sent; the last observation went to nobody.
+        sent = [each["message"] for each in trace["nodes"]]
+        said = [each for each in scored.trajectory.messages if each["role"] != "tool"]
+        assert contents(sent) == contents(scored.trajectory.messages)[: len(sent)]
+        assert len(sent) >= len(said)
+
+
+def test_a_failing_provider_is_an_error_without_reward(runs: Runs) -> None:
+    _, found, _ = runs
+    failed = {name for name, each in found["scripted"].items() if not each["ok"]}
+    [trace] = found["scripted"][FAILING.id]["traces"]
+    assert failed == {FAILING.id}
+    assert trace["errors"][0]["type"] == "ProviderError" and "503" in trace["errors"][0]["message"]
+    assert not trace["rewards"]
+
+
+def test_traces_stay_on_this_machine(runs: Runs) -> None:
+    log = (runs[2] / "offline" / "logs" / "latest" / "eval.log").read_text("utf-8")
+    assert "PRIME_RUNS_MODE=disabled; running without a platform run" in log
