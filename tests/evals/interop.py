@@ -18,9 +18,8 @@ from data_pipeline.synthetic.world import WorldConfig, messages, questions
 from evals.benchmark import Entrant, drawn, run_benchmark
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
-from tests.builders import HOSTILE, HOSTILE_BODY, answer, make_inbox, message, raw
+from tests.builders import HOSTILE, HOSTILE_BODY, call, make_inbox, message, raw
 from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
 
 ROOT = Path(__file__).parent.parent.parent
 BIN = Path(sys.prefix) / "interop" / "bin"
@@ -36,14 +35,16 @@ def scripted(turn: int, asked: str) -> AssistantMessage:
     question = next(each for each in QUESTIONS if each.question == asked)
     if question == FAILING and turn == 1:
         raise PolicyError("provider", "503")
-    ending = QUESTIONS.index(question) % 4
     if turn == 0:
-        return message(search(*asked.split()), text="First a search.")
+        first = call("search_emails", {"keywords": asked.split()}, "first")
+        return message(first, text="First a search.")
     if turn == 1:
         return message(read("m1"), read(HOSTILE))
+    ending = QUESTIONS.index(question) % 4
     if ending == 3:
         return AssistantMessage("Hm.")
-    return message(answer([question.answer, "On December 31, 1999", "I don't know"][ending], "m1"))
+    said = [question.answer, "On December 31, 1999", "I don't know"][ending]
+    return message(call("return_final_answer", {"answer": said, "sources": ["m1"]}, "last"))
 
 
 class Scripted:
