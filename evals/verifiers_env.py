@@ -20,6 +20,7 @@ from openai import AsyncOpenAI
 from art_e.agent import run_episode
 from art_e.cli.options import chosen_split
 from art_e.episode import DEFAULT_MAX_TURNS, Episode
+from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.hosted import ClientPolicy
 from art_e.question import Question, load_questions
@@ -75,8 +76,11 @@ class InboxTaskset(vf.Taskset[InboxTask, InboxConfig]):
 
     def load(self) -> list[InboxTask]:
         """One task a question."""
-        asked = load_questions(self.config.questions, chosen_split(self.config.split))
-        check_questions(asked, opened(self.config.db))
+        try:
+            asked = load_questions(self.config.questions, chosen_split(self.config.split))
+            check_questions(asked, opened(self.config.db))
+        except UserError as error:
+            raise SystemExit(str(error)) from None
         rows = [
             {"id": each.id, "prompt": each.question, "question": each.to_row()} for each in asked
         ]

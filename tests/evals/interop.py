@@ -70,12 +70,12 @@ def eval_run(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Scored]]
     make_inbox(folder / "inbox.duckdb", mails, Rules(any_id=True))
     rows = "".join(f"{json.dumps(each.to_row())}\n" for each in QUESTIONS)
     (folder / "golden.jsonl").write_text(rows, encoding="utf-8")
-    run = start_run("eval", {}, folder / "runs")
+    begun = start_run("eval", {}, folder / "runs")
     entrants = [Entrant(each) for each in POLICIES]
     with InboxFile(folder / "inbox.duckdb") as file:
-        metrics = run_benchmark(QUESTIONS, entrants, file, [OfflineJudge()], run, max_turns=10)
+        metrics = run_benchmark(QUESTIONS, entrants, file, [OfflineJudge()], begun, max_turns=10)
     episodes: dict[str, dict[str, Scored]] = {each.model: {} for each in POLICIES}
-    for each in load_run(run):
+    for each in load_run(begun):
         episodes[each.trajectory.model][each.question.id] = each
     return metrics["models"], episodes
 
@@ -85,18 +85,16 @@ def contents(conversation: list[dict[str, Any]]) -> list[str]:
     return [each.get("content") or "" for each in conversation]
 
 
-def ended(folder: Path, program: str, *arguments: object) -> str:
-    """What a program beside the libraries printed."""
-    environment = {
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "HOME": str(folder),
-        "PYTHONPATH": str(ROOT),
-        "ANY_KEY": "none",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [str(BIN / program), *map(str, arguments)]
+def run(folder: Path, program: str, *arguments: object) -> None:
+    """Run a program of the libraries' environment in `folder`."""
+    assert BIN.is_dir(), "install the libraries: make .venv/interop.installed"
+    paths = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [str(BIN / program), *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, **paths, "ANY_KEY": "none"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout

@@ -10,7 +10,7 @@ import pytest
 from art_e.tools import ARGUMENTS
 from evals.metrics import HEADLINE
 from evals.scored import Scored
-from tests.evals.interop import FAILING, contents, ended, eval_run, scripted
+from tests.evals.interop import FAILING, contents, eval_run, run, scripted
 
 Logs = dict[str, dict[str, Any]]
 Runs = tuple[dict[str, Any], dict[str, dict[str, Scored]], Logs]
@@ -24,8 +24,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     metrics, episodes = eval_run(folder)
     given = [part for name, value in OPTIONS.items() for part in ("-T", f"{name}={value}")]
     task = ("eval", "art_e/inbox_questions", "--model", "none", "--log-dir", "logs")
-    ended(folder, "inspect", *task, "-T", "policy=offline", *given)
-    ended(folder, "python", "-m", "tests.evals.test_inspect", "logs")
+    run(folder, "inspect", *task, "-T", "policy=offline", *given)
+    run(folder, "python", "-m", "tests.evals.test_inspect", "logs")
     logs = json.loads((folder / "logs.json").read_text("utf-8"))
     return metrics, episodes, logs
 
@@ -78,6 +78,8 @@ def test_verdicts_and_figures_are_those_of_eval_run(runs: Runs, model: str) -> N
         assert score["answer"] == scored.trajectory.final_answer
         assert all(each["reason"] in score["explanation"] for each in scored.verdicts)
         assert contents(samples[name]["messages"]) == contents(scored.trajectory.messages)
+        hostile = any("<internal>" in text for text in contents(samples[name]["messages"]))
+        assert hostile or model == "offline"
         calls = [each.get("tool_calls") or [] for each in samples[name]["messages"]]
         assert sum(map(len, calls)) == scored.trajectory.rubric["tool_calls"]
         assert samples[name]["metadata"]["kind"] == scored.question.kind

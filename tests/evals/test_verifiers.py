@@ -9,12 +9,11 @@ import pytest
 
 from art_e.models.base import PolicyError
 from evals.scored import Scored
-from tests.evals.interop import FAILING, POLICIES, contents, ended, eval_run
+from tests.evals.interop import FAILING, POLICIES, contents, eval_run, run
 from tests.provider import Provider, Reply, Request, refuses, says
 
 Episodes = dict[str, dict[str, Any]]
 Runs = tuple[dict[str, dict[str, Scored]], dict[str, Episodes], Path]
-MAIN = "import sys; from verifiers.v1.cli.eval.main import main; main(sys.argv[1:])"
 
 
 def answers(request: Request) -> Reply:
@@ -37,8 +36,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         client = ("--client.base-url", provider.base_url, "--client.api-key-var", "ANY_KEY")
         taskset = ("--env.taskset.questions", "golden.jsonl", "--env.taskset.db", "inbox.duckdb")
         for model in episodes:
-            run = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
-            ended(folder, "vf-eval", "art-e", *taskset, *run, *client)
+            named = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
+            run(folder, "vf-eval", "art-e", *taskset, *named, *client)
             lines = (folder / "out" / model / "traces.jsonl").read_text("utf-8").strip().split("\n")
             rows = map(json.loads, lines)
             found[model] = {each["task"]["data"]["id"]: each for each in rows}
@@ -62,6 +61,7 @@ def test_rewards_are_the_verdicts_of_eval_run(runs: Runs, model: str) -> None:
         sent = contents([each["message"] for each in trace["nodes"]])
         whole = contents(scored.trajectory.messages)
         assert sent == whole[: len(sent)] and len(sent) >= len(whole) - 1
+        assert model == "offline" or any("<internal>" in text for text in sent)
 
 
 def test_a_failing_provider_is_an_error_without_reward(runs: Runs) -> None:
