@@ -1,6 +1,7 @@
 """Inspect gives the verdicts of `eval run`, and its logs show every message."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,32 +63,35 @@ def main(logs: str) -> None:
     Path("logs.json").write_text(json.dumps(found), encoding="utf-8")
 
 
-@pytest.mark.parametrize("model", ["scripted", "offline"])
-def test_verdicts_and_figures_are_those_of_eval_run(runs: Runs, model: str) -> None:
+def test_verdicts_and_figures_are_those_of_eval_run(runs: Runs) -> None:
     metrics, episodes, logs = runs
-    samples = {each["id"]: each for each in logs[model]["samples"]}
-    assert samples.keys() == episodes[model].keys()
-    for name, scored in episodes[model].items():
-        if scored.trajectory.error is not None:
-            continue
-        score = samples[name]["scores"]["verdict"]
-        value = score["value"]
-        right, other = HEADLINE[:2] if scored.question.answerable else HEADLINE[1::-1]
-        assert value[right] == scored.correct and value[other] != value[other]
-        assert (value["hallucination"], value["abstention"]) == (scored.wrong, scored.abstained)
-        assert score["answer"] == scored.trajectory.final_answer
-        assert all(each["reason"] in score["explanation"] for each in scored.verdicts)
-        assert contents(samples[name]["messages"]) == contents(scored.trajectory.messages)
-        hostile = any("<internal>" in text for text in contents(samples[name]["messages"]))
-        assert hostile or model == "offline"
-        calls = [each.get("tool_calls") or [] for each in samples[name]["messages"]]
-        assert sum(map(len, calls)) == scored.trajectory.rubric["tool_calls"]
-        assert samples[name]["metadata"]["kind"] == scored.question.kind
-    figures = {each["name"]: each["metrics"] for each in logs[model]["results"]["scores"]}
-    if model == "offline":
-        expected = {name: pytest.approx(metrics[model][name]["value"]) for name in HEADLINE}
-        assert {name: figures[name]["mean"]["value"] for name in HEADLINE} == expected
-    assert figures["accuracy"]["stderr"]["params"] == {"cluster": "inbox_address"}
+    for model, asked in episodes.items():
+        samples = {each["id"]: each for each in logs[model]["samples"]}
+        assert samples.keys() == asked.keys()
+        for name, scored in asked.items():
+            if scored.trajectory.error is None:
+                assert_same(samples[name], scored)
+        figures = {each["name"]: each["metrics"] for each in logs[model]["results"]["scores"]}
+        assert figures["accuracy"]["stderr"]["params"] == {"cluster": "inbox_address"}
+        assert logs[model]["eval"]["viewer"]["trust_content"] is False
+    shares = {name: pytest.approx(metrics["offline"][name]["value"]) for name in HEADLINE}
+    assert {name: figures[name]["mean"]["value"] for name in HEADLINE} == shares
+
+
+def assert_same(sample: dict[str, Any], scored: Scored) -> None:
+    """Inspect's sample has the verdict, messages and calls of an episode."""
+    score, shown = sample["scores"]["verdict"], sample["messages"]
+    value, trajectory = score["value"], scored.trajectory
+    right, other = HEADLINE[:2] if scored.question.answerable else HEADLINE[1::-1]
+    assert value[right] == scored.correct and math.isnan(value[other])
+    assert (value["hallucination"], value["abstention"]) == (scored.wrong, scored.abstained)
+    assert score["answer"] == trajectory.final_answer
+    assert all(each["reason"] in score["explanation"] for each in scored.verdicts)
+    assert contents(shown) == contents(trajectory.messages)
+    assert trajectory.model == "offline" or any("<internal>" in text for text in contents(shown))
+    calls = [call for each in shown for call in each.get("tool_calls") or ()]
+    assert len(calls) == trajectory.rubric["tool_calls"]
+    assert sample["metadata"]["kind"] == scored.question.kind
 
 
 def test_a_failing_provider_is_an_error_of_its_sample(runs: Runs) -> None:

@@ -44,24 +44,29 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return episodes, found, folder / "out"
 
 
-@pytest.mark.parametrize("model", [each.model for each in POLICIES])
-def test_rewards_are_the_verdicts_of_eval_run(runs: Runs, model: str) -> None:
+def test_rewards_are_the_verdicts_of_eval_run(runs: Runs) -> None:
     episodes, found, _ = runs
-    assert found[model].keys() == episodes[model].keys()
-    for name, scored in episodes[model].items():
-        [trace] = found[model][name]["traces"]
-        if scored.trajectory.error is not None:
-            continue
-        assert trace["ok"] and trace["rewards"]["verdict"]["score"] == scored.correct - scored.wrong
-        assert trace["metrics"]["abstained"] == scored.abstained
-        assert trace["metrics"]["turns"] == scored.trajectory.rubric["turns"]
-        reasons = [each["reason"] for each in scored.verdicts]
-        assert [each["reason"] for each in [trace["info"].get("verdict")] if each] == reasons
-        # The model was sent all but the last observations.
-        sent = contents([each["message"] for each in trace["nodes"]])
-        whole = contents(scored.trajectory.messages)
-        assert sent == whole[: len(sent)] and len(sent) >= len(whole) - 1
-        assert model == "offline" or any("<internal>" in text for text in sent)
+    for model, asked in episodes.items():
+        assert found[model].keys() == asked.keys()
+        for name, scored in asked.items():
+            if scored.trajectory.error is None:
+                [trace] = found[model][name]["traces"]
+                assert_same(trace, scored)
+
+
+def assert_same(trace: dict[str, Any], scored: Scored) -> None:
+    """verifiers' trace has the verdict, rubric and messages of an episode."""
+    assert trace["ok"] and trace["rewards"]["verdict"]["score"] == scored.correct - scored.wrong
+    assert trace["metrics"]["abstained"] == scored.abstained
+    assert trace["metrics"]["turns"] == scored.trajectory.rubric["turns"]
+    assert trace["info"].get("verdict", {}).get("reason") == next(
+        (each["reason"] for each in scored.verdicts), None
+    )
+    # The model was sent all but the last observations.
+    sent = contents([each["message"] for each in trace["nodes"]])
+    whole = contents(scored.trajectory.messages)
+    assert sent == whole[: len(sent)] and len(sent) >= len(whole) - 1
+    assert scored.trajectory.model == "offline" or any("<internal>" in text for text in sent)
 
 
 def test_a_failing_provider_is_an_error_without_reward(runs: Runs) -> None:
