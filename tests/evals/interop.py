@@ -5,8 +5,10 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from art_e.inbox.file import InboxFile
 from art_e.message import AssistantMessage, ChatMessage
@@ -85,16 +87,25 @@ def contents(conversation: list[dict[str, Any]]) -> list[str]:
     return [each.get("content") or "" for each in conversation]
 
 
-def run(folder: Path, program: str, *arguments: object) -> None:
-    """Run a program of the libraries' environment in `folder`."""
+def run(folder: Path, module: str, *arguments: str) -> None:
+    """Run a test's module in `folder`, where the libraries are installed."""
     assert BIN.is_dir(), "install the libraries: make .venv/interop.installed"
-    paths = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [str(BIN / program), *map(str, arguments)],
+        [str(BIN / "python"), "-m", module, *arguments],
         cwd=folder,
-        env={**os.environ, **paths, "ANY_KEY": "none"},
+        env={**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT), "ANY_KEY": "none"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def command(name: str, *arguments: str) -> None:
+    """What the command of that name does, without a process of its own: they take long to start."""
+    [found] = entry_points(group="console_scripts", name=name)
+    try:
+        with mock.patch.object(sys, "argv", [name, *arguments]):
+            found.load()()
+    except SystemExit as ended:
+        assert not ended.code

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from art_e.tools import ARGUMENTS
 from evals.metrics import HEADLINE
 from evals.scored import Scored
-from tests.evals.interop import FAILING, contents, eval_run, run, scripted
+from tests.evals.interop import FAILING, command, contents, eval_run, run, scripted
 
 Logs = dict[str, dict[str, Any]]
 Runs = tuple[dict[str, Any], dict[str, dict[str, Scored]], Logs]
@@ -23,16 +22,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """The metrics and episodes of `eval run`, and Inspect's logs, by model."""
     folder = tmp_path_factory.mktemp("inspect")
     metrics, episodes = eval_run(folder)
-    given = [part for name, value in OPTIONS.items() for part in ("-T", f"{name}={value}")]
-    task = ("eval", "art_e/inbox_questions", "--model", "none", "--log-dir", "logs")
-    run(folder, "inspect", *task, "-T", "policy=offline", *given)
-    run(folder, "python", "-m", "tests.evals.test_inspect", "logs")
+    run(folder, "tests.evals.test_inspect")
     logs = json.loads((folder / "logs.json").read_text("utf-8"))
     return metrics, episodes, logs
 
 
-def main(logs: str) -> None:
-    """In Inspect's environment: have its scripted model answer, and write all logs as JSON."""
+def main() -> None:
+    """Have `inspect eval` run the offline policy, and a model of Inspect's the script."""
     from inspect_ai import eval as inspect_eval
     from inspect_ai.log import list_eval_logs, read_eval_log
     from inspect_ai.model import ChatMessageAssistant, ModelOutput, ModelUsage, get_model
@@ -52,12 +48,16 @@ def main(logs: str) -> None:
         output.usage = ModelUsage(input_tokens=10, output_tokens=2)
         return output
 
+    given = [part for name, value in OPTIONS.items() for part in ("-T", f"{name}={value}")]
+    task = ("eval", "art_e/inbox_questions", "--model", "none", "--log-dir", "logs")
+    command("inspect", *task, "-T", "policy=offline", *given)
+
     from evals.inspect_task import inbox_questions
 
     model = get_model("mockllm/scripted", custom_outputs=answers)
     task = inbox_questions(**OPTIONS)
-    inspect_eval(task, model=model, log_dir=logs, fail_on_error=False, display="none")
-    read = [read_eval_log(each) for each in list_eval_logs(logs)]
+    inspect_eval(task, model=model, log_dir="logs", fail_on_error=False, display="none")
+    read = [read_eval_log(each) for each in list_eval_logs("logs")]
     names = {"mockllm/scripted": "scripted", "none/none": "offline"}
     found = {names[each.eval.model]: each.model_dump(mode="json") for each in read}
     Path("logs.json").write_text(json.dumps(found), encoding="utf-8")
@@ -104,4 +104,4 @@ def test_a_failing_provider_is_an_error_of_its_sample(runs: Runs) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

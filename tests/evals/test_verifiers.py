@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from art_e.models.base import PolicyError
 from evals.scored import Scored
-from tests.evals.interop import FAILING, POLICIES, contents, eval_run, run
+from tests.evals.interop import FAILING, POLICIES, command, contents, eval_run, run
 from tests.provider import Provider, Reply, Request, refuses, says
 
 Episodes = dict[str, dict[str, Any]]
@@ -33,15 +34,21 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     _, episodes = eval_run(folder)
     found: dict[str, Episodes] = {}
     with Provider(answers) as provider:
-        client = ("--client.base-url", provider.base_url, "--client.api-key-var", "ANY_KEY")
-        taskset = ("--env.taskset.questions", "golden.jsonl", "--env.taskset.db", "inbox.duckdb")
+        run(folder, "tests.evals.test_verifiers", provider.base_url)
         for model in episodes:
-            named = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
-            run(folder, "vf-eval", "art-e", *taskset, *named, *client)
             lines = (folder / "out" / model / "traces.jsonl").read_text("utf-8").strip().split("\n")
             rows = map(json.loads, lines)
             found[model] = {each["task"]["data"]["id"]: each for each in rows}
     return episodes, found, folder / "out"
+
+
+def main(url: str) -> None:
+    """Have `vf-eval` ask the models of a server."""
+    taskset = ("--env.taskset.questions", "golden.jsonl", "--env.taskset.db", "inbox.duckdb")
+    client = ("--client.base-url", url, "--client.api-key-var", "ANY_KEY")
+    for model in (each.model for each in POLICIES):
+        named = ("-m", model, "--run.name", model, "-o", "out", "--no-rich")
+        command("vf-eval", "art-e", *taskset, *named, *client)
 
 
 def test_rewards_are_the_verdicts_of_eval_run(runs: Runs) -> None:
@@ -81,3 +88,7 @@ def test_a_failing_provider_is_an_error_without_reward(runs: Runs) -> None:
 def test_traces_stay_on_this_machine(runs: Runs) -> None:
     log = (runs[2] / "offline" / "logs" / "latest" / "eval.log").read_text("utf-8")
     assert "PRIME_RUNS_MODE=disabled; running without a platform run" in log
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
