@@ -18,7 +18,7 @@ demo: $(VENV)/core.installed
 test: $(VENV)/dev.installed
 	$(MAKE) --no-print-directory --jobs=2 lint pytest
 
-pytest: $(VENV)/dev.installed
+pytest: $(VENV)/dev.installed $(VENV)/interop.installed
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev.installed
@@ -63,6 +63,18 @@ $(VENV)/dev.installed: $(LOCKS) pyproject.toml | $(VENV)/bin/python
 	rm -f $(VENV)/gpu.installed
 	touch $@
 
+# Inspect and verifiers need other versions of five packages. They get an environment that holds
+# these and what is new, and finds the rest in that of `dev`.
+FINDS_DEV := import pathlib, sys, sysconfig; own = pathlib.Path(sysconfig.get_path('purelib')); \
+	dev = pathlib.Path(sys.prefix).parent / own.relative_to(sys.prefix); \
+	(own / 'dev.pth').write_text(f'import site; site.addsitedir({str(dev)!r})')
+$(VENV)/interop.installed: requirements/interop.txt $(VENV)/dev.installed
+	$(BIN)/python -m venv --clear --without-pip $(VENV)/interop
+	$(VENV)/interop/bin/python -c "$(FINDS_DEV)"
+	PIP_PYTHON=$(VENV)/interop/bin/python $(INSTALL) --require-hashes -r requirements/interop.txt
+	PIP_PYTHON=$(VENV)/interop/bin/python $(LINK)
+	touch $@
+
 gpu: $(VENV)/gpu.installed
 	$(BIN)/art-e doctor
 
@@ -81,6 +93,8 @@ lock: $(VENV)/dev.installed
 	$(COMPILE) --all-build-deps --no-allow-unsafe --unsafe-package torch \
 		--extra dev --extra train -o requirements/dev.txt pyproject.toml
 	$(COMPILE) --allow-unsafe -o requirements/cuda.txt requirements/cuda.in
+	$(COMPILE) --allow-unsafe --extra inspect --extra verifiers \
+		-o requirements/interop.txt pyproject.toml
 lock-gpu: $(VENV)/dev.installed
 	$(COMPILE) --allow-unsafe --pip-args "--only-binary=:all:" \
 		--extra train --extra gpu -o requirements/gpu.txt pyproject.toml requirements/gpu.in

@@ -6,4 +6,5 @@ figures        scored.py (an episode and its verdicts), metrics.py, paired.py, s
 gpu_time.py    the cost of a self-hosted model
 hacking.py     whether a score is earned by answering
 report         one page of all of it
+elsewhere      inspect_task.py and verifiers_env.py run the benchmark in other libraries
 """

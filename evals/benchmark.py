@@ -260,7 +260,7 @@ def run_benchmark(
         trajectory.policy["prompt"] = chosen.name
         scored = Scored(question, trajectory)
         # An episode that is out of turns or lost has neither answered nor abstained.
-        return await _judged(scored, judges, inbox) if scored.ended else scored
+        return await judged(scored, judges, inbox) if scored.ended else scored
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
@@ -373,7 +373,7 @@ def _measured(
     return metrics
 
 
-async def _judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
+async def judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
     """The episode with the verdicts of all judges, asked at the same time."""
     question, trajectory = scored.question, scored.trajectory
     mails = read_in(trajectory, inbox)

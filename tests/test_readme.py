@@ -47,6 +47,8 @@ SHELL = ("sh", "console")
 OTHERS = ("text", "json", "toml", "sql", "diff", "python", "mermaid", "yaml")
 # Not our programs; most are not installed where the tests run.
 NOT_PARSED = {"cp", "hf", "pip", "ollama", "claude", "sky", "aws", "ruff", "mypy"}
+# Run by tests/evals/test_inspect.py and test_verifiers.py.
+NOT_PARSED |= {"inspect", "vf-eval"}
 
 BLOCKS = [each for page in PAGES for each in blocks(page)]
 COMMANDS = [

@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ChatMessage, ToolCall, compact_json
@@ -36,6 +36,9 @@ from art_e.models.responses import Response, Responses, request_key
 from art_e.models.tool_formats import as_text, parse_text, prompt_hash
 from art_e.privacy import redact
 from art_e.text import encodable
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 T = TypeVar("T")
 
@@ -499,3 +502,25 @@ def _parameters(
     if takes.tool_choice is not None and not as_text:
         parameters["tool_choice"] = takes.tool_choice
     return parameters
+
+
+class ClientPolicy:
+    """Calls `model` through an OpenAI client of the caller, with its settings and retries."""
+
+    settings: dict[str, Any] = {}  # noqa: RUF012 - the protocol's property
+
+    def __init__(self, client: "AsyncOpenAI", model: str) -> None:
+        self.model = model
+        self._client = client
+
+    async def act(self, messages: list[ChatMessage], tools: list[dict[str, Any]]) -> PolicyStep:
+        """The model's next message. Raises `PolicyError` for what the client raises."""
+        import openai
+
+        request: Any = {"messages": sendable(messages, "system"), "tools": tools}
+        try:
+            answer = await self._client.chat.completions.create(model=self.model, **request)
+        except openai.OpenAIError as error:
+            raise PolicyError("provider", _one_line(str(error))) from None
+        message = received(answer.choices[0].message, messages)
+        return PolicyStep(message, usage_of(answer) or Usage(), None)

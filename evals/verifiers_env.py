@@ -1,0 +1,120 @@
+"""The episode as an environment of verifiers (interface v1): its relayed model answers, `Episode`
+runs the tools and decides the end, and the judge of `art-e eval run` gives the reward.
+
+    vf-eval art-e --env.taskset.questions golden --env.taskset.db FILE \
+        -m MODEL --client.base-url URL --client.api-key-var NAME
+
+The model's provider receives mail text, and traces hold it. verifiers uploads traces to Prime
+Intellect; here it does so only if PRIME_RUNS_MODE says "online".
+"""
+
+import os
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+from openai import AsyncOpenAI
+
+from art_e.agent import run_episode
+from art_e.cli.options import chosen_split
+from art_e.episode import DEFAULT_MAX_TURNS, Episode
+from art_e.errors import UserError
+from art_e.inbox.file import InboxFile
+from art_e.models.hosted import ClientPolicy
+from art_e.question import Question, load_questions
+from art_e.trajectory import Trajectory
+from evals.benchmark import check_questions, judged
+from evals.judges import choose_judge
+from evals.scored import Scored
+
+os.environ.setdefault("PRIME_RUNS_MODE", "disabled")
+opened = cache(InboxFile)
+judge_named = cache(choose_judge)
+
+
+class InboxConfig(vf.TasksetConfig):
+    """The questions and how they are asked, as in `art-e eval run`."""
+
+    questions: str = "golden"
+    db: Path = Path("inbox.duckdb")
+    split: str | None = None
+    judge: str = "offline"
+    max_turns: int = DEFAULT_MAX_TURNS
+
+
+class InboxData(vf.TaskData):
+    """A golden row, and how it is asked."""
+
+    question: dict[str, Any]
+    asked: InboxConfig
+
+
+class InboxTask(vf.Task[InboxData]):
+    """A question: its episode, and the verdict on it."""
+
+    @vf.reward
+    async def verdict(self, task: InboxData, trace: vf.Trace) -> float:
+        """1 if right, -1 if wrong, 0 for an abstention that is wrong and for no answer."""
+        question = Question.from_row(task.question)
+        scored = Scored(question, Trajectory(**trace.info["trajectory"]))
+        if scored.ended:
+            inbox = opened(task.asked.db).open_inbox(question.inbox_address, question.query_date)
+            scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
+            trace.info["verdict"] = scored.trajectory.verdict
+        if scored.unjudged:
+            raise RuntimeError(f"no verdict: {scored.verdicts[0]['reason']}")
+        facts = {**scored.trajectory.rubric, "abstained": scored.abstained, "wrong": scored.wrong}
+        known = {name: float(value) for name, value in facts.items() if value is not None}
+        trace.record_metrics(known)
+        return float(scored.correct) - float(scored.wrong)
+
+
+class InboxTaskset(vf.Taskset[InboxTask, InboxConfig]):
+    """The questions of a golden set."""
+
+    def load(self) -> list[InboxTask]:
+        """One task a question."""
+        try:
+            asked = load_questions(self.config.questions, chosen_split(self.config.split))
+            check_questions(asked, opened(self.config.db))
+        except UserError as error:
+            raise SystemExit(str(error)) from None
+        rows = [
+            {"id": each.id, "prompt": each.question, "question": each.to_row()} for each in asked
+        ]
+        return [InboxTask(InboxData(**each, asked=self.config)) for each in rows]
+
+
+class EpisodeHarness(vf.Harness[vf.HarnessConfig]):
+    """Drives the episode in this process; nothing of the model's is executed."""
+
+    EXECUTES_CODE = NEEDS_CONTAINER = False
+
+    async def launch(
+        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp: Any, data: Any
+    ) -> vf.ProgramResult:
+        """Run the episode to its end, and keep its trajectory beside the trace's messages."""
+        question = Question.from_row(data.question)
+        inbox = opened(data.asked.db).open_inbox(question.inbox_address, question.query_date)
+        episode = Episode(inbox, question, max_turns=data.asked.max_turns)
+        async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
+            ended = await run_episode(episode, ClientPolicy(client, ctx.model), trace.id)
+        trace.info["trajectory"] = asdict(replace(ended, messages=[]))
+        error = None if ended.error is None else ended.error["message"]
+        return vf.ProgramResult(int(error is not None), "", error or "")
+
+
+class InboxEnvConfig(vf.EnvConfig):
+    """One agent, on this machine."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+
+
+class InboxEnv(vf.Env[InboxEnvConfig]):
+    """One agent answers one question."""
+
+    async def run(self, task: InboxTask, agents: vf.Agents) -> None:
+        """Run the agent."""
+        await agents.agent.run(task)
