@@ -9,7 +9,7 @@ import csv
 import dataclasses
 import json
 import math
-import sys
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -358,12 +358,15 @@ def _answers(each: Scored, answer: str) -> Scored:
 HONEST_RUNS, HACKED_RUNS = 300, 50
 
 
-def main(folders: Sequence[str]) -> None:
-    """Print what the detectors find in honest models, runs of the offline policy, and hacks."""
+def main() -> None:
+    """Print what the detectors find in honest models, in runs of honest policies, and in hacks."""
+    parser = ArgumentParser(prog="python -m tests.evals.hacks", description=main.__doc__)
+    parser.add_argument("runs", nargs="*", type=Path, help="folders of runs of honest policies")
+    folders = parser.parse_args().runs
     made = [honest(100, n, (0.3, 0.7, 0.95)[n % 3]) for n in range(HONEST_RUNS)]
     _print_honest(f"{HONEST_RUNS} honest models of 100 questions", made)
     for folder in folders:
-        _print_honest(folder, [load_run(Run(Path(folder)))])
+        _print_honest(str(folder), [load_run(Run(folder))])
     for name, (detector, hack) in HACKS.items():
         for share in (0.1, 0.3):
             runs = (hacking(honest(100, n), share, hack, n) for n in range(HACKED_RUNS))
@@ -383,4 +386,4 @@ def _print_honest(what: str, runs: Sequence[Sequence[Scored]]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
