@@ -335,7 +335,7 @@ def rejudge(
             scored = Scored(scored.question, dataclasses.replace(of, other_verdicts=[]))
             if scored.ended:
                 inbox = inbox_file.open_inbox(of.inbox_address, scored.question.query_date)
-                scored = await _judged(scored, judges, inbox)
+                scored = await judged(scored, judges, inbox)
             log.append(scored.trajectory.to_line())
             done.append(scored)
             on_judged()
