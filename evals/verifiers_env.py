@@ -98,7 +98,8 @@ class EpisodeHarness(vf.Harness[vf.HarnessConfig]):
         """Run the episode to its end, and keep its trajectory beside the trace's messages."""
         question = Question.from_row(data.question)
         inbox = opened(data.asked.db).open_inbox(question.inbox_address, question.query_date)
-        episode = Episode(inbox, question, max_turns=data.asked.max_turns)
+        prompt, max_turns = data.system_prompt, data.asked.max_turns
+        episode = Episode(inbox, question, max_turns=max_turns, system_prompt=prompt)
         async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
             ended = await run_episode(episode, ClientPolicy(client, ctx.model), trace.id)
         trace.info["trajectory"] = asdict(replace(ended, messages=[]))
