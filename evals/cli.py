@@ -112,6 +112,9 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
     yield "ended: " + ", ".join(f"{step.replace('_', ' ')} {n}" for step, n in funnel.items())
     if figures["always_right"] is not None:
         yield f"right every time: {percent(figures['always_right']).brief}"
+    if (parts := figures["variance"]) is not None:
+        shares = (f"{name} {percent(part).value}" for name, part in parts.items())
+        yield f"variance of being right: {', '.join(shares)}"
     if (compared := figures["agreement"]) is not None:
         for name in list(figures["by_judge"])[1:]:
             yield f"judge {name}: accuracy {percent(figures['by_judge'][name]['accuracy']).brief}"

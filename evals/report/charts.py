@@ -150,8 +150,9 @@ class BarChart:
 class CurveChart:
     """Curves over training steps, and values of untrained models as horizontal lines, by label.
 
-    A curve's index holds its steps. With `smooth` above 1 it is drawn as the mean of so many steps
-    around each; where there are few curves the steps themselves are drawn thinly behind.
+    A curve's index holds its steps, or what `along` names. With `smooth` above 1 it is drawn as the
+    mean of so many steps around each; where there are few curves the steps themselves are drawn
+    thinly behind.
     """
 
     name: str
@@ -161,6 +162,7 @@ class CurveChart:
     curves: Mapping[str, pd.Series]
     baselines: Mapping[str, float] = field(default_factory=dict)
     smooth: int = 1
+    along: str = "training step"
 
     def draw(self, *, titled: bool) -> "Figure":
         """The chart as a figure, with its title and note if `titled`."""
@@ -183,7 +185,7 @@ class CurveChart:
             axes.locator_params(axis="y", nbins=5, steps=[1, 2, 2.5, 5, 10])
         axes.yaxis.set_major_formatter(_tick(self.scale))
         axes.locator_params(axis="x", nbins=6, integer=True)
-        axes.set_xlabel("training step", color=MUTED, size=_SMALL)
+        axes.set_xlabel(self.along, color=MUTED, size=_SMALL)
         axes.grid(axis="y", color=GRID, linewidth=0.8)
         self._label_baselines(axes)
         return figure

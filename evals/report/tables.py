@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from evals.metrics import HEADLINE, STEPS
-from evals.report.charts import Bar, BarChart, Chart, Mark, Scale
+from evals.report.charts import Bar, BarChart, Chart, CurveChart, Mark, Scale
 from evals.report.entries import Entry
 from evals.statistics import Estimate, Sample
 
@@ -377,7 +379,8 @@ _BARS: tuple[tuple[str, str, str, Scale, tuple[str, ...]], ...] = (
 
 
 def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
-    """The models beside each other and beside the published ones, in the page's order."""
+    """The models beside each other and beside the published ones, in the page's order; then how
+    often their surest answers are right, where they give a score."""
     charts: list[Chart] = []
     for name, title, note, scale, figures in _BARS:
         ours = [
@@ -398,6 +401,21 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         lines = " ".join(filter(None, notes))
         charts.append(BarChart(name, title, lines, scale, (*ours, *theirs), series))
+    points = {
+        each.label: each.figures["risk_coverage"]["curve"]
+        for each in entries
+        if each.figures["risk_coverage"]
+    }
+    if points:
+        curves = {
+            label: pd.Series({100 * each["coverage"]: each["accuracy"] for each in curve})
+            for label, curve in points.items()
+        }
+        note = "Accuracy of the answers that the model is surest of, at each share answered."
+        along = "% of all questions answered"
+        charts.append(
+            CurveChart("coverage", "Risk against coverage", note, "share", curves, along=along)
+        )
     return charts
 
 

@@ -50,8 +50,8 @@ _MEANS = "Means an episode; effort counts every call."
 _HELD_OUT = (
     _RowFigure("accuracy", "Accuracy", _OTHER_JUDGE, "share", measured=True),
     _RowFigure(
-        "hallucination_unanswerable", "Hallucination on unanswerable questions", _OTHER_JUDGE,
-        "share",
+        "hallucination_unanswerable", "Invented where nothing answers",
+        "Of the unanswerable questions.", "share",
     ),
     _RowFigure("abstention", "Abstention", _OTHER_JUDGE, "share", measured=True),
     _RowFigure("turns_when_correct", "Turns when correct", _MEANS),
