@@ -6,9 +6,12 @@ the reason for its rejection.
 """
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 from art_e.abstention import is_abstention
@@ -17,7 +20,15 @@ from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
-from evals.judges.claims import Claims, asked, asks_yes_no, content_stems, is_choice, read_claims
+from evals.judges.claims import (
+    Claims,
+    appeal,
+    asked,
+    asks_yes_no,
+    content_stems,
+    is_choice,
+    read_claims,
+)
 from evals.judges.offline import OfflineJudge
 from evals.judges.values import clean, same_value
 
@@ -26,14 +37,21 @@ NEAR = 0.5  # share of content stems in common
 _SHOWN_CHARS = 80
 
 
-def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
+def filter_rows(
+    file: InboxFile,
+    golden: GoldenSet,
+    *,
+    min_realism: float = MIN_REALISM,
+    one_language: bool = True,
+) -> None:
     """Drop the rows that fail a rule, with the reason.
 
-    `min_realism` is the smallest `how_realistic` that passes. Only rows that pass all other rules
-    are compared with each other ("duplicate"). Undoes this and later steps first.
+    `min_realism` is the smallest `how_realistic` that passes; `one_language` drops questions in
+    another language than their mail. Only rows that pass all other rules are compared with each
+    other ("duplicate"). Undoes this and later steps first.
     """
     golden.undo("filter")
-    rows = by_rules(file, golden, min_realism)
+    rows = by_rules(file, golden, min_realism, one_language)
     sound = [question for question, fault in rows if fault is None]
     cited = CitedMails(file, sound)
     contents = {each.id: {gold.content for gold in cited.gold_of(each)} for each in sound}
@@ -43,30 +61,47 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
     for question, fault in rows:
         failed = fault or twins.get(question.id)
         made.append((question if failed else with_checks(question, [unique]), failed))
-    golden.finish("filter", made, {"min_realism": min_realism})
+    golden.finish("filter", made, {"min_realism": min_realism, "one_language": one_language})
 
 
 def by_rules(
-    file: InboxFile, golden: GoldenSet, min_realism: float
+    file: InboxFile, golden: GoldenSet, min_realism: float, one_language: bool = True
 ) -> list[tuple[Question, Check | None]]:
     """The mended rows with their checks, each with the first check of `RULES` that it fails."""
     cited_mails = CitedMails(file, golden.questions)
     batches = {each.id: each for each in golden.batches}
     addresses = {each.inbox_address for each in golden.questions}
     owners = {each: owner_of(file, each) for each in addresses}
+    shown = {
+        each.id: each.message_ids or getattr(batches.get(_batch_of(each)), "message_ids", ())
+        for each in golden.questions
+    }
+    bodies = dict(
+        file.execute(
+            "SELECT message_id, left(body, ?) FROM emails"
+            " WHERE message_id IN (SELECT unnest(?::VARCHAR[]))",
+            [_BODY_CHARS, sorted({name for names in shown.values() for name in names})],
+        ).fetchall()
+    )
 
     def ruled(question: Question) -> tuple[Question, Check | None]:
-        batch = batches.get(str(question.provenance.get("batch")))
+        batch = batches.get(_batch_of(question))
         cited = cited_mails.of(question)
         row = agreeing(question, batch, cited)
         # The row may have either form of an id now.
         stored = {each.stored: each for each in cited.values() if each.stored is not None}
-        facts = Facts(min_realism, owners[question.inbox_address], batch, {**cited, **stored})
+        owner, known = owners[question.inbox_address], {**cited, **stored}
+        texts = [bodies[each] for each in shown[question.id] if each in bodies]
+        facts = Facts(min_realism, owner, batch, known, texts, one_language)
         checks = [rule(row, facts) for rule in RULES]
         fault = next((each for each in checks if each.passed is False), None)
         return with_checks(row, checks), fault
 
     return [ruled(question) for question in golden.questions]
+
+
+def _batch_of(question: Question) -> str:
+    return str(question.provenance.get("batch"))
 
 
 # ---- Fields that disagree.
@@ -200,6 +235,37 @@ def _full_name(text: str) -> FullName | None:
     return FullName(words[0], words[-1]) if len(words) > 1 else None
 
 
+# ---- The language of a text.
+
+_BODY_CHARS = 2_000  # of a mail, to see its language
+_LAST_LATIN = "\u024f"
+
+
+@cache
+def _function_words() -> dict[str, frozenset[str]]:
+    """The function words of each language; a line of the file has its code, then words."""
+    file = resources.files("data_pipeline.golden").joinpath("languages.txt")
+    lines = file.read_text("utf-8").splitlines()
+    return {code: frozenset(rest) for code, *rest in map(str.split, lines)}
+
+
+@lru_cache(maxsize=4096)
+def language_of(text: str) -> str | None:
+    """The code of a text's language, or the name of its script if that is not Latin.
+
+    None if its function words don't decide.
+    """
+    letters = [char for char in text if char.isalpha()]
+    others = [char for char in letters if char > _LAST_LATIN]
+    if 2 * len(others) > len(letters):
+        return unicodedata.name(others[0]).split()[0].lower()
+    words = [word.lower() for word in _WORDS.findall(text)]
+    hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
+    second, first = sorted(hits, key=lambda code: hits[code])[-2:]
+    # A name or two may look like another language.
+    return first if hits[first] >= 2 and hits[first] >= 1.5 * hits[second] else None
+
+
 # ---- The rules: one function each.
 
 
@@ -208,13 +274,16 @@ class Facts:
     """What the rules use besides the row itself.
 
     `batch` is None if the row has no known batch, `owner` if the file lacks the inbox. `cited` has
-    the mails of the row's message ids, old ones included.
+    the mails of the row's message ids, old ones included. `bodies` are those of its mails, or of
+    its batch if it cites none; with `one_language` the question must be in their language.
     """
 
     min_realism: float
     owner: Owner | None
     batch: Batch | None
     cited: Mapping[str, Cited]
+    bodies: Sequence[str] = ()
+    one_language: bool = True
 
 
 def answer(question: Question, facts: Facts) -> Check:
@@ -262,6 +331,45 @@ def wording(question: Question, facts: Facts) -> Check:
     return _check("wording", mention is None, reason)
 
 
+def yes_no(question: Question, facts: Facts) -> Check:
+    """Not answered by yes or no: without mail that is right every other time."""
+    text = clean(question.question)
+    polar = asks_yes_no(_AFTER_COMMA.sub("", text)) and not is_choice(text)
+    bare = bool(_BARE.fullmatch(clean(question.answer or "")))
+    failed = bare or (polar and not _ASKS_WHAT.search(text))
+    return _check("yes-no", not failed, "yes or no answers it" if failed else "asks for a fact")
+
+
+def day_asked(question: Question, facts: Facts) -> Check:
+    """No date depends on the day on which the question is asked, or its mail was written."""
+    for where, text in (("question", question.question), ("answer", question.answer or "")):
+        for found in _DAY_ASKED.finditer(clean(text)):
+            # "USA Today" is a name.
+            if found.start() == 0 or not found[0][0].isupper():
+                reason = f"the {where} has {_shown(found[0])}, which depends on the day"
+                return _check("day-asked", False, reason)
+    return _check("day-asked", True, "no date depends on the day")
+
+
+def instructions(question: Question, facts: Facts) -> Check:
+    """Neither question nor answer gives orders to a model or to a judge."""
+    for where, text in (("question", question.question), ("answer", question.answer or "")):
+        found = _ORDERS.search(clean(text))
+        words = found[0] if found else appeal(clean(text))
+        if words:
+            return _check("instructions", False, f"the {where} says {_shown(words)}")
+    return _check("instructions", True, "gives no orders")
+
+
+def language(question: Question, facts: Facts) -> Check:
+    """The question is in the language of one of its mails, as far as both are known."""
+    own = language_of(question.question)
+    mails = {found for each in facts.bodies if (found := language_of(each))}
+    failed = facts.one_language and own is not None and bool(mails) and own not in mails
+    reason = f"in {own}, its mail in {', '.join(sorted(mails))}"
+    return _check("language", not failed, reason if failed else "no other than its mail's")
+
+
 def realism(question: Question, facts: Facts) -> Check:
     """The rating is high enough; a question without one is unsure."""
     rated, least = question.how_realistic, facts.min_realism
@@ -273,13 +381,15 @@ def realism(question: Question, facts: Facts) -> Check:
 
 # Errors of the row come before matters of taste.
 Rule = Callable[[Question, Facts], Check]
-RULES: tuple[Rule, ...] = (answer, sources, ids, leak, wording, realism)
+RULES: tuple[Rule, ...] = (
+    answer, sources, ids, instructions, leak, yes_no, day_asked, language, wording, realism,
+)  # fmt: skip
 
 
 def answer_fault(question: Question) -> Check | None:
     """The first rule about the answer that the question fails."""
     facts = Facts(0.0, None, None, {})
-    found = (rule(question, facts) for rule in (answer, ids, leak))
+    found = (rule(question, facts) for rule in (answer, ids, instructions, leak, day_asked))
     return next((each for each in found if each.passed is False), None)
 
 
@@ -332,6 +442,27 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
     yield from (match[0] for match in _HANDLE.finditer(text) if match[0] in handles)
 
 
+_AFTER_COMMA = re.compile(r"^(?:so|and|but|then|also|[^,?]{1,60},)\s+(?=\w)", re.IGNORECASE)
+# "Did Ann say when the lease ends?" asks for more than yes.
+_ASKS_WHAT = re.compile(r"\b(?:when|where|what|who|whom|whose|how|why|which)\b", re.IGNORECASE)
+_BARE = re.compile(r"\W*(?:yes|no|yeah|yep|nope|true|false)\b[\W_]*", re.IGNORECASE)
+_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_DAY_ASKED = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|(?:a|an|one|two|three|few|\d+) \w+ ago"
+    rf"|(?<!the )(?:last|next|this|coming|past) (?:week|weekend|month|quarter|year|{_DAY}"
+    r"|morning|afternoon|evening|night)|the (?:past|last|next|coming) (?:few|couple of|two|three"
+    r"|\d+) (?:day|week|month|year)s)\b(?! (?:of|in)\b)",
+    re.IGNORECASE,
+)
+_ORDERS = re.compile(
+    r"\b(?:ignore|disregard|forget|override) (?:\w+ ){0,4}(?:instruction|prompt|rule|guideline)s?\b"
+    r"|\b(?:system prompt|your instructions|developer mode|jailbreak)\b"
+    r"|\byou (?:are now|must now|must (?:answer|reply|respond|say))\b"
+    r"|\b(?:answer|reply|respond) (?:only|always|exactly) with\b"
+    r"|\b(?:search_emails|read_email|return_final_answer)\b|<\|?\w+\|?>|\[/?INST\]"
+    r"|\b(?:forward|send|email) (?:all|every|any) .{0,60}@",
+    re.IGNORECASE,
+)
 _AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
 
 
