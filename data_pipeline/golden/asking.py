@@ -102,7 +102,7 @@ def sum_of(*costs: float | None) -> float | None:
 
 
 class Asker:
-    """Asks `model`, a litellm name, `concurrency` requests at a time.
+    """Asks `model`, a litellm name, when it is its `turn`, which several may share.
 
     `role` ("generate", "read") separates the replies of one model. `max_cost_usd` limits what
     its replies cost, those kept in `folder` included. Raises `UserError` if the model can't be
@@ -115,7 +115,7 @@ class Asker:
         folder: Path,
         role: str,
         *,
-        concurrency: int,
+        turn: asyncio.Semaphore,
         max_cost_usd: float | None = None,
         temperature: float = 0.0,
         retries: Retries | None = None,
@@ -130,7 +130,7 @@ class Asker:
             temperature=temperature,
             retries=retries,
         )
-        self._turn = asyncio.Semaphore(concurrency)
+        self._turn = turn
 
     @property
     def spent(self) -> Spent:

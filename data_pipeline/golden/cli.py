@@ -1,5 +1,6 @@
 """`art-e golden`: make a set of questions whose answers are known to be right."""
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,7 +41,7 @@ from data_pipeline.golden import (
     split,
     verify,
 )
-from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
+from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on, sum_of
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from evals.judges import choose_judge, needs_model
@@ -73,6 +74,7 @@ TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
 LINE_EVERY_S = 10.0
 READER_SHARE = 0.8  # of a limit for reader and judge
+RATER_SHARE = 0.2  # of a limit for writer and rater
 _NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
 
 
@@ -162,6 +164,10 @@ def _refuse_local(model: str) -> None:
 )
 def generate_command(
     model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
+    rater: Annotated[
+        str | None,
+        Option(help="Model that rates how realistic the questions are [default: --model]."),
+    ] = None,
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[
         int, _number("--batches", "Number of 20-mail batches per inbox.")
@@ -194,6 +200,7 @@ def generate_command(
 ) -> None:
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
+    Another call, which sees neither mails nor answers, rates how realistic each question is.
     Replies are kept as they arrive. After a kill, a reached --max-cost or a failure of the
     provider, the same command asks only for what is missing.
     """
@@ -204,34 +211,39 @@ def generate_command(
             " art-e golden import world.questions.jsonl"
         )
     _refuse_local(model)
+    rater = rater or model
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
     if dry_run:
         with InboxFile(chosen_db(db)) as file:
-            plan = generate.make_plan(file, options, model)
+            plan = generate.make_plan(file, options, model, rater)
         _print_plan(plan, as_json=json_output)
         return
     with _step("generate", out, db, as_json=json_output, is_new=True) as (file, golden, folder):
+        for_rater = None if max_cost is None else max_cost * RATER_SHARE
+        turn = asyncio.Semaphore(concurrency)
         asker = Asker(
             model,
             folder,
             "generate",
-            concurrency=concurrency,
-            max_cost_usd=max_cost,
+            turn=turn,
+            max_cost_usd=None if for_rater is None or max_cost is None else max_cost - for_rater,
             temperature=generate.TEMPERATURE,
         )
-        plan = generate.make_plan(file, options, model)
+        raters = Asker(rater, folder, "rate", turn=turn, max_cost_usd=for_rater)
+        plan = generate.make_plan(file, options, model, rater)
         note(_size_of(plan))
         note(str(Model(model).notice))
+        if rater != model:
+            note(f"questions go to {Model(rater).host} (rater {rater})")
         note(f"estimate: {plan.estimate}")
-        if kept := asker.spent.calls:
+        if kept := asker.spent.calls + raters.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         questions = 0
 
         def status() -> str:
-            cost, expected = (
-                shown_usd(each, 2) for each in (asker.spent.cost_usd, plan.estimate.usd)
-            )
+            spent = sum_of(asker.spent.cost_usd, raters.spent.cost_usd)
+            cost, expected = (shown_usd(each, 2) for each in (spent, plan.estimate.usd))
             return f"{plural(questions, 'question')}, {cost} of about {expected}"
 
         with _live("batches", len(plan.batches), status) as show:
@@ -241,12 +253,16 @@ def generate_command(
                 questions += reply.questions
                 show()
 
-            lost = generate.generate(file, golden, asker, plan, on_reply)
+            lost = generate.generate(file, golden, asker, raters, plan, on_reply)
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         note(
             f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {dict(lost)[kind]}"
         )
-    _note_retry({kind for kind, _ in lost} - {"unreadable"}, "asks for those that are missing")
+    unrated: dict[str, int] = golden.manifest["steps"]["generate"]["batches"]["unrated"]
+    for kind, count in unrated.items():
+        note(f"the questions of {count:,} batches are not rated ({kind})")
+    kinds = {kind for kind, _ in lost} | set(unrated)
+    _note_retry(kinds - {"unreadable"}, "asks for what is missing")
 
 
 def _note_retry(kinds: set[str], does: str) -> None:
@@ -313,15 +329,19 @@ def filter_command(
     min_realism: Annotated[
         float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
     ] = filtering.MIN_REALISM,
+    any_language: Annotated[
+        bool, Option("--any-language", help="Keep questions in another language than their mail.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
-    Rules: an answer, cited mails that are in the inbox, no message ids, no answer in the
-    question, the owner's own words, and realism. A rerun starts from the rows before it.
+    Rules: an answer, cited mails that are in the inbox, no message ids, no instructions, no
+    answer in the question, more than yes or no, no "yesterday", the mail's language, the
+    owner's own words, and realism. A rerun starts from the rows before it.
     """
     with _step("filter", out, db, as_json=json_output) as (file, golden, _):
-        filtering.filter_rows(file, golden, min_realism=min_realism)
+        filtering.filter_rows(file, golden, min_realism=min_realism, one_language=not any_language)
 
 
 DEFAULT_MODEL = "gemini/gemini-2.5-flash"
@@ -391,7 +411,8 @@ def _checks(
     if max_cost is not None:
         for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
         for_judge = left_of(max_cost - for_reader, before)
-    reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
+    turn = asyncio.Semaphore(concurrency)
+    reader = Asker(model, folder, "read", turn=turn, max_cost_usd=for_reader)
     cache = responses_folder(folder, "judge", judge)
     return model_checks.ModelChecks(
         reader, choose_judge(judge, max_cost_usd=for_judge, cache=cache), before
@@ -426,6 +447,11 @@ def split_command(
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     if not json_output:
         _print_leaks(record["leaks"])
+    quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
+    note(
+        f"{quoted:,} of {plural(learned, 'gold mail')} outside the test split"
+        f" ({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
+    )
     inboxes: dict[str, int] = record["inboxes"]
     origin = {"generate": "as generate drew them", "rows": "as the rows came with them"}.get(
         record["splits_from"], f"drawn by seed {seed}"

@@ -263,7 +263,8 @@ def language_of(text: str) -> str | None:
     hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
-    return first if hits[first] >= 2 and hits[first] >= 1.5 * hits[second] else None
+    enough = max(2, 2 * hits[second], len(words) // 10)
+    return first if hits[first] >= enough else None
 
 
 # ---- The rules: one function each.
@@ -334,7 +335,9 @@ def wording(question: Question, facts: Facts) -> Check:
 def yes_no(question: Question, facts: Facts) -> Check:
     """Not answered by yes or no: without mail that is right every other time."""
     text = clean(question.question)
-    polar = asks_yes_no(_AFTER_COMMA.sub("", text)) and not is_choice(text)
+    # "Was" is "what" in German.
+    is_english = language_of(text) in (None, "en")
+    polar = is_english and asks_yes_no(_AFTER_COMMA.sub("", text)) and not is_choice(text)
     bare = bool(_BARE.fullmatch(clean(question.answer or "")))
     failed = bare or (polar and not _ASKS_WHAT.search(text))
     return _check("yes-no", not failed, "yes or no answers it" if failed else "asks for a fact")

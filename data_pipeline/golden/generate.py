@@ -1,7 +1,7 @@
-"""`generate`: a model reads batches of mails and writes questions about them.
+"""`generate`: a model reads batches of mails and writes questions; a rater says which are real.
 
-    plan = make_plan(file, options, model)      the same seed gives the same plan
-    generate(file, golden, asker, plan, show)   asks, and puts the questions into the set
+    plan = make_plan(file, options, model, rater)      the same seed gives the same plan
+    generate(file, golden, asker, rater, plan, show)   asks, and puts the questions into the set
 
 A batch without a usable reply is counted with its reason, and the next run asks for it again.
 """
@@ -25,13 +25,14 @@ from art_e.message import observation_json
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
 from art_e.models.providers import load_litellm
-from art_e.models.structured import UnparseableError
+from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
+from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails, sum_of
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, first_fault
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
+    OWN_MAIL,
     Counts,
     Mail,
     choose_inboxes,
@@ -53,6 +54,7 @@ _DAYS_AFTER = 45
 # Of a reply: an item has about 60 words of content and as much of form, and a reasoning model
 # thinks about so long over 20 mails.
 TOKENS_PER_ITEM = 130
+TOKENS_PER_RATING = 40
 THINKING_TOKENS = 4_000
 CHARS_PER_TOKEN = 3.2  # of JSON with mails, by the tokenizer of gpt-4.1
 _KEPT_CHARS = 4_000
@@ -64,11 +66,6 @@ _CLOSED: dict[Split, tuple[Split, ...]] = {
     "validation": ("test",),
     "train": ("test", "validation"),
 }
-_OWN_MAIL = """
-FROM emails SEMI JOIN (
-    SELECT email_id FROM parties JOIN addresses USING (address_id) WHERE address = ?
-) USING (email_id)
-"""
 
 # ---- The form of a reply. Limits are no constraints of the schema, which not every provider takes.
 # Docstrings are part of the schema and so of the kept request: a change pays replies again.
@@ -89,12 +86,11 @@ class GeneratedItem(BaseModel):
     question: _Text
     answer: Annotated[_Text, BeforeValidator(lambda value: "" if value is None else value)]
     mails: list[_Text]
-    how_realistic: float
     difficulty: Difficulty
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_bounds(self.question, self.answer, self.how_realistic)
+        check_bounds(self.question, self.answer, None)
         return self
 
 
@@ -104,33 +100,72 @@ class GeneratedItems(BaseModel):
     items: list[GeneratedItem]
 
 
+class Rating(BaseModel):
+    """How realistic the question with that number is, from 0 to 1."""
+
+    number: int
+    reason: str
+    how_realistic: float
+
+
+class Ratings(BaseModel):
+    """The ratings of all questions."""
+
+    ratings: list[Rating]
+
+
 class NoQuestion(NamedTuple):
     """An unusable item: its JSON, cut if it is long, and the reason."""
 
     item: str
     reason: str
+    check: str = "form"
 
 
-def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
-    """The items of a reply, in its order. A fault in one item does not affect the others.
+def read_items(reply: str, most: int) -> list[GeneratedItem | NoQuestion]:
+    """The first `most` items of a reply, in its order, and the rest as one that is unusable.
 
-    Raises `UnparseableError` for a reply of another form, such as one that was cut off.
+    A fault in one item does not affect the others. Of a reply that was cut off the last item is
+    unusable, because it may lack mails. Raises `UnparseableError` for a reply of another form,
+    or one that was cut off before there was a usable item.
     """
+    text = unwrapped(encodable(reply), GeneratedItems)
     try:
-        value = from_json(encodable(reply))
+        value, is_cut = from_json(text), False
     except ValueError:
-        value = None
+        value, is_cut = _beginning(text), True
     items = value.get("items") if isinstance(value, dict) else None
-    if not isinstance(items, list):
+    read: list[GeneratedItem | NoQuestion] = []
+    if isinstance(items, list):
+        read = [_item(each) for each in items[:most]]
+        if len(items) > most:
+            reason = f"the reply has {len(items):,} items, {most} were asked for"
+            read.append(NoQuestion("", reason, "too-many"))
+        elif is_cut and read:
+            read[-1] = NoQuestion(_kept(items[-1]), "the reply was cut off", "cut-off")
+    usable = any(isinstance(each, GeneratedItem) for each in read)
+    if not isinstance(items, list) or (is_cut and not usable):
         raise UnparseableError("the reply is not JSON of the form asked for")
-    return [_item(each) for each in items]
+    return read
+
+
+def _beginning(text: str) -> Any:
+    """The value of JSON that breaks off; None if it is no JSON."""
+    try:
+        return from_json(text, allow_partial=True)
+    except ValueError:
+        return None
 
 
 def _item(item: Any) -> GeneratedItem | NoQuestion:
     try:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
-        return NoQuestion(encodable(json.dumps(item))[:_KEPT_CHARS], first_fault(error))
+        return NoQuestion(_kept(item), first_fault(error))
+
+
+def _kept(item: Any) -> str:
+    return encodable(json.dumps(item))[:_KEPT_CHARS]
 
 
 # ---- Drawing batches.
@@ -193,7 +228,7 @@ def _batch(threads: Sequence[list[Mail]], rng: random.Random) -> list[Mail]:
 
 def _mails(file: InboxFile, address: str) -> list[Mail]:
     rows = file.execute(
-        f"SELECT email_id, message_id, sent_at, subject, content_digest {_OWN_MAIL}"
+        f"SELECT email_id, message_id, sent_at, subject, content_digest {OWN_MAIL}"
         " WHERE sent_at IS NOT NULL AND length(body) BETWEEN ? AND ? ORDER BY email_id",
         [address, LEAST_CHARS, MOST_CHARS],
     ).fetchall()
@@ -201,7 +236,7 @@ def _mails(file: InboxFile, address: str) -> list[Mail]:
 
 
 def _contents(file: InboxFile, address: str) -> list[bytes]:
-    rows = file.execute(f"SELECT content_digest {_OWN_MAIL}", [address]).fetchall()
+    rows = file.execute(f"SELECT content_digest {OWN_MAIL}", [address]).fetchall()
     return [content for (content,) in rows]
 
 
@@ -221,9 +256,13 @@ class Options:
 
 
 class Plan(NamedTuple):
-    """What will be asked: `data` is what the model sees of each of the `batches`."""
+    """What will be asked: `data` is what the model sees of each of the `batches`.
+
+    `rater` rates the questions in calls of its own.
+    """
 
     model: str
+    rater: str
     options: Options
     splits: dict[str, Split]
     batches: list[Batch]
@@ -231,7 +270,7 @@ class Plan(NamedTuple):
     estimate: ExpectedCost
 
 
-def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
+def make_plan(file: InboxFile, options: Options, model: str, rater: str) -> Plan:
     """Choose inboxes, draw batches and read them.
 
     Raises `UserError` if there is no mail to ask about.
@@ -253,15 +292,33 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
         for address, drawn in groupby(batches, key=lambda each: each.inbox)
         for each in _data(file, address, list(drawn), options.questions)
     ]
-    frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
-    tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
-    reply = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
-    usage = Usage(tokens // len(data), 0, reply)
-    usd = expected_cost(model, [usage], len(data))
-    expected = ExpectedCost(
-        len(data), tokens, reply * len(data), None if usd is None else round(usd, 6)
+    written = [
+        _expected(model, "generate", GeneratedItems, each, options.questions * TOKENS_PER_ITEM)
+        for each in data
+    ]
+    # A question is about as long as what a rating says of it.
+    asked = {"questions": ["x" * TOKENS_PER_RATING * 3] * options.questions}
+    tokens = options.questions * TOKENS_PER_RATING
+    rated = _expected(rater, "realism", Ratings, asked, tokens)
+    usages = [(model, written), (rater, [rated] * len(data))]
+    total = sum((each for _, used in usages for each in used), Usage())
+    usd = sum_of(*(expected_cost(name, used) for name, used in usages))
+    estimate = ExpectedCost(
+        2 * len(data),
+        total.prompt_tokens,
+        total.completion_tokens,
+        None if usd is None else round(usd, 6),
     )
-    return Plan(model, options, splits, batches, data, expected)
+    return Plan(model, rater, options, splits, batches, data, estimate)
+
+
+def _expected(
+    model: str, prompt: str, form: type[BaseModel], data: Mapping[str, Any], tokens: int
+) -> Usage:
+    """What a request takes whose reply has about so many tokens, apart from thinking."""
+    asked = prompt_text(prompt) + json.dumps(form.model_json_schema()) + observation_json(data)
+    thinking = THINKING_TOKENS if _thinks(model) else 0
+    return Usage(int(len(asked) / CHARS_PER_TOKEN), 0, tokens + thinking)
 
 
 def _thinks(model: str) -> bool:
@@ -289,13 +346,15 @@ def _data(
         yield {"owner": owner, "mails": shown_mails(read), "questions": questions}
 
 
-def settings_of(file: InboxFile, options: Options, model: str) -> dict[str, Any]:
+def settings_of(file: InboxFile, options: Options, model: str, rater: str) -> dict[str, Any]:
     """The settings that a set's manifest keeps; other settings make another set."""
     return {
         "db": {"name": file.path.name, "mails": file.counts["stored"]},
         "seed": options.seed,
         "model": model,
         "prompt": digest(prompt_text("generate")),
+        "rater": rater,
+        "rater_prompt": digest(prompt_text("realism")),
         "temperature": TEMPERATURE,
         "questions_per_batch": options.questions,
         "batches_per_inbox": options.batches,
@@ -329,11 +388,16 @@ def check_same(golden: GoldenSet, settings: Mapping[str, Any]) -> None:
 
 
 class Reply(NamedTuple):
-    """The items about a batch; `lost` is why there are none: the error's kind and text."""
+    """The items about a batch; `lost` is why there are none: the error's kind and text.
+
+    `ratings` has the realism by an item's number, from 1; `unrated` is why there are none.
+    """
 
     batch: Batch
     items: list[GeneratedItem | NoQuestion]
     lost: tuple[str, str] | None = None
+    ratings: Mapping[int, float] = {}
+    unrated: str | None = None
 
     @property
     def questions(self) -> int:
@@ -345,6 +409,7 @@ def generate(
     file: InboxFile,
     golden: GoldenSet,
     asker: Asker,
+    rater: Asker,
     plan: Plan,
     on_reply: Callable[[Reply], None] = lambda _: None,
 ) -> list[tuple[str, str]]:
@@ -353,9 +418,9 @@ def generate(
     Kinds are "unreadable" and those of `PolicyError`. `on_reply` gets each reply as it comes.
     Raises `UserError` if there is not a single question, or the set has other settings.
     """
-    settings = settings_of(file, plan.options, asker.name)
+    settings = settings_of(file, plan.options, asker.name, rater.name)
     check_same(golden, settings)
-    replies = asyncio.run(_ask_all(asker, plan, on_reply))
+    replies = asyncio.run(_ask_all(asker, rater, plan, on_reply))
     lost = [each.lost for each in replies if each.lost]
     if not any(each.questions for each in replies):
         why = lost[0][1] if lost else "the replies hold none"
@@ -364,7 +429,7 @@ def generate(
     golden.questions, golden.rejected, golden.batches = [], [], list(plan.batches)
     for address in plan.splits:
         rows = file.execute(
-            f"SELECT message_id, sent_at::DATE {_OWN_MAIL} WHERE sent_at IS NOT NULL", [address]
+            f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE sent_at IS NOT NULL", [address]
         ).fetchall()
         for each in replies:
             if each.batch.inbox == address:
@@ -375,29 +440,40 @@ def generate(
         "seed": settings.pop("seed"),
         "inboxes": dict(plan.splits),
     }
-    spent = asker.spent
+    usage = asker.spent.usage + rater.spent.usage
+    cost = sum_of(asker.spent.cost_usd, rater.spent.cost_usd)
     settings |= {
         "batches": {
             "drawn": len(replies),
             "used": len(replies) - len(lost),
             "lost": dict(sorted(Counter(kind for kind, _ in lost).items())),
+            "unrated": dict(
+                sorted(Counter(each.unrated for each in replies if each.unrated).items())
+            ),
         },
         "estimate": plan.estimate._asdict(),
-        "usage": asdict(spent.usage),
+        "usage": asdict(usage),
         # Replies are summed in any order, so later digits may differ.
-        "cost_usd": None if spent.cost_usd is None else round(spent.cost_usd, 6),
+        "cost_usd": None if cost is None else round(cost, 6),
     }
     golden.record("generate", sum(len(each.items) for each in replies), settings)
     return lost
 
 
-async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) -> list[Reply]:
+async def _ask_all(
+    asker: Asker, rater: Asker, plan: Plan, on_reply: Callable[[Reply], None]
+) -> list[Reply]:
     """The replies in the plan's order."""
-    prompt = prompt_text("generate")
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Reply:
         try:
-            reply = Reply(batch, await asker.read(prompt, data, GeneratedItems, read_items))
+            items = await asker.read(
+                prompt_text("generate"),
+                data,
+                GeneratedItems,
+                lambda text: read_items(text, data["questions"]),
+            )
+            reply = await _rated(Reply(batch, items), data["owner"], rater)
         except UnparseableError as error:
             reply = Reply(batch, [], ("unreadable", str(error)))
         except PolicyError as error:
@@ -408,6 +484,26 @@ async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) 
     return await asyncio.gather(*map(ask, plan.batches, plan.data))
 
 
+async def _rated(reply: Reply, owner: Mapping[str, Any], rater: Asker) -> Reply:
+    """The reply with ratings by the rater, who sees neither mails nor answers."""
+    asked = [
+        {"number": number, "question": each.question}
+        for number, each in enumerate(reply.items, start=1)
+        if isinstance(each, GeneratedItem)
+    ]
+    if not asked:
+        return reply
+    data = {"owner": owner["name"], "questions": asked}
+    try:
+        rated = await rater.ask(prompt_text("realism"), data, Ratings)
+    except UnparseableError:
+        return reply._replace(unrated="unreadable")
+    except PolicyError as error:
+        return reply._replace(unrated=error.kind)
+    found = {each.number: each.how_realistic for each in rated.ratings}
+    return reply._replace(ratings={n: rate for n, rate in found.items() if 0 <= rate <= 1})
+
+
 def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Plan) -> None:
     """Put the items of a batch into the set; `days` are those of its inbox's mails."""
     batch, handles = reply.batch, reply.batch.handles()
@@ -415,7 +511,7 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
         name = f"{batch.id}-q{number}"
         if isinstance(item, NoQuestion):
             row = {"id": name, "inbox_address": batch.inbox, "batch": batch.id, "item": item.item}
-            golden.rejected.append(Rejected(row, "generate", "form", item.reason))
+            golden.rejected.append(Rejected(row, "generate", item.check, item.reason))
             continue
         cited = tuple(dict.fromkeys(handles.get(each.lower(), each) for each in item.mails))
         # A question that cites no mail of the batch rests on the whole batch.
@@ -432,7 +528,7 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
                 query_date=newest + dt.timedelta(days=after),
                 answer=item.answer,
                 message_ids=cited,
-                how_realistic=item.how_realistic,
+                how_realistic=reply.ratings.get(number),
                 kind=item.kind,
                 difficulty=item.difficulty,
                 answerable=item.kind != "unanswerable",

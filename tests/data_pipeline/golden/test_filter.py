@@ -96,6 +96,7 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
         ("Did Ann say when the lease ends?", "May 7"),
         ("Who is no longer on the team?", "Bob"),
         ("What did Ann reply?", "No, she has no time before May."),
+        ("Was hat Ann mir von der Bank geschickt?", "Den Vertrag"),
     ),
     ("day_asked", False): (
         ("What did Ann send yesterday?", "The lease"),

@@ -8,26 +8,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import Result
 
 from art_e.inbox.file import InboxFile
 from art_e.models.base import Usage
+from art_e.models.structured import UnparseableError
 from art_e.question import load_questions
 from art_e.text import digest
 from data_pipeline.golden import cli as golden_progress
 from data_pipeline.golden.asking import ATTEMPTS, prompt_text
-from data_pipeline.golden.generate import GeneratedItems, Options, Plan, make_plan
+from data_pipeline.golden.generate import (
+    GeneratedItem,
+    GeneratedItems,
+    NoQuestion,
+    Options,
+    Plan,
+    make_plan,
+    read_items,
+)
 from data_pipeline.golden.golden_set import SET_FILES, GoldenSet
 from data_pipeline.golden.inboxes import Counts
 from tests.command_line import Run, json_of, the_error
-from tests.golden import data_of
+from tests.golden import data_of, form_of
 from tests.provider import KEY, Provider, Reply, Request, says
 
 MODEL = "openai/gpt-4.1"
 USAGE = Usage(8_000, 0, 1_000, 0)
 COST = 0.016 + 0.008  # of a reply, at the model's prices
+RATED = Usage(1_000, 0, 250, 0)
+RATING_COST = 0.002 + 0.002
 FEW = ("--train", 1, "--validation", 0, "--test", 1, "--min-mails", 50, "--batches", 3)
 BATCHES = 6
+RATED_BATCHES = BATCHES - 1  # where one has no question
 
 Command = Callable[..., Result]
 
@@ -35,7 +49,7 @@ Command = Callable[..., Result]
 @pytest.fixture(scope="module")
 def plan(world: InboxFile) -> Plan:
     """What the command's options plan."""
-    return make_plan(world, Options(counts=Counts(1, 0, 1), min_mails=50, batches=3), MODEL)
+    return make_plan(world, Options(counts=Counts(1, 0, 1), min_mails=50, batches=3), MODEL, MODEL)
 
 
 @pytest.fixture
@@ -64,10 +78,9 @@ def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "kind": kind,
-            "question": f"What did I hear of matter {number}?",
+            "question": f"What did I hear of {data['mails'][0]['body'][:40]} {number}?",
             "answer": answer,
             "mails": cited,
-            "how_realistic": 0.9,
             "difficulty": "easy",
         }
         for number, (kind, cited, answer) in enumerate(kinds)
@@ -75,8 +88,20 @@ def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def writer(request: Request) -> Reply:
-    """Plays the generator."""
+    """Plays the generator, and the rater."""
+    if form_of(request) == "Ratings":
+        return rater(request)
     return says(json.dumps({"items": items_for(data_of(request))}), usage=USAGE)
+
+
+def rater(request: Request) -> Reply:
+    """Rates the third question of each batch as nobody's, and the last one out of range."""
+    numbers = [each["number"] for each in data_of(request)["questions"]]
+    rates = {3: 0.1, 5: 7}
+    ratings = [
+        {"number": each, "reason": "So.", "how_realistic": rates.get(each, 0.9)} for each in numbers
+    ]
+    return says(json.dumps({"ratings": ratings}), usage=RATED)
 
 
 def contents(folder: Path) -> list[bytes]:
@@ -96,20 +121,20 @@ def test_a_set_that_other_commands_read(
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
         result = command()
-        assert len(provider.requests) == len(plan.batches) == BATCHES
+        assert len(provider.requests) == 2 * len(plan.batches) == 2 * BATCHES
         step = json_of(command("--json"))
-        assert len(provider.requests) == BATCHES
+        assert len(provider.requests) == 2 * BATCHES
     assert result.stdout == "generate: 30 rows, 30 kept\n"
     assert "mail text stays on this machine (127.0.0.1" in result.stderr
     assert "estimate: about $0.1" in result.stderr
     # A run's log tells what it costs while it goes on.
-    assert "6 of 6 batches, 30 questions, $0.14 of about $" in result.stderr
+    assert "6 of 6 batches, 30 questions, $0.17 of about $" in result.stderr
     assert f"art-e golden filter --db {world_db} --out {folder}" in result.stderr
     assert not [each for each in folder.rglob("*.*") if KEY.encode() in each.read_bytes()]
     assert step["sums"] == {"in": 30, "kept": 30, "dropped": {}, "mended": {}, "unsure": {}}
-    assert step["batches"] == {"drawn": BATCHES, "used": BATCHES, "lost": {}}
-    assert step["usage"]["prompt_tokens"] == BATCHES * USAGE.prompt_tokens
-    assert step["cost_usd"] == pytest.approx(BATCHES * COST)
+    assert step["batches"] == {"drawn": BATCHES, "used": BATCHES, "lost": {}, "unrated": {}}
+    assert step["usage"]["prompt_tokens"] == BATCHES * (USAGE + RATED).prompt_tokens
+    assert step["cost_usd"] == pytest.approx(BATCHES * (COST + RATING_COST))
     assert step["prompt"] == digest(prompt_text("generate"))
     golden = GoldenSet.load(folder)
     assert golden.batches == plan.batches
@@ -120,6 +145,13 @@ def test_a_set_that_other_commands_read(
     ids = plan.batches[0].message_ids
     wanted = [(ids[0],), (ids[-1],), (ids[2], ids[1]), (), ("m37",)]
     assert [each.message_ids for each in first] == wanted
+    # The writer's questions are rated by themselves; 7 is no rating.
+    assert [each.how_realistic for each in first] == [0.9, 0.9, 0.1, 0.9, None]
+    rated = [data_of(each) for each in provider.requests if form_of(each) == "Ratings"]
+    assert {name for each in rated for name in each} == {"owner", "questions"}
+    assert {name for each in rated for one in each["questions"] for name in one} == {
+        "number", "question",
+    }  # fmt: skip
     check_dates(golden, world)
 
 
@@ -146,58 +178,130 @@ def check_dates(golden: GoldenSet, world: InboxFile) -> None:
 def test_bad_replies_are_asked_again_or_used_in_part(
     command: Command, plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prose, never, wrong = (each["mails"] for each in plan.data[:3])
+    prose, never, wrong, torn, fenced, flood = (each["mails"] for each in plan.data)
     replies = iter([says("Here are some questions!", usage=USAGE)])
 
     def careless(request: Request) -> Reply:
+        if form_of(request) == "Ratings":
+            return rater(request)
         data = data_of(request)
         items = items_for(data)
         if data["mails"] == prose:
             return next(replies, writer(request))
         if data["mails"] == wrong:
-            items[1]["how_realistic"] = 7
-        # The reply to `never` is cut off.
-        text = json.dumps({"items": items})[: -9 if data["mails"] == never else None]
-        return says(text, usage=USAGE)
+            items[1]["kind"] = "riddle"
+        if data["mails"] == flood:
+            items *= 60 * data["questions"] // len(items)
+        text = json.dumps({"items": items})
+        shapes = {
+            json.dumps(never): text[:20],
+            json.dumps(torn): text[:-9],
+            json.dumps(
+                fenced
+            ): f"Here they are:\n\n```json\n{json.dumps(items, indent=1)}\n```\nDone.",
+        }
+        return says(shapes.get(json.dumps(data["mails"]), text), usage=USAGE)
 
     with Provider(careless) as provider:
         provider.stand_in_for_openai(monkeypatch)
         step = json_of(command("--json"))
         requests = len(provider.requests)
-        assert requests == BATCHES + 1 + (ATTEMPTS - 1)
+        assert requests == BATCHES + 1 + (ATTEMPTS - 1) + RATED_BATCHES
         before = contents(folder)
         # What was paid for is not asked again, be it of use or not.
         assert json_of(command("--json")) == step
         assert len(provider.requests) == requests
         assert contents(folder) == before
-    assert step["sums"]["dropped"] == {"form": 1}
+    assert step["sums"]["dropped"] == {"cut-off": 1, "form": 1, "too-many": 1}
     assert step["batches"]["lost"] == {"unreadable": 1}
-    assert step["cost_usd"] == pytest.approx(COST * requests)
+    written = requests - RATED_BATCHES
+    assert step["cost_usd"] == pytest.approx(COST * written + RATING_COST * RATED_BATCHES)
     golden = GoldenSet.load(folder)
     kept = Counter(each.provenance["batch"] for each in golden.questions)
-    assert [kept[each.id] for each in plan.batches][:4] == [5, 0, 4, 5]
-    [rejected] = golden.rejected
-    assert (rejected.row["id"], rejected.check) == (f"{plan.batches[2].id}-q2", "form")
-    assert rejected.reason == "how_realistic: it is not from 0 to 1"
-    assert json.loads(rejected.row["item"])["how_realistic"] == 7
+    assert [kept[each.id] for each in plan.batches] == [5, 0, 4, 4, 5, plan.options.questions]
+    reasons = {each.check: each for each in golden.rejected}
+    rejected = reasons["form"]
+    assert rejected.row["id"] == f"{plan.batches[2].id}-q2"
+    assert rejected.reason.startswith("kind: Input should be 'lookup'")
+    assert json.loads(rejected.row["item"])["kind"] == "riddle"
+    assert reasons["cut-off"].row["id"] == f"{plan.batches[3].id}-q5"
+    assert reasons["too-many"].reason == "the reply has 480 items, 8 were asked for"
+
+
+ITEM = {
+    "kind": "lookup",
+    "question": 'What is "```" for?',
+    "answer": "] } \n```\n",
+    "mails": ["m1", "m2"],
+    "difficulty": "easy",
+}
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(1, 10),
+    st.sampled_from(["{}", "```\n{}\n```", "Here:\n```json\n{}\n```\nDone.", "\n{} "]),
+    st.booleans(),
+    st.floats(0, 1),
+)
+def test_whatever_the_frame_and_the_cut_whole_items_are_read(
+    count: int, most: int, frame: str, is_bare: bool, share: float
+) -> None:
+    items = [{**ITEM, "question": f"{ITEM['question']} {number}"} for number in range(count)]
+    whole = frame.replace("{}", json.dumps(items if is_bare else {"items": items}))
+    read = read_items(whole, most)
+    wanted = [GeneratedItem.model_validate(each) for each in items]
+    assert read[:most] == wanted[:most]
+    assert [each.check for each in read[most:] if isinstance(each, NoQuestion)] == (
+        ["too-many"] if count > most else []
+    )
+    try:
+        torn = read_items(whole[: int(share * len(whole))], most)
+    except UnparseableError:
+        return
+    found = [each for each in torn if isinstance(each, GeneratedItem)]
+    # Never half an item: one that lost a mail would be wrong.
+    assert found == wanted[: len(found)]
+    assert len(torn) - len(found) <= 1
 
 
 def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
     command: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit = 2.5 * COST + 0.1
+    limit = (2.5 * COST + 0.1) / (1 - golden_progress.RATER_SHARE)
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
         for _ in range(2):
             # The second time, what is there already counts.
             step = json_of(command("--max-cost", limit, "--concurrency", 1, "--json"))
-            assert 1 <= len(provider.requests) < BATCHES
-            assert step["batches"]["lost"] == {"budget": BATCHES - len(provider.requests)}
+            written = sum(form_of(each) != "Ratings" for each in provider.requests)
+            rated = len(provider.requests) - written
+            assert 1 <= written < BATCHES
+            assert step["batches"]["lost"] == {"budget": BATCHES - written}
+            # A batch without ratings is kept, and its questions are not rated.
+            assert step["batches"]["unrated"] == (
+                {"budget": written - rated} if written > rated else {}
+            )
             assert step["cost_usd"] <= limit
         assert json_of(command("--max-cost", 10, "--json"))["batches"]["lost"] == {}
-        assert len(provider.requests) == BATCHES
+        assert len(provider.requests) == 2 * BATCHES
         json_of(command("--out", tmp_path / "undisturbed", "--json"))
     assert contents(folder) == contents(tmp_path / "undisturbed")
+
+
+def test_a_rater_of_its_own(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unable(request: Request) -> Reply:
+        return says("?") if form_of(request) == "Ratings" else writer(request)
+
+    with Provider(unable) as provider:
+        provider.stand_in_for_openai(monkeypatch)
+        result = command("--rater", "openai/gpt-4.1-mini")
+        assert "the questions of 6 batches are not rated (unreadable)" in result.stderr
+        models = {form_of(each): each.body["model"] for each in provider.requests}
+    assert models == {"GeneratedItems": "gpt-4.1", "Ratings": "gpt-4.1-mini"}
+    assert {each.how_realistic for each in GoldenSet.load(folder).questions} == {None}
 
 
 def test_a_set_made_otherwise_is_left_alone(
@@ -218,7 +322,7 @@ def test_a_set_made_otherwise_is_left_alone(
         golden.manifest["steps"]["import"] = golden.manifest["steps"].pop("generate")
         golden.save(folder)
         assert "imported set" in last_line(command())
-        assert len(provider.requests) == BATCHES
+        assert len(provider.requests) == 2 * BATCHES
 
 
 def test_a_dry_run_asks_and_writes_nothing(command: Command, folder: Path) -> None:
@@ -226,7 +330,9 @@ def test_a_dry_run_asks_and_writes_nothing(command: Command, folder: Path) -> No
     plan = json_of(command("--dry-run", "--json"))
     assert [each["split"] for each in plan["inboxes"]].count("test") == 1
     assert (
-        plan["estimate"]["requests"] == sum(each["batches"] for each in plan["inboxes"]) == BATCHES
+        plan["estimate"]["requests"]
+        == 2 * sum(each["batches"] for each in plan["inboxes"])
+        == 2 * BATCHES
     )
     assert 0 < plan["estimate"]["usd"] < 1
     shown = command("--dry-run")

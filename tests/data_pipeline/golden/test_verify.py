@@ -1,5 +1,6 @@
 """`verify` with a model: each fault falls to its own check; limits, resume, hostile mail."""
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
@@ -156,7 +157,7 @@ def run(inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     def run(rule: Callable[[Request], Reply], *rows: Question) -> GoldenSet:
         current[:] = [rule]
         golden = GoldenSet(list(rows))
-        reader = Asker(READER, tmp_path, "read", concurrency=4, retries=QUICK)
+        reader = Asker(READER, tmp_path, "read", turn=asyncio.Semaphore(4), retries=QUICK)
         judge_replies = responses_folder(tmp_path, "judge", JUDGE)
         judge = LlmJudge(JUDGE, cache=judge_replies, retries=QUICK)
         with InboxFile(inbox) as file:
