@@ -73,17 +73,9 @@ def correctness(data: Data) -> Data:
     return {"reason": "Compared.", "verdict": "correct" if same else "incorrect"}
 
 
-def ratings(data: Data) -> Data:
-    """The rater's reply: colours are nobody's question."""
-    rated = [
-        {
-            "number": each["number"],
-            "reason": "Rated.",
-            "how_realistic": 0.3 if "colour" in each["question"] else 0.9,
-        }
-        for each in data["questions"]
-    ]
-    return {"ratings": rated}
+def rating(data: Data) -> Data:
+    """The reader's rating: nobody asks for a colour."""
+    return {"reason": "Rated.", "how_realistic": 0.3 if "colour" in data["question"] else 0.9}
 
 
 def _cues(question: str) -> list[str]:
@@ -158,7 +150,6 @@ FATE: Mapping[Fault, Fate | None] = {
     "speaks of the user": Fate("filter", "wording"),
     "speaks of the owner by name": Fate("filter", "wording"),
     "speaks of this email": Fate("filter", "wording"),
-    "unrealistic": Fate("filter", "realism"),
     # Honest questions, some of which look like a fault.
     "unanswerable": None,
     "of two mails": None,
@@ -169,6 +160,7 @@ FATE: Mapping[Fault, Fate | None] = {
     # Mended where a search finds a later mail.
     "superseded": None,
     # Faults that a reader sees.
+    "unrealistic": Fate("verify", "realistic"),
     "guessable without mail": Fate("verify", "needs-mail"),
     "wrong answer": Fate("verify", "answerable"),
     "cites the wrong mail": Fate("verify", "answerable"),
@@ -189,7 +181,7 @@ _PLAYS: dict[str, Callable[[Data], Data]] = {
     "Candidates": candidates,
     "Settlement": settlement,
     "Correctness": correctness,
-    "Ratings": ratings,
+    "Rating": rating,
 }
 _CUE = 5
 _FIRST_CHARS = 1_500
@@ -235,11 +227,8 @@ def generated(data: Data) -> list[Data]:
     items = []
     passages = _passages(data["mails"], data["owner"])
     first = next(passages, None)
-    for fault in PLAN[: data["questions"]]:
-        # What goes before rows are compared needs no passage of its own.
-        fate = FATE.get(fault)
-        again = fault == "good" or (fate is not None and fate.step != "verify")
-        passage = first if again else next(passages, None)
+    for fault in plan_of(data)[: data["questions"]]:
+        passage = next(passages, None) if _needs_passage(fault) else first
         if passage is None:
             break
         other = first
@@ -298,7 +287,7 @@ def _item(fault: Fault, passage: Passage, other: Passage, owner: str) -> Data:
         "wrong answer": {"answer": _turned(answer)},
         "cites the wrong mail": {"mails": [other.mail]},
         "two answers": asks('What else do I have noted near "{}"?'),
-        "superseded": asks('What do I have noted by now after "{}"?'),
+        "superseded": asks('What do I have noted by now for the team after "{}"?'),
         "unanswerable, but answered": {**nothing, "question": _QUESTION.format(passage.more)},
         "unanswerable": {**nothing, "question": _QUESTION.format(_turned(cue))},
         "guessable without mail": {
@@ -320,9 +309,21 @@ def _item(fault: Fault, passage: Passage, other: Passage, owner: str) -> Data:
     return {**item, **changes.get(fault, {})}
 
 
-def fault_of(item_number: int) -> Fault:
-    """The fault of an item by its number in its batch, from 1."""
-    return PLAN[item_number - 1]
+def plan_of(data: Data) -> list[Fault]:
+    """The faults of a batch's items in order.
+
+    Those that need a passage of their own come last, and begin with another one in each batch,
+    because passages run out.
+    """
+    own = [each for each in PLAN if _needs_passage(each)]
+    turn = sum(map(ord, data["mails"][0]["body"])) % len(own)
+    return [*(each for each in PLAN if not _needs_passage(each)), *own[turn:], *own[:turn]]
+
+
+def _needs_passage(fault: Fault) -> bool:
+    # What goes before rows are compared does not.
+    fate = FATE.get(fault)
+    return fault != "good" and (fate is None or fate.step == "verify")
 
 
 def _passages(mails: Sequence[Data], owner: Data) -> Iterator[Passage]:
@@ -396,8 +397,8 @@ class Chain:
         self.db, self.inboxes, self.batches, self.folder = db, inboxes, batches, folder
         self.set = folder / "set"
 
-    def planned(self) -> dict[str, list[Data]]:
-        """The generator's items, by the ids of the batches."""
+    def planned(self) -> dict[str, tuple[list[Fault], list[Data]]]:
+        """The generator's items and their faults, by the ids of the batches."""
         with InboxFile(self.db) as file:
             options = Options(
                 counts=Counts(1, 0, 1),
@@ -405,9 +406,9 @@ class Chain:
                 batches=self.batches,
                 questions=len(PLAN),
             )
-            plan = make_plan(file, options, WRITER, WRITER)
+            plan = make_plan(file, options, WRITER)
         batches = zip(plan.batches, plan.data, strict=True)
-        return {batch.id: generated(data) for batch, data in batches}
+        return {batch.id: (plan_of(data), generated(data)) for batch, data in batches}
 
     def done(self, provider: Provider, step: str, *more: object) -> dict[str, Any]:
         """Run a step in this process, which must succeed; its sums."""

@@ -20,7 +20,7 @@ from data_pipeline.golden.inboxes import Counts
 from data_pipeline.golden.split import split
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests.builders import make_inbox, raw
-from tests.golden import FATE, HONEST, MISSED, PLAN, Chain, Data, Fate, Player, fault_of, form_of
+from tests.golden import FATE, HONEST, MISSED, PLAN, Chain, Data, Fate, Player, form_of
 from tests.provider import Provider, Reply, Request, says
 
 STEPS = ("generate", "filter", "verify", "split")
@@ -138,7 +138,7 @@ class Measured(NamedTuple):
 def measured(chain: Chain, folder: Path) -> Measured:
     """Run the chain with careless replies, and split the leaking set."""
     planned = chain.planned()
-    with Provider(Careless(planned.values())) as provider:
+    with Provider(Careless(items for _, items in planned.values())) as provider:
         sums = {step: chain.done(provider, step) for step in STEPS}
     golden = GoldenSet.load(chain.set)
     dropped = {str(each.row["id"]): Fate(each.step, each.check) for each in golden.rejected}
@@ -152,9 +152,9 @@ def measured(chain: Chain, folder: Path) -> Measured:
     assert left == len(golden.questions) == sums["split"]["kept"]
     assert sums["verify"]["mended"]["unambiguous"] > 0
     faults = {
-        name: fault_of(number)
-        for batch, items in planned.items()
-        for number in range(1, len(items) + 1)
+        name: fault
+        for batch, (plan, items) in planned.items()
+        for number, (fault, _) in enumerate(zip(plan, items, strict=False), start=1)
         # An item that was cut off is no item.
         for name in [f"{batch}-q{number}"]
         if dropped.get(name) != Fate("generate", "cut-off")

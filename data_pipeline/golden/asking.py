@@ -102,7 +102,7 @@ def sum_of(*costs: float | None) -> float | None:
 
 
 class Asker:
-    """Asks `model`, a litellm name, when it is its `turn`, which several may share.
+    """Asks `model`, a litellm name, `concurrency` requests at a time.
 
     `role` ("generate", "read") separates the replies of one model. `max_cost_usd` limits what
     its replies cost, those kept in `folder` included. Raises `UserError` if the model can't be
@@ -115,7 +115,7 @@ class Asker:
         folder: Path,
         role: str,
         *,
-        turn: asyncio.Semaphore,
+        concurrency: int,
         max_cost_usd: float | None = None,
         temperature: float = 0.0,
         retries: Retries | None = None,
@@ -130,7 +130,7 @@ class Asker:
             temperature=temperature,
             retries=retries,
         )
-        self._turn = turn
+        self._turn = asyncio.Semaphore(concurrency)
 
     @property
     def spent(self) -> Spent:

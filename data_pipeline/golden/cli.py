@@ -1,6 +1,5 @@
 """`art-e golden`: make a set of questions whose answers are known to be right."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,17 +30,8 @@ from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import default_golden
 from art_e.text import cut_line
-from data_pipeline.golden import (
-    export,
-    filtering,
-    generate,
-    importing,
-    model_checks,
-    review,
-    split,
-    verify,
-)
-from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on, sum_of
+from data_pipeline.golden import export, filtering, generate, importing, review, split, verify
+from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
 from evals.judges import choose_judge, needs_model
@@ -72,9 +62,11 @@ TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on."
 ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to validate on.", 0)]
 TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
+RealismOption = Annotated[
+    float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
+]
 LINE_EVERY_S = 10.0
 READER_SHARE = 0.8  # of a limit for reader and judge
-RATER_SHARE = 0.2  # of a limit for writer and rater
 _NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
 
 
@@ -164,10 +156,6 @@ def _refuse_local(model: str) -> None:
 )
 def generate_command(
     model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
-    rater: Annotated[
-        str | None,
-        Option(help="Model that rates how realistic the questions are [default: --model]."),
-    ] = None,
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: Annotated[
         int, _number("--batches", "Number of 20-mail batches per inbox.")
@@ -200,7 +188,6 @@ def generate_command(
 ) -> None:
     """Draw batches of mails from the largest inboxes; a model writes questions about each.
 
-    Another call, which sees neither mails nor answers, rates how realistic each question is.
     Replies are kept as they arrive. After a kill, a reached --max-cost or a failure of the
     provider, the same command asks only for what is missing.
     """
@@ -211,39 +198,34 @@ def generate_command(
             " art-e golden import world.questions.jsonl"
         )
     _refuse_local(model)
-    rater = rater or model
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
     if dry_run:
         with InboxFile(chosen_db(db)) as file:
-            plan = generate.make_plan(file, options, model, rater)
+            plan = generate.make_plan(file, options, model)
         _print_plan(plan, as_json=json_output)
         return
     with _step("generate", out, db, as_json=json_output, is_new=True) as (file, golden, folder):
-        for_rater = None if max_cost is None else max_cost * RATER_SHARE
-        turn = asyncio.Semaphore(concurrency)
         asker = Asker(
             model,
             folder,
             "generate",
-            turn=turn,
-            max_cost_usd=None if for_rater is None or max_cost is None else max_cost - for_rater,
+            concurrency=concurrency,
+            max_cost_usd=max_cost,
             temperature=generate.TEMPERATURE,
         )
-        raters = Asker(rater, folder, "rate", turn=turn, max_cost_usd=for_rater)
-        plan = generate.make_plan(file, options, model, rater)
+        plan = generate.make_plan(file, options, model)
         note(_size_of(plan))
         note(str(Model(model).notice))
-        if rater != model:
-            note(f"questions go to {Model(rater).host} (rater {rater})")
         note(f"estimate: {plan.estimate}")
-        if kept := asker.spent.calls + raters.spent.calls:
+        if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
         questions = 0
 
         def status() -> str:
-            spent = sum_of(asker.spent.cost_usd, raters.spent.cost_usd)
-            cost, expected = (shown_usd(each, 2) for each in (spent, plan.estimate.usd))
+            cost, expected = (
+                shown_usd(each, 2) for each in (asker.spent.cost_usd, plan.estimate.usd)
+            )
             return f"{plural(questions, 'question')}, {cost} of about {expected}"
 
         with _live("batches", len(plan.batches), status) as show:
@@ -253,16 +235,12 @@ def generate_command(
                 questions += reply.questions
                 show()
 
-            lost = generate.generate(file, golden, asker, raters, plan, on_reply)
+            lost = generate.generate(file, golden, asker, plan, on_reply)
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         note(
             f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {dict(lost)[kind]}"
         )
-    unrated: dict[str, int] = golden.manifest["steps"]["generate"]["batches"]["unrated"]
-    for kind, count in unrated.items():
-        note(f"the questions of {count:,} batches are not rated ({kind})")
-    kinds = {kind for kind, _ in lost} | set(unrated)
-    _note_retry(kinds - {"unreadable"}, "asks for what is missing")
+    _note_retry({kind for kind, _ in lost} - {"unreadable"}, "asks for those that are missing")
 
 
 def _note_retry(kinds: set[str], does: str) -> None:
@@ -326,9 +304,7 @@ def import_command(
 def filter_command(
     db: DbOption = None,
     out: SetOption = None,
-    min_realism: Annotated[
-        float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
-    ] = filtering.MIN_REALISM,
+    min_realism: RealismOption = filtering.MIN_REALISM,
     any_language: Annotated[
         bool, Option("--any-language", help="Keep questions in another language than their mail.")
     ] = False,
@@ -359,6 +335,7 @@ def verify_command(
         str, Option("--model", "-m", help="Model that reads the mail; not the rows' writer.")
     ] = DEFAULT_MODEL,
     judge: Annotated[str, Option(help="Model that compares answers, or offline.")] = DEFAULT_MODEL,
+    min_realism: RealismOption = filtering.MIN_REALISM,
     strict: Annotated[
         bool, Option("--strict", help="Also drop rows with an unsure or missing check.")
     ] = False,
@@ -371,7 +348,7 @@ def verify_command(
     out: SetOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Check that each row can be answered from its mails, needs them, and has one answer.
+    """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
 
     A superseded answer becomes a latest-update question. A rerun asks only for missing
     replies.
@@ -388,9 +365,17 @@ def verify_command(
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-        estimate = model_checks.estimate_cost(golden, model, judge)
+        estimate = verify.estimate_cost(golden, model, judge)
         note(f"estimate: {estimate}; replies of earlier runs are not paid for again")
-        checks = _checks(folder, model, judge, concurrency, max_cost)
+        before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
+        for_reader = for_judge = None
+        if max_cost is not None:
+            for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
+            for_judge = left_of(max_cost - for_reader, before)
+        reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
+        cache = responses_folder(folder, "judge", judge)
+        judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
+        checks = verify.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
@@ -400,23 +385,6 @@ def verify_command(
         note(f"not checked: {check} of {plural(sum(why.values()), 'row')} ({reasons})")
     kinds = {reason for why in unchecked.values() for reason in why}
     _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
-
-
-def _checks(
-    folder: Path, model: str, judge: str, concurrency: int, max_cost: float | None
-) -> model_checks.ModelChecks:
-    """The reader and the judge, which keep `max_cost` together."""
-    before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
-    for_reader = for_judge = None
-    if max_cost is not None:
-        for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
-        for_judge = left_of(max_cost - for_reader, before)
-    turn = asyncio.Semaphore(concurrency)
-    reader = Asker(model, folder, "read", turn=turn, max_cost_usd=for_reader)
-    cache = responses_folder(folder, "judge", judge)
-    return model_checks.ModelChecks(
-        reader, choose_judge(judge, max_cost_usd=for_judge, cache=cache), before
-    )
 
 
 @app.command(

@@ -72,36 +72,26 @@ def by_rules(
     batches = {each.id: each for each in golden.batches}
     addresses = {each.inbox_address for each in golden.questions}
     owners = {each: owner_of(file, each) for each in addresses}
-    shown = {
-        each.id: each.message_ids or getattr(batches.get(_batch_of(each)), "message_ids", ())
-        for each in golden.questions
-    }
-    bodies = dict(
-        file.execute(
-            "SELECT message_id, left(body, ?) FROM emails"
-            " WHERE message_id IN (SELECT unnest(?::VARCHAR[]))",
-            [_BODY_CHARS, sorted({name for names in shown.values() for name in names})],
-        ).fetchall()
-    )
+    named = {name for each in (*golden.questions, *golden.batches) for name in each.message_ids}
+    begins = f"SELECT message_id, left(body, {_BODY_CHARS}) FROM emails"
+    found = f"{begins} WHERE message_id IN (SELECT unnest(?::VARCHAR[]))"
+    bodies: dict[str, str] = dict(file.execute(found, [sorted(named)]).fetchall())
 
     def ruled(question: Question) -> tuple[Question, Check | None]:
-        batch = batches.get(_batch_of(question))
+        batch = batches.get(str(question.provenance.get("batch")))
         cited = cited_mails.of(question)
         row = agreeing(question, batch, cited)
         # The row may have either form of an id now.
         stored = {each.stored: each for each in cited.values() if each.stored is not None}
         owner, known = owners[question.inbox_address], {**cited, **stored}
-        texts = [bodies[each] for each in shown[question.id] if each in bodies]
+        shown = question.message_ids or (() if batch is None else batch.message_ids)
+        texts = [bodies[each] for each in shown if each in bodies]
         facts = Facts(min_realism, owner, batch, known, texts, one_language)
         checks = [rule(row, facts) for rule in RULES]
         fault = next((each for each in checks if each.passed is False), None)
         return with_checks(row, checks), fault
 
     return [ruled(question) for question in golden.questions]
-
-
-def _batch_of(question: Question) -> str:
-    return str(question.provenance.get("batch"))
 
 
 # ---- Fields that disagree.
@@ -306,10 +296,8 @@ def sources(question: Question, facts: Facts) -> Check:
 
 def ids(question: Question, facts: Facts) -> Check:
     """Neither question nor answer names a mail by its id, as no user would."""
-    for where, text in (("question", question.question), ("answer", question.answer or "")):
-        if (found := next(_ids_in(text, question, facts), None)) is not None:
-            return _check("ids", False, f"the {where} has {_shown(found)}")
-    return _check("ids", True, "names no mail by its id")
+    fault = _in_texts(question, lambda text: next(_ids_in(text, question, facts), None))
+    return _check("ids", fault is None, fault or "names no mail by its id")
 
 
 def leak(question: Question, facts: Facts) -> Check:
@@ -345,23 +333,20 @@ def yes_no(question: Question, facts: Facts) -> Check:
 
 def day_asked(question: Question, facts: Facts) -> Check:
     """No date depends on the day on which the question is asked, or its mail was written."""
-    for where, text in (("question", question.question), ("answer", question.answer or "")):
-        for found in _DAY_ASKED.finditer(clean(text)):
-            # "USA Today" is a name.
-            if found.start() == 0 or not found[0][0].isupper():
-                reason = f"the {where} has {_shown(found[0])}, which depends on the day"
-                return _check("day-asked", False, reason)
-    return _check("day-asked", True, "no date depends on the day")
+
+    def relative(text: str) -> str | None:
+        # "USA Today" is a name.
+        found = _DAY_ASKED.finditer(text)
+        return next((m[0] for m in found if m.start() == 0 or not m[0][0].isupper()), None)
+
+    fault = _in_texts(question, relative)
+    return _check("day-asked", fault is None, fault or "no date depends on the day")
 
 
 def instructions(question: Question, facts: Facts) -> Check:
     """Neither question nor answer gives orders to a model or to a judge."""
-    for where, text in (("question", question.question), ("answer", question.answer or "")):
-        found = _ORDERS.search(clean(text))
-        words = found[0] if found else appeal(clean(text))
-        if words:
-            return _check("instructions", False, f"the {where} says {_shown(words)}")
-    return _check("instructions", True, "gives no orders")
+    fault = _in_texts(question, lambda text: (_ORDERS.search(text) or [appeal(text)])[0])
+    return _check("instructions", fault is None, fault or "gives no orders")
 
 
 def language(question: Question, facts: Facts) -> Check:
@@ -400,6 +385,14 @@ def _check(name: str, passed: bool | None, reason: str) -> Check:
     return Check(name, "filter", passed, reason, "rule")
 
 
+def _in_texts(question: Question, find: Callable[[str], str | None]) -> str | None:
+    """What `find` finds in question or answer, and where."""
+    for where, text in (("question", question.question), ("answer", question.answer or "")):
+        if (found := find(clean(text))) is not None:
+            return f"the {where} has {_shown(found)}"
+    return None
+
+
 def _shown(text: str) -> str:
     return repr(cut_line(text, _SHOWN_CHARS))
 
@@ -431,7 +424,6 @@ _HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m\d{1,3}\b(?![/-]
 
 
 def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
-    text = clean(text)
     handles = {} if facts.batch is None else facts.batch.handles()
     known = {*facts.cited, *question.message_ids, *handles.values()}
     for match in _IN_BRACKETS.finditer(text):

@@ -1,12 +1,13 @@
-"""`generate`: a model reads batches of mails and writes questions; a rater says which are real.
+"""`generate`: a model reads batches of mails and writes questions about them.
 
-    plan = make_plan(file, options, model, rater)      the same seed gives the same plan
-    generate(file, golden, asker, rater, plan, show)   asks, and puts the questions into the set
+    plan = make_plan(file, options, model)      the same seed gives the same plan
+    generate(file, golden, asker, plan, show)   asks, and puts the questions into the set
 
 A batch without a usable reply is counted with its reason, and the next run asks for it again.
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import json
 import random
@@ -28,7 +29,7 @@ from art_e.models.providers import load_litellm
 from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
-from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails, sum_of
+from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, first_fault
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
@@ -54,7 +55,6 @@ _DAYS_AFTER = 45
 # Of a reply: an item has about 60 words of content and as much of form, and a reasoning model
 # thinks about so long over 20 mails.
 TOKENS_PER_ITEM = 130
-TOKENS_PER_RATING = 40
 THINKING_TOKENS = 4_000
 CHARS_PER_TOKEN = 3.2  # of JSON with mails, by the tokenizer of gpt-4.1
 _KEPT_CHARS = 4_000
@@ -100,20 +100,6 @@ class GeneratedItems(BaseModel):
     items: list[GeneratedItem]
 
 
-class Rating(BaseModel):
-    """How realistic the question with that number is, from 0 to 1."""
-
-    number: int
-    reason: str
-    how_realistic: float
-
-
-class Ratings(BaseModel):
-    """The ratings of all questions."""
-
-    ratings: list[Rating]
-
-
 class NoQuestion(NamedTuple):
     """An unusable item: its JSON, cut if it is long, and the reason."""
 
@@ -127,34 +113,23 @@ def read_items(reply: str, most: int) -> list[GeneratedItem | NoQuestion]:
 
     A fault in one item does not affect the others. Of a reply that was cut off the last item is
     unusable, because it may lack mails. Raises `UnparseableError` for a reply of another form,
-    or one that was cut off before there was a usable item.
+    or one that was cut off in its first item.
     """
-    text = unwrapped(encodable(reply), GeneratedItems)
-    try:
-        value, is_cut = from_json(text), False
-    except ValueError:
-        value, is_cut = _beginning(text), True
+    text, value, is_cut = unwrapped(encodable(reply), GeneratedItems), None, False
+    for is_cut in (False, True):
+        with contextlib.suppress(ValueError):
+            value = from_json(text, allow_partial=is_cut)
+            break
     items = value.get("items") if isinstance(value, dict) else None
-    read: list[GeneratedItem | NoQuestion] = []
-    if isinstance(items, list):
-        read = [_item(each) for each in items[:most]]
-        if len(items) > most:
-            reason = f"the reply has {len(items):,} items, {most} were asked for"
-            read.append(NoQuestion("", reason, "too-many"))
-        elif is_cut and read:
-            read[-1] = NoQuestion(_kept(items[-1]), "the reply was cut off", "cut-off")
-    usable = any(isinstance(each, GeneratedItem) for each in read)
-    if not isinstance(items, list) or (is_cut and not usable):
+    read = [_item(each) for each in items[:most]] if isinstance(items, list) else []
+    if not isinstance(items, list) or (is_cut and len(read) < 2):
         raise UnparseableError("the reply is not JSON of the form asked for")
+    if len(items) > most:
+        reason = f"the reply has {len(items):,} items, {most} were asked for"
+        read.append(NoQuestion("", reason, "too-many"))
+    elif is_cut:
+        read[-1] = NoQuestion(_kept(items[-1]), "the reply was cut off", "cut-off")
     return read
-
-
-def _beginning(text: str) -> Any:
-    """The value of JSON that breaks off; None if it is no JSON."""
-    try:
-        return from_json(text, allow_partial=True)
-    except ValueError:
-        return None
 
 
 def _item(item: Any) -> GeneratedItem | NoQuestion:
@@ -256,13 +231,9 @@ class Options:
 
 
 class Plan(NamedTuple):
-    """What will be asked: `data` is what the model sees of each of the `batches`.
-
-    `rater` rates the questions in calls of its own.
-    """
+    """What will be asked: `data` is what the model sees of each of the `batches`."""
 
     model: str
-    rater: str
     options: Options
     splits: dict[str, Split]
     batches: list[Batch]
@@ -270,7 +241,7 @@ class Plan(NamedTuple):
     estimate: ExpectedCost
 
 
-def make_plan(file: InboxFile, options: Options, model: str, rater: str) -> Plan:
+def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
     """Choose inboxes, draw batches and read them.
 
     Raises `UserError` if there is no mail to ask about.
@@ -292,33 +263,15 @@ def make_plan(file: InboxFile, options: Options, model: str, rater: str) -> Plan
         for address, drawn in groupby(batches, key=lambda each: each.inbox)
         for each in _data(file, address, list(drawn), options.questions)
     ]
-    written = [
-        _expected(model, "generate", GeneratedItems, each, options.questions * TOKENS_PER_ITEM)
-        for each in data
-    ]
-    # A question is about as long as what a rating says of it.
-    asked = {"questions": ["x" * TOKENS_PER_RATING * 3] * options.questions}
-    tokens = options.questions * TOKENS_PER_RATING
-    rated = _expected(rater, "realism", Ratings, asked, tokens)
-    usages = [(model, written), (rater, [rated] * len(data))]
-    total = sum((each for _, used in usages for each in used), Usage())
-    usd = sum_of(*(expected_cost(name, used) for name, used in usages))
-    estimate = ExpectedCost(
-        2 * len(data),
-        total.prompt_tokens,
-        total.completion_tokens,
-        None if usd is None else round(usd, 6),
+    frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
+    tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
+    reply = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
+    usage = Usage(tokens // len(data), 0, reply)
+    usd = expected_cost(model, [usage], len(data))
+    expected = ExpectedCost(
+        len(data), tokens, reply * len(data), None if usd is None else round(usd, 6)
     )
-    return Plan(model, rater, options, splits, batches, data, estimate)
-
-
-def _expected(
-    model: str, prompt: str, form: type[BaseModel], data: Mapping[str, Any], tokens: int
-) -> Usage:
-    """What a request takes whose reply has about so many tokens, apart from thinking."""
-    asked = prompt_text(prompt) + json.dumps(form.model_json_schema()) + observation_json(data)
-    thinking = THINKING_TOKENS if _thinks(model) else 0
-    return Usage(int(len(asked) / CHARS_PER_TOKEN), 0, tokens + thinking)
+    return Plan(model, options, splits, batches, data, expected)
 
 
 def _thinks(model: str) -> bool:
@@ -346,15 +299,13 @@ def _data(
         yield {"owner": owner, "mails": shown_mails(read), "questions": questions}
 
 
-def settings_of(file: InboxFile, options: Options, model: str, rater: str) -> dict[str, Any]:
+def settings_of(file: InboxFile, options: Options, model: str) -> dict[str, Any]:
     """The settings that a set's manifest keeps; other settings make another set."""
     return {
         "db": {"name": file.path.name, "mails": file.counts["stored"]},
         "seed": options.seed,
         "model": model,
         "prompt": digest(prompt_text("generate")),
-        "rater": rater,
-        "rater_prompt": digest(prompt_text("realism")),
         "temperature": TEMPERATURE,
         "questions_per_batch": options.questions,
         "batches_per_inbox": options.batches,
@@ -388,16 +339,11 @@ def check_same(golden: GoldenSet, settings: Mapping[str, Any]) -> None:
 
 
 class Reply(NamedTuple):
-    """The items about a batch; `lost` is why there are none: the error's kind and text.
-
-    `ratings` has the realism by an item's number, from 1; `unrated` is why there are none.
-    """
+    """The items about a batch; `lost` is why there are none: the error's kind and text."""
 
     batch: Batch
     items: list[GeneratedItem | NoQuestion]
     lost: tuple[str, str] | None = None
-    ratings: Mapping[int, float] = {}
-    unrated: str | None = None
 
     @property
     def questions(self) -> int:
@@ -409,7 +355,6 @@ def generate(
     file: InboxFile,
     golden: GoldenSet,
     asker: Asker,
-    rater: Asker,
     plan: Plan,
     on_reply: Callable[[Reply], None] = lambda _: None,
 ) -> list[tuple[str, str]]:
@@ -418,9 +363,9 @@ def generate(
     Kinds are "unreadable" and those of `PolicyError`. `on_reply` gets each reply as it comes.
     Raises `UserError` if there is not a single question, or the set has other settings.
     """
-    settings = settings_of(file, plan.options, asker.name, rater.name)
+    settings = settings_of(file, plan.options, asker.name)
     check_same(golden, settings)
-    replies = asyncio.run(_ask_all(asker, rater, plan, on_reply))
+    replies = asyncio.run(_ask_all(asker, plan, on_reply))
     lost = [each.lost for each in replies if each.lost]
     if not any(each.questions for each in replies):
         why = lost[0][1] if lost else "the replies hold none"
@@ -440,40 +385,32 @@ def generate(
         "seed": settings.pop("seed"),
         "inboxes": dict(plan.splits),
     }
-    usage = asker.spent.usage + rater.spent.usage
-    cost = sum_of(asker.spent.cost_usd, rater.spent.cost_usd)
+    spent = asker.spent
     settings |= {
         "batches": {
             "drawn": len(replies),
             "used": len(replies) - len(lost),
             "lost": dict(sorted(Counter(kind for kind, _ in lost).items())),
-            "unrated": dict(
-                sorted(Counter(each.unrated for each in replies if each.unrated).items())
-            ),
         },
         "estimate": plan.estimate._asdict(),
-        "usage": asdict(usage),
+        "usage": asdict(spent.usage),
         # Replies are summed in any order, so later digits may differ.
-        "cost_usd": None if cost is None else round(cost, 6),
+        "cost_usd": None if spent.cost_usd is None else round(spent.cost_usd, 6),
     }
     golden.record("generate", sum(len(each.items) for each in replies), settings)
     return lost
 
 
-async def _ask_all(
-    asker: Asker, rater: Asker, plan: Plan, on_reply: Callable[[Reply], None]
-) -> list[Reply]:
+async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) -> list[Reply]:
     """The replies in the plan's order."""
+    prompt = prompt_text("generate")
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Reply:
         try:
             items = await asker.read(
-                prompt_text("generate"),
-                data,
-                GeneratedItems,
-                lambda text: read_items(text, data["questions"]),
+                prompt, data, GeneratedItems, lambda text: read_items(text, data["questions"])
             )
-            reply = await _rated(Reply(batch, items), data["owner"], rater)
+            reply = Reply(batch, items)
         except UnparseableError as error:
             reply = Reply(batch, [], ("unreadable", str(error)))
         except PolicyError as error:
@@ -482,26 +419,6 @@ async def _ask_all(
         return reply
 
     return await asyncio.gather(*map(ask, plan.batches, plan.data))
-
-
-async def _rated(reply: Reply, owner: Mapping[str, Any], rater: Asker) -> Reply:
-    """The reply with ratings by the rater, who sees neither mails nor answers."""
-    asked = [
-        {"number": number, "question": each.question}
-        for number, each in enumerate(reply.items, start=1)
-        if isinstance(each, GeneratedItem)
-    ]
-    if not asked:
-        return reply
-    data = {"owner": owner["name"], "questions": asked}
-    try:
-        rated = await rater.ask(prompt_text("realism"), data, Ratings)
-    except UnparseableError:
-        return reply._replace(unrated="unreadable")
-    except PolicyError as error:
-        return reply._replace(unrated=error.kind)
-    found = {each.number: each.how_realistic for each in rated.ratings}
-    return reply._replace(ratings={n: rate for n, rate in found.items() if 0 <= rate <= 1})
 
 
 def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Plan) -> None:
@@ -528,7 +445,6 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
                 query_date=newest + dt.timedelta(days=after),
                 answer=item.answer,
                 message_ids=cited,
-                how_realistic=reply.ratings.get(number),
                 kind=item.kind,
                 difficulty=item.difficulty,
                 answerable=item.kind != "unanswerable",

@@ -31,17 +31,14 @@ from data_pipeline.golden.generate import (
 from data_pipeline.golden.golden_set import SET_FILES, GoldenSet
 from data_pipeline.golden.inboxes import Counts
 from tests.command_line import Run, json_of, the_error
-from tests.golden import data_of, form_of
+from tests.golden import data_of
 from tests.provider import KEY, Provider, Reply, Request, says
 
 MODEL = "openai/gpt-4.1"
 USAGE = Usage(8_000, 0, 1_000, 0)
 COST = 0.016 + 0.008  # of a reply, at the model's prices
-RATED = Usage(1_000, 0, 250, 0)
-RATING_COST = 0.002 + 0.002
 FEW = ("--train", 1, "--validation", 0, "--test", 1, "--min-mails", 50, "--batches", 3)
 BATCHES = 6
-RATED_BATCHES = BATCHES - 1  # where one has no question
 
 Command = Callable[..., Result]
 
@@ -49,7 +46,7 @@ Command = Callable[..., Result]
 @pytest.fixture(scope="module")
 def plan(world: InboxFile) -> Plan:
     """What the command's options plan."""
-    return make_plan(world, Options(counts=Counts(1, 0, 1), min_mails=50, batches=3), MODEL, MODEL)
+    return make_plan(world, Options(counts=Counts(1, 0, 1), min_mails=50, batches=3), MODEL)
 
 
 @pytest.fixture
@@ -78,7 +75,7 @@ def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "kind": kind,
-            "question": f"What did I hear of {data['mails'][0]['body'][:40]} {number}?",
+            "question": f"What did I hear of matter {number}?",
             "answer": answer,
             "mails": cited,
             "difficulty": "easy",
@@ -88,20 +85,8 @@ def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def writer(request: Request) -> Reply:
-    """Plays the generator, and the rater."""
-    if form_of(request) == "Ratings":
-        return rater(request)
+    """Plays the generator."""
     return says(json.dumps({"items": items_for(data_of(request))}), usage=USAGE)
-
-
-def rater(request: Request) -> Reply:
-    """Rates the third question of each batch as nobody's, and the last one out of range."""
-    numbers = [each["number"] for each in data_of(request)["questions"]]
-    rates = {3: 0.1, 5: 7}
-    ratings = [
-        {"number": each, "reason": "So.", "how_realistic": rates.get(each, 0.9)} for each in numbers
-    ]
-    return says(json.dumps({"ratings": ratings}), usage=RATED)
 
 
 def contents(folder: Path) -> list[bytes]:
@@ -121,20 +106,20 @@ def test_a_set_that_other_commands_read(
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
         result = command()
-        assert len(provider.requests) == 2 * len(plan.batches) == 2 * BATCHES
+        assert len(provider.requests) == len(plan.batches) == BATCHES
         step = json_of(command("--json"))
-        assert len(provider.requests) == 2 * BATCHES
+        assert len(provider.requests) == BATCHES
     assert result.stdout == "generate: 30 rows, 30 kept\n"
     assert "mail text stays on this machine (127.0.0.1" in result.stderr
     assert "estimate: about $0.1" in result.stderr
     # A run's log tells what it costs while it goes on.
-    assert "6 of 6 batches, 30 questions, $0.17 of about $" in result.stderr
+    assert "6 of 6 batches, 30 questions, $0.14 of about $" in result.stderr
     assert f"art-e golden filter --db {world_db} --out {folder}" in result.stderr
     assert not [each for each in folder.rglob("*.*") if KEY.encode() in each.read_bytes()]
     assert step["sums"] == {"in": 30, "kept": 30, "dropped": {}, "mended": {}, "unsure": {}}
-    assert step["batches"] == {"drawn": BATCHES, "used": BATCHES, "lost": {}, "unrated": {}}
-    assert step["usage"]["prompt_tokens"] == BATCHES * (USAGE + RATED).prompt_tokens
-    assert step["cost_usd"] == pytest.approx(BATCHES * (COST + RATING_COST))
+    assert step["batches"] == {"drawn": BATCHES, "used": BATCHES, "lost": {}}
+    assert step["usage"]["prompt_tokens"] == BATCHES * USAGE.prompt_tokens
+    assert step["cost_usd"] == pytest.approx(BATCHES * COST)
     assert step["prompt"] == digest(prompt_text("generate"))
     golden = GoldenSet.load(folder)
     assert golden.batches == plan.batches
@@ -145,13 +130,8 @@ def test_a_set_that_other_commands_read(
     ids = plan.batches[0].message_ids
     wanted = [(ids[0],), (ids[-1],), (ids[2], ids[1]), (), ("m37",)]
     assert [each.message_ids for each in first] == wanted
-    # The writer's questions are rated by themselves; 7 is no rating.
-    assert [each.how_realistic for each in first] == [0.9, 0.9, 0.1, 0.9, None]
-    rated = [data_of(each) for each in provider.requests if form_of(each) == "Ratings"]
-    assert {name for each in rated for name in each} == {"owner", "questions"}
-    assert {name for each in rated for one in each["questions"] for name in one} == {
-        "number", "question",
-    }  # fmt: skip
+    # Its writer does not rate a question.
+    assert {each.how_realistic for each in golden.questions} == {None}
     check_dates(golden, world)
 
 
@@ -182,8 +162,6 @@ def test_bad_replies_are_asked_again_or_used_in_part(
     replies = iter([says("Here are some questions!", usage=USAGE)])
 
     def careless(request: Request) -> Reply:
-        if form_of(request) == "Ratings":
-            return rater(request)
         data = data_of(request)
         items = items_for(data)
         if data["mails"] == prose:
@@ -206,7 +184,7 @@ def test_bad_replies_are_asked_again_or_used_in_part(
         provider.stand_in_for_openai(monkeypatch)
         step = json_of(command("--json"))
         requests = len(provider.requests)
-        assert requests == BATCHES + 1 + (ATTEMPTS - 1) + RATED_BATCHES
+        assert requests == BATCHES + 1 + (ATTEMPTS - 1)
         before = contents(folder)
         # What was paid for is not asked again, be it of use or not.
         assert json_of(command("--json")) == step
@@ -214,8 +192,7 @@ def test_bad_replies_are_asked_again_or_used_in_part(
         assert contents(folder) == before
     assert step["sums"]["dropped"] == {"cut-off": 1, "form": 1, "too-many": 1}
     assert step["batches"]["lost"] == {"unreadable": 1}
-    written = requests - RATED_BATCHES
-    assert step["cost_usd"] == pytest.approx(COST * written + RATING_COST * RATED_BATCHES)
+    assert step["cost_usd"] == pytest.approx(COST * requests)
     golden = GoldenSet.load(folder)
     kept = Counter(each.provenance["batch"] for each in golden.questions)
     assert [kept[each.id] for each in plan.batches] == [5, 0, 4, 4, 5, plan.options.questions]
@@ -268,40 +245,19 @@ def test_whatever_the_frame_and_the_cut_whole_items_are_read(
 def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(
     command: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit = (2.5 * COST + 0.1) / (1 - golden_progress.RATER_SHARE)
+    limit = 2.5 * COST + 0.1
     with Provider(writer) as provider:
         provider.stand_in_for_openai(monkeypatch)
         for _ in range(2):
             # The second time, what is there already counts.
             step = json_of(command("--max-cost", limit, "--concurrency", 1, "--json"))
-            written = sum(form_of(each) != "Ratings" for each in provider.requests)
-            rated = len(provider.requests) - written
-            assert 1 <= written < BATCHES
-            assert step["batches"]["lost"] == {"budget": BATCHES - written}
-            # A batch without ratings is kept, and its questions are not rated.
-            assert step["batches"]["unrated"] == (
-                {"budget": written - rated} if written > rated else {}
-            )
+            assert 1 <= len(provider.requests) < BATCHES
+            assert step["batches"]["lost"] == {"budget": BATCHES - len(provider.requests)}
             assert step["cost_usd"] <= limit
         assert json_of(command("--max-cost", 10, "--json"))["batches"]["lost"] == {}
-        assert len(provider.requests) == 2 * BATCHES
+        assert len(provider.requests) == BATCHES
         json_of(command("--out", tmp_path / "undisturbed", "--json"))
     assert contents(folder) == contents(tmp_path / "undisturbed")
-
-
-def test_a_rater_of_its_own(
-    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unable(request: Request) -> Reply:
-        return says("?") if form_of(request) == "Ratings" else writer(request)
-
-    with Provider(unable) as provider:
-        provider.stand_in_for_openai(monkeypatch)
-        result = command("--rater", "openai/gpt-4.1-mini")
-        assert "the questions of 6 batches are not rated (unreadable)" in result.stderr
-        models = {form_of(each): each.body["model"] for each in provider.requests}
-    assert models == {"GeneratedItems": "gpt-4.1", "Ratings": "gpt-4.1-mini"}
-    assert {each.how_realistic for each in GoldenSet.load(folder).questions} == {None}
 
 
 def test_a_set_made_otherwise_is_left_alone(
@@ -322,7 +278,7 @@ def test_a_set_made_otherwise_is_left_alone(
         golden.manifest["steps"]["import"] = golden.manifest["steps"].pop("generate")
         golden.save(folder)
         assert "imported set" in last_line(command())
-        assert len(provider.requests) == 2 * BATCHES
+        assert len(provider.requests) == BATCHES
 
 
 def test_a_dry_run_asks_and_writes_nothing(command: Command, folder: Path) -> None:
@@ -330,9 +286,7 @@ def test_a_dry_run_asks_and_writes_nothing(command: Command, folder: Path) -> No
     plan = json_of(command("--dry-run", "--json"))
     assert [each["split"] for each in plan["inboxes"]].count("test") == 1
     assert (
-        plan["estimate"]["requests"]
-        == 2 * sum(each["batches"] for each in plan["inboxes"])
-        == 2 * BATCHES
+        plan["estimate"]["requests"] == sum(each["batches"] for each in plan["inboxes"]) == BATCHES
     )
     assert 0 < plan["estimate"]["usd"] < 1
     shown = command("--dry-run")
