@@ -5,6 +5,7 @@ keeps one of several duplicates. A row keeps all its checks; the first failed ru
 the reason for its rejection.
 """
 
+import itertools
 import re
 import unicodedata
 from collections import defaultdict
@@ -72,7 +73,9 @@ def by_rules(
     batches = {each.id: each for each in golden.batches}
     addresses = {each.inbox_address for each in golden.questions}
     owners = {each: owner_of(file, each) for each in addresses}
-    named = {name for each in (*golden.questions, *golden.batches) for name in each.message_ids}
+    listed = [each.message_ids for each in golden.questions]
+    listed += [each.message_ids for each in golden.batches]
+    named = set(itertools.chain.from_iterable(listed))
     begins = f"SELECT message_id, left(body, {_BODY_CHARS}) FROM emails"
     found = f"{begins} WHERE message_id IN (SELECT unnest(?::VARCHAR[]))"
     bodies: dict[str, str] = dict(file.execute(found, [sorted(named)]).fetchall())
@@ -248,7 +251,7 @@ def language_of(text: str) -> str | None:
     letters = [char for char in text if char.isalpha()]
     others = [char for char in letters if char > _LAST_LATIN]
     if 2 * len(others) > len(letters):
-        return unicodedata.name(others[0]).split()[0].lower()
+        return unicodedata.name(others[0], "unnamed").split()[0].lower()
     words = [word.lower() for word in _WORDS.findall(text)]
     hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]

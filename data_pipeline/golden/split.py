@@ -131,7 +131,7 @@ def _without_leaks(
     gold: GoldMails,
     holders: Holders,
     inboxes: Mapping[str, Split],
-    quoted: Mapping[str, str],
+    quoted: dict[str, str],
 ) -> Iterator[tuple[Question, Check | None]]:
     """The questions with their checks, and for those that share gold mail the failed check."""
     in_test = {
