@@ -223,6 +223,7 @@ def _one_line(text: str) -> str:
 
 # Names that every provider accepts.
 _MAX_NAME_CHARS = 64
+_THOUGHTS = ("thinking_blocks", "reasoning_items")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -256,8 +257,7 @@ def thoughts_of(message: Any, calls: Sequence[ToolCall], model: str) -> dict[str
     These are Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, Gemini's
     thought signatures, and DeepSeek's reasoning. Others reject fields that they don't know.
     """
-    names = ["thinking_blocks", "reasoning_items"]
-    names += ["reasoning_content"] * (model.startswith("deepseek/"))
+    names = [*_THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
     own = {name: value for name in names if (value := getattr(message, name, None))}
     if signed := _signed(message, "thought_signatures"):
         own["provider_specific_fields"] = signed
@@ -411,7 +411,12 @@ class Calls:
         counted = load_litellm().token_counter(
             model=self._model, messages=request["messages"], tools=request.get("tools")
         )
-        return int(counted * _COUNT_MARGIN) + self._frame_tokens, self._max_output_tokens
+        # litellm does not count thoughts. A token has two characters at least, nearly always.
+        thoughts = [each.get(name, "") for each in request["messages"] for name in _THOUGHTS]
+        counted = (
+            int(counted * _COUNT_MARGIN) + sum(len(compact_json(each)) for each in thoughts) // 2
+        )
+        return counted + self._frame_tokens, self._max_output_tokens
 
 
 _FRAME_TOKENS = 200  # of a prompt, besides its messages and tools

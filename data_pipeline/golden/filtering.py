@@ -441,8 +441,10 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
 
 
 _AFTER_COMMA = re.compile(r"^(?:so|and|but|then|also|[^,?]{1,60},)\s+(?=\w)", re.IGNORECASE)
-# "Did Ann say when the lease ends?" asks for more than yes.
-_ASKS_WHAT = re.compile(r"\b(?:when|where|what|who|whom|whose|how|why|which)\b", re.IGNORECASE)
+# "Did Ann say when the lease ends?" and "Can you find Ann's number?" ask for more than yes.
+_ASKS_WHAT = re.compile(
+    r"\b(?:when|where|what|who|whom|whose|how|why|which|(?:can|could|would) you)\b", re.IGNORECASE
+)
 _BARE = re.compile(r"\W*(?:yes|no|yeah|yep|nope|true|false)\b[\W_]*", re.IGNORECASE)
 _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _DAY_ASKED = re.compile(

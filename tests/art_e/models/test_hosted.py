@@ -483,6 +483,22 @@ def test_thoughts_go_back_to_their_provider_and_to_no_other(
     assert "thoughts" not in json.dumps(other.requests[0].body["messages"])
 
 
+def test_thoughts_count_towards_the_limit_of_cost(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    model = "anthropic/claude-sonnet-4-5"
+    blocks = [{"type": "thinking", "thinking": "Hm. " * 250_000, "signature": "x"}]
+    thoughts = {"model": model, "message": {"thinking_blocks": blocks}, "calls": {}}
+    said = {"role": "assistant", "content": "Hm.", "thoughts": thoughts}
+    with json_server(lambda *_: (200, CLAUDE)) as url:
+        monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+        policy = LitellmPolicy(model, ModelOptions(max_cost_usd=1.0), QUICK)
+        asyncio.run(policy.act([*HELLO, {"role": "assistant", "content": "Hm."}], schemas()))
+        with pytest.raises(PolicyError, match="max-cost"):
+            asyncio.run(policy.act([*HELLO, said], schemas()))
+
+
 def test_reasoning_items_and_reasoning_that_nobody_wants_back() -> None:
     items = [{"type": "reasoning", "id": "r1", "encrypted_content": "x", "summary": []}]
     message = load_litellm().Message(content="Hi.", reasoning_content="Hm.", reasoning_items=items)

@@ -94,6 +94,7 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
     ("yes_no", True): (
         ("Is the dinner on May 3 or May 4?", "May 4"),
         ("Did Ann say when the lease ends?", "May 7"),
+        ("Can you find Ann's phone number?", "555-0147"),
         ("Who is no longer on the team?", "Bob"),
         ("What did Ann reply?", "No, she has no time before May."),
         ("Was hat Ann mir von der Bank geschickt?", "Den Vertrag"),
