@@ -16,7 +16,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -226,19 +226,26 @@ def _one_line(text: str) -> str:
 
 # Names that every provider accepts.
 _MAX_NAME_CHARS = 64
+_THOUGHTS = ("thinking_blocks", "reasoning_items")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def sendable(messages: list[ChatMessage], system_role: str) -> list[ChatMessage]:
+def sendable(messages: list[ChatMessage], system_role: str, model: str) -> list[ChatMessage]:
     """A copy of the conversation as providers accept it: valid tool names, arguments an object.
 
-    `system_role` becomes the role of the system prompt.
+    `system_role` becomes the role of the system prompt. Thoughts go back to the `model` whose they
+    are, and to no other.
     """
     sent = copy.deepcopy(messages)
     for message in sent:
         if message["role"] == "system":
             message["role"] = system_role
+        thoughts = message.pop("thoughts", {})
+        is_own = thoughts.get("model") == model
+        message.update(thoughts["message"] if is_own else {})
         for call in message.get("tool_calls", ()):
+            if is_own and call["id"] in thoughts["calls"]:
+                call["provider_specific_fields"] = thoughts["calls"][call["id"]]
             function = call["function"]
             name = _NOT_IN_NAMES.sub("_", function["name"])[:_MAX_NAME_CHARS]
             function["name"] = name or "unnamed"
@@ -247,8 +254,34 @@ def sendable(messages: list[ChatMessage], system_role: str) -> list[ChatMessage]
     return sent
 
 
-def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
-    """The message of litellm's response to the conversation `messages`.
+def thoughts_of(message: Any, calls: Sequence[ToolCall], model: str) -> dict[str, Any] | None:
+    """What the provider of `model` wants back of litellm's message, whose calls became `calls`.
+
+    These are Anthropic's thinking blocks, the reasoning items of OpenAI's Responses, Gemini's
+    thought signatures, and DeepSeek's reasoning. Others reject fields that they don't know.
+    """
+    names = [*_THOUGHTS, *["reasoning_content"] * model.startswith("deepseek/")]
+    own = {name: value for name in names if (value := getattr(message, name, None))}
+    if signed := _signed(message, "thought_signatures"):
+        own["provider_specific_fields"] = signed
+    by_call = {
+        call.id: signed
+        for call, given in zip(calls, message.tool_calls or (), strict=True)
+        for signed in [
+            _signed(given, "thought_signature") or _signed(given.function, "thought_signature")
+        ]
+        if signed
+    }
+    return {"model": model, "message": own, "calls": by_call} if own or by_call else None
+
+
+def _signed(part: Any, name: str) -> dict[str, Any]:
+    fields = getattr(part, "provider_specific_fields", None) or {}
+    return {name: fields[name]} if fields.get(name) else {}
+
+
+def received(message: Any, messages: list[ChatMessage], model: str) -> AssistantMessage:
+    """The message of litellm's response by `model` to the conversation `messages`.
 
     Calls keep their ids; missing ids are made up, repeated ones made distinct.
     """
@@ -256,7 +289,8 @@ def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
     turn = sum(each["role"] == "assistant" for each in messages)
     calls = []
     for number, call in enumerate(message.tool_calls or ()):
-        given = call.id or f"call_{turn}_{number}"
+        # litellm adds Gemini's signature to the id.
+        given = (call.id or "").partition("__thought__")[0] or f"call_{turn}_{number}"
         call_id, copies = given, 1
         while call_id in taken:
             copies += 1
@@ -264,7 +298,9 @@ def received(message: Any, messages: list[ChatMessage]) -> AssistantMessage:
         taken.add(call_id)
         function = call.function
         calls.append(ToolCall(call_id, function.name or "", function.arguments or ""))
-    return AssistantMessage(message.content or None, tuple(calls))
+    return AssistantMessage(
+        message.content or None, tuple(calls), thoughts_of(message, calls, model)
+    )
 
 
 def usage_of(response: Any) -> Usage | None:
@@ -378,7 +414,12 @@ class Calls:
         counted = load_litellm().token_counter(
             model=self._model, messages=request["messages"], tools=request.get("tools")
         )
-        return int(counted * _COUNT_MARGIN) + self._frame_tokens, self._max_output_tokens
+        # litellm does not count thoughts. A token has two characters at least, nearly always.
+        thoughts = [each.get(name, "") for each in request["messages"] for name in _THOUGHTS]
+        counted = (
+            int(counted * _COUNT_MARGIN) + sum(len(compact_json(each)) for each in thoughts) // 2
+        )
+        return counted + self._frame_tokens, self._max_output_tokens
 
 
 _FRAME_TOKENS = 200  # of a prompt, besides its messages and tools
@@ -452,10 +493,14 @@ class LitellmPolicy:
     def _request(
         self, messages: list[ChatMessage], tools: list[dict[str, Any]]
     ) -> Mapping[str, Any]:
-        """All that the answer depends on, copied because the episode adds to `messages`."""
+        """All that the answer depends on, copied: the episode adds to `messages`, and litellm
+        changes `tools` for Gemini."""
         written = as_text(messages, tools) if self._as_text else messages
-        request = {**self._parameters, "messages": sendable(written, self._takes.system_role)}
-        return request if self._as_text else {**request, "tools": tools}
+        request = {
+            **self._parameters,
+            "messages": sendable(written, self._takes.system_role, self.model),
+        }
+        return request if self._as_text else {**request, "tools": copy.deepcopy(tools)}
 
     async def _call(self, request: Mapping[str, Any]) -> Called:
         """Make the call once. Raises `ProviderError`, or `PolicyError` if the budget forbids it."""
@@ -466,7 +511,7 @@ class LitellmPolicy:
     def _read(self, answer: Any, messages: list[ChatMessage]) -> AssistantMessage:
         """The message of a response to `messages`."""
         if not self._as_text:
-            return received(answer, messages)
+            return received(answer, messages, self.model)
         turn = sum(each["role"] == "assistant" for each in messages)
         return parse_text(answer.content or "", turn)
 

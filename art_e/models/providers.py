@@ -254,7 +254,7 @@ def capabilities_of(model: str) -> Capabilities:
         reasons=fixed_sampling or entry.get("supports_reasoning") is True,
         tool_choice=_tool_choice(provider, taken, entry.get("supports_tool_choice")),
         temperature="temperature" in taken and not fixed_sampling,
-        # Claude only thinks if its thoughts come back with each tool call; our messages hold none.
+        # A Claude that thinks accepts neither a forced tool call nor a temperature.
         reasoning_effort="reasoning_effort" in taken and "claude" not in name,
         max_tokens="max_completion_tokens" if fixed_sampling else "max_tokens",
         # litellm would turn their system prompt into a user's message.

@@ -55,7 +55,9 @@ class Responses:
                 return None
             calls = tuple(ToolCall(**each) for each in row["message"]["tool_calls"])
             usage = None if row["usage"] is None else Usage(**row["usage"])
-            return Response(AssistantMessage(row["message"]["content"], calls), usage)
+            message = row["message"]
+            kept = AssistantMessage(message["content"], calls, message.get("thoughts"))
+            return Response(kept, usage)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,5 +1,6 @@
 """A hosted model that replies with JSON of a fixed form, as judges and question writers need it."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,8 @@ from art_e.text import cut_line, encodable
 TIMEOUT_S = 120.0
 _FRAME_TOKENS = 600  # of a prompt besides its messages: the schema
 _SHOWN_CHARS = 80
+# Of a model that ignores the form of reply; a reply that was cut off does not close its fence.
+_FENCE = re.compile(r"```\w*\s*\n(.*?)(?:\n\s*```|\Z)", re.DOTALL)
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -143,8 +146,21 @@ class StructuredModel:
 def parsed(text: str | None, form: type[Form]) -> Form:
     """The reply as `form`. Raises `UnparseableError` if it is not of the form."""
     try:
-        return form.model_validate_json(text or "")
+        return form.model_validate_json(unwrapped(text or "", form))
     except ValidationError as error:
         shown = cut_line(text or "an empty reply", _SHOWN_CHARS)
         what = error.errors()[0]["msg"].partition(":")[0]
         raise UnparseableError(f"{what}: {shown!r}") from None
+
+
+def unwrapped(reply: str, form: type[BaseModel]) -> str:
+    """The JSON of a reply, without a code fence around it.
+
+    A bare list becomes the only field of `form`.
+    """
+    text = reply.strip()
+    if not text.startswith(("{", "[")) and (fence := _FENCE.search(text)) is not None:
+        text = fence[1].strip()
+    if text.startswith("[") and len(form.model_fields) == 1:
+        return f'{{"{next(iter(form.model_fields))}":{text}' + "}" * text.endswith("]")
+    return text

@@ -30,16 +30,7 @@ from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import default_golden
 from art_e.text import cut_line
-from data_pipeline.golden import (
-    export,
-    filtering,
-    generate,
-    importing,
-    model_checks,
-    review,
-    split,
-    verify,
-)
+from data_pipeline.golden import export, filtering, generate, importing, review, split, verify
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
@@ -71,6 +62,9 @@ TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on."
 ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to validate on.", 0)]
 TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
+RealismOption = Annotated[
+    float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
+]
 LINE_EVERY_S = 10.0
 READER_SHARE = 0.8  # of a limit for reader and judge
 _NEXT: dict[Step, str] = {"generate": "filter", "import": "filter", "filter": "verify"}
@@ -310,18 +304,20 @@ def import_command(
 def filter_command(
     db: DbOption = None,
     out: SetOption = None,
-    min_realism: Annotated[
-        float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
-    ] = filtering.MIN_REALISM,
+    min_realism: RealismOption = filtering.MIN_REALISM,
+    any_language: Annotated[
+        bool, Option("--any-language", help="Keep questions in another language than their mail.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Drop questions that break a rule, and duplicates; each is kept with its reason.
 
-    Rules: an answer, cited mails that are in the inbox, no message ids, no answer in the
-    question, the owner's own words, and realism. A rerun starts from the rows before it.
+    Rules: an answer, cited mails that are in the inbox, no message ids, no instructions, no
+    answer in the question, more than yes or no, no "yesterday", the mail's language, the
+    owner's own words, and realism. A rerun starts from the rows before it.
     """
     with _step("filter", out, db, as_json=json_output) as (file, golden, _):
-        filtering.filter_rows(file, golden, min_realism=min_realism)
+        filtering.filter_rows(file, golden, min_realism=min_realism, one_language=not any_language)
 
 
 DEFAULT_MODEL = "gemini/gemini-2.5-flash"
@@ -339,6 +335,7 @@ def verify_command(
         str, Option("--model", "-m", help="Model that reads the mail; not the rows' writer.")
     ] = DEFAULT_MODEL,
     judge: Annotated[str, Option(help="Model that compares answers, or offline.")] = DEFAULT_MODEL,
+    min_realism: RealismOption = filtering.MIN_REALISM,
     strict: Annotated[
         bool, Option("--strict", help="Also drop rows with an unsure or missing check.")
     ] = False,
@@ -351,7 +348,7 @@ def verify_command(
     out: SetOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Check that each row can be answered from its mails, needs them, and has one answer.
+    """Rate how realistic each row is; check its answer, that it needs mail, and is the only one.
 
     A superseded answer becomes a latest-update question. A rerun asks only for missing
     replies.
@@ -368,9 +365,17 @@ def verify_command(
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-        estimate = model_checks.estimate_cost(golden, model, judge)
+        estimate = verify.estimate_cost(golden, model, judge)
         note(f"estimate: {estimate}; replies of earlier runs are not paid for again")
-        checks = _checks(folder, model, judge, concurrency, max_cost)
+        before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
+        for_reader = for_judge = None
+        if max_cost is not None:
+            for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
+            for_judge = left_of(max_cost - for_reader, before)
+        reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
+        cache = responses_folder(folder, "judge", judge)
+        judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
+        checks = verify.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
@@ -380,22 +385,6 @@ def verify_command(
         note(f"not checked: {check} of {plural(sum(why.values()), 'row')} ({reasons})")
     kinds = {reason for why in unchecked.values() for reason in why}
     _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
-
-
-def _checks(
-    folder: Path, model: str, judge: str, concurrency: int, max_cost: float | None
-) -> model_checks.ModelChecks:
-    """The reader and the judge, which keep `max_cost` together."""
-    before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
-    for_reader = for_judge = None
-    if max_cost is not None:
-        for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
-        for_judge = left_of(max_cost - for_reader, before)
-    reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
-    cache = responses_folder(folder, "judge", judge)
-    return model_checks.ModelChecks(
-        reader, choose_judge(judge, max_cost_usd=for_judge, cache=cache), before
-    )
 
 
 @app.command(
@@ -426,6 +415,11 @@ def split_command(
     record: dict[str, Any] = golden.manifest["steps"]["split"]
     if not json_output:
         _print_leaks(record["leaks"])
+    quoted, learned = record["contained"]["contained"], record["contained"]["gold_mails"]
+    note(
+        f"{quoted:,} of {plural(learned, 'gold mail')} outside the test split"
+        f" ({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
+    )
     inboxes: dict[str, int] = record["inboxes"]
     origin = {"generate": "as generate drew them", "rows": "as the rows came with them"}.get(
         record["splits_from"], f"drawn by seed {seed}"

@@ -5,10 +5,14 @@ keeps one of several duplicates. A row keeps all its checks; the first failed ru
 the reason for its rejection.
 """
 
+import itertools
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 from art_e.abstention import is_abstention
@@ -17,7 +21,15 @@ from art_e.question import Kind, Question
 from art_e.text import cut_line
 from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, natural, with_checks
 from data_pipeline.golden.inboxes import Cited, CitedMails
-from evals.judges.claims import Claims, asked, asks_yes_no, content_stems, is_choice, read_claims
+from evals.judges.claims import (
+    Claims,
+    appeal,
+    asked,
+    asks_yes_no,
+    content_stems,
+    is_choice,
+    read_claims,
+)
 from evals.judges.offline import OfflineJudge
 from evals.judges.values import clean, same_value
 
@@ -26,14 +38,21 @@ NEAR = 0.5  # share of content stems in common
 _SHOWN_CHARS = 80
 
 
-def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_REALISM) -> None:
+def filter_rows(
+    file: InboxFile,
+    golden: GoldenSet,
+    *,
+    min_realism: float = MIN_REALISM,
+    one_language: bool = True,
+) -> None:
     """Drop the rows that fail a rule, with the reason.
 
-    `min_realism` is the smallest `how_realistic` that passes. Only rows that pass all other rules
-    are compared with each other ("duplicate"). Undoes this and later steps first.
+    `min_realism` is the smallest `how_realistic` that passes; `one_language` drops questions in
+    another language than their mail. Only rows that pass all other rules are compared with each
+    other ("duplicate"). Undoes this and later steps first.
     """
     golden.undo("filter")
-    rows = by_rules(file, golden, min_realism)
+    rows = by_rules(file, golden, min_realism, one_language)
     sound = [question for question, fault in rows if fault is None]
     cited = CitedMails(file, sound)
     contents = {each.id: {gold.content for gold in cited.gold_of(each)} for each in sound}
@@ -43,17 +62,23 @@ def filter_rows(file: InboxFile, golden: GoldenSet, *, min_realism: float = MIN_
     for question, fault in rows:
         failed = fault or twins.get(question.id)
         made.append((question if failed else with_checks(question, [unique]), failed))
-    golden.finish("filter", made, {"min_realism": min_realism})
+    golden.finish("filter", made, {"min_realism": min_realism, "one_language": one_language})
 
 
 def by_rules(
-    file: InboxFile, golden: GoldenSet, min_realism: float
+    file: InboxFile, golden: GoldenSet, min_realism: float, one_language: bool = True
 ) -> list[tuple[Question, Check | None]]:
     """The mended rows with their checks, each with the first check of `RULES` that it fails."""
     cited_mails = CitedMails(file, golden.questions)
     batches = {each.id: each for each in golden.batches}
     addresses = {each.inbox_address for each in golden.questions}
     owners = {each: owner_of(file, each) for each in addresses}
+    listed = [each.message_ids for each in golden.questions]
+    listed += [each.message_ids for each in golden.batches]
+    named = set(itertools.chain.from_iterable(listed))
+    begins = f"SELECT message_id, left(body, {_BODY_CHARS}) FROM emails"
+    found = f"{begins} WHERE message_id IN (SELECT unnest(?::VARCHAR[]))"
+    bodies: dict[str, str] = dict(file.execute(found, [sorted(named)]).fetchall())
 
     def ruled(question: Question) -> tuple[Question, Check | None]:
         batch = batches.get(str(question.provenance.get("batch")))
@@ -61,7 +86,10 @@ def by_rules(
         row = agreeing(question, batch, cited)
         # The row may have either form of an id now.
         stored = {each.stored: each for each in cited.values() if each.stored is not None}
-        facts = Facts(min_realism, owners[question.inbox_address], batch, {**cited, **stored})
+        owner, known = owners[question.inbox_address], {**cited, **stored}
+        shown = question.message_ids or (() if batch is None else batch.message_ids)
+        texts = [bodies[each] for each in shown if each in bodies]
+        facts = Facts(min_realism, owner, batch, known, texts, one_language)
         checks = [rule(row, facts) for rule in RULES]
         fault = next((each for each in checks if each.passed is False), None)
         return with_checks(row, checks), fault
@@ -200,6 +228,38 @@ def _full_name(text: str) -> FullName | None:
     return FullName(words[0], words[-1]) if len(words) > 1 else None
 
 
+# ---- The language of a text.
+
+_BODY_CHARS = 2_000  # of a mail, to see its language
+_LAST_LATIN = "\u024f"
+
+
+@cache
+def _function_words() -> dict[str, frozenset[str]]:
+    """The function words of each language; a line of the file has its code, then words."""
+    file = resources.files("data_pipeline.golden").joinpath("languages.txt")
+    lines = file.read_text("utf-8").splitlines()
+    return {code: frozenset(rest) for code, *rest in map(str.split, lines)}
+
+
+@lru_cache(maxsize=4096)
+def language_of(text: str) -> str | None:
+    """The code of a text's language, or the name of its script if that is not Latin.
+
+    None if its function words don't decide.
+    """
+    letters = [char for char in text if char.isalpha()]
+    others = [char for char in letters if char > _LAST_LATIN]
+    if 2 * len(others) > len(letters):
+        return unicodedata.name(others[0], "unnamed").split()[0].lower()
+    words = [word.lower() for word in _WORDS.findall(text)]
+    hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
+    second, first = sorted(hits, key=lambda code: hits[code])[-2:]
+    # A name or two may look like another language.
+    enough = max(2, 2 * hits[second], len(words) // 10)
+    return first if hits[first] >= enough else None
+
+
 # ---- The rules: one function each.
 
 
@@ -208,13 +268,16 @@ class Facts:
     """What the rules use besides the row itself.
 
     `batch` is None if the row has no known batch, `owner` if the file lacks the inbox. `cited` has
-    the mails of the row's message ids, old ones included.
+    the mails of the row's message ids, old ones included. `bodies` are those of its mails, or of
+    its batch if it cites none; with `one_language` the question must be in their language.
     """
 
     min_realism: float
     owner: Owner | None
     batch: Batch | None
     cited: Mapping[str, Cited]
+    bodies: Sequence[str] = ()
+    one_language: bool = True
 
 
 def answer(question: Question, facts: Facts) -> Check:
@@ -236,10 +299,8 @@ def sources(question: Question, facts: Facts) -> Check:
 
 def ids(question: Question, facts: Facts) -> Check:
     """Neither question nor answer names a mail by its id, as no user would."""
-    for where, text in (("question", question.question), ("answer", question.answer or "")):
-        if (found := next(_ids_in(text, question, facts), None)) is not None:
-            return _check("ids", False, f"the {where} has {_shown(found)}")
-    return _check("ids", True, "names no mail by its id")
+    fault = _in_texts(question, lambda text: next(_ids_in(text, question, facts), None))
+    return _check("ids", fault is None, fault or "names no mail by its id")
 
 
 def leak(question: Question, facts: Facts) -> Check:
@@ -262,6 +323,44 @@ def wording(question: Question, facts: Facts) -> Check:
     return _check("wording", mention is None, reason)
 
 
+def yes_no(question: Question, facts: Facts) -> Check:
+    """Not answered by yes or no: without mail that is right every other time."""
+    text = clean(question.question)
+    # "Was" is "what" in German.
+    is_english = language_of(text) in (None, "en")
+    polar = is_english and asks_yes_no(_AFTER_COMMA.sub("", text)) and not is_choice(text)
+    bare = bool(_BARE.fullmatch(clean(question.answer or "")))
+    failed = bare or (polar and not _ASKS_WHAT.search(text))
+    return _check("yes-no", not failed, "yes or no answers it" if failed else "asks for a fact")
+
+
+def day_asked(question: Question, facts: Facts) -> Check:
+    """No date depends on the day on which the question is asked, or its mail was written."""
+
+    def relative(text: str) -> str | None:
+        # "USA Today" is a name.
+        found = _DAY_ASKED.finditer(text)
+        return next((m[0] for m in found if m.start() == 0 or not m[0][0].isupper()), None)
+
+    fault = _in_texts(question, relative)
+    return _check("day-asked", fault is None, fault or "no date depends on the day")
+
+
+def instructions(question: Question, facts: Facts) -> Check:
+    """Neither question nor answer gives orders to a model or to a judge."""
+    fault = _in_texts(question, lambda text: (_ORDERS.search(text) or [appeal(text)])[0])
+    return _check("instructions", fault is None, fault or "gives no orders")
+
+
+def language(question: Question, facts: Facts) -> Check:
+    """The question is in the language of one of its mails, as far as both are known."""
+    own = language_of(question.question)
+    mails = {found for each in facts.bodies if (found := language_of(each))}
+    failed = facts.one_language and own is not None and bool(mails) and own not in mails
+    reason = f"in {own}, its mail in {', '.join(sorted(mails))}"
+    return _check("language", not failed, reason if failed else "no other than its mail's")
+
+
 def realism(question: Question, facts: Facts) -> Check:
     """The rating is high enough; a question without one is unsure."""
     rated, least = question.how_realistic, facts.min_realism
@@ -273,18 +372,28 @@ def realism(question: Question, facts: Facts) -> Check:
 
 # Errors of the row come before matters of taste.
 Rule = Callable[[Question, Facts], Check]
-RULES: tuple[Rule, ...] = (answer, sources, ids, leak, wording, realism)
+RULES: tuple[Rule, ...] = (
+    answer, sources, ids, instructions, leak, yes_no, day_asked, language, wording, realism,
+)  # fmt: skip
 
 
 def answer_fault(question: Question) -> Check | None:
     """The first rule about the answer that the question fails."""
     facts = Facts(0.0, None, None, {})
-    found = (rule(question, facts) for rule in (answer, ids, leak))
+    found = (rule(question, facts) for rule in (answer, ids, instructions, leak, day_asked))
     return next((each for each in found if each.passed is False), None)
 
 
 def _check(name: str, passed: bool | None, reason: str) -> Check:
     return Check(name, "filter", passed, reason, "rule")
+
+
+def _in_texts(question: Question, find: Callable[[str], str | None]) -> str | None:
+    """What `find` finds in question or answer, and where."""
+    for where, text in (("question", question.question), ("answer", question.answer or "")):
+        if (found := find(clean(text))) is not None:
+            return f"the {where} has {_shown(found)}"
+    return None
 
 
 def _shown(text: str) -> str:
@@ -318,7 +427,6 @@ _HANDLE = re.compile(r"(?<![\w.$/-])(?<!\d )(?<!many )(?<!per )m\d{1,3}\b(?![/-]
 
 
 def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
-    text = clean(text)
     handles = {} if facts.batch is None else facts.batch.handles()
     known = {*facts.cited, *question.message_ids, *handles.values()}
     for match in _IN_BRACKETS.finditer(text):
@@ -332,6 +440,29 @@ def _ids_in(text: str, question: Question, facts: Facts) -> Iterator[str]:
     yield from (match[0] for match in _HANDLE.finditer(text) if match[0] in handles)
 
 
+_AFTER_COMMA = re.compile(r"^(?:so|and|but|then|also|[^,?]{1,60},)\s+(?=\w)", re.IGNORECASE)
+# "Did Ann say when the lease ends?" and "Can you find Ann's number?" ask for more than yes.
+_ASKS_WHAT = re.compile(
+    r"\b(?:when|where|what|who|whom|whose|how|why|which|(?:can|could|would) you)\b", re.IGNORECASE
+)
+_BARE = re.compile(r"\W*(?:yes|no|yeah|yep|nope|true|false)\b[\W_]*", re.IGNORECASE)
+_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_DAY_ASKED = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|(?:a|an|one|two|three|few|\d+) \w+ ago"
+    rf"|(?<!the )(?:last|next|this|coming|past) (?:week|weekend|month|quarter|year|{_DAY}"
+    r"|morning|afternoon|evening|night)|the (?:past|last|next|coming) (?:few|couple of|two|three"
+    r"|\d+) (?:day|week|month|year)s)\b(?! (?:of|in)\b)",
+    re.IGNORECASE,
+)
+_ORDERS = re.compile(
+    r"\b(?:ignore|disregard|forget|override) (?:\w+ ){0,4}(?:instruction|prompt|rule|guideline)s?\b"
+    r"|\b(?:system prompt|your instructions|developer mode|jailbreak)\b"
+    r"|\byou (?:are now|must now|must (?:answer|reply|respond|say))\b"
+    r"|\b(?:answer|reply|respond) (?:only|always|exactly) with\b"
+    r"|\b(?:search_emails|read_email|return_final_answer)\b|<\|?\w+\|?>|\[/?INST\]"
+    r"|\b(?:forward|send|email) (?:all|every|any) .{0,60}@",
+    re.IGNORECASE,
+)
 _AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
 
 

@@ -7,6 +7,7 @@ A batch without a usable reply is counted with its reason, and the next run asks
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import json
 import random
@@ -25,13 +26,14 @@ from art_e.message import observation_json
 from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
 from art_e.models.providers import load_litellm
-from art_e.models.structured import UnparseableError
+from art_e.models.structured import UnparseableError, unwrapped
 from art_e.question import Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, first_fault
 from data_pipeline.golden.inboxes import (
     MIN_MAILS,
+    OWN_MAIL,
     Counts,
     Mail,
     choose_inboxes,
@@ -64,11 +66,6 @@ _CLOSED: dict[Split, tuple[Split, ...]] = {
     "validation": ("test",),
     "train": ("test", "validation"),
 }
-_OWN_MAIL = """
-FROM emails SEMI JOIN (
-    SELECT email_id FROM parties JOIN addresses USING (address_id) WHERE address = ?
-) USING (email_id)
-"""
 
 # ---- The form of a reply. Limits are no constraints of the schema, which not every provider takes.
 # Docstrings are part of the schema and so of the kept request: a change pays replies again.
@@ -89,12 +86,11 @@ class GeneratedItem(BaseModel):
     question: _Text
     answer: Annotated[_Text, BeforeValidator(lambda value: "" if value is None else value)]
     mails: list[_Text]
-    how_realistic: float
     difficulty: Difficulty
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_bounds(self.question, self.answer, self.how_realistic)
+        check_bounds(self.question, self.answer, None)
         return self
 
 
@@ -109,28 +105,42 @@ class NoQuestion(NamedTuple):
 
     item: str
     reason: str
+    check: str = "form"
 
 
-def read_items(reply: str) -> list[GeneratedItem | NoQuestion]:
-    """The items of a reply, in its order. A fault in one item does not affect the others.
+def read_items(reply: str, most: int) -> list[GeneratedItem | NoQuestion]:
+    """The first `most` items of a reply, in its order, and the rest as one that is unusable.
 
-    Raises `UnparseableError` for a reply of another form, such as one that was cut off.
+    A fault in one item does not affect the others. Of a reply that was cut off the last item is
+    unusable, because it may lack mails. Raises `UnparseableError` for a reply of another form,
+    or one that was cut off in its first item.
     """
-    try:
-        value = from_json(encodable(reply))
-    except ValueError:
-        value = None
+    text, value, is_cut = unwrapped(encodable(reply), GeneratedItems), None, False
+    for is_cut in (False, True):
+        with contextlib.suppress(ValueError):
+            value = from_json(text, allow_partial=is_cut)
+            break
     items = value.get("items") if isinstance(value, dict) else None
-    if not isinstance(items, list):
+    read = [_item(each) for each in items[:most]] if isinstance(items, list) else []
+    if not isinstance(items, list) or (is_cut and len(read) < 2):
         raise UnparseableError("the reply is not JSON of the form asked for")
-    return [_item(each) for each in items]
+    if len(items) > most:
+        reason = f"the reply has {len(items):,} items, {most} were asked for"
+        read.append(NoQuestion("", reason, "too-many"))
+    elif is_cut:
+        read[-1] = NoQuestion(_kept(items[-1]), "the reply was cut off", "cut-off")
+    return read
 
 
 def _item(item: Any) -> GeneratedItem | NoQuestion:
     try:
         return GeneratedItem.model_validate(item)
     except ValidationError as error:
-        return NoQuestion(encodable(json.dumps(item))[:_KEPT_CHARS], first_fault(error))
+        return NoQuestion(_kept(item), first_fault(error))
+
+
+def _kept(item: Any) -> str:
+    return encodable(json.dumps(item))[:_KEPT_CHARS]
 
 
 # ---- Drawing batches.
@@ -193,7 +203,7 @@ def _batch(threads: Sequence[list[Mail]], rng: random.Random) -> list[Mail]:
 
 def _mails(file: InboxFile, address: str) -> list[Mail]:
     rows = file.execute(
-        f"SELECT email_id, message_id, sent_at, subject, content_digest {_OWN_MAIL}"
+        f"SELECT email_id, message_id, sent_at, subject, content_digest {OWN_MAIL}"
         " WHERE sent_at IS NOT NULL AND length(body) BETWEEN ? AND ? ORDER BY email_id",
         [address, LEAST_CHARS, MOST_CHARS],
     ).fetchall()
@@ -201,7 +211,7 @@ def _mails(file: InboxFile, address: str) -> list[Mail]:
 
 
 def _contents(file: InboxFile, address: str) -> list[bytes]:
-    rows = file.execute(f"SELECT content_digest {_OWN_MAIL}", [address]).fetchall()
+    rows = file.execute(f"SELECT content_digest {OWN_MAIL}", [address]).fetchall()
     return [content for (content,) in rows]
 
 
@@ -364,7 +374,7 @@ def generate(
     golden.questions, golden.rejected, golden.batches = [], [], list(plan.batches)
     for address in plan.splits:
         rows = file.execute(
-            f"SELECT message_id, sent_at::DATE {_OWN_MAIL} WHERE sent_at IS NOT NULL", [address]
+            f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE sent_at IS NOT NULL", [address]
         ).fetchall()
         for each in replies:
             if each.batch.inbox == address:
@@ -397,7 +407,10 @@ async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) 
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Reply:
         try:
-            reply = Reply(batch, await asker.read(prompt, data, GeneratedItems, read_items))
+            items = await asker.read(
+                prompt, data, GeneratedItems, lambda text: read_items(text, data["questions"])
+            )
+            reply = Reply(batch, items)
         except UnparseableError as error:
             reply = Reply(batch, [], ("unreadable", str(error)))
         except PolicyError as error:
@@ -415,7 +428,7 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
         name = f"{batch.id}-q{number}"
         if isinstance(item, NoQuestion):
             row = {"id": name, "inbox_address": batch.inbox, "batch": batch.id, "item": item.item}
-            golden.rejected.append(Rejected(row, "generate", "form", item.reason))
+            golden.rejected.append(Rejected(row, "generate", item.check, item.reason))
             continue
         cited = tuple(dict.fromkeys(handles.get(each.lower(), each) for each in item.mails))
         # A question that cites no mail of the batch rests on the whole batch.
@@ -432,7 +445,6 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
                 query_date=newest + dt.timedelta(days=after),
                 answer=item.answer,
                 message_ids=cited,
-                how_realistic=item.how_realistic,
                 kind=item.kind,
                 difficulty=item.difficulty,
                 answerable=item.kind != "unanswerable",

@@ -98,7 +98,6 @@ def as_before(question: Question, step: Step) -> Question:
     row = question.to_row()
     while history and STEPS.index(history[-1]["step"]) >= first:
         row |= history.pop()["was"]
-    row.pop("marks", None)  # of older sets
     checks = {
         name: check
         for name, check in provenance.pop("checks", {}).items()
@@ -110,8 +109,7 @@ def as_before(question: Question, step: Step) -> Question:
 
 # ---- Validation of the files.
 
-# "marks" are of older sets.
-_FIELDS = frozenset({each.name for each in dataclasses.fields(Question)} | {"marks"})
+_FIELDS = frozenset(each.name for each in dataclasses.fields(Question))
 
 
 @checked_dataclass(frozen=True, slots=True)

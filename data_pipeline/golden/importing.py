@@ -33,7 +33,7 @@ from evals.judges.values import clean, find_values
 
 _SHOWN_CHARS = 120
 _MAX_LEVELS = 50  # of nested values; rows of tables and of our own sets have 7 at most
-_HISTORY = ("checks", "marks", "mended")
+_HISTORY = ("checks", "mended")
 _HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 
 

@@ -33,6 +33,12 @@ FROM cited JOIN addresses USING (address) JOIN ids USING (message_id)
     JOIN emails USING (email_id)
 ORDER BY address, cited.message_id, own DESC, preference, email_id
 """
+# The mail of the inbox of an address.
+OWN_MAIL = """
+FROM emails SEMI JOIN (
+    SELECT email_id FROM parties JOIN addresses USING (address_id) WHERE address = ?
+) USING (email_id)
+"""
 
 
 class Cited(NamedTuple):

@@ -2,7 +2,8 @@
 
 A model may have learned a mail that is gold in training, or that lies in a training inbox, and
 validation chooses the checkpoint. Rows that share gold mail with another split are dropped from
-training before validation, and never from test.
+training before validation, and never from test. A mail that a test inbox holds in forwards and
+quotes counts as its mail.
 """
 
 import itertools
@@ -12,9 +13,10 @@ from typing import Any, Literal
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
+from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden.golden_set import Check, GoldenSet, mended, natural, with_checks
-from data_pipeline.golden.inboxes import CitedMails, Counts, Gold, address_of, draw
+from data_pipeline.golden.inboxes import OWN_MAIL, CitedMails, Counts, Gold, address_of, draw
 
 _HOLDERS = """
 SELECT DISTINCT lower(hex(content_digest)) AS content, address
@@ -23,6 +25,14 @@ WHERE lower(hex(content_digest)) IN (SELECT unnest(?::VARCHAR[]))
     AND address IN (SELECT unnest(?::VARCHAR[]))
 ORDER BY ALL
 """
+_SHINGLE_WORDS = 5
+# Of a mail's shingles (runs of words): a mail of which a test inbox holds more is dropped.
+MOST_CONTAINED = 0.8
+_REASONS = {
+    "leak-test-inbox": "no gold mail is in a test inbox",
+    "contained": "no test inbox quotes a gold mail",
+    "shared-gold": "no gold mail is gold in another split",
+}
 Origin = Literal["generate", "rows", "seed"]
 # The gold mails of questions by id, and the addresses that hold a content.
 GoldMails = Mapping[str, Sequence[Gold]]
@@ -50,13 +60,16 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         for name in [inboxes[address_of(each)]]
     ]
     before = overlaps(placed, gold, holders, inboxes)
-    rows = list(_without_leaks(placed, gold, holders, inboxes))
+    learned = {mail.content for each in placed if each.split != "test" for mail in gold[each.id]}
+    quoted = _contained(file, learned, inboxes)
+    rows = list(_without_leaks(placed, gold, holders, inboxes, quoted))
     kept = [question for question, fault in rows if fault is None]
     golden.manifest["inboxes"] = dict(sorted(inboxes.items()))
     settings: dict[str, Any] = {
         "splits_from": origin,
         "inboxes": {name: list(inboxes.values()).count(name) for name in SPLITS},
         "leaks": {"before": before, "after": overlaps(kept, gold, holders, inboxes)},
+        "contained": {"gold_mails": len(learned), "contained": len(quoted)},
     }
     if origin == "seed":
         golden.manifest["seed"] = seed
@@ -72,6 +85,35 @@ def _holders(file: InboxFile, gold: GoldMails, inboxes: Mapping[str, Split]) -> 
     return holders
 
 
+def _contained(file: InboxFile, contents: set[str], inboxes: Mapping[str, Split]) -> dict[str, str]:
+    """Where each content stands that mail of a test inbox holds to `MOST_CONTAINED` or more."""
+    bodies = file.execute(
+        "SELECT lower(hex(content_digest)) AS content, any_value(body) FROM emails"
+        " WHERE content IN (SELECT unnest(?::VARCHAR[])) GROUP BY content ORDER BY content",
+        [sorted(contents)],
+    ).fetchall()
+    wanted = {content: own for content, body in bodies if (own := _shingles(body))}
+    known = set[int]().union(*wanted.values())
+    found: dict[str, str] = {}
+    for address in sorted(each for each, name in inboxes.items() if name == "test"):
+        held: set[int] = set()
+        mails = file.execute(f"SELECT body {OWN_MAIL}", [address])
+        while chunk := mails.fetchmany(1_000):
+            held.update(*(_shingles(body) & known for (body,) in chunk))
+        for content, own in wanted.items():
+            share = len(own & held) / len(own)
+            if share >= MOST_CONTAINED:
+                found.setdefault(content, f"to {share:.0%} in mail of the test inbox {address}")
+    return found
+
+
+def _shingles(body: str) -> set[int]:
+    """Hashes of all runs of `_SHINGLE_WORDS` words."""
+    found = words(body)
+    runs = zip(*(found[start:] for start in range(_SHINGLE_WORDS)), strict=False)
+    return set(map(hash, runs))
+
+
 def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[Origin, dict[str, Split]]:
     used = sorted({address_of(each) for each in golden.questions})
     if "generate" in golden.manifest["steps"]:
@@ -85,7 +127,11 @@ def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[Origin, dict
 
 
 def _without_leaks(
-    questions: Sequence[Question], gold: GoldMails, holders: Holders, inboxes: Mapping[str, Split]
+    questions: Sequence[Question],
+    gold: GoldMails,
+    holders: Holders,
+    inboxes: Mapping[str, Split],
+    quoted: dict[str, str],
 ) -> Iterator[tuple[Question, Check | None]]:
     """The questions with their checks, and for those that share gold mail the failed check."""
     in_test = {
@@ -102,7 +148,7 @@ def _without_leaks(
         for question in sorted(rows, key=lambda each: natural(each.id)):
             places = {"shared-gold": taken}
             if name != "test":
-                places = {"leak-test-inbox": in_test, **places}
+                places = {"leak-test-inbox": in_test, "contained": quoted, **places}
             checks = [_checked(check, gold[question.id], each) for check, each in places.items()]
             fault = next((check for check in checks if not check.passed), None)
             yield (question, fault) if fault else (with_checks(question, checks), None)
@@ -114,9 +160,7 @@ def _without_leaks(
 
 def _checked(name: str, gold: Sequence[Gold], places: Mapping[str, str]) -> Check:
     found = next((mail for mail in gold if mail.content in places), None)
-    reason = "no gold mail is in a test inbox"
-    if name == "shared-gold":
-        reason = "no gold mail is gold in another split"
+    reason = _REASONS[name]
     if found is not None:
         reason = " ".join(f"gold mail {found.cited} is {places[found.content]}".split())
     return Check(name, "split", found is None, reason, "rule")

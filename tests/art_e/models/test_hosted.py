@@ -15,7 +15,14 @@ from art_e.agent import run_episode
 from art_e.errors import UserError
 from art_e.message import AssistantMessage, ToolCall
 from art_e.models.base import ModelOptions, PolicyError, PolicyStep, Usage
-from art_e.models.hosted import Calls, LitellmPolicy, ProviderError, Retries, retry_after_s
+from art_e.models.hosted import (
+    Calls,
+    LitellmPolicy,
+    ProviderError,
+    Retries,
+    retry_after_s,
+    thoughts_of,
+)
 from art_e.models.providers import capabilities_of, load_litellm
 from art_e.models.responses import Response, Responses, request_key
 from art_e.tools import schemas
@@ -27,6 +34,7 @@ from tests.provider import (
     Reply,
     broken,
     cut,
+    json_server,
     no_json,
     rate_limited,
     refuses,
@@ -43,7 +51,7 @@ from tests.provider import (
     [
         ("openai/gpt-4.1", (True, "required", True, False, False)),
         ("gemini/gemini-2.5-pro", (True, "required", True, True, True)),
-        # Its thoughts would have to be sent back with each call.
+        # When it thinks, it takes neither a temperature nor a forced call.
         ("anthropic/claude-sonnet-4-5", (True, "required", True, False, ...)),
         # Servers of the user: calls in the form that the model was taught.
         ("hosted_vllm/Qwen/Qwen2.5-14B-Instruct", (True, "auto", True, True, False)),
@@ -397,3 +405,106 @@ def test_a_stored_response_is_found_again_unless_its_file_was_cut(
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         assert responses.get(KEY) is None
+
+
+# ---- Thoughts, which go back to the provider whose they are.
+
+GEMINI = {
+    "candidates": [
+        {
+            "content": {
+                "role": "model",
+                "parts": [
+                    {
+                        "functionCall": {"name": "search_emails", "args": {"keywords": ["x"]}},
+                        "thoughtSignature": "c2lnbmVk",
+                    }
+                ],
+            },
+            "finishReason": "STOP",
+        }
+    ],
+    "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14},
+}
+CLAUDE = {
+    "id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "tool_use",
+    "content": [
+        {"type": "thinking", "thinking": "Search first.", "signature": "c2lnbmVk"},
+        {"type": "tool_use", "id": "t1", "name": "search_emails", "input": {"keywords": ["x"]}},
+    ],
+    "usage": {"input_tokens": 9, "output_tokens": 5},
+}  # fmt: skip
+DEEPSEEK = json.loads(says(None, search("x"), reasoning_content="signed: c2lnbmVk").body)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "reply", "sent_back"),
+    [
+        ("GEMINI", "gemini/gemini-2.5-pro", GEMINI, '"thoughtSignature": "c2lnbmVk"'),
+        ("ANTHROPIC", "anthropic/claude-sonnet-4-5", CLAUDE, '"signature": "c2lnbmVk"'),
+        (
+            "DEEPSEEK", "deepseek/deepseek-chat", DEEPSEEK,
+            '"reasoning_content": "signed: c2lnbmVk"',
+        ),
+    ],
+)  # fmt: skip
+def test_thoughts_go_back_to_their_provider_and_to_no_other(
+    provider: str,
+    model: str,
+    reply: dict[str, Any],
+    sent_back: str,
+    make: Make,
+    start: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bodies: list[str] = []
+
+    def reply_with(_: str, __: str, ___: Any, body: bytes) -> tuple[int, Any]:
+        bodies.append(json.dumps(json.loads(body)))
+        return 200, reply
+
+    monkeypatch.setenv(f"{provider}_API_KEY", "a-key")
+    with json_server(reply_with) as url:
+        monkeypatch.setenv(f"{provider}_API_BASE", url)
+        policy = LitellmPolicy(model, ModelOptions(cache=tmp_path), QUICK)
+        trajectory = asyncio.run(run_episode(start(max_turns=2), policy, "run"))
+        assert "c2lnbmVk" not in bodies[0]
+        assert sent_back in bodies[1]
+        # They are on record, and a kept response has them too.
+        assert "c2lnbmVk" in trajectory.to_line()
+        again = asyncio.run(run_episode(start(max_turns=2), policy, "run"))
+        assert again.messages == trajectory.messages
+        assert len(bodies) == 2
+    with Provider([says("Done.")]) as other:
+        policy = make(other, "openai/gpt-4.1")
+        asyncio.run(policy.act(trajectory.messages, schemas()))
+    assert "c2lnbmVk" not in json.dumps(other.requests[0].body)
+    assert "thoughts" not in json.dumps(other.requests[0].body["messages"])
+
+
+def test_thoughts_count_towards_the_limit_of_cost(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    model = "anthropic/claude-sonnet-4-5"
+    blocks = [{"type": "thinking", "thinking": "Hm. " * 250_000, "signature": "x"}]
+    thoughts = {"model": model, "message": {"thinking_blocks": blocks}, "calls": {}}
+    said = {"role": "assistant", "content": "Hm.", "thoughts": thoughts}
+    with json_server(lambda *_: (200, CLAUDE)) as url:
+        monkeypatch.setenv("ANTHROPIC_API_BASE", url)
+        policy = LitellmPolicy(model, ModelOptions(max_cost_usd=1.0), QUICK)
+        asyncio.run(policy.act([*HELLO, {"role": "assistant", "content": "Hm."}], schemas()))
+        with pytest.raises(PolicyError, match="max-cost"):
+            asyncio.run(policy.act([*HELLO, said], schemas()))
+
+
+def test_reasoning_items_and_reasoning_that_nobody_wants_back() -> None:
+    items = [{"type": "reasoning", "id": "r1", "encrypted_content": "x", "summary": []}]
+    message = load_litellm().Message(content="Hi.", reasoning_content="Hm.", reasoning_items=items)
+    found = thoughts_of(message, (), "openai/responses/o3")
+    assert found == {
+        "model": "openai/responses/o3", "message": {"reasoning_items": items}, "calls": {},
+    }  # fmt: skip
+    plain = load_litellm().Message(content="Hi.", reasoning_content="Hm.")
+    assert thoughts_of(plain, (), "hosted_vllm/qwen") is None

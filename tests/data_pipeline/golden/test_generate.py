@@ -8,15 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import Result
 
 from art_e.inbox.file import InboxFile
 from art_e.models.base import Usage
+from art_e.models.structured import UnparseableError
 from art_e.question import load_questions
 from art_e.text import digest
 from data_pipeline.golden import cli as golden_progress
 from data_pipeline.golden.asking import ATTEMPTS, prompt_text
-from data_pipeline.golden.generate import GeneratedItems, Options, Plan, make_plan
+from data_pipeline.golden.generate import (
+    GeneratedItem,
+    GeneratedItems,
+    NoQuestion,
+    Options,
+    Plan,
+    make_plan,
+    read_items,
+)
 from data_pipeline.golden.golden_set import SET_FILES, GoldenSet
 from data_pipeline.golden.inboxes import Counts
 from tests.command_line import Run, json_of, the_error
@@ -67,7 +78,6 @@ def items_for(data: dict[str, Any]) -> list[dict[str, Any]]:
             "question": f"What did I hear of matter {number}?",
             "answer": answer,
             "mails": cited,
-            "how_realistic": 0.9,
             "difficulty": "easy",
         }
         for number, (kind, cited, answer) in enumerate(kinds)
@@ -120,6 +130,8 @@ def test_a_set_that_other_commands_read(
     ids = plan.batches[0].message_ids
     wanted = [(ids[0],), (ids[-1],), (ids[2], ids[1]), (), ("m37",)]
     assert [each.message_ids for each in first] == wanted
+    # Its writer does not rate a question.
+    assert {each.how_realistic for each in golden.questions} == {None}
     check_dates(golden, world)
 
 
@@ -146,7 +158,7 @@ def check_dates(golden: GoldenSet, world: InboxFile) -> None:
 def test_bad_replies_are_asked_again_or_used_in_part(
     command: Command, plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prose, never, wrong = (each["mails"] for each in plan.data[:3])
+    prose, never, wrong, torn, fenced, flood = (each["mails"] for each in plan.data)
     replies = iter([says("Here are some questions!", usage=USAGE)])
 
     def careless(request: Request) -> Reply:
@@ -155,10 +167,18 @@ def test_bad_replies_are_asked_again_or_used_in_part(
         if data["mails"] == prose:
             return next(replies, writer(request))
         if data["mails"] == wrong:
-            items[1]["how_realistic"] = 7
-        # The reply to `never` is cut off.
-        text = json.dumps({"items": items})[: -9 if data["mails"] == never else None]
-        return says(text, usage=USAGE)
+            items[1]["kind"] = "riddle"
+        if data["mails"] == flood:
+            items *= 60 * data["questions"] // len(items)
+        text = json.dumps({"items": items})
+        shapes = {
+            json.dumps(never): text[:20],
+            json.dumps(torn): text[:-9],
+            json.dumps(
+                fenced
+            ): f"Here they are:\n\n```json\n{json.dumps(items, indent=1)}\n```\nDone.",
+        }
+        return says(shapes.get(json.dumps(data["mails"]), text), usage=USAGE)
 
     with Provider(careless) as provider:
         provider.stand_in_for_openai(monkeypatch)
@@ -170,16 +190,56 @@ def test_bad_replies_are_asked_again_or_used_in_part(
         assert json_of(command("--json")) == step
         assert len(provider.requests) == requests
         assert contents(folder) == before
-    assert step["sums"]["dropped"] == {"form": 1}
+    assert step["sums"]["dropped"] == {"cut-off": 1, "form": 1, "too-many": 1}
     assert step["batches"]["lost"] == {"unreadable": 1}
     assert step["cost_usd"] == pytest.approx(COST * requests)
     golden = GoldenSet.load(folder)
     kept = Counter(each.provenance["batch"] for each in golden.questions)
-    assert [kept[each.id] for each in plan.batches][:4] == [5, 0, 4, 5]
-    [rejected] = golden.rejected
-    assert (rejected.row["id"], rejected.check) == (f"{plan.batches[2].id}-q2", "form")
-    assert rejected.reason == "how_realistic: it is not from 0 to 1"
-    assert json.loads(rejected.row["item"])["how_realistic"] == 7
+    assert [kept[each.id] for each in plan.batches] == [5, 0, 4, 4, 5, plan.options.questions]
+    reasons = {each.check: each for each in golden.rejected}
+    rejected = reasons["form"]
+    assert rejected.row["id"] == f"{plan.batches[2].id}-q2"
+    assert rejected.reason.startswith("kind: Input should be 'lookup'")
+    assert json.loads(rejected.row["item"])["kind"] == "riddle"
+    assert reasons["cut-off"].row["id"] == f"{plan.batches[3].id}-q5"
+    assert reasons["too-many"].reason == "the reply has 480 items, 8 were asked for"
+
+
+ITEM = {
+    "kind": "lookup",
+    "question": 'What is "```" for?',
+    "answer": "] } \n```\n",
+    "mails": ["m1", "m2"],
+    "difficulty": "easy",
+}
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(1, 10),
+    st.sampled_from(["{}", "```\n{}\n```", "Here:\n```json\n{}\n```\nDone.", "\n{} "]),
+    st.booleans(),
+    st.floats(0, 1),
+)
+def test_whatever_the_frame_and_the_cut_whole_items_are_read(
+    count: int, most: int, frame: str, is_bare: bool, share: float
+) -> None:
+    items = [{**ITEM, "question": f"{ITEM['question']} {number}"} for number in range(count)]
+    whole = frame.replace("{}", json.dumps(items if is_bare else {"items": items}))
+    read = read_items(whole, most)
+    wanted = [GeneratedItem.model_validate(each) for each in items]
+    assert read[:most] == wanted[:most]
+    assert [each.check for each in read[most:] if isinstance(each, NoQuestion)] == (
+        ["too-many"] if count > most else []
+    )
+    try:
+        torn = read_items(whole[: int(share * len(whole))], most)
+    except UnparseableError:
+        return
+    found = [each for each in torn if isinstance(each, GeneratedItem)]
+    # Never half an item: one that lost a mail would be wrong.
+    assert found == wanted[: len(found)]
+    assert len(torn) - len(found) <= 1
 
 
 def test_the_limit_of_cost_ends_it_and_a_higher_one_goes_on(

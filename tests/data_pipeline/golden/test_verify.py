@@ -14,8 +14,7 @@ from art_e.models.base import Usage
 from art_e.question import Kind, Question
 from data_pipeline.golden.asking import Asker, responses_folder, spent_on
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
-from data_pipeline.golden.model_checks import ModelChecks
-from data_pipeline.golden.verify import verify
+from data_pipeline.golden.verify import ModelChecks, verify
 from evals.judges.llm import LlmJudge
 from tests.builders import BOB, QUICK, date_header, files_of, make_inbox, raw
 from tests.command_line import Run, json_of, the_error
@@ -90,6 +89,7 @@ ROWS = (
     row("answered", "When does the library shut?", "", kind="unanswerable"),
     row("undated", "Which colour is the vault door?", "green", "vault"),
     row("lost", "Who has the spare key?", "Kim", "no-such-mail"),
+    row("unreal", "Which typeface has the lease of the harbor office?", "May 3", "lease"),
 )  # fmt: skip
 
 
@@ -108,6 +108,9 @@ class CarefulReader:
     def reply(self, form: str, data: dict[str, Any]) -> dict[str, Any]:
         """What a model says in this form."""
         question = data["question"].lower()
+        if form == "Rating":
+            assert data.keys() == {"question", "inbox"}
+            return {"reason": "so", "how_realistic": 0.2 if "typeface" in question else 0.9}
         if form == "Correctness":
             compared = correctness(data)
             return {**compared, "verdict": self.verdict or compared["verdict"]}
@@ -187,6 +190,7 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
         # The model took it for replaced by an older mail.
         "undated": ("unambiguous", "no mail is later"),
         "lost": ("answerable", "<no-such-mail@t>"),
+        "unreal": ("realistic", "rated 0.2: so"),
     }
     found = {each.row["id"]: (each.check, each.reason) for each in golden.rejected}
     assert found.keys() == faults.keys()
@@ -195,19 +199,20 @@ def test_each_fault_falls_to_its_own_check(run: Verified) -> None:
         assert reason in found[name][1]
     step = golden.manifest["steps"]["verify"]
     assert step["sums"] == {
-        "in": 11,
+        "in": 12,
         "kept": 6,
-        "dropped": {"answerable": 1, "unambiguous": 3, "unanswerable": 1},
-        "mended": {"unambiguous": 2},
+        "dropped": {"answerable": 1, "realistic": 1, "unambiguous": 3, "unanswerable": 1},
+        "mended": {"realistic": 6, "unambiguous": 2},
         "unsure": {"needs-mail": 1},
     }
     assert step["unchecked"] == {}
     for name in ("right", "hostile"):
         checks = checked(golden, name)
-        assert list(checks) == ["needs-mail", "answerable", "unambiguous"]
+        assert list(checks) == ["realistic", "needs-mail", "answerable", "unambiguous"]
         assert all(each.passed and "\n" not in each.reason for each in checks.values())
     # A superseded answer becomes the latest one and is checked again; all can be undone.
     assert "5,000" in checked(golden, "superseded")["answerable"].reason
+    assert {each.how_realistic for each in golden.questions} == {0.9}
     mended = {each.id: each for each in golden.questions if each.kind == "latest-update"}
     assert {name: (each.answer, each.message_ids) for name, each in mended.items()} == {
         "superseded": ("5,000 dollars", ("<crane-new@t>",)),
@@ -240,6 +245,7 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
     }
     found = checked(golden, "right")
     assert [(name, each.passed, each.reason) for name, each in found.items()] == [
+        ("realistic", True, "rated 0.9: so"),
         ("needs-mail", None, "not checked: unparseable"),
         ("answerable", None, "not checked: judge"),
         ("unambiguous", None, "not checked: request"),
@@ -250,7 +256,7 @@ def test_what_could_not_be_checked_is_counted_and_asked_alone_the_next_time(run:
     assert [form_of(each) for each in again.requests] == ["Correctness", "Candidates"]
     # What could not be read three times has its three replies, and is asked no more.
     assert golden.manifest["steps"]["verify"]["unchecked"] == {"needs-mail": {"unparseable": 1}}
-    assert [each.passed for each in checked(golden, "right").values()] == [None, True, True]
+    assert [each.passed for each in checked(golden, "right").values()] == [True, None, True, True]
 
 
 def test_copies_and_quotes_of_the_gold_mail_are_no_rivals(run: Verified) -> None:
