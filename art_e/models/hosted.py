@@ -562,10 +562,10 @@ class ClientPolicy:
         """The model's next message. Raises `PolicyError` for what the client raises."""
         import openai
 
-        request: Any = {"messages": sendable(messages, "system"), "tools": tools}
+        request: Any = {"messages": sendable(messages, "system", self.model), "tools": tools}
         try:
             answer = await self._client.chat.completions.create(model=self.model, **request)
         except openai.OpenAIError as error:
             raise PolicyError("provider", _one_line(str(error))) from None
-        message = received(answer.choices[0].message, messages)
+        message = received(answer.choices[0].message, messages, self.model)
         return PolicyStep(message, usage_of(answer) or Usage(), None)

@@ -30,7 +30,16 @@ from art_e.models.model import Model
 from art_e.privacy import load_env
 from art_e.storage import default_golden
 from art_e.text import cut_line
-from data_pipeline.golden import export, filtering, generate, importing, review, split, verify
+from data_pipeline.golden import (
+    export,
+    filtering,
+    generate,
+    importing,
+    model_checks,
+    review,
+    split,
+    verify,
+)
 from data_pipeline.golden.asking import Asker, left_of, responses_folder, spent_on
 from data_pipeline.golden.golden_set import GoldenSet, Step, check_db, held
 from data_pipeline.golden.inboxes import MIN_MAILS, TEST, TRAIN, VALIDATION, Counts
@@ -365,7 +374,7 @@ def verify_command(
         note(str(Model(model).notice))
         if judge != model and needs_model(judge):
             note(f"questions and answers go to {Model(judge).host} (judge {judge})")
-        estimate = verify.estimate_cost(golden, model, judge)
+        estimate = model_checks.estimate_cost(golden, model, judge)
         note(f"estimate: {estimate}; replies of earlier runs are not paid for again")
         before = spent_on(folder, "judge", judge).cost_usd if needs_model(judge) else 0.0
         for_reader = for_judge = None
@@ -375,7 +384,7 @@ def verify_command(
         reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
-        checks = verify.ModelChecks(reader, judging, before, min_realism)
+        checks = model_checks.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
             verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
         note(f"cost so far: {shown_usd(checks.spent_usd)}")

@@ -14,7 +14,8 @@ from art_e.models.base import Usage
 from art_e.question import Kind, Question
 from data_pipeline.golden.asking import Asker, responses_folder, spent_on
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
-from data_pipeline.golden.verify import ModelChecks, verify
+from data_pipeline.golden.model_checks import ModelChecks
+from data_pipeline.golden.verify import verify
 from evals.judges.llm import LlmJudge
 from tests.builders import BOB, QUICK, date_header, files_of, make_inbox, raw
 from tests.command_line import Run, json_of, the_error
