@@ -16,7 +16,7 @@ from art_e.question import Question
 from evals.judges.labels import load_pairs
 from evals.judges.offline import Compared, Features, ruled
 
-RIDGE = 0.05
+RIDGE = 1.0
 PAIRS = Path(__file__).with_name("judge_pairs.jsonl").read_text(encoding="utf-8")
 # Invented questions with answers labelled by hand: {question, gold, right: [...], wrong: [...]}.
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in PAIRS.splitlines()]
@@ -57,9 +57,8 @@ def fitted() -> tuple[float, Features]:
     for question, answer, right in [*tuning, *table()]:
         if ruled(question, answer, "") is None:
             compared = Compared(question, question.answer or "", answer)
-            wording = compared.wording()
-            if wording is not None and not any(compared.faults()):
-                features.append(wording)
+            if compared.fault() is None:
+                features.append(compared.features())
                 labels.append(right)
     columns, signs = np.asarray(features, float), np.where(labels, 1.0, -1.0)
 
