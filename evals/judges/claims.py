@@ -109,8 +109,6 @@ def opens_sentence(name: Name, text: str) -> bool:
 # ---- The words that carry a text's content.
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.&][a-z0-9]+)*")
-_AMERICAN = {"our": "or", "tre": "ter", "bre": "ber"}
-_BRITISH = re.compile(r"(?:(?<=[a-z]{3})our|(?<=[a-z]{2})[tb]re)(?=s?\b)")
 # Function words, and the verbs of reporting, which paraphrases exchange freely.
 _STOP_WORDS = frozenset(word for line in vocabulary("stop") for word in line)
 
@@ -127,11 +125,11 @@ _SYNONYMS = {
 }
 
 
-def content_stems(text: str) -> list[str]:
+@lru_cache(maxsize=2_048)
+def content_stems(text: str) -> tuple[str, ...]:
     """The stems of the words that carry content, in order, with repeats; synonyms have one."""
-    text = _BRITISH.sub(lambda ending: _AMERICAN[ending[0]], text.lower())
-    words = [word for word in _WORD.findall(text) if word not in _STOP_WORDS]
-    return [_SYNONYMS.get(stem, stem) for stem in _stems(words)]
+    words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
+    return tuple(_SYNONYMS.get(stem, stem) for stem in _stems(words))
 
 
 # ---- Denials, opposites, yes and no.
@@ -139,7 +137,6 @@ def content_stems(text: str) -> list[str]:
 _NEGATION = whole_words("denial")
 _NOT_NEGATION = whole_words("no-denial")
 _REFUSAL = whole_words("refusal")
-_TURN = whole_words("turn")
 _KIN = re.compile(rf"'s (?:{'|'.join(phrases('kin'))})\b", re.IGNORECASE)
 _BEFORE_OTHER = re.compile(
     rf"\b(?:{'|'.join(phrases('than'))}) (?:the )?(?:\w{{1,4}}\. )?$", re.IGNORECASE
@@ -170,11 +167,6 @@ def asks_yes_no(text: str) -> bool:
 def has_verb(text: str) -> bool:
     """True if the text has one of the verbs that open such questions."""
     return bool(_AUXILIARY.search(text))
-
-
-def turns(text: str) -> set[str]:
-    """The words in `text` that turn what it says: "only", "except", "former"."""
-    return {match[0].lower() for match in _TURN.finditer(text)}
 
 
 def beside(text: str, name: Name) -> bool:

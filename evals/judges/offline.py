@@ -5,12 +5,12 @@
 1. On an unanswerable question (`answerable` false, or a gold answer that abstains) abstention is
    correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
    word for word, is correct.
-2. Faults (`Compared.faults`) make an answer wrong however it is worded, such as words to its
-   grader, a value that contradicts the gold's, alternatives, or a value or name that is missing.
-   Values that the answer takes back ("not May 3", "moved from ... to") are free, and so are values
-   of kinds that the gold does not have.
-3. Where the question asks for more than values and names, the words get a score between 0 and 1
-   from five features (`Features`). From 0.5 the answer is correct.
+2. A fault (`Compared.fault`) makes an answer wrong however it is worded: words to its grader,
+   alternatives, or a bare value that contradicts the gold's.
+3. All else is one score between 0 and 1 from ten features (`Features`) of what the question asks
+   for. From 0.5 the answer is correct; near 0.5 (`UNSURE`) the judge is unsure. Values that the
+   answer takes back ("not May 3", "moved from ... to") are free, and so are values of kinds that
+   the gold does not have.
 
 The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
 them on the tuning half of the labelled pairs and on the pairs of the judge's own tests;
@@ -49,7 +49,6 @@ from evals.judges.claims import (
     read_claims,
     refused,
     same_name,
-    turns,
 )
 from evals.judges.grounding import with_grounding
 from evals.judges.values import (
@@ -201,7 +200,6 @@ class Features(NamedTuple):
     changed: float  # how much of the gold the answer copies, if with a word changed or put in
     dropped: float  # an item of the gold's list is missing, and there is nothing new
     reversed: float  # denies what the gold affirms, or has an opposite word
-    turned: float  # has a word that turns what is said: "only", "except", "former"
     swapped: float  # says of one thing what the gold says of another
 
 
@@ -209,31 +207,27 @@ _AGAINST = (
     "has another value or name", "lacks a value or name", "lacks some values or names",
     "has a value or name more", "says yes for no or no for yes", "lacks words of the gold answer",
     "has another word", "leaves an item out", "says the opposite",
-    "turns what the gold answer says", "mixes up what belongs to what",
+    "mixes up what belongs to what",
 )  # fmt: skip
-BIAS = 2.36
+BIAS = 2.27
 WEIGHTS = Features(
-    replaced=-1.49,
-    lacking=-4.33,
-    partly=-1.72,
-    extra=-3.52,
-    contrary=-4.30,
-    missing=-3.70,
+    replaced=-1.48,
+    lacking=-4.26,
+    partly=-1.65,
+    extra=-3.43,
+    contrary=-4.23,
+    missing=-3.62,
     changed=-2.81,
-    dropped=-0.87,
-    reversed=-2.46,
-    turned=-1.23,
-    swapped=-2.87,
+    dropped=-0.92,
+    reversed=-2.48,
+    swapped=-2.80,
 )
-UNSURE = (0.2, 0.8)  # between these scores; outside, 91 % of the tuning half are judged as labelled
+UNSURE = (0.2, 0.8)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"[,;]|[.!?](?= |$)|\b(?:but|so|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-# What stands between the items of a list, and where one goes on after a name.
+# What stands between the items of a list.
 _BETWEEN = re.compile(r"[\s,;/&+]*(?:and|plus|as well as)?\s*(?:also )?(?:the )?", re.IGNORECASE)
-_GOES_ON = re.compile(r" ?(?:,|;|/|&| and) ?(?:and )?(?=[A-Z])")
-_EXACTLY = re.compile(r"\b(?:exact(?:ly)?|verbatim|word for word|wording)\b", re.IGNORECASE)
 _IN_ORDER = re.compile(r"\border\b|\bsequence\b|\bwho\b.{1,60}\bwhom\b", re.IGNORECASE)
 _PASSIVE = re.compile(r"\b(?:was|were|been|got|is|are|being)\b[^.;]{1,80}\bby\b", re.IGNORECASE)
 _DIRECTED = re.compile(r" (?:instead of|rather than|than|before|after|behind) ")
@@ -276,7 +270,6 @@ class Compared:
         stems = set(content_stems(_without(self.answer.text, self.answer.values)))
         gold = _without(self.gold.text, [*self.values, *self.names])
         missing = self._missing(gold, stems, has_keys=not lacking)
-        both = f"{self.gold.text} {self.asking.text}"
         return Features(
             replaced=float(lacking > 0 < extra),
             lacking=float(lacking == 1),
@@ -287,7 +280,6 @@ class Compared:
             changed=_changed(self.gold.text, self.answer.text, self.asked_stems),
             dropped=float(self.scored and stems <= self.known and self._lacks_item(stems)),
             reversed=(1 - missing) * self._is_reversed(gold, stems),
-            turned=float(bool(turns(self.answer.text) - turns(both))),
             swapped=float(self._is_swapped()),
         )
 
@@ -317,13 +309,12 @@ class Compared:
 
     def _other_names(self) -> list[Name]:
         """The answer's names that neither gold nor question has."""
-        text = self.answer.text
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
         return [
             name
             for name in self.answer.names
             if not set(name.words) <= words
-            and (not opens_sentence(name, text) or _GOES_ON.match(text, name.end))
+            and not opens_sentence(name, self.answer.text)
             and not any(same_name(gold.words, name.words) for gold in self.names)
         ]
 
@@ -412,21 +403,13 @@ class Compared:
         return given != (self._affirms(gold) if wanted is None else wanted)
 
     def _affirms(self, text: str) -> bool:
-        """True if a text without yes or no says what the question asks, and not its opposite.
-
-        The last clause that shares most with the question tells.
-        """
-        parts = [(len(self.asked_stems & set(content_stems(p))), p) for p in _CLAUSE.split(text)]
-        shared = max(count for count, _ in parts)
-        text = [part for count, part in parts if count == shared][-1] if shared else text
+        """True if a text without yes or no says what the question asks, and not its opposite."""
         return refused(text) == opposed(self.asking.text, text)
 
     def _missing(self, gold: str, stems: set[str], *, has_keys: bool) -> float:
         """The share of the content of `gold`, without needed values and names, that is missing."""
         if not self.scored:
             return 0.0
-        if _EXACTLY.search(self.asking.text):
-            return float(self.gold.text.lower().strip(" .!\"'") not in self.answer.text.lower())
         beyond, keys = (
             set(content_stems(gold)) - self.asked_stems,
             len(self.values) + len(self.names),
@@ -434,7 +417,7 @@ class Compared:
         if not beyond and not keys:
             return float(gold.lower() not in self.answer.text.lower())  # "A-", "all of us"
         content = len(beyond) + keys * has_keys
-        return sum(not _has(stems, stem) for stem in beyond) / max(1, content)
+        return len(beyond - stems) / max(1, content)
 
     def _lacks_item(self, given: set[str]) -> bool:
         items = [stems for p in _PARTS.split(self.gold.text) if (stems := set(content_stems(p)))]
@@ -473,7 +456,7 @@ class Compared:
         mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
         return (
             len(mixed) >= 2
-            or any(triple[::-1] in _triples(answer) for triple in _triples(gold))
+            or bool(_triples(answer) & {triple[::-1] for triple in _triples(gold)})
             or any(_is_exchanged(gold, answer, word) for word in _DIRECTED.findall(gold))
         )
 
@@ -497,14 +480,6 @@ def _spelled(value: Value, text: str) -> list[tuple[int, int]]:
     pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
     found = re.finditer(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
     return [match.span() for match in found]
-
-
-def _has(stems: set[str], stem: str) -> bool:
-    """True if the stem is there, or one that begins with it or that it begins with."""
-    return stem in stems or (
-        len(stem) > 4
-        and any(len(o) > 4 and (o.startswith(stem) or stem.startswith(o)) for o in stems)
-    )
 
 
 def _denies(text: str, beyond: set[str]) -> bool:

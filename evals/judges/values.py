@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -57,9 +57,13 @@ _COUNTED = re.compile(  # "the old one" counts nothing
     r"[ -](?:(?:hour|day|week|month|year|third|quarter|fifth)s?\b|and a half|in (?:every )?\d)",
     re.IGNORECASE,
 )
+# Letters without which a pattern finds nothing, the pattern, and what is written instead.
 _PLAINER = [
-    (re.compile(pattern, re.IGNORECASE), plain)
-    for pattern, plain in (line.split(" => ") for line in phrases("plain"))
+    (letters.replace("_", " ").strip("-"), re.compile(pattern, re.IGNORECASE), plain)
+    for line in phrases("plain")
+    for (letters, pattern), plain in [
+        (before.split(" ", 1), after) for before, after in [line.split(" => ")]
+    ]
 ]
 _NTH_OF = re.compile(  # "the ninth of November", "the third floor"
     rf"(?<!-)\b({'|'.join(_NTHS)})(?= (?:(?:day )?of (?:the month\b|{_MON})|floor\b))",
@@ -72,6 +76,7 @@ _FRACTION_SIGN = re.compile("([0-9]{0,4}) ?([¼-¾⅓-⅞])")
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
 
 
+@lru_cache(maxsize=512)
 def clean(text: str, limit: int = MAX_CHARS) -> str:
     """`text` with plain quotes and hyphens, single spaces and figures; at most `limit` characters.
 
@@ -85,8 +90,10 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
     text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
     text = _SPELLED.sub(_in_figures, text)
     text = _NTH_OF.sub(lambda match: f"{_NTHS[match[1].lower()]}th", text)
-    for pattern, plain in _PLAINER:
-        text = pattern.sub(plain, text)
+    lower = text.lower()
+    for letters, pattern, plain in _PLAINER:
+        if letters in lower:
+            text = pattern.sub(plain, text)
     return text[:limit]
 
 
