@@ -211,9 +211,9 @@ _AGAINST = (
 )  # fmt: skip
 BIAS = 2.27
 WEIGHTS = Features(
-    replaced=-1.48,
-    lacking=-4.26,
-    partly=-1.65,
+    replaced=-1.47,
+    lacking=-4.27,
+    partly=-1.69,
     extra=-3.43,
     contrary=-4.23,
     missing=-3.62,
@@ -363,7 +363,9 @@ class Compared:
 
     def _is_stated(self, value: Value) -> bool:
         given = self.answer.denied if value in self.gold.denied else self.answer.values
-        spans = _spelled(value, self.answer.text)
+        spans, text = _spelled(value, self.answer.text), self.gold.text[value.start : value.end]
+        if value.kind in ("code", "email") and _pieces(text) <= _pieces(self.answer.text):
+            return True
         if spans:
             denied = [other.start for other in self.answer.denied]
             return not any(start <= place < end for start, end in spans for place in denied)
@@ -476,10 +478,14 @@ def _spelled(value: Value, text: str) -> list[tuple[int, int]]:
     """Where a code, phone number or address stands in `text`, whatever signs are between."""
     if value.kind not in ("code", "phone", "web"):
         return []
-    key = re.sub(r"^(?:(?:HTTPS?)?(?:WWW)?|V(?=\d))", "", str(value.key))
+    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key))
     pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
     found = re.finditer(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
     return [match.span() for match in found]
+
+
+def _pieces(text: str) -> set[str]:
+    return set(re.findall(r"[A-Z]+|\d+", text.upper()))
 
 
 def _denies(text: str, beyond: set[str]) -> bool:

@@ -216,7 +216,7 @@ def in_month_of(value: Value, other: Value) -> Value:
     return Value("date", key, value.start, value.end)
 
 
-ROUGHLY = Decimal("0.02")  # how far apart, in shares, one amount in two units or roundings can be
+ROUGHLY = Decimal("0.04")  # how far apart, in shares, one amount in two units or roundings can be
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -442,7 +442,8 @@ def _amounts(match: re.Match[str]) -> Iterator[Found]:
     if unit == "fahrenheit":
         number, unit = number - 32, "celsius"
     amount = round(number * factor, 6).normalize()
-    is_rough = len(factor.as_tuple().digits) > 3 or len(str(amount % 1)) > 7
+    is_converted = kind == "measure" and len(factor.normalize().as_tuple().digits) > 1
+    is_rough = is_converted or len(str(amount % 1)) > 7
     yield kind, Amount(amount, unit, is_rough, said if said != amount else None)
 
 
@@ -461,7 +462,7 @@ def _label(kind: Kind, match: re.Match[str]) -> Iterator[Found]:
     text = match[match.lastindex or 0].upper()
     if kind == "ordinal":
         text = re.sub(r"\D", "", text) or str(_NTHS[text.lower()])
-    yield kind, text if kind == "email" else re.sub(r"[\W_]", "", text)
+    yield kind, text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text)
 
 
 def _labels(kind: Kind, name: str) -> tuple[str, Callable[[re.Match[str]], Iterator[Found]]]:
