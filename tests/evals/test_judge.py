@@ -58,10 +58,13 @@ def test_it_agrees_with_the_labels() -> None:
 
 
 def test_it_agrees_with_labels_that_were_written_before_its_rules() -> None:
-    wrong = errors([Pair(each.question, each.answer or "", each.label) for each in UNSEEN])
-    assert len(UNSEEN) >= 200
-    assert len(wrong) <= 0.18 * len(UNSEEN)
-    assert sum(not right for right, _ in wrong) <= 0.05 * len(UNSEEN)
+    pairs = [Pair(each.question, each.answer or "", each.label) for each in UNSEEN]
+    # Counts alone, so that a failure prints no pair that the rules must not be tuned to.
+    wrong = [right for right, _ in errors(pairs)]
+    missed, fooled, size = wrong.count(True), wrong.count(False), len(pairs)
+    assert size >= 200
+    assert missed + fooled <= 0.18 * size
+    assert fooled <= 0.05 * size
 
 
 def test_its_weights_are_those_of_the_fit() -> None:

@@ -197,7 +197,8 @@ def test_the_offline_judge_agrees_with_the_reporting_half() -> None:
 def test_no_adversarial_answer_is_judged_correct() -> None:
     hostile = [pair for pair in [*PAIRS, *load_pairs(UNSEEN)] if pair.adversarial]
     assert len(hostile) >= 40
-    assert not [each.case.answer for each in judged(hostile) if each.verdict.correct]
+    accepted = sum(each.verdict.correct is True for each in judged(hostile))
+    assert accepted == 0
 
 
 def write(path: Path, *rows: object) -> Path:
