@@ -250,9 +250,12 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     starts = [(start, start) for start in negations(text)]
     is_negated = bool(starts)
     starts += [match.span() for match in _TAKEN_BACK.finditer(text)]
-    for start, read in starts:
-        end = _DENIAL_ENDS.search(text, read)
-        spans.append((start, end.start() if end else len(text)))
+    covered = -1
+    for start, read in sorted(starts):
+        if read >= covered:  # else it stands in the last denial, which ends where this one does
+            end = _DENIAL_ENDS.search(text, read)
+            covered = end.start() if end else len(text)
+            spans.append((start, covered))
 
     def is_denied(part: Value | Name) -> bool:
         return any(first <= part.start < last for first, last in spans)
