@@ -58,6 +58,10 @@ def test_by_default_the_offline_judge_on_the_reporting_half(art_e: Run) -> None:
     counted = Counter(each.category for each in chosen)
     assert {name: each["n"] for name, each in figures["by_category"].items()} == counted
     assert "wrong" not in figures
+    assert figures["unsure"] + figures["sure"]["n"] == len(chosen)
+    assert f"unsure of {figures['unsure']} of {len(chosen)}" in " ".join(
+        art_e("eval", "judge").stdout.split()
+    )
 
 
 @pytest.mark.parametrize(
