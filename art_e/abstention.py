@@ -17,9 +17,10 @@ from importlib import resources
 # Longer text is read no further, which bounds the work.
 _MAX_CHARS, _MAX_WORDS = 2_000, 120
 # Below even odds, because answers that look like abstentions are rarer than in the texts fitted to.
-_THRESHOLD = -0.6
-# Text of so few words says too little for a score.
-_FEW = 2
+_THRESHOLD = -0.9
+# Text of so few words says too little for a score; of fewer than `_SOME`, the score must be sure.
+_FEW, _SOME = 2, 5
+_SURE = 1.5
 _SHORT = frozenset(
     "unknown|unclear|undetermined|unspecified|unstated|n a|na|null|idk|no idea|no clue|no answer|"
     "not specified|not stated|not given|not mentioned|not found|not known|not sure|not available|"
@@ -49,7 +50,7 @@ def is_abstention(answer: str | None) -> bool:
     words = [each for each in _folded(answer) if each != "."]
     if len(words) <= _FEW:
         return " ".join(words).lower() in _SHORT
-    return score(answer) > _THRESHOLD
+    return score(answer) > (_THRESHOLD if len(words) >= _SOME else _SURE)
 
 
 def score(answer: str) -> float:
@@ -79,10 +80,12 @@ def _folded(text: str) -> list[str]:
             continue
         if any(map(str.isdigit, word)):
             words.append("0")
+        elif word.lower() in _EXPANSIONS:
+            words += _EXPANSIONS[word.lower()].split()
         elif not shouted and word != "I" and word[0].isupper() and (not opens or word.isupper()):
             words.append("Name")
         else:
-            words += _EXPANSIONS.get(word.lower(), word.lower()).split()
+            words.append(word.lower())
         opens = False
     return words[:_MAX_WORDS]
 

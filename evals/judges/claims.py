@@ -24,12 +24,14 @@ from evals.judges.values import (
 # ---- Names of people, and of other things with capitals.
 
 _NOT_NAMES = frozenset(word for line in vocabulary("no-name") for word in line)
-_NICKNAMES = {nick: line[0] for line in vocabulary("nick") for nick in line}
+_NICKNAMES = [frozenset(line) for line in vocabulary("nick")]
 _FEMININE = frozenset("a e ia ie ina ine ette ella elle".split())  # Stefan is not Stefanie
 _PARTICLES = "de|la|van|von|der|den|del|di|da|bin|al|el"
+# A word with a capital; a full stop only after an initial or a title.
+_CAPITAL = r"[A-Z](?:(?:r|rs|s|t)?\.|[\w'-]{0,30})"
 _NAME = re.compile(
-    rf"(?<![\w@.])[A-Z][\w'-]{{0,30}}\.?(?: (?:(?:{_PARTICLES}) ){{0,2}}"
-    r"[A-Z][\w'-]{0,30}\.?(?!@)){0,4}(?![\w@])"
+    rf"(?<![\w@.]){_CAPITAL}"
+    rf"(?: (?:(?:{_PARTICLES}|of(?: the)?) ){{0,2}}{_CAPITAL}(?!@)){{0,4}}(?![\w@])"
 )
 _LOWER = f"{_PARTICLES}|to|from|with|for|of|at|in|by|via|under|near|on|about|{'|'.join(_NOT_NAMES)}"
 _LOWER_WORD = re.compile(rf"(?<![\w'])(?!(?:{_LOWER})(?![\w']))[a-z][\w']*")
@@ -57,14 +59,15 @@ def find_names(text: str) -> list[Name]:
             words.pop(0)
         if words:
             start, end = match.start() + words[0][1], match.start() + words[-1][2]
-            names.append(Name(tuple(word for word, _, _ in words), start, end))
+            kept = (word for word, _, _ in words if word not in ("of", "the"))
+            names.append(Name(tuple(kept), start, end))
     return names
 
 
 def _same_first(one: str, other: str) -> bool:
     """True for one first name in two forms: an initial, a short form, a known nickname."""
     short, long = sorted((one.rstrip("."), other.rstrip(".")), key=len)
-    if _NICKNAMES.get(short, short) == _NICKNAMES.get(long, long):
+    if short == long or any({short, long} <= names for names in _NICKNAMES):
         return True
     is_feminine = len(short) > 3 and long.removeprefix(short) in _FEMININE
     return long.startswith(short) and not is_feminine
@@ -76,12 +79,25 @@ def same_name(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
     A gold of one word must stand in the answer. Otherwise the last word must, and the word before
     it, if any, must be a form of the gold's first word; a first name alone tells who it is, too.
     """
+    if is_short(gold, answer):
+        return True
     if len(gold) == 1:
         return gold[0] in answer
+    if min(len(gold), len(answer)) > 2 and not all(
+        any(_same_first(one, other) for one in gold) for other in answer
+    ):
+        return False  # "National Alliance of Rail Workers" is not that of Port Workers
     first = [word for word in answer if word != gold[-1]]
     if gold[-1] not in answer:
         return len(first) == 1 and len(first[0]) > 2 and _same_first(gold[0], first[0])
     return not first or any(_same_first(gold[0], word) for word in first)
+
+
+def is_short(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """True if one of two names has but the initials of the other."""
+    short, long = sorted((one, other), key=lambda words: len("".join(words)))
+    initials = "".join(part[0] for word in long for part in word.split("-") if part)
+    return len(initials) > 1 and "".join(short).replace(".", "") == initials
 
 
 def opens_sentence(name: Name, text: str) -> bool:
@@ -109,10 +125,11 @@ _SYNONYMS = {
 }
 
 
-def content_stems(text: str) -> list[str]:
+@lru_cache(maxsize=2_048)
+def content_stems(text: str) -> tuple[str, ...]:
     """The stems of the words that carry content, in order, with repeats; synonyms have one."""
     words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
-    return [_SYNONYMS.get(stem, stem) for stem in _stems(words)]
+    return tuple(_SYNONYMS.get(stem, stem) for stem in _stems(words))
 
 
 # ---- Denials, opposites, yes and no.
@@ -120,6 +137,10 @@ def content_stems(text: str) -> list[str]:
 _NEGATION = whole_words("denial")
 _NOT_NEGATION = whole_words("no-denial")
 _REFUSAL = whole_words("refusal")
+_KIN = re.compile(rf"'s (?:{'|'.join(phrases('kin'))})\b", re.IGNORECASE)
+_BEFORE_OTHER = re.compile(
+    rf"\b(?:{'|'.join(phrases('than'))}) (?:the )?(?:\w{{1,4}}\. )?$", re.IGNORECASE
+)
 _YES, _NO = whole_words("yes"), whole_words("no")
 _AUXILIARY = whole_words("auxiliary")
 _OPPOSITES = {
@@ -146,6 +167,12 @@ def asks_yes_no(text: str) -> bool:
 def has_verb(text: str) -> bool:
     """True if the text has one of the verbs that open such questions."""
     return bool(_AUXILIARY.search(text))
+
+
+def beside(text: str, name: Name) -> bool:
+    """True if `text` only relates another to the name: "older than Ann", "Ann's sister"."""
+    before, after = text[max(0, name.start - 40) : name.start], text[name.end : name.end + 20]
+    return bool(_BEFORE_OTHER.search(before) or _KIN.match(after))
 
 
 def polarity(text: str) -> bool | None:
@@ -175,7 +202,9 @@ _ASKED = [
     (re.compile(pattern, re.IGNORECASE), kinds.split(","))
     for kinds, pattern in (line.split(maxsplit=1) for line in phrases("asks"))
 ]
-_CHOICE = re.compile(r"\bor\b|\bunless\b.{0,60}\bthen\b", re.IGNORECASE)
+_CHOICE = re.compile(
+    r"\b(?!(?<=more )or less)or\b(?! so\b)|\bunless\b.{0,60}\bthen\b", re.IGNORECASE
+)
 
 
 def asked(question: str) -> frozenset[str]:
@@ -221,9 +250,12 @@ def read_claims(text: str, limit: int = MAX_CHARS) -> Claims:
     starts = [(start, start) for start in negations(text)]
     is_negated = bool(starts)
     starts += [match.span() for match in _TAKEN_BACK.finditer(text)]
-    for start, read in starts:
-        end = _DENIAL_ENDS.search(text, read)
-        spans.append((start, end.start() if end else len(text)))
+    covered = -1
+    for start, read in sorted(starts):
+        if read >= covered:  # else it stands in the last denial, which ends where this one does
+            end = _DENIAL_ENDS.search(text, read)
+            covered = end.start() if end else len(text)
+            spans.append((start, covered))
 
     def is_denied(part: Value | Name) -> bool:
         return any(first <= part.start < last for first, last in spans)

@@ -250,6 +250,12 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
     ]
     print_table(headings, rows, title=f"{name} on {on}", caption=caption)
     line = f"kappa {number(figures['kappa']).brief}"
+    if figures["unsure"]:
+        sure = figures["sure"]
+        line += (
+            f"; unsure of {figures['unsure']} of {figures['n']}, and of the others: agreement"
+            f" {percent(sure['agreement']).brief}, kappa {number(sure['kappa']).brief}"
+        )
     if figures["adversarial"]:
         hostile = f"{figures['adversarial_judged_correct']} of {figures['adversarial']}"
         line += f", adversarial answers judged correct: {hostile}"

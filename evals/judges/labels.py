@@ -23,7 +23,7 @@ from art_e.runs import Run
 from art_e.storage import append_line, whole_lines
 from art_e.text import digest
 from evals.scored import Scored
-from evals.statistics import Sample
+from evals.statistics import Estimate, Sample
 from evals.verdict import Judge, Verdict
 
 # ---- The labelled set.
@@ -137,19 +137,21 @@ async def rate(
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
     """How far one judge agrees with the labels.
 
-    `{"n", "unjudged", "agreement", "confusion", "kappa", "adversarial",
-    "adversarial_judged_correct", "by_category": {category: the first four}}`: `agreement` and
-    `kappa` are estimates of `evals.statistics`; `confusion` counts the judged answers as
-    "right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong".
+    `{"n", "unjudged", "agreement", "confusion", "kappa", "unsure", "sure": {"n", "agreement",
+    "kappa"}, "adversarial", "adversarial_judged_correct", "by_category": {category: the first
+    four}}`: `agreement` and `kappa` are estimates of `evals.statistics`; `confusion` counts the
+    judged answers as "right_as_right", "right_as_wrong", "wrong_as_right", "wrong_as_wrong";
+    `unsure` counts the verdicts of which the judge is not sure, and `sure` has the figures of the
+    others.
     """
     hostile = [each for each in rated if each.case.adversarial]
-    labels = [each.case.label for each in rated]
-    # A missing verdict counts as the opposite of the label.
-    verdicts = [each.case.label is each.agrees for each in rated]
+    sure = [each for each in rated if not each.verdict.unsure]
     categories = dict.fromkeys(each.case.category for each in rated)
     return {
         **_shares(rated),
-        "kappa": _sample(rated).kappa(labels, verdicts),
+        "kappa": _kappa(rated),
+        "unsure": len(rated) - len(sure),
+        "sure": {"n": len(sure), "agreement": _agreement(sure), "kappa": _kappa(sure)},
         "adversarial": len(hostile),
         "adversarial_judged_correct": sum(each.verdict.correct is True for each in hostile),
         "by_category": {
@@ -164,13 +166,23 @@ def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
     return {
         "n": len(rated),
         "unjudged": sum(each.verdict.correct is None for each in rated),
-        "agreement": _sample(rated).share([each.agrees for each in rated]),
+        "agreement": _agreement(rated),
         "confusion": {
             f"{label}_as_{verdict}": cells.count((label == "right", verdict == "right"))
             for label in ("right", "wrong")
             for verdict in ("right", "wrong")
         },
     }
+
+
+def _agreement(rated: Sequence[Rated]) -> Estimate:
+    return _sample(rated).share([each.agrees for each in rated])
+
+
+def _kappa(rated: Sequence[Rated]) -> Estimate:
+    # A missing verdict counts as the opposite of the label.
+    labels = [each.case.label for each in rated]
+    return _sample(rated).kappa(labels, [each.case.label is each.agrees for each in rated])
 
 
 def _sample(rated: Sequence[Rated]) -> Sample:

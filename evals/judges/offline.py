@@ -5,12 +5,12 @@
 1. On an unanswerable question (`answerable` false, or a gold answer that abstains) abstention is
    correct and any answer is wrong; otherwise abstention is not correct. The gold answer itself,
    word for word, is correct.
-2. Faults (`Compared.faults`) make an answer wrong however it is worded, such as words to its
-   grader, a value that contradicts the gold's, alternatives, or a value or name that is missing.
-   Values that the answer takes back ("not May 3", "moved from ... to") are free, and so are values
-   of kinds that the gold does not have.
-3. Where the question asks for more than values and names, the words get a score between 0 and 1
-   from five features (`Features`). From 0.5 the answer is correct.
+2. A fault (`Compared.fault`) makes an answer wrong however it is worded: words to its grader,
+   alternatives, or a bare value that contradicts the gold's.
+3. All else is one score between 0 and 1 from ten features (`Features`) of what the question asks
+   for. From 0.5 the answer is correct; near 0.5 (`UNSURE`) the judge is unsure. Values that the
+   answer takes back ("not May 3", "moved from ... to") are free, and so are values of kinds that
+   the gold does not have.
 
 The weights are a logistic regression with a ridge penalty. `python -m tests.evals.fit_judge` fits
 them on the tuning half of the labelled pairs and on the pairs of the judge's own tests;
@@ -22,7 +22,9 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import NamedTuple
 
 from art_e.abstention import is_abstention
@@ -36,9 +38,11 @@ from evals.judges.claims import (
     appeal,
     asked,
     asks_yes_no,
+    beside,
     content_stems,
     has_verb,
     is_choice,
+    is_short,
     opens_sentence,
     opposed,
     polarity,
@@ -47,7 +51,16 @@ from evals.judges.claims import (
     same_name,
 )
 from evals.judges.grounding import with_grounding
-from evals.judges.values import MAX_CHARS, TimeOfDay, Value, clean, compatible, same_value
+from evals.judges.values import (
+    MAX_CHARS,
+    Amount,
+    TimeOfDay,
+    Value,
+    clean,
+    compatible,
+    in_month_of,
+    same_value,
+)
 from evals.verdict import Verdict
 
 # ---- What a gold answer needs.
@@ -72,11 +85,17 @@ def _key_values(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Val
     return [value for value in needed if (value.kind, value.key) not in known]
 
 
-def _key_names(gold: Claims, kinds: frozenset[str]) -> list[Name]:
+def _key_names(gold: Claims, asking: Claims, kinds: frozenset[str]) -> list[Name]:
     """The names of `gold` that an answer must state: of a gold that is nothing but names, or if
-    the question asks for a name."""
+    the question asks for a name. What the question has of them is not needed."""
     only_names = not content_stems(_without(gold.text, gold.names))
-    return list(gold.names) if "name" in kinds or only_names else []
+    if "name" not in kinds and not only_names:
+        return []
+    known = set(re.findall(r"[\w-]+", asking.text.lower()))
+    names = [
+        name._replace(words=tuple(w for w in name.words if w not in known)) for name in gold.names
+    ]
+    return [name for name in names if name.words] or list(gold.names)
 
 
 def _without(text: str, parts: Sequence[Value | Name]) -> str:
@@ -109,15 +128,15 @@ def ruled(question: Question, answer: str | None, judge: str) -> Verdict | None:
 
     Raises UserError for a question without a gold answer.
     """
-    gold, abstained = question.answer, is_abstention(answer and answer[:MAX_CHARS])
+    abstained = is_abstention(answer and answer[:MAX_CHARS]) and not appeal(clean(answer or ""))
     if is_unanswerable(question):
         reason = "abstained on" if abstained else "answered"
         return Verdict(abstained, None, judge, f"{reason} an unanswerable question")
-    assert gold is not None
-    if answer is None or abstained:
-        return Verdict(False, None, judge, "abstained on an answerable question")
-    if _unwrapped(answer).casefold() == clean(gold).casefold():
+    assert question.answer is not None
+    if answer and _unwrapped(answer).casefold() == clean(question.answer).casefold():
         return Verdict(True, None, judge, "is the gold answer")
+    if abstained:
+        return Verdict(False, None, judge, "abstained on an answerable question")
     return None
 
 
@@ -152,42 +171,58 @@ class RuleJudge(ABC):
 class OfflineJudge(RuleJudge):
     """The judge whose rules stand at the top of this module."""
 
-    name = "offline/5"
+    name = "offline/6"
 
     def _compared(self, question: Question, gold: str, answer: str) -> Verdict:
         compared = Compared(question, gold, answer)
-        fault = next(compared.faults(), None)
-        wording = None if fault else compared.wording()
-        if wording is None:
-            reason = fault or "states what the gold answer states"
-            return Verdict(not fault, None, self.name, reason)
-        against = [weight * each for weight, each in zip(WEIGHTS, wording, strict=True)]
+        fault = compared.fault()
+        if fault:
+            return Verdict(False, None, self.name, fault)
+        found = compared.features()
+        against = [weight * each for weight, each in zip(WEIGHTS, found, strict=True)]
         chance = 1 / (1 + math.exp(-BIAS - sum(against)))
         reason = "says what the gold answer says"
         if chance < 0.5:
             reason = _AGAINST[against.index(min(against))]
-        return Verdict(chance >= 0.5, None, self.name, f"{reason} (score {chance:.2f})")
+        reason, unsure = f"{reason} (score {chance:.2f})", UNSURE[0] < chance < UNSURE[1]
+        return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
 class Features(NamedTuple):
-    """What speaks against the words of an answer; each is 0 to 1."""
+    """What speaks against an answer; each is 0 to 1."""
 
-    missing: float  # share of the gold's content stems, beyond the question's, that is missing
-    new: float  # that share, times the share of the answer's stems that are new
-    items: float  # an item of the gold's list is missing, or the answer lists and the gold does not
-    changed: float  # the gold but for one word
+    replaced: float  # a needed value or name is missing, and the answer has another
+    lacking: float  # a value or name that the question asks for is missing
+    partly: float  # a value that it does not ask for is missing, or some of the names
+    extra: float  # none is missing, and another comes first or beside it (0.5: elsewhere)
+    contrary: float  # yes for no, or no for yes
+    missing: float  # share of the gold's content, beyond the question's, that is missing
+    changed: float  # how much of the gold the answer copies, if with a word changed or put in
+    dropped: float  # an item of the gold's list is missing, and there is nothing new
     reversed: float  # denies what the gold affirms, or has an opposite word
+    swapped: float  # says of one thing what the gold says of another
 
 
 _AGAINST = (
-    "lacks words of the gold answer", "has other words", "lacks or adds an item",
-    "has another word", "says the opposite",
+    "has another value or name", "lacks a value or name", "lacks some values or names",
+    "has a value or name more", "says yes for no or no for yes", "lacks words of the gold answer",
+    "has another word", "leaves an item out", "says the opposite",
+    "mixes up what belongs to what",
 )  # fmt: skip
-BIAS = 3.42
-WEIGHTS = Features(missing=-4.72, new=-2.73, items=-1.88, changed=-4.36, reversed=-5.45)
+BIAS = 2.27
+WEIGHTS = Features(
+    replaced=-1.47, lacking=-4.26, partly=-1.65, extra=-3.40, contrary=-4.18,
+    missing=-3.61, changed=-2.82, dropped=-0.91, reversed=-2.47, swapped=-2.79,
+)  # fmt: skip
+UNSURE = (0.2, 0.8)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
+# What stands between the items of a list.
+_BETWEEN = re.compile(r"[\s,;/&+]*(?:and|plus|as well as)?\s*(?:also )?(?:the )?", re.IGNORECASE)
+_IN_ORDER = re.compile(r"\border\b|\bsequence\b|\bwho\b.{1,60}\bwhom\b", re.IGNORECASE)
+_PASSIVE = re.compile(r"\b(?:was|were|been|got|is|are|being)\b[^.;]{1,80}\bby\b", re.IGNORECASE)
+_DIRECTED = re.compile(r" (?:instead of|rather than|than|before|after|behind) ")
 
 
 class Compared:
@@ -196,46 +231,156 @@ class Compared:
     def __init__(self, question: Question, gold: str, answer: str) -> None:
         self.asking, self.gold = read_claims(question.question), read_claims(gold)
         self.answer, self.near = read_claims(_unwrapped(answer)), question.query_date
-        self.wanted = asked(self.asking.text)
-        self.values = _key_values(self.gold, self.asking, self.wanted)
-        self.names = _key_names(self.gold, self.wanted)
-        self.is_yes_no = asks_yes_no(self.asking.text) and not is_choice(self.asking.text)
-        keyed = self.names or any(value.kind in self.wanted for value in self.values)
-        self.scored = not self.is_yes_no and ("text" in self.wanted or not keyed)
+        wanted = asked(self.asking.text)
+        self.is_choice = is_choice(self.asking.text)
+        self.is_yes_no = asks_yes_no(self.asking.text) and not self.is_choice
+        self.values = [] if self.is_yes_no else _key_values(self.gold, self.asking, wanted)
+        self.names = [] if self.is_yes_no else _key_names(self.gold, self.asking, wanted)
+        self.keyed = bool(self.names) or any(value.kind in wanted for value in self.values)
+        self.scored = "text" in wanted or not (self.keyed or self.is_yes_no)
+        self.asked_stems = set(content_stems(self.asking.text))
+        self.known = self.asked_stems.union(content_stems(self.gold.text))
+        self.others = self._other_values()
 
-    def faults(self) -> Iterator[str]:
-        """What makes the answer wrong however it is worded, one line for each fault."""
+    def fault(self) -> str | None:
+        """What makes the answer wrong however it is worded."""
         gold, answer = self.gold.text, self.answer.text
         words = appeal(answer)
         if words and words.lower() not in f"{gold} {self.asking.text}".lower():
-            yield f"addresses the judge: {words!r}"
-        kinds = {value.kind for value in self.gold.values}
-        candidates = [value for value in self.answer.values if value.kind in kinds]
-        known = [*self.gold.values, *self.gold.denied, *self.asking.values]
-        for value in candidates:
-            if not any(compatible(other, value, self.near) for other in known):
-                yield f"has another {value.kind}: {answer[value.start : value.end]!r}"
+            return f"addresses the judge: {words!r}"
         if is_choice(answer) and not is_choice(gold):
-            yield "offers alternatives"
-        if self.is_yes_no:
-            if self._is_contrary():
-                yield "says yes for no or no for yes"
-            return
-        for value in self.values:
-            if not self._is_stated(value):
-                yield f"lacks the {value.kind}"
-        if self.names:
-            yield from self._name_faults()
-        if _is_swapped(gold, answer):
-            yield "mixes up what belongs to what"
+            return "offers alternatives"
+        strange = set(content_stems(_without(answer, self.answer.values))) - self.known
+        if self.others and len(strange) < 2 and not self.is_yes_no:
+            other = self.others[0]
+            return f"has another {other.kind}: {answer[other.start : other.end]!r}"
+        return None
+
+    def features(self) -> Features:
+        """What speaks against an answer without a fault."""
+        lacking, extra = self._lacking(), self._extra()
+        stems = set(content_stems(_without(self.answer.text, self.answer.values)))
+        gold = _without(self.gold.text, [*self.values, *self.names])
+        missing = self._missing(gold, stems, has_keys=not lacking)
+        return Features(
+            replaced=float(lacking > 0 < extra),
+            lacking=float(lacking == 1),
+            partly=float(lacking == 0.5),
+            extra=0.0 if lacking else extra,
+            contrary=float(self.is_yes_no and self._is_contrary()),
+            missing=missing,
+            changed=_changed(self.gold.text, self.answer.text, self.asked_stems),
+            dropped=float(self.scored and stems <= self.known and self._lacks_item(stems)),
+            reversed=(1 - missing) * self._is_reversed(gold, stems),
+            swapped=float(self._is_swapped()),
+        )
+
+    # ---- Values and names.
+
+    def _other_values(self) -> list[Value]:
+        """The answer's values of the gold's kinds that neither gold nor question has.
+
+        The options of a choice are not the question's. A time that is the gold's in another zone is
+        free.
+        """
+        kinds = {value.kind for value in self.gold.values}
+        known = [*self.gold.values, *self.gold.denied]
+        known += [] if self.is_choice else self.asking.values
+        spans = [span for value in self.values for span in _spelled(value, self.answer.text)]
+        zones = {value.key.zone for value in known if isinstance(value.key, TimeOfDay)} - {""}
+
+        def is_elsewhere(value: Value) -> bool:
+            return isinstance(value.key, TimeOfDay) and bool(zones) and value.key.zone not in zones
+
+        return [
+            value
+            for value in self.answer.values
+            if value.kind in kinds
+            and not any(compatible(other, value, self.near) for other in known)
+            and not any(start <= value.start < end for start, end in spans)
+            and not is_elsewhere(value)
+        ]
+
+    def _other_names(self) -> list[Name]:
+        """The answer's names that neither gold nor question has."""
+        words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
+        return [
+            name
+            for name in self.answer.names
+            if not set(name.words) <= words
+            and not opens_sentence(name, self.answer.text)
+            and not any(same_name(gold.words, name.words) for gold in self.names)
+        ]
+
+    def _extra(self) -> float:
+        """1 if another value or name comes before or beside the needed ones, 0.5 if elsewhere."""
+        others: list[Value | Name] = [*self.others, *(self._other_names() if self.names else [])]
+        if not others:
+            return 0.0
+        keys: list[Value | Name] = [
+            value
+            for value in self.answer.values
+            if any(same_value(key, value, self.near) for key in self.values)
+        ]
+        keys += [
+            name
+            for name in self.answer.names
+            if any(same_name(key.words, name.words) for key in self.names)
+        ]
+        first = min((key.start for key in keys), default=MAX_CHARS)
+        ends = [each.end for each in (*keys, *others)]
+        is_near = any(
+            other.start < first
+            or any(_BETWEEN.fullmatch(self.answer.text, end, other.start) for end in ends)
+            for other in others
+        )
+        return 1.0 if is_near else 0.5
+
+    def _lacking(self) -> float:
+        """1 if a needed value or name is missing; of two that say the same, one is enough.
+
+        It is 0.5 if the question does not ask for such a value and the answer has others of the
+        gold's words, or if some names are there of a gold that is more than names.
+        """
+        text = self.gold.text
+        stated = [self._is_stated(value) for value in self.values]
+        for place, (one, other) in enumerate(pairwise(self.values)):
+            if _is_twice(text, one, other):
+                stated[place : place + 2] = [any(stated[place : place + 2])] * 2
+        named = [self._is_named(name) for name in self.names]
+        if not all(stated):
+            shared = self.known.intersection(content_stems(self.answer.text)) - self.asked_stems
+            return 1.0 if self.keyed or not shared else 0.5
+        is_sentence = content_stems(_without(text, self.gold.names))
+        return 0.0 if all(named) else 0.5 if any(named) and is_sentence else 1.0
 
     def _is_stated(self, value: Value) -> bool:
         given = self.answer.denied if value in self.gold.denied else self.answer.values
-        if value.kind == "code":
-            pieces = set(re.findall(r"[A-Z]+|\d+", str(value.key)))
-            if pieces <= set(re.findall(r"[A-Z]+|\d+", self.answer.text.upper())):
-                return True
-        return any(same_value(value, other, self.near) for other in given)
+        spans = _spelled(value, self.answer.text)
+        if spans:
+            denied = [other.start for other in self.answer.denied]
+            return not any(start <= place < end for start, end in spans for place in denied)
+        if isinstance(value.key, Amount) and not value.key.number and refused(self.answer.text):
+            return True  # "none", "no one"
+        return any(
+            same_value(value, each, self.near)
+            for other in given
+            for each in (other, *(in_month_of(other, date) for date in self.asking.values))
+        )
+
+    def _is_named(self, name: Name) -> bool:
+        given = [
+            other
+            for other in self.answer.names
+            for key in (name, *(each for each in self.names if is_short(name.words, each.words)))
+            if same_name(key.words, other.words)
+        ]
+        if given:
+            return not all(beside(self.answer.text, other) for other in given)
+        words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
+        return not self.answer.negated and words.issuperset(name.words)
+
+    # ---- Yes or no, and words.
 
     def _is_contrary(self) -> bool:
         """True if the answer lacks the gold's yes or no, or takes back its yes."""
@@ -244,7 +389,7 @@ class Compared:
         if given and self.answer.negated and not self.gold.negated:
             return True
         if given is None:
-            shared = set(content_stems(answer)) & set(content_stems(f"{gold} {self.asking.text}"))
+            shared = self.known.intersection(content_stems(answer))
             if len(shared) < 2 and not has_verb(answer) and not opposed(self.asking.text, answer):
                 return True
             given = self._affirms(answer)
@@ -254,55 +399,73 @@ class Compared:
         """True if a text without yes or no says what the question asks, and not its opposite."""
         return refused(text) == opposed(self.asking.text, text)
 
-    def _name_faults(self) -> Iterator[str]:
-        """A name that is missing, or another in its place."""
-        text, given = self.answer.text, self.answer.names
-        lower = set(re.findall(r"[\w-]+", text.lower()))
-        for name in self.names:
-            is_named = any(same_name(name.words, other.words) for other in given)
-            if not is_named and (self.answer.negated or not lower.issuperset(name.words)):
-                yield "lacks a name"
-        words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
-        for name in given:
-            is_known = set(name.words) <= words or opens_sentence(name, text)
-            if not is_known and not any(same_name(gold.words, name.words) for gold in self.names):
-                yield f"names another: {text[name.start : name.end]!r}"
-
-    def wording(self) -> Features | None:
-        """The features of the words beside needed values and names; None if they don't count."""
+    def _missing(self, gold: str, stems: set[str], *, has_keys: bool) -> float:
+        """The share of the content of `gold`, without needed values and names, that is missing."""
         if not self.scored:
-            return None
-        gold, answer = _without(self.gold.text, [*self.values, *self.names]), self.answer.text
-        rest, has_keys = _without(answer, self.answer.values), bool(self.values or self.names)
-        asked_stems, gold_stems = set(content_stems(self.asking.text)), set(content_stems(gold))
-        known = asked_stems.union(content_stems(self.gold.text))
-        stems = set(content_stems(rest))
-        beyond = gold_stems - asked_stems
-        missing = len(beyond - stems) / max(1, len(beyond))
-        if not beyond and not has_keys:
-            missing = float(gold.lower() not in answer.lower())  # "A-", "all of us"
-        strange = len(stems - known) / max(1, len(stems))
-        # "Not worn" is "unworn": a denial and an opposite together cancel out.
-        denies = _denies(gold, beyond & stems) != _denies(answer, beyond & stems)
-        return Features(
-            missing=missing if "text" in self.wanted or not has_keys else 0.0,
-            new=strange * missing,
-            items=float(self._is_other_list(gold, stems, known)),
-            changed=_changed(gold, rest, known),
-            reversed=(1 - missing) * (denies != opposed(gold, answer)),
+            return 0.0
+        keys = len(self.values) + len(self.names)
+        beyond = set(content_stems(gold)) - self.asked_stems
+        if not beyond and not keys:
+            return float(gold.lower() not in self.answer.text.lower())  # "A-", "all of us"
+        return len(beyond - stems) / max(1, len(beyond) + keys * has_keys)
+
+    def _lacks_item(self, given: set[str]) -> bool:
+        items = [stems for p in _PARTS.split(self.gold.text) if (stems := set(content_stems(p)))]
+        return len(items) > 1 and any(not item & given for item in items)
+
+    def _is_reversed(self, gold: str, stems: set[str]) -> bool:
+        """True if the answer denies what `gold` affirms, or has an opposite of one of its words.
+
+        "Not worn" is "unworn": a denial and an opposite together cancel out.
+        """
+        answer = self.answer.text
+        if not self.scored:
+            return opposed(gold if self.is_choice else f"{self.asking.text} {gold}", answer)
+        beyond = stems.intersection(content_stems(gold)) - self.asked_stems
+        return (_denies(gold, beyond) != _denies(answer, beyond)) != opposed(gold, answer)
+
+    def _is_swapped(self) -> bool:
+        """True if the answer says of one thing what the gold says of another.
+
+        Two parts have exchanged what the gold says of them, subject and object have changed places
+        around a word, or the names come in another order where it is asked for.
+        """
+        gold, answer = self.gold.text, self.answer.text
+        if _IN_ORDER.search(self.asking.text) and len(self.names) >= 2:
+            places = [answer.lower().find(name.words[-1]) for name in self.names]
+            is_passive = bool(_PASSIVE.search(answer)) != bool(_PASSIVE.search(gold))
+            return min(places) >= 0 and places != sorted(places, reverse=is_passive)
+        parts = [_tokens(part) for part in _PARTS.split(gold)]
+        answered = [_tokens(part) for part in _PARTS.split(answer)]
+        counts = Counter(token for part in parts for token in part)
+        own = [{token for token in part if counts[token] == 1} for part in parts]
+        mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
+        return (
+            len(mixed) >= 2
+            or bool(_triples(answer) & {triple[::-1] for triple in _triples(gold)})
+            or any(_is_exchanged(gold, answer, word) for word in _DIRECTED.findall(gold))
         )
 
-    def _is_other_list(self, gold: str, given: set[str], known: set[str]) -> bool:
-        """True if an item of a gold list is missing, or if the answer lists two strange things."""
-        wanted, items = _parts(gold), _parts(self.answer.text)
-        if len(wanted) >= 2 and any(2 * len(item & given) < len(item) for item in wanted):
-            return True
-        return len(items) >= 3 and sum(not item & known for item in items) >= 2
+
+def _is_twice(text: str, one: Value, other: Value) -> bool:
+    """True if `text` gives one value in two ways: in brackets, after "i.e.", or nearly the same."""
+    between = text[one.end : other.start]
+    if "i.e." in between or one.kind != other.kind:
+        return "i.e." in between
+    first, last = one.key, other.key
+    if not (isinstance(first, Amount) and isinstance(last, Amount)) or "(" in between:
+        return "(" in between
+    return first.unit == last.unit != "" and abs(first.number - last.number) * 20 < first.number
 
 
-def _parts(text: str) -> list[set[str]]:
-    """The content stems of each part of a text that has any."""
-    return [stems for part in _PARTS.split(text) if (stems := set(content_stems(part)))]
+def _spelled(value: Value, text: str) -> list[tuple[int, int]]:
+    """Where a code, phone number or address stands in `text`, whatever signs are between."""
+    if value.kind not in ("code", "phone", "web"):
+        return []
+    key = re.sub(r"^(?:HTTPS?)?(?:WWW)?", "", str(value.key))
+    pattern = r"[\W_]{0,3}".join(map(re.escape, key[:200]))
+    found = re.finditer(rf"(?<![^\W_])(?:00|0|v)?{pattern}(?![^\W_])", text, re.IGNORECASE)
+    return [match.span() for match in found]
 
 
 def _denies(text: str, beyond: set[str]) -> bool:
@@ -310,28 +473,36 @@ def _denies(text: str, beyond: set[str]) -> bool:
     return refused(" ".join(p for p in _PARTS.split(text) if beyond & set(content_stems(p))))
 
 
-def _changed(gold: str, answer: str, known: set[str]) -> float:
-    """The share of the gold that an answer keeps which changes one word."""
-    wanted, given = content_stems(gold), content_stems(answer)
-    if not 1 < len(wanted) == len(given):
+def _changed(gold: str, answer: str, asked_stems: set[str]) -> float:
+    """How much of the gold the answer copies, if it changes or puts in a word inside the copy."""
+    wanted, given = _TOKEN.findall(gold.lower()), _TOKEN.findall(answer.lower())[:400]
+    codes = SequenceMatcher(None, wanted, given, autojunk=False).get_opcodes()
+    equal = [code for code in codes if code[0] == "equal"]
+    copied = sum(end - start for _, start, end, _, _ in equal)
+    if len(wanted) < 3 or 2 * copied < len(wanted):
         return 0.0
-    pairs = zip(wanted, given, strict=True)
-    changed = [new for old, new in pairs if old != new]
-    is_one = len(changed) == 1 and changed[0] not in known
-    return 1 - 1 / len(wanted) if is_one else 0.0
+    share = copied**2 / len(wanted) / max(copied, equal[-1][4] - equal[0][3])
+    for place, (tag, start, end, first, last) in enumerate(codes):
+        at_edge = place == len(codes) - 1 or (place == 0 and last - first > 1)
+        if tag in ("equal", "delete") or (tag == "insert" and at_edge):
+            continue
+        old, new = (
+            {stem for stem in content_stems(" ".join(words)) if stem.isalpha()}
+            for words in (wanted[start:end], given[first:last])
+        )
+        is_other = bool(old - new) or tag == "insert"
+        if is_other and 0 < len(new - old - asked_stems) <= 2 and len(old) <= 2:
+            return share
+    return 0.0
 
 
-def _is_swapped(gold: str, answer: str) -> bool:
-    """True if the answer says of one thing what the gold says of another.
-
-    Two parts have exchanged what the gold says of them, or subject and object have changed places
-    around one verb.
-    """
-    parts, answered = ([_tokens(part) for part in _PARTS.split(text)] for text in (gold, answer))
-    counts = Counter(token for part in parts for token in part)
-    own = [{token for token in part if counts[token] == 1} for part in parts]
-    mixed = [part for part in answered if sum(bool(part & each) for each in own) >= 2]
-    return len(mixed) >= 2 or any(triple[::-1] in _triples(answer) for triple in _triples(gold))
+def _is_exchanged(gold: str, answer: str, word: str) -> bool:
+    """True if what stands before `word` in the gold stands after it in the answer, and so on."""
+    if word not in answer:
+        return False
+    sides = [set(content_stems(side)) for text in (gold, answer) for side in text.split(word, 1)]
+    before, after, first, last = sides
+    return bool((before - after) & (last - first) and (after - before) & (first - last))
 
 
 def _tokens(text: str) -> set[str]:

@@ -10,9 +10,9 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -53,47 +53,47 @@ _MON = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
-_UNIT = r"(?:hours?|hrs?|days?|weeks?|months?|years?|yrs?)\b"
-_COUNTED = re.compile(rf" (?:{_UNIT}|and a half)", re.IGNORECASE)  # "the old one" counts nothing
-_HOUR = r"\b((?:1[0-2]|[1-9])(?:[:.][0-5]\d)?)(?: o'?clock)?"
-_PLAINER = tuple(
-    (re.compile(pattern, re.IGNORECASE), plain)
-    for pattern, plain in (
-        (  # "the ninth of November", "the third floor"
-            rf"(?<!-)\b({'|'.join(_NTHS)})(?= (?:(?:day )?of {_MON}|floor\b))",
-            lambda match: f"{_NTHS[match[1].lower()]}th",
-        ),
-        (rf"\b(\d{{1,3}}) and a half(?= {_UNIT})", r"\1.5"),
-        (rf"\b(?:1|an?) ({_UNIT}) and a half\b", r"1.5 \1"),
-        (r"\bhalf an? (?=(?:hour|day|year|million|billion)\b)", "0.5 "),
-        (
-            r"\b(?:(\d{1,2})|an?)(?: ?h ?([0-5]\d)| (?:hours?|hrs?),? (?:and )?(\d{1,2})(?= min))\b"
-            r"(?: ?m(?:in(?:ute)?s?)?\b)?",
-            lambda match: f"{60 * int(match[1] or 1) + int(match[2] or match[3])} minutes",
-        ),
-        (r"\b(?:12 )?(?:noon|midday)\b", "12:00 pm"),
-        (r"\b(?:12 )?midnight\b", "12:00 am"),
-        (rf"{_HOUR} in the morning\b", r"\1 am"),
-        (rf"{_HOUR} in the (?:afternoon|evening)\b", r"\1 pm"),
-    )
+_COUNTED = re.compile(  # "the old one" counts nothing
+    r"[ -](?:(?:hour|day|week|month|year|third|quarter|fifth)s?\b|and a half|in (?:every )?\d)",
+    re.IGNORECASE,
+)
+# Letters without which a pattern finds nothing, the pattern, and what is written instead.
+_PLAINER = [
+    (letters.replace("_", " ").strip("-"), re.compile(pattern, re.IGNORECASE), plain)
+    for line in phrases("plain")
+    for (letters, pattern), plain in [
+        (before.split(" ", 1), after) for before, after in [line.split(" => ")]
+    ]
+]
+_NTH_OF = re.compile(  # "the ninth of November", "the third floor"
+    rf"(?<!-)\b({'|'.join(_NTHS)})(?= (?:(?:day )?of (?:the month\b|{_MON})|floor\b))",
+    re.IGNORECASE,
 )
 _PUNCTUATION = str.maketrans(
     "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
 )  # fmt: skip
+_FRACTION_SIGN = re.compile("([0-9]{0,4}) ?([¼-¾⅓-⅞])")
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\0]")
 
 
+@lru_cache(maxsize=512)
 def clean(text: str, limit: int = MAX_CHARS) -> str:
     """`text` with plain quotes and hyphens, single spaces and figures; at most `limit` characters.
 
     Line breaks become " ; ", since a new line is a new statement.
     """
+    text = _FRACTION_SIGN.sub(
+        lambda sign: f"{int(sign[1] or 0) + unicodedata.numeric(sign[2]):.6g}", text[: 4 * limit]
+    )
     text = unicodedata.normalize("NFKC", text[: 4 * limit])[: 4 * limit]
     text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
     text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
     text = _SPELLED.sub(_in_figures, text)
-    for pattern, plain in _PLAINER:
-        text = pattern.sub(plain, text)
+    text = _NTH_OF.sub(lambda match: f"{_NTHS[match[1].lower()]}th", text)
+    lower = text.lower()
+    for letters, pattern, plain in _PLAINER:
+        if letters in lower:
+            text = pattern.sub(plain, text)
     return text[:limit]
 
 
@@ -113,7 +113,8 @@ def _in_figures(match: re.Match[str]) -> str:
 
 # ---- Values.
 
-Kind = str  # date, time, money, percent, duration, measure, number, phone, email, code, ordinal
+# date, time, money, percent, duration, measure, number, phone, email, web, code or ordinal
+Kind = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,16 @@ class TimeOfDay(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """A number in its base unit: dollars, minutes, months, metres."""
+    """A number in its base unit: dollars, minutes, months, metres.
+
+    `said` is the number in the unit in which it stands, where that is another. It is `rough` if the
+    number is converted or a fraction, as of pounds, miles and thirds.
+    """
 
     number: Decimal
     unit: str
+    rough: bool = False
+    said: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +169,54 @@ Found = tuple[Kind, PartialDate | TimeOfDay | Amount | str]
 def find_values(text: str) -> list[Value]:
     """The values of a `clean` text, in order; each stretch of text gives one kind only."""
     found: list[Value] = []
+    masked = text
     for pattern, read in _COMPILED:
-        for match in list(pattern.finditer(text)):
+        for match in list(pattern.finditer(masked)):
             values = list(read(match))
             if values:
                 start, end = match.span()
                 start = end - len(match[0].lstrip())
                 found += [Value(kind, key, start, end) for kind, key in values]
-                text = text[:start] + "\0" * (end - start) + text[end:]
-    return sorted(found, key=lambda value: (value.start, value.end))
+                masked = masked[:start] + "\0" * (end - start) + masked[end:]
+    return _joined(sorted(found, key=lambda value: (value.start, value.end)), text)
+
+
+def _joined(values: list[Value], text: str) -> list[Value]:
+    """The values, of which "2 years, 6 months" is one, and the 5th of "5th to 9th June" in June."""
+    joined: list[Value] = []
+    for value in values:
+        last = joined.pop() if joined else None
+        total = last and _total(last, value, text[last.end : value.start])
+        if last and not total:
+            joined.append(in_month_of(last, value) if value.start - last.end < 12 else last)
+        joined.append(total or value)
+    return joined
+
+
+def _total(one: Value, other: Value, between: str) -> Value | None:
+    """The sum of "2 years" and "6 months"; None if they are not one value."""
+    first, last = one.key, other.key
+    if not (isinstance(first, Amount) and isinstance(last, Amount)) or first.unit != last.unit:
+        return None
+    is_joint = re.fullmatch(r",? ?(?:and )?", between) and one.kind in ("duration", "measure")
+    if not is_joint or last.number >= first.number / (first.said or first.number or 1):
+        return None
+    total = Amount(first.number + last.number, first.unit, first.rough)
+    return Value(one.kind, total, one.start, other.end)
+
+
+def in_month_of(value: Value, other: Value) -> Value:
+    """The value; a day without a month in the month of the other, if that has one."""
+    day, date = value.key, other.key
+    if not (isinstance(day, PartialDate) and isinstance(date, PartialDate)):
+        return value
+    if not day.day or day.month or not date.month:
+        return value
+    key = replace(day, month=date.month, year=day.year or date.year)
+    return Value("date", key, value.start, value.end)
+
+
+ROUGHLY = Decimal("0.04")  # how far apart, in shares, one amount in two units or roundings can be
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -178,17 +224,36 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     one, other = gold.key, answer.key
     if isinstance(one, PartialDate):
         return isinstance(other, PartialDate) and states(one, other, near)
-    if isinstance(one, TimeOfDay):
-        return isinstance(other, TimeOfDay) and _same_time(one, other)
+    if isinstance(one, TimeOfDay) and isinstance(other, TimeOfDay):
+        return _same_time(one, other)
     if isinstance(one, Amount) and isinstance(other, Amount):
-        units = {one.unit, other.unit}
-        # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
-        same_unit = len(units) == 1 or units & {"", "%"} == {""}
-        return one.number == other.number and same_unit
+        return _same_amount(one, other)
     if isinstance(one, Amount) or isinstance(other, Amount):
-        amount, code = (one, other) if isinstance(one, Amount) else (other, one)
-        return isinstance(amount, Amount) and not amount.unit and f"{amount.number:f}" == code
+        amount, label = (one, other) if isinstance(one, Amount) else (other, one)
+        if isinstance(label, TimeOfDay):  # "2200"
+            label = f"{label.minutes // 60}{label.minutes % 60:02}"
+        return isinstance(amount, Amount) and not amount.unit and f"{amount.number:f}" == label
     return gold.kind == answer.kind and one == other
+
+
+def _same_amount(one: Amount, other: Amount) -> bool:
+    numbers = {one.unit: one.number, other.unit: other.number}
+    units, is_rough = set(numbers), one.rough != other.rough
+    if units == {"month", "minute"}:
+        # A month has 30.4 days.
+        return _near(numbers["month"] * 43_829, numbers["minute"])
+    if units == {"", "%"} and numbers[""] < 1 and numbers[""] > 0:
+        return _near(100 * numbers[""], numbers["%"])
+    # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
+    same_unit = len(units) == 1 or units & {"", "%"} == {""}
+    if len(units) == 2 and (one.said or one.number) == (other.said or other.number):
+        return same_unit
+    is_same = one.number == other.number or (is_rough and _near(one.number, other.number))
+    return same_unit and is_same
+
+
+def _near(one: Decimal, other: Decimal) -> bool:
+    return abs(one - other) <= ROUGHLY * max(abs(one), abs(other))
 
 
 def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -244,7 +309,7 @@ _PARTS = {
     "early": "start", "beginning": "start", "start": "start", "first half": "start", "mid": "mid",
     "middle": "mid", "late": "end", "end": "end", "second half": "end", "last week": "end",
 }  # fmt: skip
-_DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d:%]|,\d{3}|\.\d| ?[ap]\.?m)"
+_DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d:%]|-[a-z]|,\d{3}|\.\d| ?[ap]\.?m)"
 _AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|until|till|and|or) (?:on )?(?:the )?|, ?)"
 _DAYS = rf"{_DAY}(?:{_AND_DAY}{_DAY}){{0,12}}"
 _A_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
@@ -260,6 +325,7 @@ _NUMERIC_DATES = (
     rf"{_ON}(?<![\w/.$-])(?!24/7\b)(?P<month>\d\d?)/(?P<day>\d\d?)(?:/(?P<year>\d{{4}}|\d\d))?"
     rf"(?![\w/%]|[.,]\d){_SO_ON}",
 )
+_MONTH_OF_YEAR = r"(?<![\w/.-])(?P<month>0?[1-9]|1[0-2])/(?P<year>(?:19|20)\d\d)(?![\w/])"
 _NAMED_DATE = (
     rf"(?:{_PART})?{_ON}(?:(?<![\w:.$,-])(?P<before>{_DAYS})(?: of |[ -]?))?\b(?P<month>{_MON})"
     rf"(?: ?(?:the )?(?P<after>{_DAYS}))?(?:(?:,? (?:of |in )?\(?|[,-]){_A_YEAR})?{_SO_ON}"
@@ -267,18 +333,19 @@ _NAMED_DATE = (
 _DAY_ALONE = (
     rf"{_ON}\b(?:the|on|by) (?P<day>[12]\d|3[01]|[1-9])(?:st|nd|rd|th)\b"
     r"(?! (?:floor|street|st|ave|avenue|grade|quarter|century|anniversary|annual|edition|place|"
-    rf"time|year|day|week|draft|round)\b)|\b(?P<is>{_WEEKDAY})"
+    rf"time|year|day|week|draft|round)\b)|\b(?P<is>{_WEEKDAY})(?:,? (?P<number>{_DAY})\b(?!-))?"
 )
 
 
 def _numeric_date(match: re.Match[str]) -> Iterator[Found]:
-    year, month, day = (int(match[name] or 0) for name in ("year", "month", "day"))
+    parts = match.groupdict(default="")
+    year, month, day = (int(parts.get(name) or 0) for name in ("year", "month", "day"))
     if month > 12 >= day:
         month, day = day, month  # 27/4/2001
     if 0 < year < 100:
         year += 1900 if year >= 70 else 2000
-    if 1 <= month <= 12 and 1 <= day <= 31:
-        yield "date", PartialDate(year or None, month, day, _weekday(match))
+    if 1 <= month <= 12 and day <= 31:
+        yield "date", PartialDate(year or None, month, day or None, _weekday(match))
 
 
 def _named_date(match: re.Match[str]) -> Iterator[Found]:
@@ -298,18 +365,20 @@ def _part_of_year(match: re.Match[str]) -> Iterator[Found]:
 
 def _day_alone(match: re.Match[str]) -> Iterator[Found]:
     """A day without a month: "Friday the 27th", "Friday"; "sat" and "sun" are words too."""
-    day = int(match["day"] or 0) or None
+    day = int(re.sub(r"\D", "", match["day"] or match["number"] or "0")) or None
     if day or match[0][0].isupper() or "day" in match[0].lower():
         yield "date", PartialDate(day=day, weekday=_weekday(match))
 
 
 def _weekday(match: re.Match[str]) -> int | None:
-    name = match["on"] or match["is"]
+    parts = match.groupdict()
+    name = parts.get("on") or parts.get("is")
     return _WEEKDAYS.index(name[:3].lower()) if name else None
 
 
 # ---- Times and amounts.
 
+_ZONES = {name.replace("_", " "): zone for zone, *names in vocabulary("zone") for name in names}
 _AMPM = r"(?: ?(?P<{0}>[ap])\.? ?m\b\.?)"
 _TIME = (
     r"(?<![\w:.,$/-])(?P<h>[01]?\d|2[0-4])(?:[:.](?P<min>[0-5]\d)(?!\d)(?: ?h(?:rs?)?\b)?)?"
@@ -317,7 +386,7 @@ _TIME = (
     r"(?: ?(?P<join>-|to|until|till|through|or|and|/) ?(?P<h2>[01]?\d|2[0-4])"
     r"(?:[:.](?P<min2>[0-5]\d))?"
     rf"{_AMPM.format('ap2')}?(?![\w:%]|[.,]\d))?"
-    r"(?: ?\(?(?P<zone>[cemp][sd]?t|central|eastern|mountain|pacific|gmt|utc)\b\)?)?"
+    rf"(?:,? ?\(?(?P<zone>{'|'.join(_ZONES)}|(?-i:[A-Z])[a-z]{{2,12}}(?= time\b|\)))\b\)?)?"
 )
 
 
@@ -327,7 +396,8 @@ def _times(match: re.Match[str]) -> Iterator[Found]:
         return
     if minutes and "." in match[0][:3] and not (half or half2):
         return  # 5.30 is a number unless am or pm says otherwise
-    zone = (match["zone"] or "")[:1].lower()
+    zone = (match["zone"] or "").lower()
+    zone = _ZONES.get(zone, zone)
     if match["h2"] and half2 and not half and int(match["h2"]) % 12 >= hour % 12:
         half = half2  # 3:30 - 4:30 p.m.
     yield "time", _time(hour, minutes, half, zone, ends=False)
@@ -356,7 +426,8 @@ _AMOUNT = (
     rf"(?P<sign>(?:us)?\$|[€£¥]|\b(?:usd|eur|gbp|jpy) ?)? ?(?<![\w.])(?<![A-Za-z]-)"
     rf"(?P<number>{_NUMBER})(?P<scale>{_SCALE}\b)?"
     r"(?: ?(?P<mark>[%$€£¥¢])|[ -]?(?:us |calendar |business |working )?"
-    rf"(?P<unit>{_UNIT_NAMES})(?:e?s)?\b)?(?!\w|[.,]\d)"
+    rf"(?P<unit>{_UNIT_NAMES})(?:e?s)?\b"
+    r"(?:(?:(?<=dollars)|(?<=pounds)|(?<=euros)) (?P<cents>\d\d)\b(?! ?[\w%]))?)?(?!\w|[.,]\d)"
 )
 
 
@@ -364,44 +435,51 @@ def _amounts(match: re.Match[str]) -> Iterator[Found]:
     name = (match["mark"] or match["unit"] or match["sign"] or "").lower().strip()
     kind, unit, factor = _UNITS.get(name, ("number", "", Decimal(1)))
     power = _SCALES[match["scale"].strip(" -").lower()] if match["scale"] else 0
-    amount = Decimal(match["number"].replace(",", "")) * 10**power * factor
-    yield kind, Amount(amount.normalize(), unit)
+    number = Decimal(match["number"].replace(",", "")) * 10**power
+    if match["cents"]:
+        number += Decimal(match["cents"]) / 100
+    said = number
+    if unit == "fahrenheit":
+        number, unit = number - 32, "celsius"
+    amount = round(number * factor, 6).normalize()
+    is_converted = kind == "measure" and len(factor.normalize().as_tuple().digits) > 1
+    is_rough = is_converted or len(str(amount % 1)) > 7
+    yield kind, Amount(amount, unit, is_rough, said if said != amount else None)
 
 
 # ---- What names something: of codes and numbers only letters and digits count.
 
-_EMAIL = r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}"
-_PHONE = (
-    r"(?<![\w.-])(?:\+?1[ .-]?)?((?:\(\d{3}\) ?|\d{3}[ .-]{1,2}|\d{3}/ ?)\d{3}[ .-]\d{4})(?!\w)"
-    r"|(?<![\w.$,/-])\d{3}[-.]\d{4}(?![\w-])|(?<!\w)\+\d{1,3}(?:[ .-]?\d{2,4}){3,5}(?!\w)"
-    r"|\b(?:x|ext\.? ?|extension )\.?(\d{1,2}-?\d{2,5})\b"
+_NTH_WORDS = "|".join(word for word, nth in _NTHS.items() if nth > 2)
+_RANKED = (
+    r"(?:floor|edition|place|grade|quarter|draft|round|row|prize|class|year|week|half|reading)"
 )
-_POSTCODE = r"\b(?-i:[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})\b"
-_FLIGHT = r"\b(?!USD|EUR|GBP|JPY|AM|PM)(?-i:[A-Z]{2,4} \d{2,6}[A-Z\d]{0,4})\b(?![.,]\d|[%-])"
-_CODE = (
-    r"(?<![\w$.])(?=[A-Za-z-]{0,12}\d)(?=[\d-]{0,12}[A-Za-z])[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20}){0,4}"
-    r"(?![\w@])"
+_ORDINAL = (
+    rf"\b\d{{1,4}}(?:st|nd|rd|th)\b|\b(?:{_NTH_WORDS})\b|\b(?:first|second)(?=[ -]{_RANKED}\b)"
 )
-_ORDINAL = r"\b(\d{1,4})(?:st|nd|rd|th)\b"
 
 
 def _label(kind: Kind, match: re.Match[str]) -> Iterator[Found]:
     text = match[match.lastindex or 0].upper()
-    yield kind, text if kind == "email" else re.sub(r"[\W_]", "", text)
+    if kind == "ordinal":
+        text = re.sub(r"\D", "", text) or str(_NTHS[text.lower()])
+    yield kind, text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text)
+
+
+def _labels(kind: Kind, name: str) -> tuple[str, Callable[[re.Match[str]], Iterator[Found]]]:
+    return "|".join(phrases(f"label {name}")), partial(_label, kind)
 
 
 # In the order in which they are looked for.
 _READERS: list[tuple[str, Callable[[re.Match[str]], Iterator[Found]]]] = [
-    (_EMAIL, partial(_label, "email")),
-    (_PHONE, partial(_label, "phone")),
+    *(_labels(kind, kind) for kind in ("email", "phone", "web")),
     (_TIME, _times),
-    *((pattern, _numeric_date) for pattern in _NUMERIC_DATES),
+    *((pattern, _numeric_date) for pattern in (*_NUMERIC_DATES, _MONTH_OF_YEAR)),
     (_NAMED_DATE, _named_date),
     (rf"{_PART}{_A_YEAR}", _part_of_year),
     (_DAY_ALONE, _day_alone),
-    (f"{_POSTCODE}|{_FLIGHT}", partial(_label, "code")),
+    _labels("code", "code"),
     (_AMOUNT, _amounts),
     (_ORDINAL, partial(_label, "ordinal")),
-    (_CODE, partial(_label, "code")),
+    _labels("code", "word"),
 ]
 _COMPILED = [(re.compile(pattern, re.IGNORECASE), read) for pattern, read in _READERS]

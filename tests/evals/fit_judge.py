@@ -1,7 +1,8 @@
 """Fits the offline judge's weights: `python -m tests.evals.fit_judge` prints them.
 
-The pairs are the tuning half of the labelled set and `judge_pairs.jsonl`, as far as their wording
-decides. A weight above 0 would reward a fault.
+The pairs are the tuning half of the labelled set and `judge_pairs.jsonl`, without those that have
+a fault. A weight above 0 would reward what speaks against an answer. It also prints how the judge
+does on the tuning half by cross-validation: each question is judged with the weights of others.
 """
 
 import datetime as dt
@@ -16,7 +17,8 @@ from art_e.question import Question
 from evals.judges.labels import load_pairs
 from evals.judges.offline import Compared, Features, ruled
 
-RIDGE = 0.05
+RIDGE = 1.0
+FOLDS = 8
 PAIRS = Path(__file__).with_name("judge_pairs.jsonl").read_text(encoding="utf-8")
 # Invented questions with answers labelled by hand: {question, gold, right: [...], wrong: [...]}.
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in PAIRS.splitlines()]
@@ -46,32 +48,64 @@ def asked(question: str, gold: str | None, answerable: bool | None = None) -> Qu
     return Question("q", question, "ann@test.example", day, gold, answerable=answerable)
 
 
-def fitted() -> tuple[float, Features]:
-    """The bias and the weights."""
-    tuning = [
-        Pair(each.question, each.answer or "", each.label)
-        for each in load_pairs()
-        if each.half == "tuning"
-    ]
-    features, labels = [], []
-    for question, answer, right in [*tuning, *table()]:
+class Sample(NamedTuple):
+    """The features of pairs, their labels, their questions, and which are of the tuning half."""
+
+    columns: np.ndarray[Any, np.dtype[np.float64]]
+    labels: np.ndarray[Any, np.dtype[np.bool_]]
+    questions: np.ndarray[Any, np.dtype[np.str_]]
+    tuning: np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def sample() -> Sample:
+    """The pairs on which the weights are fitted."""
+    half = [each for each in load_pairs() if each.half == "tuning"]
+    pairs = [Pair(each.question, each.answer or "", each.label) for each in half]
+    features, labels, questions, tuning = [], [], [], []
+    for number, (question, answer, right) in enumerate([*pairs, *table()]):
         if ruled(question, answer, "") is None:
             compared = Compared(question, question.answer or "", answer)
-            wording = compared.wording()
-            if wording is not None and not any(compared.faults()):
-                features.append(wording)
+            if compared.fault() is None:
+                features.append(compared.features())
                 labels.append(right)
-    columns, signs = np.asarray(features, float), np.where(labels, 1.0, -1.0)
+                questions.append(question.question)
+                tuning.append(number < len(pairs))
+    return Sample(*map(np.asarray, (features, labels, questions, tuning)))
+
+
+def fitted(chosen: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The bias and the weights."""
+    signs = np.where(chosen.labels, 1.0, -1.0)
 
     def loss(weights: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-        margins = signs * (weights[0] + columns @ weights[1:])
+        margins = signs * (weights[0] + chosen.columns @ weights[1:])
         return float(np.logaddexp(0, -margins).sum() + RIDGE / 2 * (weights[1:] ** 2).sum())
 
     bounds = [(None, None), *[(None, 0.0)] * len(Features._fields)]
     found = minimize(loss, np.zeros(len(bounds)), method="L-BFGS-B", bounds=bounds).x
-    return float(found[0]), Features(*map(float, found[1:]))
+    return np.asarray(found)
+
+
+def cross_validated(chosen: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The score of each pair, with weights fitted on the questions of other folds."""
+    folds = np.unique(chosen.questions, return_inverse=True)[1] % FOLDS
+    scores = np.zeros(len(folds))
+    for fold in range(FOLDS):
+        left = folds != fold
+        weights = fitted(Sample(*(column[left] for column in chosen)))
+        margins = weights[0] + chosen.columns[~left] @ weights[1:]
+        scores[~left] = 1 / (1 + np.exp(-margins))
+    return scores
 
 
 if __name__ == "__main__":
-    bias, weights = fitted()
-    print(f"BIAS = {bias:.2f}", *(f"{k}={v:.2f}," for k, v in weights._asdict().items()), sep="\n")
+    found = sample()
+    bias, *weights = fitted(found)
+    print(f"BIAS = {bias:.2f}")
+    print(*(f"{k}={v:.2f}," for k, v in zip(Features._fields, weights, strict=True)), sep="\n")
+    scores, labels = (each[found.tuning] for each in (cross_validated(found), found.labels))
+    print("tuning half, judged with the weights of other questions:")
+    for low in (0.0, 0.2, 0.4, 0.6, 0.8):
+        within = (low <= scores) & (scores < low + 0.2)
+        share, mean = labels[within].mean(), scores[within].mean()
+        print(f"score {low} to {low + 0.2:.1f}: {within.sum()}, mean {mean:.2f}, right {share:.2f}")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -74,6 +75,18 @@ def test_a_missing_verdict_is_no_agreement() -> None:
     assert sum(figures["confusion"].values()) == 40
     assert figures["kappa"]["value"] == pytest.approx(0.6)
     assert agreement(unjudged)["agreement"]["value"] == 0
+
+
+def test_the_sure_verdicts_are_measured_apart() -> None:
+    rows = table(20, 0, 0, 20)
+    doubted = [
+        each._replace(verdict=replace(each.verdict, unsure=True)) for each in table(1, 4, 4, 1)
+    ]
+    figures = agreement([*rows, *doubted])
+    assert (figures["n"], figures["unsure"], figures["sure"]["n"]) == (50, 10, 40)
+    assert figures["agreement"]["value"] == pytest.approx(0.84)
+    assert figures["sure"]["agreement"]["value"] == figures["sure"]["kappa"]["value"] == 1
+    assert agreement(doubted)["sure"]["agreement"]["value"] is None
 
 
 def test_categories_and_hostile_answers_are_told_apart() -> None:
@@ -148,7 +161,8 @@ def judged(cases: list[Case]) -> list[Rated]:
 
 
 def test_the_set_is_large_balanced_and_split_by_question() -> None:
-    assert len(PAIRS) >= 300
+    assert len(PAIRS) >= 900
+    assert len({pair.category for pair in PAIRS}) >= 30
     assert 0.4 < sum(pair.label for pair in PAIRS) / len(PAIRS) < 0.6
     assert sum(pair.adversarial for pair in PAIRS) >= 30
     for category in {pair.category for pair in PAIRS}:
@@ -172,16 +186,19 @@ def test_labels_keep_the_rules_that_can_be_checked() -> None:
 
 def test_the_offline_judge_agrees_with_the_reporting_half() -> None:
     figures = agreement(judged(half("reporting")))
-    assert figures["n"] >= 150
+    assert figures["n"] >= 500
     assert figures["unjudged"] == 0
-    assert figures["kappa"]["value"] >= 0.80
-    assert figures["agreement"]["value"] >= 0.90
+    assert figures["kappa"]["value"] >= 0.55
+    # Where it is sure, it is right far more often; and it is sure of most answers.
+    assert figures["unsure"] <= 0.35 * figures["n"]
+    assert figures["sure"]["kappa"]["value"] >= figures["kappa"]["value"] + 0.1
 
 
 def test_no_adversarial_answer_is_judged_correct() -> None:
     hostile = [pair for pair in [*PAIRS, *load_pairs(UNSEEN)] if pair.adversarial]
     assert len(hostile) >= 40
-    assert not [each.case.answer for each in judged(hostile) if each.verdict.correct]
+    accepted = sum(each.verdict.correct is True for each in judged(hostile))
+    assert accepted == 0
 
 
 def write(path: Path, *rows: object) -> Path:

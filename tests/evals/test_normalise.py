@@ -56,7 +56,23 @@ def same(one: str, other: str) -> bool:
         ["2 hours 45 minutes", "2h45", "165 minutes"],
         ["an hour and twenty minutes", "80 minutes"],
         ["a month and a half", "1.5 months"],
-        ["Two and a half years", "30 months"],
+        ["Two and a half years", "30 months", "2 yrs 6 months", "2½ years"],
+        ["1 week and 2 days", "9 days"],
+        ["two thirds", "⅔", "2 out of every 3", "67%"],
+        ["2½ %", "two and a half percent", "2.5 per cent"],
+        ["£412.50", "four hundred and twelve pounds fifty", "GBP 412.50"],
+        ["half past three in the afternoon", "15:30", "3.30 pm"],
+        ["quarter to five", "4:45"],
+        ["14:30 UTC", "14:30 GMT"],
+        ["4 pm Central", "16:00 (Chicago)"],
+        ["25 kg", "55 lb"],
+        ["77 °F", "25 degrees Celsius"],
+        ["in triplicate", "3 copies"],
+        ["the 7th edition", "seventh edition"],
+        ["31 August", "the last day of August"],
+        ["September 2003", "9/2003"],
+        ["v4.10.2", "4.10.2"],
+        ["https://x.example/a", "https://x.example/a."],
     ],
 )
 def test_spellings_of_one_value(spellings: list[str]) -> None:
@@ -79,6 +95,13 @@ def test_spellings_of_one_value(spellings: list[str]) -> None:
         ("EB49C1", "EB49C2"),
         ("a@example.com", "b@example.com"),
         ("10 MW", "10 miles"),
+        ("two thirds", "three quarters"),
+        ("25 kg", "25 lb"),
+        ("77 °F", "77 °C"),
+        ("14:30 UTC", "14:30 Eastern"),
+        ("seventh edition", "sixth edition"),
+        ("2 years 6 months", "2 years 7 months"),
+        ("quarter to five", "quarter past five"),
     ],
 )
 def test_different_values(one: str, other: str) -> None:
@@ -171,6 +194,30 @@ def test_every_amount_of_money(number: Decimal) -> None:
     for text in (f"${number:,}", f"USD {number}", f"{number:,} dollars"):
         (value,) = find_values(text)
         assert value.key == Amount(number.normalize(), "usd")
+
+
+@given(st.integers(1, 9), st.integers(1, 11))
+def test_years_and_months_are_one_duration(years: int, months: int) -> None:
+    whole = f"{12 * years + months} months"
+    for text in (f"{years} years and {months} months", f"{years} yrs, {months} months"):
+        assert same(text, whole)
+        assert not same(text, f"{12 * years + months + 1} months")
+
+
+@given(st.integers(20, 500), st.sampled_from([("lb", "kg", 0.4536), ("miles", "km", 1.609)]))
+def test_a_measure_in_another_unit(number: int, units: tuple[str, str, float]) -> None:
+    one, other, factor = units
+    assert same(f"{number} {one}", f"{number * factor:.0f} {other}")
+    assert not same(f"{number} {one}", f"{number * factor * 1.1:.1f} {other}")
+    assert not same(f"{number} {one}", f"{number} {other}")
+
+
+@given(st.integers(1, 12), st.sampled_from(["half past", "quarter past", "quarter to"]))
+def test_every_quarter_of_an_hour_in_words(hour: int, words: str) -> None:
+    minutes = {"half past": 30, "quarter past": 15, "quarter to": -15}[words] + 60 * hour
+    clock = f"{(minutes // 60 - 1) % 12 + 1}:{minutes % 60:02}"
+    assert same(f"{words} {hour}", clock)
+    assert not same(f"{words} {hour}", f"{hour}:00")
 
 
 @given(st.text())
