@@ -17,7 +17,7 @@ from importlib import resources
 # Longer text is read no further, which bounds the work.
 _MAX_CHARS, _MAX_WORDS = 2_000, 120
 # Below even odds, because answers that look like abstentions are rarer than in the texts fitted to.
-_THRESHOLD = -0.9
+_THRESHOLD = -0.5
 # Text of so few words says too little for a score; of fewer than `_SOME`, the score must be sure.
 _FEW, _SOME = 2, 5
 _SURE = 1.5

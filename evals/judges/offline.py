@@ -211,7 +211,7 @@ _AGAINST = (
 )  # fmt: skip
 BIAS = 2.27
 WEIGHTS = Features(
-    replaced=-1.47, lacking=-4.26, partly=-1.65, extra=-3.40, contrary=-4.18,
+    replaced=-1.47, lacking=-4.26, partly=-1.65, extra=-3.40, contrary=-4.20,
     missing=-3.61, changed=-2.82, dropped=-0.91, reversed=-2.47, swapped=-2.79,
 )  # fmt: skip
 UNSURE = (0.2, 0.8)  # between these scores

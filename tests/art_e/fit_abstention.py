@@ -1,9 +1,9 @@
 """Fits the weights of `art_e.abstention`: `python -m tests.art_e.fit_abstention` writes them.
 
 The texts are those of `abstentions.jsonl` that are for tuning, and of the tuning half of the
-judges' labelled set the gold answers and the right ones. Each is fitted to as it is, in lower case
-and in upper case; and abstentions once more with an answer behind, which makes them answers. The
-penalty on absolute weights keeps few runs of words.
+judges' labelled set the gold answers and the right ones. Each is fitted to as it is, in lower case,
+in upper case, and with a polite end; and abstentions once more with an answer behind, which makes
+them answers. The penalty on absolute weights keeps few runs of words.
 """
 
 import json
@@ -31,6 +31,10 @@ _OPENINGS = (
     ". The answer is ", ". However, it seems to be ", ", but I would guess ", ". My guess: ", "\n",
 )  # fmt: skip
 _SHORT = 80
+_CLOSINGS = (
+    "Hope this helps.", "Hope that helps!", "Let me know if you need more.", "Regards", "Thanks!",
+    "Please let me know if I can help further.", "Do you want me to look further?",
+)  # fmt: skip
 TEXTS = Path(__file__).with_name("abstentions.jsonl")
 WEIGHTS = Path(art_e.abstention.__file__).with_name("abstention.tsv")
 
@@ -64,6 +68,7 @@ def varied(given: Sequence[Text]) -> list[Text]:
     contents = [each.text for each in given if not each.abstains and len(each.text) < _SHORT]
     for each in given:
         made += [each, each._replace(text=each.text.lower()), each._replace(text=each.text.upper())]
+        made.append(each._replace(text=f"{each.text.rstrip(' .')}. {random.choice(_CLOSINGS)}"))
         if each.abstains:
             opening = random.choice(_OPENINGS)
             answered = f"{each.text.rstrip(' .!')}{opening}{random.choice(contents)}"

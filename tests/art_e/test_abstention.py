@@ -58,7 +58,7 @@ def test_is_an_answer(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("half", "found", "kept"), [("reporting", 0.9, 0.85), ("unseen", 0.8, 0.9)]
+    ("half", "found", "kept"), [("reporting", 0.88, 0.9), ("unseen", 0.8, 0.9)]
 )
 def test_most_ways_to_decline_are_found_and_few_answers_that_look_like_it_are_lost(
     half: str, found: float, kept: float
@@ -95,12 +95,15 @@ def test_spelling_never_hides_an_abstention(
     assert is_abstention(start + varied + end)
 
 
-@pytest.mark.parametrize("content", ["Kim Ward", "$400", "room EB12", "Monday"])
-def test_an_answer_after_an_abstention_is_an_answer(content: str) -> None:
+def test_an_answer_after_an_abstention_is_an_answer() -> None:
     """Else a model would earn an abstention's reward with a guess."""
-    phrases = [each for each in ABSTENTIONS if any(map(str.isalnum, each))]
-    taken = [each for each in phrases if is_abstention(f"{each}. It is {content}.")]
-    assert len(taken) <= 0.1 * len(phrases)
+    guesses = [
+        f"{each}. It is {content}."
+        for each in ABSTENTIONS
+        if any(map(str.isalnum, each))
+        for content in ("Kim Ward", "$400", "room EB12", "Monday")
+    ]
+    assert sum(map(is_abstention, guesses)) <= 0.1 * len(guesses)
 
 
 @given(st.text(max_size=300))

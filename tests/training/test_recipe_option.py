@@ -28,7 +28,8 @@ snippet_chars = 12
 addresses = false
 spaced = true
 """
-VIEW = {"handles": True, "hits": 2, "snippet_chars": 12, "addresses": False, "spaced": True}
+SHOWN = {"handles": True, "hits": 2, "snippet_chars": 12, "addresses": False, "spaced": True}
+VIEW = {**SHOWN, "all_words": False, "calls": 4, "closed_book": False}
 ASKED = questions(WorldConfig(size=1000))[:4]
 
 
