@@ -31,6 +31,7 @@ _SHORT = frozenset(
 _RUN = 4
 
 _APOSTROPHES = re.compile(r"['’‘`´ʼ′]")
+_OPENING = re.compile(r"^\W*(?:final )?answer ?: ?", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+|[.!?;:\n]")
 _MAIL = re.compile(r"\be-?mails?\b|\bmails\b|\bmessages?\b", re.IGNORECASE)
 _EXPANSIONS = {
@@ -71,7 +72,8 @@ def word_runs(text: str) -> Iterator[str]:
 def _folded(text: str) -> list[str]:
     """The words in lower case without contractions; numbers are "0", names "Name", and the end of
     a sentence is "."."""
-    text = _APOSTROPHES.sub("", unicodedata.normalize("NFKC", text[:_MAX_CHARS])[:_MAX_CHARS])
+    text = unicodedata.normalize("NFKC", text[:_MAX_CHARS])[:_MAX_CHARS]
+    text = _APOSTROPHES.sub("", _OPENING.sub("", text))
     shouted, words, opens = text.isupper(), list[str](), True
     for word in _WORD.findall(_MAIL.sub("mail", text)):
         if word in ".!?;:\n":
