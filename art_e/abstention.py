@@ -24,7 +24,7 @@ _SURE = 1.5
 _SHORT = frozenset(
     "unknown|unclear|undetermined|unspecified|unstated|n a|na|null|idk|no idea|no clue|no answer|"
     "not specified|not stated|not given|not mentioned|not found|not known|not sure|not available|"
-    "not disclosed|not clear|no information|no info|insufficient information|name a|name name|"
+    "not disclosed|not clear|no information|no info|insufficient information|"
     "can not|nothing found|unable to".split("|")
 )
 # The longest run of words that has a weight.
@@ -48,9 +48,10 @@ def is_abstention(answer: str | None) -> bool:
     """True if `answer` declines to answer: None, empty, or "I don't know" in any words."""
     if answer is None or not re.search(r"\w", answer):
         return True
-    words = [each for each in _folded(answer) if each != "."]
+    # In lower case, because of two names it matters which.
+    words = [each for each in _folded(answer.lower()) if each != "."]
     if len(words) <= _FEW:
-        return " ".join(words).lower() in _SHORT
+        return " ".join(words) in _SHORT
     return score(answer) > (_THRESHOLD if len(words) >= _SOME else _SURE)
 
 

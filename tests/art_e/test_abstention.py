@@ -41,7 +41,7 @@ ANSWERS = [
     "The caller is John Unknown.", "Send it to unknown@example.com", "Not available until June",
     "To be determined.", "I don't know about that, $5,000 sounds right",
     "The emails do not agree: one says March 3, the other March 4.",
-    "The missing invoice was found in the mail room.",
+    "The missing invoice was found in the mail room.", "EES Houston", "IBM Europe", "PGE Corp.",
     "Nasdaq: NA", "They were unable to find a room, therefore the meeting is on Monday.",
     "The answer is 42, I don't know why.", "日本語の答え",
 ]  # fmt: skip
