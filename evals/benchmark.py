@@ -31,8 +31,8 @@ from art_e.storage import AppendLog
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.gpu_time import figures_of, servings
-from evals.judges.quality import correction
+from evals.gpu_time import servings
+from evals.judges.quality import figures_in
 from evals.metrics import run_metrics
 from evals.scored import Scored, load_run, read_in
 from evals.verdict import Judge, names_of, with_majority
@@ -199,10 +199,8 @@ def published_temperature(model: str) -> float | None:
 
 def published_100(questions: Sequence[Question]) -> list[Question]:
     """The reference's selection: the first 100 questions with a single source, but for seven."""
-    single = (each for each in questions if each.answerable and len(each.message_ids) == 1)
-    return list(
-        itertools.islice((each for each in single if each.id not in _PUBLISHED_WITHOUT), 100)
-    )
+    single = [each for each in questions if each.answerable and len(each.message_ids) == 1]
+    return [each for each in single if each.id not in _PUBLISHED_WITHOUT][:100]
 
 
 def check_questions(questions: Sequence[Question], inbox_file: InboxFile) -> None:
@@ -258,9 +256,7 @@ def run_benchmark(
             await run_episode(episode, policy, run.id), repeat=repeat, question=question.to_row()
         )
         trajectory.policy["prompt"] = chosen.name
-        scored = Scored(question, trajectory)
-        # An episode that is out of turns or lost has neither answered nor abstained.
-        return await judged(scored, judges, inbox) if scored.ended else scored
+        return await judged(Scored(question, trajectory), judges, inbox)
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
@@ -331,11 +327,12 @@ def rejudge(
     async def work(log: AppendLog) -> None:
         while waiting:
             scored = waiting.popleft()
-            of = dataclasses.replace(scored.trajectory, run_id=run.id, verdict=None)
-            scored = Scored(scored.question, dataclasses.replace(of, other_verdicts=[]))
-            if scored.ended:
-                inbox = inbox_file.open_inbox(of.inbox_address, scored.question.query_date)
-                scored = await judged(scored, judges, inbox)
+            question = scored.question
+            inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
+            bare = dataclasses.replace(
+                scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[]
+            )
+            scored = await judged(Scored(question, bare), judges, inbox)
             log.append(scored.trajectory.to_line())
             done.append(scored)
             on_judged()
@@ -362,10 +359,7 @@ def _measured(
     figures = {}
     for model, more in facts.items():
         episodes = [each for each in found if each.trajectory.model == model]
-        timed = not run.config.get("cache")
-        of_model = figures_of(episodes, names, served.get(model), timed=timed)
-        without = correction(of_model, names[0], run, episodes)
-        figures[model] = {**of_model, "corrected": without, **more}
+        figures[model] = {**figures_in(run, episodes, names, served.get(model)), **more}
     metrics = run_metrics(found, names, figures) | {"prompt": prompt}
     run.write_json("metrics.json", metrics)
     if not any(each["not_asked"] for each in figures.values()):
@@ -374,7 +368,12 @@ def _measured(
 
 
 async def judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
-    """The episode with the verdicts of all judges, asked at the same time."""
+    """The episode with the verdicts of all judges, asked at the same time.
+
+    One that is out of turns or lost has neither answered nor abstained, and stays as it is.
+    """
+    if not scored.ended:
+        return scored
     question, trajectory = scored.question, scored.trajectory
     mails = read_in(trajectory, inbox)
     verdicts = await asyncio.gather(

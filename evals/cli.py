@@ -44,7 +44,6 @@ from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
 from art_e.trajectory import read_trajectories
 from evals import benchmark, paired
-from evals.benchmark import PUBLISHED_JUDGE, PUBLISHED_VIEW
 from evals.judges import choose_judge
 from evals.judges.cli import judge, label, note_cost, note_recipients, print_answers
 from evals.metrics import HEADLINE
@@ -238,10 +237,12 @@ def run(
     of_split = chosen_split(split)
     names = list(dict.fromkeys(map(full_name, models)))
     form = chosen_form(recipe, max_turns, other_prompt=prompt is not None or closed_book)
-    judges = list(dict.fromkeys(judge or ["offline" if preset is None else PUBLISHED_JUDGE]))
+    judges = list(
+        dict.fromkeys(judge or ["offline" if preset is None else benchmark.PUBLISHED_JUDGE])
+    )
     if preset is not None:
         _check_preset(recipe, limit, max_turns, temperature)
-        form = form._replace(view=PUBLISHED_VIEW)
+        form = form._replace(view=benchmark.PUBLISHED_VIEW)
     if closed_book:
         _check_closed_book(names, prompt)
         form = form._replace(view=replace(form.view, closed_book=True))

@@ -137,9 +137,8 @@ def verdict(db: str, judge: str = "offline") -> Scorer:
     async def score(state: TaskState, _: Target) -> Score:
         question = Question.from_row(state.metadata)
         scored = Scored(question, Trajectory(**state.store.get("trajectory")))
-        if scored.ended:
-            inbox = opened(Path(db)).open_inbox(question.inbox_address, question.query_date)
-            scored = await judged(scored, [chosen], inbox)
+        inbox = opened(Path(db)).open_inbox(question.inbox_address, question.query_date)
+        scored = await judged(scored, [chosen], inbox)
         right = float(scored.correct)
         # Inspect leaves out NaN.
         accuracy = (right, math.nan) if question.answerable else (math.nan, right)

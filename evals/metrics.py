@@ -35,7 +35,7 @@ import pandas as pd
 
 from art_e.question import DIFFICULTIES, KINDS
 from evals.scored import Scored
-from evals.statistics import UNKNOWN, Estimate, Sample
+from evals.statistics import UNKNOWN, Estimate, Sample, bare
 
 # ---- Where each episode ended: right, or the step at which it went wrong.
 
@@ -269,10 +269,7 @@ def _variance(table: pd.DataFrame) -> dict[str, Estimate] | None:
         inbox = max(0.0, (apart / (a - 1) - sampling - of_question * question) / of_box)
     parts = {"inbox": inbox, "question": question, "sampling": sampling}
     whole = sum(parts.values())
-    return {
-        name: Estimate(value=part / whole if whole else None, low=None, high=None, n=n, method=None)
-        for name, part in parts.items()
-    }
+    return {name: bare(part / whole if whole else None, n) for name, part in parts.items()}
 
 
 def _risk_coverage(table: pd.DataFrame) -> dict[str, Any] | None:
@@ -288,8 +285,7 @@ def _risk_coverage(table: pd.DataFrame) -> dict[str, Any] | None:
         {-(-len(table) * tenth // 10) for tenth in range(1, 11)} & set(range(len(right) + 1))
     )
     curve = [{"coverage": each / len(table), "accuracy": accuracy[each - 1]} for each in places]
-    area = Estimate(value=1 - fmean(accuracy), low=None, high=None, n=len(right), method=None)
-    return {"area": area, "curve": curve}
+    return {"area": bare(1 - fmean(accuracy), len(right)), "curve": curve}
 
 
 def _latencies(table: pd.DataFrame) -> dict[str, Any]:
@@ -314,9 +310,7 @@ def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[st
         for one, other in itertools.combinations(verdicts, 2)
     ]
     known = [each["value"] for each in kappas if each["value"] is not None]
-    mean = Estimate(
-        value=fmean(known) if known else None, low=None, high=None, n=sample.n, method=None
-    )
+    mean = bare(fmean(known) if known else None, sample.n)
     return {
         "judges": list(verdicts),
         "n": sample.n,

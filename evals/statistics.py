@@ -37,7 +37,12 @@ class Estimate(TypedDict):
     method: str | None
 
 
-UNKNOWN = Estimate(value=None, low=None, high=None, n=0, method=None)
+def bare(value: float | None, n: int = 0) -> Estimate:
+    """An estimate without an interval."""
+    return Estimate(value=value, low=None, high=None, n=n, method=None)
+
+
+UNKNOWN = bare(None)
 
 
 class Sample:
@@ -112,7 +117,7 @@ class Sample:
         whole = cells.sum(axis=1, keepdims=True)
         [value] = _kappa(whole)
         if not self.n or np.isnan(value):
-            return Estimate(value=None, low=None, high=None, n=self.n, method=None)
+            return bare(None, self.n)
         left_out = _kappa(whole - np.stack([self._summed(cell) for cell in cells]))
         left_out = left_out[~np.isnan(left_out)]
         spread = float(np.sum((left_out - left_out.mean()) ** 2)) if len(left_out) > 1 else math.nan
@@ -162,7 +167,7 @@ class Sample:
         self, value: float, low: float, high: float, method: str | None = None
     ) -> Estimate:
         if math.isnan(low) or math.isnan(high):
-            return Estimate(value=value, low=None, high=None, n=self.n, method=None)
+            return bare(value, self.n)
         return Estimate(value=value, low=low, high=high, n=self.n, method=method or self._method)
 
 

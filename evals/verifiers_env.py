@@ -59,9 +59,9 @@ class InboxTask(vf.Task[InboxData]):
         """1 if right, -1 if wrong, 0 for an abstention that is wrong and for no answer."""
         question = Question.from_row(task.question)
         scored = Scored(question, Trajectory(**trace.info["trajectory"]))
+        inbox = opened(task.asked.db).open_inbox(question.inbox_address, question.query_date)
+        scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
         if scored.ended:
-            inbox = opened(task.asked.db).open_inbox(question.inbox_address, question.query_date)
-            scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
             trace.info["verdict"] = scored.trajectory.verdict
         if scored.unjudged:
             raise RuntimeError(f"no verdict: {scored.verdicts[0]['reason']}")

@@ -17,12 +17,12 @@ from evals.judges.llm import LlmJudge
 from evals.judges.offline import F1Judge, OfflineJudge, RuleJudge
 from evals.verdict import Judge
 
-_WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F1Judge}
+WITHOUT_MODEL: Mapping[str, type[RuleJudge]] = {"offline": OfflineJudge, "f1": F1Judge}
 
 
 def needs_model(name: str) -> bool:
     """Whether the judge of that name asks a model, which is sent what it judges."""
-    return name not in _WITHOUT_MODEL
+    return name not in WITHOUT_MODEL
 
 
 def choose_judge(
@@ -38,8 +38,8 @@ def choose_judge(
     `ART_E_HOME`) keeps its replies, so that the same verdict is paid for once. Raises `UserError`
     for a judge that can't be used.
     """
-    if name in _WITHOUT_MODEL:
-        return _WITHOUT_MODEL[name]()
+    if name in WITHOUT_MODEL:
+        return WITHOUT_MODEL[name]()
     if kind_of(name) == "local":
         raise UserError(
             "a checkpoint can't judge in this process: art-e serve it,"

@@ -156,7 +156,7 @@ def judge(
         on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
     figures = {name: agreement(rated) for name, rated in measured.items()}
     if run is None and pairs is None and half != "tuning":
-        for name in filter(needs_model, measured):
+        for name in measured:
             keep_quality(count_errors(name, measured[name], "the labelled set"))
     if show_wrong:
         for name, rated in measured.items():

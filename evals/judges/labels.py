@@ -161,17 +161,22 @@ def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
     }
 
 
-def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
+def confusion(rated: Sequence[Rated]) -> dict[str, int]:
+    """How many of the right and of the wrong answers were judged right or wrong."""
     cells = [(each.case.label, each.verdict.correct) for each in rated]
+    return {
+        f"{label}_as_{verdict}": cells.count((label == "right", verdict == "right"))
+        for label in ("right", "wrong")
+        for verdict in ("right", "wrong")
+    }
+
+
+def _shares(rated: Sequence[Rated]) -> dict[str, Any]:
     return {
         "n": len(rated),
         "unjudged": sum(each.verdict.correct is None for each in rated),
         "agreement": _agreement(rated),
-        "confusion": {
-            f"{label}_as_{verdict}": cells.count((label == "right", verdict == "right"))
-            for label in ("right", "wrong")
-            for verdict in ("right", "wrong")
-        },
+        "confusion": confusion(rated),
     }
 
 

@@ -20,8 +20,9 @@ from art_e.abstention import is_abstention
 from art_e.runs import Run
 from art_e.storage import home, write_whole
 from art_e.text import digest
-from evals.judges.labels import Rated, labelled_cases, load_pairs, read_labels
-from evals.judges.offline import F1Judge, OfflineJudge
+from evals.gpu_time import Serving, figures_of
+from evals.judges import WITHOUT_MODEL
+from evals.judges.labels import Rated, confusion, labelled_cases, load_pairs, read_labels
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Floats
 
@@ -52,22 +53,24 @@ def count_errors(judge: str, rated: Sequence[Rated], on: str) -> Quality:
         for each in rated
         if each.case.question.answerable and not is_abstention(each.case.answer)
     ]
-    said = {
-        label: [each.verdict.correct is True for each in answered if each.case.label is label]
-        for label in (True, False)
-    }
+    right, counts = sum(each.case.label for each in answered), confusion(answered)
     return Quality(
         judge=judge,
         on=on,
-        right=len(said[True]),
-        right_as_right=sum(said[True]),
-        wrong=len(said[False]),
-        wrong_as_right=sum(said[False]),
+        right=right,
+        right_as_right=counts["right_as_right"],
+        wrong=len(answered) - right,
+        wrong_as_right=counts["wrong_as_right"],
     )
 
 
+_WITHOUT_MODEL = {kind.name: kind for kind in WITHOUT_MODEL.values()}
+
+
 def keep_quality(quality: Quality) -> None:
-    """Keep what was measured of a judge in `ART_E_HOME`, for `quality_of`."""
+    """Keep what was measured of a model as judge in `ART_E_HOME`, for `quality_of`."""
+    if quality.judge in _WITHOUT_MODEL:
+        return
     _kept(quality.judge).parent.mkdir(parents=True, exist_ok=True)
     write_whole(_kept(quality.judge), quality.model_dump_json(indent=2) + "\n")
 
@@ -79,7 +82,7 @@ def quality_of(judge: str, run: Run, scored: Sequence[Scored]) -> Quality | None
     own = count_errors(judge, rated, f"labels of {run.id}")
     if min(own.right, own.wrong) >= ENOUGH_LABELS:
         return own
-    if judge in (OfflineJudge.name, F1Judge.name):
+    if judge in _WITHOUT_MODEL:
         return _without_model(judge)
     try:
         return Quality.model_validate_json(_kept(judge).read_text(encoding="utf-8"))
@@ -89,7 +92,7 @@ def quality_of(judge: str, run: Run, scored: Sequence[Scored]) -> Quality | None
 
 @cache
 def _without_model(name: str) -> Quality:
-    judge = OfflineJudge() if name == OfflineJudge.name else F1Judge()
+    judge = _WITHOUT_MODEL[name]()
     pairs = [each for each in load_pairs() if each.half == "reporting"]
     rated = [Rated(each, judge.decide(each.question, each.answer)) for each in pairs]
     return count_errors(name, rated, "the labelled set")
@@ -99,7 +102,17 @@ def _kept(judge: str) -> Path:
     return home() / "judges" / f"{digest(ascii(judge))}.json"
 
 
-def correction(
+def figures_in(
+    run: Run, scored: Sequence[Scored], judges: Sequence[str], serving: Serving | None
+) -> dict[str, Any]:
+    """All figures of one model's episodes in a run, with its accuracy without the errors of the
+    deciding judge as "corrected"; latencies are left out if a cache may have answered."""
+    figures = figures_of(scored, judges, serving, timed=not run.config.get("cache"))
+    without = _correction(figures, judges[0], run, scored) if judges else None
+    return {**figures, "corrected": without}
+
+
+def _correction(
     figures: Mapping[str, Any], judge: str, run: Run, scored: Sequence[Scored]
 ) -> dict[str, Any] | None:
     """A model's accuracy without the errors of its judge, and what these are:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.runs import Run
-from evals.gpu_time import figures_of, load_costed, servings
-from evals.judges.quality import correction
+from evals.gpu_time import load_costed, servings
+from evals.judges.quality import figures_in
 from evals.scored import HELD_OUT, Scored
 
 
@@ -66,8 +66,7 @@ def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> E
         last = max(each.step or 0 for each in held_out)
         scored = [each for each in held_out if each.step == last]
         label, serving = f"{label}, step {last}", None
-    figures = figures_of(scored, judges, serving, timed=not run.config.get("cache"))
-    figures["corrected"] = correction(figures, judges[0], run, scored) if judges else None
+    figures = figures_in(run, scored, judges, serving)
     return Entry(run, model, label, episodes, scored, judges, figures)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from evals.metrics import HEADLINE, STEPS
 from evals.report.charts import Bar, BarChart, Chart, CurveChart, Mark, Scale
 from evals.report.entries import Entry
-from evals.statistics import Estimate, Sample
+from evals.statistics import Estimate, Sample, bare
 
 # ---- Figures as the report writes them: a number, its 95 % interval, and of how many.
 
@@ -121,13 +121,9 @@ def accuracy(published: Published) -> Estimate:
 
 def _published(each: Published) -> dict[str, Estimate]:
     """The published figures by their names in `metrics.json`; not all of them were published."""
-    bare = {"cost_per_1000_usd": each.cost_per_1000_usd, "latency_p50_s": each.seconds}
-    known = {name: _bare(value) for name, value in bare.items() if value is not None}
+    means = {"cost_per_1000_usd": each.cost_per_1000_usd, "latency_p50_s": each.seconds}
+    known = {name: bare(value) for name, value in means.items() if value is not None}
     return {"accuracy": accuracy(each), **known}
-
-
-def _bare(value: float) -> Estimate:
-    return Estimate(value=value, low=None, high=None, n=0, method=None)
 
 
 # ---- Which figures a table of models has, here, on the terminal and in comparisons.
@@ -323,7 +319,7 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     rows = []
     for name, figure in figures.items():
         column = COLUMNS[name]
-        sides = [column.form(_bare(figure[side])) for side in ("a", "b")]
+        sides = [column.form(bare(figure[side])) for side in ("a", "b")]
         difference = (column.difference or column.form)(figure["difference"])
         sign = "" if difference.value.startswith(("-", NONE)) else "+"
         rows.append(
