@@ -166,7 +166,7 @@ class View:
     and message id are accepted. `hits` limits a search, `snippet_chars` cuts its snippets. Without
     `addresses` people with a name are shown by their name alone. With `all_words` a search finds
     only mail that has every word. `calls` are run of each message. With `closed_book` the only tool
-    is that for the answer.
+    is that for the answer. With `utc` dates are shown in UTC, else in the mail's own zone.
     """
 
     handles: bool = True
@@ -176,6 +176,7 @@ class View:
     all_words: bool = False
     calls: int = MAX_CALLS
     closed_book: bool = False
+    utc: bool = False
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -250,7 +251,7 @@ class Tools:
     def _hit(self, hit: Hit) -> dict[str, Any]:
         shown = {
             "message_id": self._name(hit.message_id),
-            "date": format_date(hit.date)[:10],
+            "date": self._date(hit.date)[:10],
             "from": self._person(hit.sender),
             "subject": _cut(hit.subject),
             "snippet": _shorter(hit.snippet, self.view.snippet_chars),
@@ -265,7 +266,7 @@ class Tools:
             body = f"{body[:MAX_BODY_CHARS]}\n[cut here: {left:,} more characters]"
         shown = {
             "message_id": self._name(email.message_id),
-            "date": format_date(email.date),
+            "date": self._date(email.date),
             "from": self._person(email.sender),
             "to": self._listed(email.to),
             "cc": self._listed(email.cc),
@@ -274,6 +275,9 @@ class Tools:
             "body": body,
         }
         return self._shown(shown)
+
+    def _date(self, date: dt.datetime | None) -> str:
+        return format_date(date and date.astimezone(dt.UTC) if self.view.utc else date)
 
     def _shown(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The fields without empty lists, as the view shows them."""

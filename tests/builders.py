@@ -390,8 +390,12 @@ def run_sql(
 
 def as_row(hit: Hit) -> tuple[Any, ...]:
     """A hit in the form of the macro's rows."""
-    sender, missing = hit.sender, sorted(hit.missing)
-    return hit.message_id, hit.date, sender.address, sender.name, hit.subject, hit.score, missing
+    sent_at = hit.date and hit.date.astimezone(dt.UTC).replace(tzinfo=None)
+    offset = hit.date and hit.date.utcoffset()
+    zone = int(offset.total_seconds()) // 60 if offset else 0
+    name, address = hit.sender.name, hit.sender.address
+    missing = sorted(hit.missing)
+    return hit.message_id, sent_at, zone, address, name, hit.subject, hit.score, missing
 
 
 # ---- A person at a terminal.

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from art_e.inbox.mail import Email, Execute, Hit, Mailbox, Mask, Numbers
+from art_e.inbox.mail import Email, Execute, Hit, Mailbox, Mask, Numbers, in_zone
 from art_e.inbox.schema import K1, POINTS, B
-from art_e.inbox.slice import UNDATED, Postings, Slice, Vocabulary
+from art_e.inbox.slice import Postings, Slice, Vocabulary
 from art_e.inbox.snippet import cut_snippet
 from art_e.inbox.tokenizer import search_words, stems
 
@@ -81,7 +81,7 @@ class Inbox:
         all mails that pass the filters match, newest first. `from_addr` and `to_addr` (To, Cc and
         Bcc) match, in any case, if each of their parts occurs in the address or in a name that
         this inbox's mail up to its day gives it; blank ones filter nothing. `sent_after` is
-        inclusive, `sent_before` exclusive.
+        inclusive, `sent_before` exclusive; a mail's day is that of its own zone.
         """
         by_stem: dict[str, str] = {}  # of each stem the first word in the alphabet
         wanted_words = search_words(keywords)
@@ -89,12 +89,16 @@ class Inbox:
             by_stem[stem] = min(word, by_stem.get(stem, word))
         terms = self._vocabulary.term_ids(by_stem)
         with _TURN if self._mail.begin_search() else contextlib.nullcontext():
-            start, end = self._range(sent_after, sent_before)
-            found = self._scored(list(terms.values()), start, end)
+            found = self._scored(list(terms.values()))
             if by_stem:
                 candidates, points = _ranked(found, len(by_stem))
             else:
-                candidates, points = np.arange(start, end), np.zeros(end - start, dtype=np.int64)
+                candidates, points = np.arange(self._size), np.zeros(self._size, dtype=np.int64)
+            if sent_after is not None or sent_before is not None:
+                day = self._mail.day[candidates]
+                first = (sent_after or dt.date.min).toordinal()
+                allowed = (first <= day) & (day < (sent_before or dt.date.max).toordinal())
+                candidates, points = candidates[allowed], points[allowed]
             for wanted, by_sender in ((from_addr, True), (to_addr, False)):
                 if wanted is not None and wanted.strip():
                     allowed = self._mail.matching(wanted, by_sender, self._size)[candidates]
@@ -121,8 +125,8 @@ class Inbox:
         if not wanted:
             return [None] * len(positions)
         rows = self._execute(
-            "SELECT email_id, message_id, sent_at, from_address, from_name, to_recipients,"
-            " cc_recipients, bcc_recipients, subject, body FROM emails"
+            "SELECT email_id, message_id, sent_at, utc_offset, from_address, from_name,"
+            " to_recipients, cc_recipients, bcc_recipients, subject, body FROM emails"
             f" WHERE email_id IN ({', '.join(map(str, wanted.values()))})",
             None,
         ).fetchall()
@@ -143,29 +147,12 @@ class Inbox:
             for positions in found
         ]
 
-    def _range(self, sent_after: dt.date | None, sent_before: dt.date | None) -> tuple[int, int]:
-        """Where the mails of these days begin and end; they stand in date order."""
-        start, end = 0, self._size
-        if sent_after is not None:
-            start = self._mail.count_before(_epoch(sent_after))
-            end = min(end, self._mail.count_before(UNDATED))
-        if sent_before is not None:
-            end = min(end, self._mail.count_before(_epoch(sent_before)))
-        return start, max(start, end)
-
-    def _scored(self, term_ids: list[int], start: int, end: int) -> list[_Scored]:
-        """Where each term occurs from position `start` to `end`, and the points it gives there."""
+    def _scored(self, term_ids: list[int]) -> list[_Scored]:
+        """Where each term occurs, and the points it gives there."""
         new = [each for each in term_ids if each not in self._points]
         for term_id, postings in zip(new, self._mail.postings(new) if new else (), strict=True):
             self._points[term_id] = self._bm25(postings)
-        found = [self._points[term_id] for term_id in term_ids]
-        if start == 0 and end == self._size:
-            return found
-        edges = [each.positions.searchsorted((start, end)).tolist() for each in found]
-        return [
-            _Scored(each.positions[first:last], each.points[first:last])
-            for each, (first, last) in zip(found, edges, strict=True)
-        ]
+        return [self._points[term_id] for term_id in term_ids]
 
     def _bm25(self, postings: Postings) -> _Scored:
         holding = int(postings.positions.searchsorted(self._size))
@@ -192,9 +179,9 @@ class Inbox:
         for position, held, points, row in zip(
             positions, held_by, best.points.tolist(), self._mail.rows(positions), strict=True
         ):
-            message_id, date, address, name, subject, body = row
+            message_id, sent_at, utc_offset, address, name, subject, body = row
             snippet = cut_snippet(body, present[held], self._mail.folded.get(position))
-            sender = Mailbox(address, name)
+            date, sender = in_zone(sent_at, utc_offset), Mailbox(address, name)
             hits.append(
                 Hit(message_id, date, sender, subject, snippet, points / whole, missing[held])
             )
@@ -209,9 +196,10 @@ def _bracketed(message_id: str) -> str:
 def _email(row: tuple[Any, ...]) -> Email:
     to, cc, bcc = (
         tuple(Mailbox(each["address"], each["name"]) for each in recipients)
-        for recipients in row[4:7]
+        for recipients in row[5:8]
     )
-    return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
+    date, sender = in_zone(row[1], row[2]), Mailbox(row[3], row[4])
+    return Email(row[0], date, sender, to, cc, bcc, row[8], row[9])
 
 
 def _ranked(found: list[_Scored], wanted: int) -> _Scored:
@@ -257,8 +245,5 @@ def _among(positions: Numbers, ascending: Numbers) -> Mask:
 
 
 def _day_after(day: dt.date) -> int:
-    return _epoch(day) + 24 * 60 * 60
-
-
-def _epoch(day: dt.date) -> int:
-    return (day.toordinal() - _EPOCH) * 24 * 60 * 60
+    """The second, in Unix time, at which the day has ended in UTC."""
+    return (day.toordinal() + 1 - _EPOCH) * 24 * 60 * 60

@@ -163,7 +163,7 @@ named AS (
     SELECT address, coalesce(string_agg(DISTINCT name, ' | ') FILTER (name <> ''), '') AS names
     FROM people GROUP BY address
 )
-SELECT e.message_id, e.sent_at, e.from_address, e.from_name, e.subject,
+SELECT e.message_id, e.sent_at, e.utc_offset, e.from_address, e.from_name, e.subject,
     CAST(points AS DOUBLE) / greatest(2 * ${points}::DOUBLE * (SELECT count(*) FROM wanted), 1) AS score,
     list_sort(list_filter((SELECT coalesce(list(word), []) FROM wanted), lambda word: NOT list_contains(matched, word))) AS missing
 FROM scored JOIN emails AS e USING (email_id)
@@ -173,8 +173,9 @@ WHERE (from_addr IS NULL OR trim(from_addr) = '' OR email_id IN (
     AND (to_addr IS NULL OR trim(to_addr) = '' OR email_id IN (
         SELECT email_id FROM people WHERE NOT is_sender AND address IN (
             SELECT address FROM named WHERE address_matches(to_addr, address, names))))
-    AND (sent_after IS NULL OR e.sent_at >= CAST(sent_after AS DATE))
-    AND (sent_before IS NULL OR e.sent_at < CAST(sent_before AS DATE))
+    -- days are those of the sender's own zone
+    AND (sent_after IS NULL OR e.sent_at + to_minutes(e.utc_offset) >= CAST(sent_after AS DATE))
+    AND (sent_before IS NULL OR e.sent_at + to_minutes(e.utc_offset) < CAST(sent_before AS DATE))
 ORDER BY points DESC, email_id DESC
 LIMIT max_results;
 
@@ -184,7 +185,7 @@ CREATE MACRO in_brackets(wanted_id) AS
 
 -- One mail of an inbox, by its message id or that of a dropped copy; no row: not in this inbox.
 CREATE MACRO read_inbox(inbox, wanted_id, as_of := NULL, with_junk := false) AS TABLE
-SELECT e.message_id, e.sent_at, e.from_address, e.from_name,
+SELECT e.message_id, e.sent_at, e.utc_offset, e.from_address, e.from_name,
     e.to_recipients, e.cc_recipients, e.bcc_recipients, e.subject, e.body
 FROM (
         SELECT email_id, 0 AS preference FROM emails WHERE message_id = in_brackets(wanted_id)

@@ -33,12 +33,19 @@ class Mailbox(NamedTuple):
 
 
 def format_date(date: dt.datetime | None) -> str:
-    """A mail's date as all outputs show it: ISO 8601 in UTC, to the minute."""
-    return "unknown" if date is None else date.strftime("%Y-%m-%dT%H:%MZ")
+    """A mail's date as all outputs show it: ISO 8601 with its zone, to the minute."""
+    return "unknown" if date is None else date.isoformat(timespec="minutes").replace("+00:00", "Z")
+
+
+def in_zone(sent_at: dt.datetime | None, utc_offset: int) -> dt.datetime | None:
+    """A naive UTC date in the zone that is `utc_offset` minutes ahead of UTC."""
+    return sent_at and sent_at.replace(tzinfo=dt.UTC).astimezone(
+        dt.timezone(dt.timedelta(minutes=utc_offset))
+    )
 
 
 class Hit(NamedTuple):
-    """A mail that a search found; `missing` lists the words that it lacks, `date` is UTC."""
+    """A mail that a search found; `missing` lists the words that it lacks, `date` has its zone."""
 
     message_id: str
     date: dt.datetime | None
@@ -63,7 +70,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """A whole mail. `date` is UTC, None if unknown."""
+    """A whole mail. `date` is in the zone in which it was sent, None if unknown."""
 
     message_id: str
     date: dt.datetime | None

@@ -5,6 +5,7 @@ CREATE TABLE emails (
     email_id INTEGER NOT NULL,
     message_id VARCHAR NOT NULL,       -- unique, with its angle brackets
     sent_at TIMESTAMP,                 -- UTC; NULL: unknown
+    utc_offset SMALLINT NOT NULL,      -- of the zone in which it was sent, in minutes
     subject VARCHAR NOT NULL,
     from_address VARCHAR NOT NULL,
     from_name VARCHAR NOT NULL,

@@ -67,7 +67,7 @@ _BYTES_A_ROW = 500
 _BRACKETED = re.compile(r"<([^<>\s]+@[^<>\s]+)>")
 _BETWEEN_PARTS = re.compile(r'[\s,<>"]+')
 
-_ROW = "message_id, sent_at, from_address, from_name, subject, body"
+_ROW = "message_id, sent_at, utc_offset, from_address, from_name, subject, body"
 
 
 class Postings(NamedTuple):
@@ -77,9 +77,10 @@ class Postings(NamedTuple):
     frequency: Reals
 
 
-# What a search shows of a mail: message id, date, sender's address and name, subject, body.
+# What a search shows of a mail: message id, date in UTC, its zone's minutes from UTC, sender's
+# address and name, subject, body.
 # Plain tuples, because the garbage collector skips them: it took 27 ms for 33,000 named tuples.
-Row = tuple[str, dt.datetime | None, str, str, str, str]
+Row = tuple[str, dt.datetime | None, int, str, str, str, str]
 
 
 class _Person(NamedTuple):
@@ -130,14 +131,17 @@ class Slice:
         self._address_id = address_id
         self._from_parties = parties
         mail = execute(
-            f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent"
+            f"SELECT email_id, length, coalesce(epoch(sent_at)::BIGINT, {UNDATED}) AS sent,"
+            " coalesce((sent_at + to_minutes(utc_offset))::DATE - DATE '0001-01-01' + 1, 0) AS day"
             f" FROM emails WHERE {self._mine} ORDER BY email_id",
             None,
         ).fetchnumpy()
         self.ids: Numbers = np.asarray(mail["email_id"], dtype=np.int64)
         self.length: Numbers = np.asarray(mail["length"], dtype=np.int64)
         self.sent: Numbers = np.asarray(mail["sent"], dtype=np.int64)
-        self.nbytes = self.ids.nbytes * 3
+        # The ordinal of the day in the sender's own zone; 0 of a mail without a known date.
+        self.day: Numbers = np.asarray(mail["day"], dtype=np.int64)
+        self.nbytes = self.ids.nbytes * 4
         self.matching = lru_cache(FILTERS_KEPT)(self._matching)
         self._lock = threading.Lock()
         self._searches = 0

@@ -4,6 +4,8 @@ The weights come from a softmax over the sentences of all mails read, fitted wit
 0.01 on the training questions of three made-up companies of 5,000 mails (seeds 1 to 3).
 """
 
+import datetime as dt
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -208,6 +210,11 @@ def name_stems(question: str) -> frozenset[str]:
     return frozenset(stems(named))
 
 
+def _sent(date: str) -> float:
+    """When a mail with this shown date was sent, in Unix time; long ago without a date."""
+    return -math.inf if date == format_date(None) else dt.datetime.fromisoformat(date).timestamp()
+
+
 def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     """Every sentence of `mails` with its score, in reading order; none without question words."""
     wanted = frozenset(stems(informative_words(question)))
@@ -216,8 +223,7 @@ def candidates(question: str, mails: list[ReadMail]) -> list[AnswerCandidate]:
     names = name_stems(question) & wanted
     value = asked_value(question)
     # A mail without a date counts as the oldest.
-    undated = format_date(None)
-    dates = sorted({mail.date for mail in mails}, key=lambda date: (date != undated, date))
+    dates = sorted({mail.date for mail in mails}, key=_sent)
     found = []
     for mail in mails:
         frame = _held(f"{mail.subject} {mail.sender}", wanted)

@@ -106,10 +106,12 @@ class Claim(NamedTuple):
 
 # ---- Mails that might answer a question, found by searching.
 
+_LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
+
 
 def sent(mail: Email) -> dt.datetime:
     """When the mail was sent; a mail without a date counts as the oldest."""
-    return mail.date or dt.datetime.min
+    return mail.date or _LONG_AGO
 
 
 def by_date(mails: Iterable[Email]) -> list[Email]:
@@ -383,7 +385,7 @@ class ModelChecks:
                     replacing.append(claim)
                 elif settled.relation == "rival_replaced" and question.kind != "latest-update":
                     question = mended(question, "verify", "unambiguous", kind="latest-update")
-        newest = max(replacing, key=lambda each: each.newest or dt.datetime.min, default=None)
+        newest = max(replacing, key=lambda each: each.newest or _LONG_AGO, default=None)
         return _Round(question, newest, None, notes, is_sure)
 
     async def _is_gold(self, question: Question, answer: str) -> bool:

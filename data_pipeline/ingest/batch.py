@@ -33,8 +33,8 @@ _DIGEST_BYTES = 16
 
 _MAILS = pa.schema({
     "row": pa.int32(), "message_id": pa.string(), "sent_at": pa.timestamp("us"),
-    "subject": pa.string(), "from_address": pa.string(), "from_name": pa.string(),
-    "body": pa.string(), "length": pa.int32(), "source": pa.string(),
+    "utc_offset": pa.int16(), "subject": pa.string(), "from_address": pa.string(),
+    "from_name": pa.string(), "body": pa.string(), "length": pa.int32(), "source": pa.string(),
     "content_digest": pa.binary(), "any_id": pa.bool_(), "junk": pa.bool_(),
 })  # fmt: skip
 _OWNERS = pa.schema({"row": pa.int32(), "address": pa.string()})
@@ -147,6 +147,7 @@ def _tables(kept: list[StoredMail], skipped: list[tuple[str, str, str, str]]) ->
         "row": range(len(emails)),
         "message_id": ids,
         "sent_at": [email.sent_at for email in emails],
+        "utc_offset": [email.utc_offset for email in emails],
         "subject": [email.subject for email in emails],
         "from_address": [email.sender.address for email in emails],
         "from_name": [email.sender.name for email in emails],

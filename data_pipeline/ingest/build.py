@@ -129,7 +129,7 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
         """
         SELECT any_id, coalesce(owned.owners, []), e.source, message_id, sent_at, subject,
             {'address': from_address, 'name': from_name},
-            to_recipients, cc_recipients, bcc_recipients, body, junk
+            to_recipients, cc_recipients, bcc_recipients, body, junk, utc_offset
         FROM emails AS e LEFT JOIN (
             SELECT email_id, list(address ORDER BY address) AS owners
             FROM (FROM parties UNION ALL FROM junk_parties) JOIN addresses USING (address_id)
@@ -139,10 +139,10 @@ def _stored_jobs(old: InboxFile) -> Iterator[Job]:
     )
     while chunk := rows.fetchmany(BATCH_MESSAGES):
         items = []
-        for any_id, owners, source, name, sent, subject, sender, *roles, body, junk in chunk:
+        for any_id, owners, source, name, sent, subject, sender, *roles, body, junk, zone in chunk:
             to, cc, bcc = (tuple(Mailbox(**each) for each in listed) for listed in roles)
             writer = Mailbox(**sender)
-            email = ParsedEmail(source, name, sent, subject, writer, to, cc, bcc, body, junk)
+            email = ParsedEmail(source, name, sent, subject, writer, to, cc, bcc, body, junk, zone)
             items.append(StoredMail(email, any_id, tuple(owners)))
         yield Job(items, Rules(), None)
 

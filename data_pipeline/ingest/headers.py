@@ -261,7 +261,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def parse_date(text: str) -> dt.datetime | None:
-    """The date in `text`, UTC and naive, if there is one.
+    """The date in `text`, in its own zone, if there is one.
 
     A zone that is missing or further than 14 hours from UTC counts as UTC.
     """
@@ -270,7 +270,7 @@ def parse_date(text: str) -> dt.datetime | None:
         return None
     try:
         if _ISO.match(text):
-            return naive_utc(dt.datetime.fromisoformat(text))
+            return zoned(dt.datetime.fromisoformat(text))
         if usual := _USUAL.fullmatch(text):
             # Nearly all mail. `parsedate_tz` gives the same, slower.
             day, month, in_year, *clock, sign, hours, minutes = usual.groups()
@@ -287,25 +287,27 @@ def parse_date(text: str) -> dt.datetime | None:
         # A leap second has no place in datetime.
         local = dt.datetime(year, number, date, hour, minute, min(second, 59))
         distance = dt.timedelta(seconds=zone)
-        return local if abs(distance) > _FURTHEST_ZONE else local - distance
+        far = abs(distance) > _FURTHEST_ZONE
+        return zoned(local if far else local.replace(tzinfo=dt.timezone(distance)))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-def naive_utc(date: dt.datetime) -> dt.datetime | None:
-    """`date` as UTC without tzinfo, to the second; naive dates count as UTC."""
+def zoned(date: dt.datetime) -> dt.datetime | None:
+    """`date` to the second; naive dates count as UTC. None where UTC leaves the calendar."""
+    date = date.replace(microsecond=0, tzinfo=date.tzinfo or dt.UTC)
     try:
-        if date.tzinfo is not None:
-            date = date.astimezone(dt.UTC)
-        return date.replace(tzinfo=None, microsecond=0)
-    except (ValueError, OverflowError):
+        date.astimezone(dt.UTC)
+    except OverflowError:
         return None
+    return date
 
 
 def most_plausible(*candidates: dt.datetime | None) -> dt.datetime | None:
     """The first candidate of a plausible year, else the first of a possible one, else None."""
     years = (_PLAUSIBLE_YEARS, _POSSIBLE_YEARS)
-    return next((date for span in years for date in candidates if date and date.year in span), None)
+    dates = [date for date in candidates if date is not None]
+    return next((d for span in years for d in dates if d.astimezone(dt.UTC).year in span), None)
 
 
 # ---- The header block of a message: mended where it is broken, read by `email`, decoded.

@@ -7,7 +7,7 @@ WITH listed AS (
         list({'address': address, 'name': name} ORDER BY position) FILTER (role = 2) AS bcc_list
     FROM recipients GROUP BY email_id
 )
-SELECT k.email_id, k.message_id, m.sent_at, m.subject, m.from_address, m.from_name,
+SELECT k.email_id, k.message_id, m.sent_at, m.utc_offset, m.subject, m.from_address, m.from_name,
     coalesce(to_list, []), coalesce(cc_list, []), coalesce(bcc_list, []),
     m.body, m.length, m.source, m.content_digest,
     -- one copy that may stand under any id makes the mail one

@@ -31,7 +31,6 @@ from data_pipeline.ingest.headers import (
     decode_words,
     mailboxes,
     most_plausible,
-    naive_utc,
     one_line,
     parse_date,
     parse_message_tree,
@@ -41,6 +40,7 @@ from data_pipeline.ingest.headers import (
     split_message,
     tidy,
     without_stray_quoted_printable,
+    zoned,
 )
 from data_pipeline.ingest.records import (
     LARGEST_MESSAGE,
@@ -387,15 +387,15 @@ def compose(
 ) -> ParsedEmail:
     """The mail of a header block and a body that is text already."""
     labels = decode_words(headers.first("x-gmail-labels")).split(",")
-    sent_at = most_plausible(
+    date = most_plausible(
         parse_date(headers.first("date")),
         parse_date(headers.first("received").rpartition(";")[2]),
-        envelope_date and naive_utc(envelope_date),
+        envelope_date and zoned(envelope_date),
     )
     return _email(
         source,
         message_id=headers.first("message-id"),
-        sent_at=sent_at,
+        date=date,
         subject=headers.first("subject"),
         sender=sender_mailbox(headers.first("from"), headers.first("x-from")),
         recipients=[headers.every(role) for role in ("to", "cc", "bcc")],
@@ -413,7 +413,7 @@ def _from_fields(fields: MailFields) -> ParsedEmail | Quarantined:
     return _email(
         source,
         message_id=fields.message_id,
-        sent_at=most_plausible(fields.date and naive_utc(fields.date)),
+        date=most_plausible(fields.date and zoned(fields.date)),
         subject=fields.subject,
         sender=sender_mailbox(one_line(fields.sender)),
         recipients=[fields.to, fields.cc, fields.bcc],
@@ -425,7 +425,7 @@ def _email(
     source: str,
     *,
     message_id: str,
-    sent_at: dt.datetime | None,
+    date: dt.datetime | None,
     subject: str,
     sender: Mailbox,
     recipients: Iterable[Iterable[str]],
@@ -443,9 +443,12 @@ def _email(
         seen.update(boxes)
         roles.append(tuple(boxes.values()))
     subject = decode_words(subject)
+    sent_at = date and date.astimezone(dt.UTC).replace(tzinfo=None)
+    offset = date and date.utcoffset()
+    minutes = int(offset.total_seconds()) // 60 if offset else 0
     clean_id = _clean_message_id(message_id) or derived_message_id(sent_at, sender, subject, body)
     to, cc, bcc = roles
-    return ParsedEmail(source, clean_id, sent_at, subject, sender, to, cc, bcc, body, junk)
+    return ParsedEmail(source, clean_id, sent_at, subject, sender, to, cc, bcc, body, junk, minutes)
 
 
 def _clean_message_id(value: str) -> str:

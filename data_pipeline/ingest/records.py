@@ -46,7 +46,8 @@ class ParsedEmail:
     """A message as the inbox stores it.
 
     `message_id` has its angle brackets; it is derived from the content where the message has
-    none. `sent_at` is naive UTC, None without a plausible date. An address stands once in `to`,
+    none. `sent_at` is naive UTC, None without a plausible date; `utc_offset` is its own zone's, in
+    minutes. An address stands once in `to`,
     `cc` or `bcc`. `body` has "\\n" line ends. `junk`: its owner has it in spam or trash.
     """
 
@@ -60,6 +61,7 @@ class ParsedEmail:
     bcc: tuple[Mailbox, ...]
     body: str
     junk: bool = False
+    utc_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

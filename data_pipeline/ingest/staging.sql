@@ -1,6 +1,6 @@
 -- What the workers made, as it came: every copy of every mail, row by row.
 CREATE TABLE staging.mails (
-    row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, subject VARCHAR, from_address VARCHAR,
+    row INTEGER, message_id VARCHAR, sent_at TIMESTAMP, utc_offset SMALLINT, subject VARCHAR, from_address VARCHAR,
     from_name VARCHAR, body VARCHAR, length INTEGER, source VARCHAR, content_digest BLOB, any_id BOOLEAN,
     junk BOOLEAN);
 CREATE TABLE staging.recipients (row INTEGER, address VARCHAR, name VARCHAR, role TINYINT, position INTEGER);

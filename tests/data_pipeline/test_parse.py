@@ -45,7 +45,7 @@ def test_a_plain_message() -> None:
     ) == ParsedEmail(
         "test", "<1@x.com>", dt.datetime(2001, 1, 12, 17, 30), "Budget for March",
         Mailbox("ann.lee@x.com", "Ann Lee"), (Mailbox("bob@x.com", ""), Mailbox("carol@x.com", "")),
-        (), (), "Hi Bob,\n\nyes.",
+        (), (), "Hi Bob,\n\nyes.", utc_offset=-480,
     )  # fmt: skip
 
 

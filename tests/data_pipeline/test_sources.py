@@ -157,13 +157,14 @@ def test_mbox_bodies_envelopes_and_sources(tmp_path: Path) -> None:
     assert [item.source for item in items] == ["a.mbox#1", "box.mbox#1", "box.mbox#2"]
     _, first, second = items
     assert isinstance(first, RawMessage) and isinstance(second, RawMessage)
-    assert first.envelope_date == dt.datetime(2001, 1, 12, 9, 30)
-    assert second.envelope_date == dt.datetime(2017, 4, 3, 10)
+    assert first.envelope_date == dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.UTC)
+    assert second.envelope_date == dt.datetime(2017, 4, 3, 10, tzinfo=dt.UTC)
     _, one, two = parsed(items)
     assert one.body == (
         "From me to you.\nFrom then, at 10:30 in 2001, we\nwent on.\nFrom here\n>From deeper"
     )
     assert (two.body, two.sent_at) == ("body\n\nFrom someone", dt.datetime(2017, 4, 3, 10))
+    assert two.utc_offset == 120
 
 
 def test_csv_fields_of_any_length_and_bytes(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_hub_sets_are_read_split_by_split(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(first, MailFields)
     assert (first.source, second.source) == ("owner/mail#1", "owner/mail#2")
     assert (first.subject, list(first.to), list(first.cc)) == ("", ["b@x.com"], [])
-    assert first.date == dt.datetime(2001, 1, 12, 9, 30)
+    assert first.date == dt.datetime(2001, 1, 12, 9, 30, tzinfo=dt.UTC)
 
 
 def test_a_message_file_is_read_no_further_than_needed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Search as a user sees it: what is found, in which order, how it is shown, and by which words."""
 
 import datetime as dt
+import json
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.slice import LOOK_UPS_IN_SQL
 from art_e.inbox.snippet import SNIPPET_CHARS, cut_snippet
 from art_e.inbox.tokenizer import fold, stems, words
+from art_e.tools import SearchEmails, Tools, View
 from tests.builders import date_header, make_inbox, message_ids, raw
 
 BOB = "bob@test.example"
@@ -133,6 +135,27 @@ def test_dates_from_inclusive_to_exclusive(inbox: Inbox) -> None:
     assert message_ids(inbox.search([], sent_before=day(7))) == ["<move@t>"]
     assert len(inbox.search([], sent_after=dt.date.min, sent_before=dt.date.max)) == 7
     assert inbox.search([], sent_after=day(9), sent_before=day(9)) == []
+
+
+def test_a_mails_day_is_that_of_its_own_zone(tmp_path: Path) -> None:
+    db = tmp_path / "inbox.duckdb"
+    evening = "Wed, 8 Jan 2020 22:00:00 -0800"  # the 9th in UTC
+    make_inbox(db, [raw("<late@t>", date=evening), raw("<utc@t>", date=date_header(9, 6))])
+    with InboxFile(db) as file:
+        inbox = file.open_inbox(BOB)
+        for keywords in ([], ["hello"]):
+            on_the_8th = inbox.search(keywords, sent_after=day(8), sent_before=day(9))
+            assert message_ids(on_the_8th) == ["<late@t>"]
+            assert message_ids(inbox.search(keywords, sent_after=day(9))) == ["<utc@t>"]
+        assert [hit.to_json()["date"] for hit in on_the_8th] == ["2020-01-08T22:00-08:00"]
+        mail = inbox.read("<late@t>")
+        assert mail is not None and mail.to_json()["date"] == "2020-01-08T22:00-08:00"
+        shown = [
+            Tools(inbox, View(utc=utc)).search(SearchEmails.model_validate({"keywords": []}))
+            for utc in (False, True)
+        ]
+        dates = [[hit["date"] for hit in json.loads(each.text)["hits"]] for each in shown]
+        assert dates == [["2020-01-09", "2020-01-08"], ["2020-01-09", "2020-01-09"]]
 
 
 def test_as_of_includes_its_day(file: InboxFile) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from art_e.inbox.file import InboxFile
-from art_e.inbox.mail import Email, Mailbox
+from art_e.inbox.mail import Email, Mailbox, in_zone
 from art_e.question import load_questions
 from data_pipeline.ingest import batch
 from tests.builders import (
@@ -71,9 +71,10 @@ def as_email(row: tuple[Any, ...]) -> Email:
     """A row of `read_inbox` in the form of `Inbox.read`."""
     to, cc, bcc = (
         tuple(Mailbox(each["address"], each["name"]) for each in recipients)
-        for recipients in row[4:7]
+        for recipients in row[5:8]
     )
-    return Email(row[0], row[1], Mailbox(row[2], row[3]), to, cc, bcc, row[7], row[8])
+    sender = Mailbox(row[3], row[4])
+    return Email(row[0], in_zone(row[1], row[2]), sender, to, cc, bcc, row[8], row[9])
 
 
 @settings(max_examples=30)
