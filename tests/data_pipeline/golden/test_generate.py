@@ -146,12 +146,12 @@ def check_dates(golden: GoldenSet, world: InboxFile) -> None:
         inbox = world.open_inbox(batch.inbox)
         gold = [inbox.read(each) for each in question.message_ids if each != "m37"]
         rests_on = gold or [inbox.read(each) for each in batch.message_ids]
-        newest = max(mail.date.date() for mail in rests_on if mail and mail.date)
+        newest = max(mail.date for mail in rests_on if mail and mail.date).astimezone(dt.UTC).date()
         assert question.query_date is not None
         assert dt.timedelta(0) <= question.query_date - newest < dt.timedelta(days=45)
         later += question.query_date > newest
         last = inbox.search([], max_results=1)[0].date
-        assert last is not None and question.query_date <= last.date()
+        assert last is not None and question.query_date <= last.astimezone(dt.UTC).date()
     assert later > len(golden.questions) / 2
 
 
