@@ -5,7 +5,6 @@ keeps one of several duplicates. A row keeps all its checks; the first failed ru
 the reason for its rejection.
 """
 
-import itertools
 import re
 import unicodedata
 from collections import defaultdict
@@ -23,6 +22,7 @@ from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, nat
 from data_pipeline.golden.inboxes import Cited, CitedMails
 from evals.judges.claims import (
     Claims,
+    Name,
     appeal,
     asked,
     asks_yes_no,
@@ -31,11 +31,15 @@ from evals.judges.claims import (
     read_claims,
 )
 from evals.judges.offline import OfflineJudge
-from evals.judges.values import clean, same_value
+from evals.judges.values import Value, clean, same_value
 
 MIN_REALISM = 0.7
 NEAR = 0.5  # share of content stems in common
 _SHOWN_CHARS = 80
+_BODY_CHARS = 2_000  # of a mail, to see its language
+_BODIES = """
+SELECT message_id, left(body, ?) FROM emails WHERE message_id IN (SELECT unnest(?::VARCHAR[]))
+"""
 
 
 def filter_rows(
@@ -52,49 +56,36 @@ def filter_rows(
     other ("duplicate"). Undoes this and later steps first.
     """
     golden.undo("filter")
-    rows = by_rules(file, golden, min_realism, one_language)
-    sound = [question for question, fault in rows if fault is None]
-    cited = CitedMails(file, sound)
-    contents = {each.id: {gold.content for gold in cited.gold_of(each)} for each in sound}
-    twins = duplicates(sound, contents)
-    unique = _check("duplicate", True, "no other asks the same")
-    made = []
-    for question, fault in rows:
-        failed = fault or twins.get(question.id)
-        made.append((question if failed else with_checks(question, [unique]), failed))
-    golden.finish("filter", made, {"min_realism": min_realism, "one_language": one_language})
-
-
-def by_rules(
-    file: InboxFile, golden: GoldenSet, min_realism: float, one_language: bool = True
-) -> list[tuple[Question, Check | None]]:
-    """The mended rows with their checks, each with the first check of `RULES` that it fails."""
     cited_mails = CitedMails(file, golden.questions)
     batches = {each.id: each for each in golden.batches}
-    addresses = {each.inbox_address for each in golden.questions}
-    owners = {each: owner_of(file, each) for each in addresses}
-    listed = [each.message_ids for each in golden.questions]
-    listed += [each.message_ids for each in golden.batches]
-    named = set(itertools.chain.from_iterable(listed))
-    begins = f"SELECT message_id, left(body, {_BODY_CHARS}) FROM emails"
-    found = f"{begins} WHERE message_id IN (SELECT unnest(?::VARCHAR[]))"
-    bodies: dict[str, str] = dict(file.execute(found, [sorted(named)]).fetchall())
-
-    def ruled(question: Question) -> tuple[Question, Check | None]:
+    owners = {each.inbox_address: owner_of(file, each.inbox_address) for each in golden.questions}
+    named = {name for row in (*golden.questions, *golden.batches) for name in row.message_ids}
+    found = file.execute(_BODIES, [_BODY_CHARS, sorted(named)]).fetchall()
+    bodies: dict[str, str] = dict(found)
+    rows: list[tuple[Question, Check | None]] = []
+    for question in golden.questions:
         batch = batches.get(str(question.provenance.get("batch")))
         cited = cited_mails.of(question)
         row = agreeing(question, batch, cited)
         # The row may have either form of an id now.
         stored = {each.stored: each for each in cited.values() if each.stored is not None}
-        owner, known = owners[question.inbox_address], {**cited, **stored}
         shown = question.message_ids or (() if batch is None else batch.message_ids)
         texts = [bodies[each] for each in shown if each in bodies]
+        owner, known = owners[question.inbox_address], {**cited, **stored}
         facts = Facts(min_realism, owner, batch, known, texts, one_language)
         checks = [rule(row, facts) for rule in RULES]
         fault = next((each for each in checks if each.passed is False), None)
-        return with_checks(row, checks), fault
-
-    return [ruled(question) for question in golden.questions]
+        rows.append((with_checks(row, checks), fault))
+    sound = [row for row, fault in rows if fault is None]
+    cited_mails = CitedMails(file, sound)
+    contents = {each.id: {gold.content for gold in cited_mails.gold_of(each)} for each in sound}
+    twins = duplicates(sound, contents)
+    unique = _check("duplicate", True, "no other asks the same")
+    made = []
+    for row, fault in rows:
+        failed = fault or twins.get(row.id)
+        made.append((row if failed else with_checks(row, [unique]), failed))
+    golden.finish("filter", made, {"min_realism": min_realism, "one_language": one_language})
 
 
 # ---- Fields that disagree.
@@ -111,7 +102,10 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
     unanswerable question cites none. `kind` follows from `answerable`, from the number of mails
     ("multi-mail") and from the answer ("count").
     """
-    answerable = _answerable(question)
+    answerable = question.answerable
+    if question.kind == "unanswerable":
+        # If the two fields disagree, the answer decides.
+        answerable = answerable is True and not is_abstention(question.answer)
     own = () if batch is None else batch.message_ids
     stored = (each if each in own else cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
@@ -120,13 +114,6 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
     wanted: dict[str, Any] = {"answerable": answerable, "kind": _kind(question, answerable)}
     changes = {name: value for name, value in wanted.items() if getattr(question, name) != value}
     return mended(question, "filter", "kind", **changes) if changes else question
-
-
-def _answerable(question: Question) -> bool | None:
-    if question.kind != "unanswerable":
-        return question.answerable
-    # If the two fields disagree, the answer decides.
-    return question.answerable is True and not is_abstention(question.answer)
 
 
 def _kind(question: Question, answerable: bool | None) -> Kind | None:
@@ -230,7 +217,6 @@ def _full_name(text: str) -> FullName | None:
 
 # ---- The language of a text.
 
-_BODY_CHARS = 2_000  # of a mail, to see its language
 _LAST_LATIN = "\u024f"
 
 
@@ -468,27 +454,27 @@ _AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
 
 def _given_away(asking: Claims, gold: Claims, question: Question) -> str | None:
     """What the question contains of the answer: all its values or names, or all its words."""
-    wanted = asked(asking.text)
+    wanted, words = asked(asking.text), set(re.findall(r"\w+", asking.text.lower()))
+    parts: Sequence[Value | Name] = gold.names
     if any(value.kind in wanted for value in gold.values):
         # All of them: "May 3, 3 pm" says more than "on May 3". A bare number may count anything:
         # "3" to "How many of the 3 plants ...?".
+        parts = gold.values
         given = all(
             value.kind != "number"
             and any(same_value(value, other, question.query_date) for other in asking.values)
             for value in gold.values
         )
-        found = ", ".join(gold.text[value.start : value.end] for value in gold.values)
-        return f"has its {_shown(found)}" if given else None
-    if "name" in wanted and gold.names:
-        words = set(re.findall(r"\w+", asking.text.lower()))
+    elif "name" in wanted and gold.names:
         given = all(set(name.words) <= words for name in gold.names)
-        found = ", ".join(gold.text[name.start : name.end] for name in gold.names)
-        return f"has its {_shown(found)}" if given else None
-    stems = set(content_stems(gold.text))
-    if gold.values and all(value.kind == "number" for value in gold.values):
+    elif gold.values and all(value.kind == "number" for value in gold.values):
         return None
-    given = bool(stems) and stems <= set(content_stems(asking.text))
-    return f"has all words of {_shown(gold.text)}" if given else None
+    else:
+        stems = set(content_stems(gold.text))
+        given = bool(stems) and stems <= set(content_stems(asking.text))
+        return f"has all words of {_shown(gold.text)}" if given else None
+    found = ", ".join(gold.text[part.start : part.end] for part in parts)
+    return f"has its {_shown(found)}" if given else None
 
 
 _MESSAGE = r"(?:e-?mails?|messages?|threads?|(?:e-?mail|mail|message) (?:chain|exchange)s?)"
@@ -588,16 +574,20 @@ def _text(question: Question, gold: Set[str]) -> _Text:
 
 def _is_twin(kept: _Text, text: _Text) -> bool:
     """Whether two texts with the same values ask the same."""
-    if kept.plain == text.plain:
-        return _same_answer(kept.question, text.question, both_ways=False)
-    is_near = _near(kept, text) and (not kept.gold.isdisjoint(text.gold) or _is_enough(kept, text))
-    return is_near and _same_answer(kept.question, text.question, both_ways=True)
-
-
-def _near(one: _Text, other: _Text) -> bool:
-    if one.names - other.stems and other.names - one.stems:
+    one, other = kept.question, text.question
+    if (one.answerable is False) != (other.answerable is False):
         return False
-    return len(one.stems & other.stems) >= NEAR * len(one.stems | other.stems)
+    judge = OfflineJudge()
+    same = (
+        judge.decide(gold, given.answer).correct for gold, given in ((one, other), (other, one))
+    )
+    if kept.plain == text.plain:
+        return any(same)
+    if kept.names - text.stems and text.names - kept.stems:
+        return False
+    is_near = len(kept.stems & text.stems) >= NEAR * len(kept.stems | text.stems)
+    shares_mail = not kept.gold.isdisjoint(text.gold)
+    return is_near and (shares_mail or _is_enough(kept, text)) and all(same)
 
 
 def _is_enough(kept: _Text, text: _Text) -> bool:
@@ -606,23 +596,10 @@ def _is_enough(kept: _Text, text: _Text) -> bool:
         # All unanswerable questions have the same answer.
         return kept.stems == text.stems and kept.asking == text.asking
     replaced = bool(kept.stems - text.stems) and bool(text.stems - kept.stems)
-    return not replaced and not _is_common(kept.question)
-
-
-def _is_common(question: Question) -> bool:
-    """Whether many questions have this answer: yes or no, or a bare number."""
-    if is_abstention(question.answer) or asks_yes_no(question.question):
-        return True
-    gold = read_claims(question.answer or "")
-    return not any(stem.isalpha() for stem in content_stems(gold.text)) and all(
-        value.kind in ("number", "ordinal", "percent") for value in gold.values
-    )
-
-
-def _same_answer(one: Question, other: Question, *, both_ways: bool) -> bool:
-    if (one.answerable is False) != (other.answerable is False):
+    if replaced or is_abstention(kept.question.answer) or asks_yes_no(kept.question.question):
         return False
-    judge = OfflineJudge()
-    pairs = ((one, other), (other, one))
-    verdicts = (judge.decide(question, given.answer).correct for question, given in pairs)
-    return all(verdicts) if both_ways else any(verdicts)
+    # Many questions have a bare number as their answer.
+    gold = read_claims(kept.question.answer or "")
+    return any(stem.isalpha() for stem in content_stems(gold.text)) or any(
+        value.kind not in ("number", "ordinal", "percent") for value in gold.values
+    )
