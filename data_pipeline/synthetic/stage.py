@@ -134,10 +134,6 @@ class Stage:
         full = self.rng.random() < 0.7
         return Value(person.full, person.full if full else f"{person.nick} {person.family}")
 
-    def date(self, day: dt.date, offset: int) -> Value:
-        """`day` in the words of a mail of the story's day `offset`."""
-        return self.say_date(day, self.day(offset))
-
     def say(self, bank: str, **slots: Slot | Person) -> str:
         """A phrase of the bank with its slots filled, people as mails call them.
 
@@ -186,10 +182,10 @@ class Stage:
 
     # Dates, sums and reference numbers, in free or bounded words.
 
-    def say_date(self, day: dt.date, written: dt.date) -> Value:
-        """`day` in a mail of the day `written`. Forms without a year stay near `written`."""
+    def date(self, day: dt.date, offset: int) -> Value:
+        """`day` in a mail of the story's day `offset`. Forms without a year stay near that day."""
         month, weekday, number = MONTHS[day.month - 1], WEEKDAYS[day.weekday()], day.day
-        answer, ahead = date_answer(day), (day - written).days
+        answer, ahead = date_answer(day), (day - self.day(offset)).days
         forms = [f"{month} {number}", f"{weekday}, {month} {number}"]
         if not self.bounded and abs(ahead) > 150:
             forms = [answer, day.isoformat(), f"{day.month}/{number}/{day.year}"]
@@ -343,27 +339,15 @@ class Stage:
         bank: str,
         *evidence: Fact,
         answer: str = "",
+        after: Draft | None = None,
         until: Draft | None = None,
         **slots: str | Person,
     ) -> None:
         """Plant a question. `evidence`: the gold mails; the last states the answer.
 
-        The query date is on or after the last gold mail, and before `until`, the mail that would
-        change the answer.
+        The query date is on or after the last gold mail (without any, `after`), and before
+        `until`, the mail that would change the answer.
         """
-        self._plant(kind, bank, evidence, slots, answer=answer, until=until)
-
-    def _plant(
-        self,
-        kind: Kind,
-        bank: str,
-        evidence: Sequence[Fact],
-        slots: Mapping[str, str | Person],
-        *,
-        answer: str = "",
-        after: Draft | None = None,
-        until: Draft | None = None,
-    ) -> None:
         template, detail = self._draw(bank), ""
         if kind == "unanswerable":
             # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
@@ -402,9 +386,9 @@ class Stage:
         self, bank: str, new: Fact, old: Fact, chance: float, **slots: str | Person
     ) -> None:
         """Ask for the newest answer, and with this chance also for the old one before it."""
-        self._plant("latest-update", bank, [new], slots)
+        self.ask("latest-update", bank, new, **slots)
         if self.rng.random() < chance:
-            self._plant("latest-update", bank, [old], slots, until=new.mail)
+            self.ask("latest-update", bank, old, until=new.mail, **slots)
 
     def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
         """Ask how many there are; sometimes before the last has come."""
@@ -413,11 +397,11 @@ class Stage:
         while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
             upto += 1
         until = facts[upto].mail if upto < total else None
-        self._plant("count", bank, facts[:upto], slots, answer=str(upto), until=until)
+        self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
 
     def ask_absent(self, after: Draft, **slots: str | Person) -> None:
         """Ask for a detail that no mail gives, some time after `after`."""
-        self._plant("unanswerable", "q_unanswerable", (), slots, after=after)
+        self.ask("unanswerable", "q_unanswerable", after=after, **slots)
 
 
 def _as_written(fact: Fact) -> str:
