@@ -8,9 +8,9 @@ the checks.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -36,20 +36,11 @@ class Examined:
     unchecked: Mapping[str, str] = field(default_factory=dict)
 
 
-class Checks(Protocol):
-    """Makes the checks of a row."""
-
-    def settings(self) -> dict[str, Any]:
-        """Model, judge and prompts, for the manifest."""
-
-    async def examine(self, inbox: Inbox, question: Question) -> Examined:
-        """The row after its checks; `inbox` is as of the question's date."""
-
-
 def verify(
     file: InboxFile,
     golden: GoldenSet,
-    checks: Checks,
+    examine: Callable[[Inbox, Question], Awaitable[Examined]],
+    settings: Mapping[str, Any],
     *,
     strict: bool = False,
     concurrency: int = CONCURRENCY,
@@ -57,26 +48,24 @@ def verify(
 ) -> None:
     """Check every row: rows that fail are dropped, superseded answers replaced.
 
-    `strict` also drops rows with an unsure check, or one that could not be made. `on_row` is called
-    after each row. Raises `UserError` for an inbox that the file lacks.
+    `examine` makes the checks of a row in its inbox as of its date; `settings` are those of the
+    checks, for the manifest. `strict` also drops rows with an unsure check, or one that could not
+    be made. `on_row` is called after each row. Raises `UserError` for an inbox that the file lacks.
     """
     golden.undo("verify")
 
     async def examine_all() -> list[Examined]:
         turn = asyncio.Semaphore(concurrency)
 
-        async def examine(question: Question) -> Examined:
+        async def one(question: Question) -> Examined:
             async with turn:
                 inbox = inbox_of(file, question)
                 fault = unfit(inbox, question)
-                if fault is not None:
-                    examined = Examined(question, fault)
-                else:
-                    examined = await checks.examine(inbox, question)
+                done = Examined(question, fault) if fault else await examine(inbox, question)
                 on_row()
-                return examined
+                return done
 
-        return await asyncio.gather(*(examine(each) for each in golden.questions))
+        return await asyncio.gather(*map(one, golden.questions))
 
     examined = asyncio.run(examine_all())
     unchecked: dict[str, Counter[str]] = {}
@@ -88,7 +77,7 @@ def verify(
         (each.question, each.failed or (_unsure(each.question) if strict else None))
         for each in examined
     ]
-    golden.finish("verify", made, {**checks.settings(), "strict": strict, "unchecked": counted})
+    golden.finish("verify", made, {**settings, "strict": strict, "unchecked": counted})
 
 
 def refuse_own_rows(golden: GoldenSet, model: str) -> None:
