@@ -10,7 +10,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -119,20 +119,12 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
 def _kind(question: Question, answerable: bool | None) -> Kind | None:
     if answerable is False:
         return "unanswerable"
-    several = len(question.message_ids) > 1
-    wrong = (
-        question.kind == "unanswerable"
-        or (question.kind == "multi-mail" and not several)
-        or (question.kind == "count" and not _has_number(question.answer))
-    )
-    return ("multi-mail" if several else "lookup") if wrong else question.kind
-
-
-def _has_number(answer: str | None) -> bool:
-    # Another check finds empty answers.
-    if is_abstention(answer) or answer is None:
-        return True
-    return bool(_COUNTED.search(answer) or read_claims(answer).values)
+    several, answer = len(question.message_ids) > 1, question.answer or ""
+    fits = question.kind != "unanswerable" and (several or question.kind != "multi-mail")
+    if question.kind == "count" and not is_abstention(answer):
+        # Another check finds empty answers.
+        fits = bool(_COUNTED.search(answer) or read_claims(answer).values)
+    return question.kind if fits else "multi-mail" if several else "lookup"
 
 
 # ---- The owner of an inbox, and whether a question names the owner like somebody else. Vince would
@@ -218,14 +210,9 @@ def _full_name(text: str) -> FullName | None:
 # ---- The language of a text.
 
 _LAST_LATIN = "\u024f"
-
-
-@cache
-def _function_words() -> dict[str, frozenset[str]]:
-    """The function words of each language; a line of the file has its code, then words."""
-    file = resources.files("data_pipeline.golden").joinpath("languages.txt")
-    lines = file.read_text("utf-8").splitlines()
-    return {code: frozenset(rest) for code, *rest in map(str.split, lines)}
+# The function words of each language: a line of the file has its code, then words.
+_LINES = resources.files("data_pipeline.golden").joinpath("languages.txt").read_text("utf-8")
+_FUNCTION_WORDS = {code: frozenset(own) for code, *own in map(str.split, _LINES.splitlines())}
 
 
 @lru_cache(maxsize=4096)
@@ -239,7 +226,7 @@ def language_of(text: str) -> str | None:
     if 2 * len(others) > len(letters):
         return unicodedata.name(others[0], "unnamed").split()[0].lower()
     words = [word.lower() for word in _WORDS.findall(text)]
-    hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
+    hits = {code: sum(word in own for word in words) for code, own in _FUNCTION_WORDS.items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
     enough = max(2, 2 * hits[second], len(words) // 10)
@@ -534,7 +521,9 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
     kept: list[_Text] = []
     # Places in `kept`. Duplicates share an inbox or a gold mail, besides values and denial.
     index: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for question in sorted(questions, key=_preference):
+    best_first = sorted(questions, key=lambda each: (each.answerable is False, natural(each.id)))
+    best_first.sort(key=lambda each: each.how_realistic or 0.0, reverse=True)
+    for question in best_first:
         text = _text(question, gold.get(question.id, frozenset()))
         shared = (question.inbox_address, *text.gold)
         keys = [(each, text.values, text.denies) for each in shared]
@@ -549,10 +538,6 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
             index[key].append(len(kept))
         kept.append(text)
     return found
-
-
-def _preference(question: Question) -> tuple[Any, ...]:
-    return (-(question.how_realistic or 0.0), question.answerable is False, natural(question.id))
 
 
 def _text(question: Question, gold: Set[str]) -> _Text:

@@ -52,7 +52,10 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
     origin, inboxes = _inboxes(golden, seed, wanted)
     cited = CitedMails(file, golden.questions)
     gold = {each.id: cited.gold_of(each) for each in golden.questions}
-    holders = _holders(file, gold, inboxes)
+    contents = sorted({mail.content for mails in gold.values() for mail in mails})
+    holders: defaultdict[str, list[str]] = defaultdict(list)
+    for content, address in file.execute(_HOLDERS, [contents, sorted(inboxes)]).fetchall():
+        holders[content].append(address)
     # Changed through the row's history, so that the step can be undone.
     placed = [
         each if each.split == name else mended(each, "split", "split", split=name)
@@ -75,14 +78,6 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         golden.manifest["seed"] = seed
         settings |= {"seed": seed, "proportions": wanted._asdict()}
     golden.finish("split", rows, settings)
-
-
-def _holders(file: InboxFile, gold: GoldMails, inboxes: Mapping[str, Split]) -> Holders:
-    contents = sorted({mail.content for mails in gold.values() for mail in mails})
-    holders: defaultdict[str, list[str]] = defaultdict(list)
-    for content, address in file.execute(_HOLDERS, [contents, sorted(inboxes)]).fetchall():
-        holders[content].append(address)
-    return holders
 
 
 def _contained(file: InboxFile, contents: set[str], inboxes: Mapping[str, Split]) -> dict[str, str]:
