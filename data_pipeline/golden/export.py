@@ -55,7 +55,7 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
         "rows": len(rows),
         "rejected": len(golden.rejected),
         "splits": [
-            {"split": name, "rows": len(group), "inboxes": group["inbox"].nunique()}
+            {"split": name, "rows": len(group), "inboxes": group["inbox_address"].nunique()}
             for name in _splits(rows)
             for group in [rows[rows["split"] == name]]
         ],
@@ -68,16 +68,9 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
 
 
 def _frame(golden: GoldenSet) -> pd.DataFrame:
-    rows = [
-        {
-            "split": each.split or UNLABELLED,
-            "kind": each.kind or UNLABELLED,
-            "difficulty": each.difficulty or UNLABELLED,
-            "inbox": each.inbox_address,
-        }
-        for each in golden.questions
-    ]
-    return pd.DataFrame(rows, columns=["split", "kind", "difficulty", "inbox"], dtype=object)
+    columns = ["split", "kind", "difficulty", "inbox_address"]
+    rows = [[getattr(each, name) for name in columns] for each in golden.questions]
+    return pd.DataFrame(rows, columns=columns, dtype=object).fillna(UNLABELLED)
 
 
 def _splits(rows: pd.DataFrame) -> list[str]:
@@ -88,10 +81,8 @@ def _splits(rows: pd.DataFrame) -> list[str]:
 def _by_split(rows: pd.DataFrame, column: str, labels: Sequence[str]) -> dict[str, dict[str, int]]:
     table = pd.crosstab(rows[column], rows["split"])
     used = [each for each in (*labels, UNLABELLED) if each in table.index]
-    found: dict[str, dict[str, int]] = table.reindex(index=used, columns=_splits(rows)).to_dict(
-        "index"
-    )
-    return found
+    table = table.reindex(index=used, columns=_splits(rows))
+    return {str(label): counts.to_dict() for label, counts in table.iterrows()}
 
 
 def _checks(golden: GoldenSet) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ keeps one of several duplicates. A row keeps all its checks; the first failed ru
 the reason for its rejection.
 """
 
+import itertools
 import re
 import unicodedata
 from collections import defaultdict
@@ -518,25 +519,23 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
     order of `questions` does not matter.
     """
     found: dict[str, Check] = {}
-    kept: list[_Text] = []
-    # Places in `kept`. Duplicates share an inbox or a gold mail, besides values and denial.
-    index: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
+    # Duplicates share an inbox or a gold mail, besides values and denial.
+    kept: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)
     best_first = sorted(questions, key=lambda each: (each.answerable is False, natural(each.id)))
     best_first.sort(key=lambda each: each.how_realistic or 0.0, reverse=True)
     for question in best_first:
         text = _text(question, gold.get(question.id, frozenset()))
-        shared = (question.inbox_address, *text.gold)
-        keys = [(each, text.values, text.denies) for each in shared]
-        places = sorted({place for key in keys for place in index[key]})
-        twin = next((each for place in places if _is_twin(each := kept[place], text)), None)
+        shared = (question.inbox_address, *sorted(text.gold))
+        groups = [kept[each, text.values, text.denies] for each in shared]
+        others = itertools.chain.from_iterable(groups)
+        twin = next((each for each in others if _is_twin(each, text)), None)
         if twin is not None:
             words = "the same text" if twin.plain == text.plain else "nearly the same text"
             reason = f"asks what {twin.question.id} does: {words} and the same answer"
             found[question.id] = _check("duplicate", False, reason)
             continue
-        for key in keys:
-            index[key].append(len(kept))
-        kept.append(text)
+        for group in groups:
+            group.append(text)
     return found
 
 

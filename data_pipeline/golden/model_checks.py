@@ -15,7 +15,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -39,8 +39,7 @@ from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
 from evals.verdict import Judge
 
-Prompt = Literal["realism", "read", "closed_book", "candidates", "settle"]
-PROMPTS: tuple[Prompt, ...] = get_args(Prompt)
+PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -134,13 +133,6 @@ def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Em
     hits = inbox.search(keywords, max_results=MAX_RIVALS + len(gold) + _MAX_COPIES)
     mails = mails_of(inbox, [each.message_id for each in hits if each.message_id not in gold_ids])
     return [each for each in mails if not gold or not _lines([each]) <= gold_lines][:MAX_RIVALS]
-
-
-def own_part(mail: Email, gold: Sequence[Email]) -> Email:
-    """The mail with only those sentences in its body that no gold mail has."""
-    quoted = _lines(gold)
-    own = [text for text, line in _sentences(mail.body) if line not in quoted]
-    return dataclasses.replace(mail, body="\n".join(own))
 
 
 def _lines(mails: Iterable[Email]) -> frozenset[str]:
@@ -408,7 +400,7 @@ class ModelChecks:
     async def _read_mails(self, question: Question, mails: Sequence[Email]) -> Reading:
         return await self._read("read", _with_mails(question, mails), by_date(mails))
 
-    async def _read(self, prompt: Prompt, data: dict[str, Any], mails: Sequence[Email]) -> Reading:
+    async def _read(self, prompt: str, data: dict[str, Any], mails: Sequence[Email]) -> Reading:
         """The reader's answer on one line, uncut, and its reason with message ids."""
         reply = await self._ask(prompt, data, Reading)
         answer = None if is_abstention(reply.answer) else _one_line(reply.answer or "")
@@ -417,14 +409,12 @@ class ModelChecks:
     async def _claims(self, question: Question, mails: Sequence[Email]) -> list[Claim]:
         reply = await self._ask("candidates", _with_mails(question, mails), Candidates)
         named = {f"m{number}": mail for number, mail in enumerate(mails, start=1)}
-        return [
-            Claim(
-                _one_line(each.answer),
-                tuple(named[name] for name in dict.fromkeys(each.mails) if name in named),
-            )
-            for each in reply.answers
-            if not is_abstention(each.answer)
-        ]
+        claims = []
+        for each in reply.answers:
+            if not is_abstention(each.answer):
+                cited = tuple(named[name] for name in dict.fromkeys(each.mails) if name in named)
+                claims.append(Claim(_one_line(each.answer), cited))
+        return claims
 
     async def _settle(self, question: Question, gold: Claim, rival: Claim) -> Settlement:
         """How the two answers stand to each other, by the reader and by the dates."""
@@ -447,17 +437,18 @@ class ModelChecks:
                 relation = "both_stand"
         return Settlement(reason=reason, relation=relation)
 
-    async def _ask(self, prompt: Prompt, data: Mapping[str, Any], form: type[Form]) -> Form:
+    async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         return await self.reader.ask(prompt_text(prompt), data, form)
 
 
 def is_quoted(question: Question, claim: Claim, gold: Sequence[Email]) -> bool:
     """Whether a claim's mails only quote its answer from the gold mails."""
-    own = [own_part(each, gold) for each in claim.mails]
-    return (
-        grounded_in(question.question, claim.answer, gold).grounded is True
-        and grounded_in(question.question, claim.answer, own).grounded is False
-    )
+    quoted, own = _lines(gold), list[Email]()
+    for mail in claim.mails:
+        lines = [text for text, line in _sentences(mail.body) if line not in quoted]
+        own.append(dataclasses.replace(mail, body="\n".join(lines)))
+    in_gold, in_own = (grounded_in(question.question, claim.answer, each) for each in (gold, own))
+    return in_gold.grounded is True and in_own.grounded is False
 
 
 def _one_line(text: str) -> str:
