@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -70,6 +70,9 @@ def _number(flag: str, help_text: str, least: int = 1) -> Any:
 TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on.", 0)]
 ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to validate on.", 0)]
 TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
+BatchesOption = Annotated[int, _number("--batches", "Number of 20-mail batches per inbox.")]
+QuestionsOption = Annotated[int, _number("--questions", "Number of questions per batch.")]
+MinMailsOption = Annotated[int, _number("--min-mails", "Minimum number of mails in an inbox.")]
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
 RealismOption = Annotated[
     float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
@@ -143,7 +146,10 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else cut_line(one_line(str(value)), 100)
 
 
-def _refuse_local(model: str) -> None:
+def _refuse_unhosted(model: str, offline: str) -> None:
+    """Raise `UserError` for a model that can't be asked; `offline` says so of that baseline."""
+    if model == "offline":
+        raise UserError(offline)
     if Model(model).kind == "local":
         raise UserError(
             "a checkpoint can't be asked in this process: art-e serve it,"
@@ -166,18 +172,12 @@ def _refuse_local(model: str) -> None:
 def generate_command(
     model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
-    batches: Annotated[
-        int, _number("--batches", "Number of 20-mail batches per inbox.")
-    ] = generate.BATCHES,
-    questions: Annotated[
-        int, _number("--questions", "Number of questions per batch.")
-    ] = generate.QUESTIONS,
+    batches: BatchesOption = generate.BATCHES,
+    questions: QuestionsOption = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,
-    min_mails: Annotated[
-        int, _number("--min-mails", "Minimum number of mails in an inbox.")
-    ] = MIN_MAILS,
+    min_mails: MinMailsOption = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
         Option(
@@ -201,12 +201,11 @@ def generate_command(
     provider, the same command asks only for what is missing.
     """
     load_env()
-    if model == "offline":
-        raise UserError(
-            "questions are written by a model; those of the synthetic world need none:"
-            " art-e golden import world.questions.jsonl"
-        )
-    _refuse_local(model)
+    _refuse_unhosted(
+        model,
+        "questions are written by a model; those of the synthetic world need none:"
+        " art-e golden import world.questions.jsonl",
+    )
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
     if dry_run:
@@ -229,30 +228,27 @@ def generate_command(
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
-        questions = 0
+        found = [0]
 
         def status() -> str:
-            cost, expected = (
-                shown_usd(each, 2) for each in (asker.spent.cost_usd, plan.estimate.usd)
-            )
-            return f"{plural(questions, 'question')}, {cost} of about {expected}"
+            costs = asker.spent.cost_usd, plan.estimate.usd
+            cost, expected = (shown_usd(each, 2) for each in costs)
+            return f"{plural(sum(found), 'question')}, {cost} of about {expected}"
 
         with _live("batches", len(plan.batches), status) as show:
 
             def on_reply(reply: generate.Reply) -> None:
-                nonlocal questions
-                questions += reply.questions
+                found.append(reply.questions)
                 show()
 
             lost = generate.generate(file, golden, asker, plan, on_reply)
+    reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
-        note(
-            f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {dict(lost)[kind]}"
-        )
-    _note_retry({kind for kind, _ in lost} - {"unreadable"}, "asks for those that are missing")
+        note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
+    _note_retry(reasons.keys() - {"unreadable"}, "asks for those that are missing")
 
 
-def _note_retry(kinds: set[str], does: str) -> None:
+def _note_retry(kinds: Set[str], does: str) -> None:
     """Say what to do about calls that failed for reasons of these kinds."""
     if "budget" in kinds:
         note(f"the same command with a higher --max-cost {does}")
@@ -362,12 +358,11 @@ def verify_command(
     A superseded answer becomes a latest-update question. A rerun asks only for missing
     replies.
     """
-    if model == "offline":
-        raise UserError(
-            "words alone can't find a wrong answer; name a model with --model, or go on without"
-            " this step: art-e golden split"
-        )
-    _refuse_local(model)
+    _refuse_unhosted(
+        model,
+        "words alone can't find a wrong answer; name a model with --model, or go on without"
+        " this step: art-e golden split",
+    )
     with _step("verify", out, db, as_json=json_output) as (file, golden, folder):
         golden.undo("verify")
         verify.refuse_own_rows(golden, model)
@@ -438,9 +433,8 @@ def split_command(
         f" ({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
     )
     inboxes: dict[str, int] = record["inboxes"]
-    origin = {"generate": "as generate drew them", "rows": "as the rows came with them"}.get(
-        record["splits_from"], f"drawn by seed {seed}"
-    )
+    origins = {"generate": "as generate drew them", "rows": "as the rows came with them"}
+    origin = origins.get(record["splits_from"], f"drawn by seed {seed}")
     note(f"{plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
 
 
@@ -517,11 +511,9 @@ def review_command(
     if precision["value"] is None:
         note(f"no row of the sample of {of} is reviewed; the precision is not known")
         return
-    note(
-        f"precision {precision['value']:.1%} ({precision['low']:.1%} to {precision['high']:.1%},"
-        f" {precision['method']}): {record['kept']} of {plural(record['reviewed'], 'row')} of"
-        f" {of} were right"
-    )
+    share, *bounds = (f"{precision[name]:.1%}" for name in ("value", "low", "high"))
+    right = f"{record['kept']} of {plural(record['reviewed'], 'row')} of {of} were right"
+    note(f"precision {share} ({' to '.join(bounds)}, {precision['method']}): {right}")
     if record["stale"]:
         note(f"{plural(record['stale'], 'row')} changed after the review: not applied")
 

@@ -60,7 +60,8 @@ def filter_rows(
     cited_mails = CitedMails(file, golden.questions)
     batches = {each.id: each for each in golden.batches}
     owners = {each.inbox_address: owner_of(file, each.inbox_address) for each in golden.questions}
-    named = {name for row in (*golden.questions, *golden.batches) for name in row.message_ids}
+    naming: list[Question | Batch] = [*golden.questions, *golden.batches]
+    named = {name for each in naming for name in each.message_ids}
     found = file.execute(_BODIES, [_BODY_CHARS, sorted(named)]).fetchall()
     bodies: dict[str, str] = dict(found)
     rows: list[tuple[Question, Check | None]] = []

@@ -33,7 +33,7 @@ from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, mended, with_checks
 from data_pipeline.golden.inboxes import mails_of
-from data_pipeline.golden.verify import Examined
+from data_pipeline.golden.verify import NOT_CHECKED, Examined
 from evals.judges import needs_model, spent_by
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
@@ -181,10 +181,6 @@ def _question(question: Question) -> dict[str, Any]:
 # ---- The checks.
 
 
-class UnjudgedError(Exception):
-    """The judge gave no verdict; the message is why, as in `Examined.unchecked`."""
-
-
 class _Found(NamedTuple):
     """What a check found. `question` is the row that it mended.
 
@@ -244,23 +240,18 @@ class ModelChecks:
                 "answerable": self._answerable,
                 "unambiguous": self._unambiguous,
             }
-        unchecked: dict[str, str] = {}
         for name, find in checks.items():
             try:
                 found = await find(inbox, question)
             except PolicyError as error:
-                unchecked[name] = error.kind
+                found = _Found(None, f"{NOT_CHECKED}{error.kind}")
             except UnparseableError:
-                unchecked[name] = "unparseable"
-            except UnjudgedError as error:
-                unchecked[name] = str(error)
-            if name in unchecked:
-                found = _Found(None, f"not checked: {unchecked[name]}")
+                found = _Found(None, f"{NOT_CHECKED}unparseable")
             check = self._check(name, found)
             question = with_checks(found.question or question, [check])
             if check.passed is False:
-                return Examined(question, check, unchecked)
-        return Examined(question, None, unchecked)
+                return question, check
+        return question, None
 
     def _check(self, name: str, found: _Found) -> Check:
         by = found.by or f"{self.reader.name}, judged by {self.judge.name}"
@@ -394,7 +385,7 @@ class ModelChecks:
         verdict = await self.judge.judge(question, answer)
         if verdict.correct is None:
             is_over = verdict.reason.startswith(_OUT_OF_BUDGET)
-            raise UnjudgedError("budget" if is_over else "judge")
+            raise PolicyError("budget" if is_over else "judge", verdict.reason)
         return verdict.correct
 
     async def _read_mails(self, question: Question, mails: Sequence[Email]) -> Reading:

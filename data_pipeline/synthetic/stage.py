@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from art_e.question import Difficulty, Kind, Question, Split
 from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
@@ -382,15 +382,13 @@ class Stage:
         last = until.message_id if until else ""
         self.planted.append(Planted(question, written, detail, names, last))
 
-    def ask_update(
-        self, bank: str, new: Fact, old: Fact, chance: float, **slots: str | Person
-    ) -> None:
+    def ask_update(self, bank: str, new: Fact, old: Fact, chance: float, **slots: Any) -> None:
         """Ask for the newest answer, and with this chance also for the old one before it."""
         self.ask("latest-update", bank, new, **slots)
         if self.rng.random() < chance:
             self.ask("latest-update", bank, old, until=new.mail, **slots)
 
-    def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
+    def ask_count(self, bank: str, facts: Sequence[Fact], **slots: Any) -> None:
         """Ask how many there are; sometimes before the last has come."""
         facts, total = sorted(facts, key=lambda fact: fact.mail.minute), len(facts)
         upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
@@ -399,7 +397,7 @@ class Stage:
         until = facts[upto].mail if upto < total else None
         self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
 
-    def ask_absent(self, after: Draft, **slots: str | Person) -> None:
+    def ask_absent(self, after: Draft, **slots: Any) -> None:
         """Ask for a detail that no mail gives, some time after `after`."""
         self.ask("unanswerable", "q_unanswerable", after=after, **slots)
 
