@@ -253,18 +253,15 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
     ]
     frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
     tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
-    reply = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
+    # `capabilities_of` wants the key, which an estimate does not need.
+    listed = load_litellm().model_cost
+    entry = listed.get(model) or listed.get(model.partition("/")[2]) or {}
+    thinks = entry.get("supports_reasoning") is True
+    reply = options.questions * TOKENS_PER_ITEM + THINKING_TOKENS * thinks
     usd = expected_cost(model, [Usage(tokens // len(data), 0, reply)], len(data))
     usd = None if usd is None else round(usd, 6)
     expected = ExpectedCost(len(data), tokens, reply * len(data), usd)
     return Plan(model, options, splits, batches, data, expected)
-
-
-def _thinks(model: str) -> bool:
-    # `capabilities_of` wants the key, which an estimate does not need.
-    prices = load_litellm().model_cost
-    entry = prices.get(model) or prices.get(model.partition("/")[2]) or {}
-    return entry.get("supports_reasoning") is True
 
 
 def _data(

@@ -5,7 +5,7 @@ answer or contradict its questions.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -85,26 +85,22 @@ class Statement:
         return Fact(self.mail, Value(slot, slot) if isinstance(slot, str) else slot)
 
 
+@dataclass
 class Stage:
     """One story's stage. `cast` are people of its own, `coined` names of its own."""
 
-    def __init__(
-        self,
-        rng: Random,
-        plan: StoryPlan,
-        company: Company,
-        cast: Sequence[Person],
-        coined: Sequence[str],
-        message_ids: Sequence[str],
-    ) -> None:
-        self.rng, self.bounded = rng, company.bounded
-        self.plan, self.company = plan, company
-        self.cast, self.coined = cast, coined
-        self.owner = company.staff[plan.owner]
+    rng: Random
+    plan: StoryPlan
+    company: Company
+    cast: Sequence[Person]
+    coined: Sequence[str]
+    message_ids: Iterator[str]
+
+    def __post_init__(self) -> None:
+        self.owner, self.bounded = self.company.staff[self.plan.owner], self.company.bounded
         self.drafts: list[Draft] = []
         self.planted: list[Planted] = []
-        self._ids = iter(message_ids)
-        self._banks = company.wording.story[plan.kind]
+        self._banks = self.company.wording.story[self.plan.kind]
         self._decks: dict[str, list[str]] = {}
         self._used: set[Person] = {self.owner}
 
@@ -317,7 +313,7 @@ class Stage:
             if quoting and not company.plain:
                 text = f"{text}\n\n\n{quoted(sender, parent)}"
         draft = Draft(
-            message_id=next(self._ids),
+            message_id=next(self.message_ids),
             minute=minute,
             sender=writer,
             to=tuple(receivers),

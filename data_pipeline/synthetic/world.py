@@ -23,8 +23,8 @@ from data_pipeline.synthetic.stories import TELL
 from data_pipeline.synthetic.wording import DAYS, STORY_KINDS
 
 _LEAST, _MOST = 1_000, 500_000
-# Reserved for each story: more mails than any writes, people and coined names of its own.
-_MAILS, _CAST, _COINED = 40, 6, 8
+# Reserved for each story: people and coined names of its own.
+_CAST, _COINED = 6, 8
 # The last day on which a story may begin, so that it ends within the world.
 _LAST_START = 430
 _PATTERN: tuple[Split, ...] = ("train", "validation", "test", "train", "train")
@@ -99,7 +99,7 @@ class World:
             company=self.company,
             cast=[names.person(person + at, self.company.owners) for at in range(_CAST)],
             coined=[names.coined(coined + at) for at in range(_COINED)],
-            message_ids=[self._message_id(f"{number}.{at}") for at in range(_MAILS)],
+            message_ids=(self._message_id(f"{number}.{at}") for at in itertools.count()),
         )
         TELL[story.kind](stage)
         stage.drafts.sort(key=lambda draft: draft.minute)
