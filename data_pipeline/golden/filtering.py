@@ -65,6 +65,7 @@ def filter_rows(
     found = file.execute(_BODIES, [_BODY_CHARS, sorted(named)]).fetchall()
     bodies: dict[str, str] = dict(found)
     rows: list[tuple[Question, Check | None]] = []
+    contents: dict[str, Set[str]] = {}
     for question in golden.questions:
         batch = batches.get(str(question.provenance.get("batch")))
         cited = cited_mails.of(question)
@@ -78,10 +79,8 @@ def filter_rows(
         checks = [rule(row, facts) for rule in RULES]
         fault = next((each for each in checks if each.passed is False), None)
         rows.append((with_checks(row, checks), fault))
-    sound = [row for row, fault in rows if fault is None]
-    cited_mails = CitedMails(file, sound)
-    contents = {each.id: {gold.content for gold in cited_mails.gold_of(each)} for each in sound}
-    twins = duplicates(sound, contents)
+        contents[row.id] = {each for name in row.message_ids for each in known[name].contents}
+    twins = duplicates([row for row, fault in rows if fault is None], contents)
     unique = _check("duplicate", True, "no other asks the same")
     made = []
     for row, fault in rows:
