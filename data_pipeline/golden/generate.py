@@ -12,7 +12,7 @@ import datetime as dt
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple, Self
@@ -37,6 +37,7 @@ from data_pipeline.golden.inboxes import (
     Counts,
     Mail,
     choose_inboxes,
+    mails_of,
     named_inboxes,
     threads_of,
 )
@@ -234,8 +235,6 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
 
     Raises `UserError` if there is no mail to ask about.
     """
-    if not sum(options.counts):
-        raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
     if options.inboxes:
         splits = named_inboxes(file, options.inboxes, options.counts, options.seed)
     else:
@@ -249,7 +248,7 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
     data = [
         each
         for address, drawn in groupby(batches, key=lambda each: each.inbox)
-        for each in _data(file, address, list(drawn), options.questions)
+        for each in _data(file, address, drawn, options.questions)
     ]
     frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
     tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
@@ -265,7 +264,7 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
 
 
 def _data(
-    file: InboxFile, address: str, batches: Sequence[Batch], questions: int
+    file: InboxFile, address: str, batches: Iterable[Batch], questions: int
 ) -> Iterator[dict[str, Any]]:
     """What the model sees of each batch of an inbox."""
     row = file.execute(
@@ -274,12 +273,11 @@ def _data(
         [address],
     ).fetchone()
     owner = {"name": "" if row is None else str(row[0]), "address": address}
-    ids = [each for batch in batches for each in batch.message_ids]
-    mails = dict(zip(ids, file.open_inbox(address).read_many(ids), strict=True))
+    inbox = file.open_inbox(address)
     for batch in batches:
-        read = [mail for each in batch.message_ids if (mail := mails[each]) is not None]
-        assert len(read) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
-        yield {"owner": owner, "mails": shown_mails(read), "questions": questions}
+        mails = mails_of(inbox, batch.message_ids)
+        assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
+        yield {"owner": owner, "mails": shown_mails(mails), "questions": questions}
 
 
 def settings_of(file: InboxFile, options: Options, model: str) -> dict[str, Any]:

@@ -351,16 +351,9 @@ class GoldenSet:
         partial = folder / PARTIAL
         partial.mkdir(parents=True)
         write_questions(partial, "questions", self.questions)
-        _write_rows(
-            partial / "rejected.jsonl",
-            [
-                {
-                    **each.row,
-                    "rejected": {"step": each.step, "check": each.check, "reason": each.reason},
-                }
-                for each in self.rejected
-            ],
-        )
+        dropped = map(dataclasses.asdict, self.rejected)
+        rejected = ({**each.pop("row"), "rejected": each} for each in dropped)
+        _write_rows(partial / "rejected.jsonl", rejected)
         _write_rows(partial / "batches.jsonl", [dataclasses.asdict(each) for each in self.batches])
         write_manifest(partial, self.manifest)
         (partial / "README.md").write_text(card, "utf-8")

@@ -205,7 +205,7 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     """
     weights = {name: weight for name in _FIRST if (weight := getattr(wanted, name)) > 0}
     if not weights:
-        raise UserError("no split is left: give --train, --validation or --test above 0")
+        raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
     shares = {name: len(inboxes) * each / sum(weights.values()) for name, each in weights.items()}
     counts = {name: int(place < len(inboxes)) for place, name in enumerate(weights)}
     while sum(counts.values()) < len(inboxes):

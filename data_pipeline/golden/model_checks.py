@@ -197,16 +197,6 @@ class _Found(NamedTuple):
 _NO_MAIL = _Found(True, "the search finds no mail", by="search")
 
 
-class _Round(NamedTuple):
-    """How claims compare to the gold: `replacing` has a later answer, `stands` a contradiction."""
-
-    question: Question
-    replacing: Claim | None
-    stands: str | None
-    notes: list[str]
-    is_sure: bool
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelChecks:
     """Checks rows with a reader and a judge, who cost `judge_before` USD in earlier runs."""
@@ -308,18 +298,26 @@ class ModelChecks:
         claims = await self._claims(question, by_date(found))
         while True:
             # This ends, because the gold mail of each round is newer than the one before.
-            compared = await self._compare(question, gold, claims)
-            question = compared.question
-            if compared.stands is not None:
-                return _Found(False, compared.stands, question)
-            if compared.replacing is None:
-                notes = "; ".join(compared.notes)
-                reason = notes or f"{len(found)} mails found support no other answer"
-                return _Found(True if compared.is_sure else None, reason, question)
-            renewed = await self._renewed(inbox, question, compared.replacing)
+            standing = Claim(question.answer or "", tuple(by_date(gold)))
+            notes, replacing, is_sure = list[str](), list[Claim](), True
+            for claim in claims:
+                settled = await self._settle(question, standing, claim)
+                if settled.relation == "both_stand":
+                    return _Found(False, settled.reason, question)
+                notes.append(settled.reason)
+                is_sure = is_sure and (bool(claim.mails) or settled.relation == "same")
+                if settled.relation == "gold_replaced":
+                    replacing.append(claim)
+                elif settled.relation == "rival_replaced" and question.kind != "latest-update":
+                    question = mended(question, "verify", "unambiguous", kind="latest-update")
+            if not replacing:
+                reason = "; ".join(notes) or f"{len(found)} mails found support no other answer"
+                return _Found(True if is_sure else None, reason, question)
+            latest = max(replacing, key=lambda each: each.newest or dt.datetime.min)
+            renewed = await self._renewed(inbox, question, latest)
             if not renewed.passed or renewed.question is None:
                 return renewed
-            question, gold = renewed.question, by_date(compared.replacing.mails)[-1:]
+            question, gold = renewed.question, by_date(latest.mails)[-1:]
 
     async def _renewed(self, inbox: Inbox, question: Question, latest: Claim) -> _Found:
         """The row with a later answer as gold, and whether that can be gold."""
@@ -350,37 +348,6 @@ class ModelChecks:
         other = "there is none" if read.answer is None else f"the answer is {_quoted(read.answer)}"
         return _Found(False, f"with the mails found besides, {other}: {read.reason}")
 
-    async def _compare(
-        self, question: Question, mails: Sequence[Email], claims: Sequence[Claim]
-    ) -> _Round:
-        """How each claim compares to the gold answer; the first contradiction ends it."""
-        gold = Claim(question.answer or "", tuple(by_date(mails)))
-        notes: list[str] = []
-        replacing: list[Claim] = []
-        is_sure = True
-        for claim in claims:
-            ids = ", ".join(each.message_id for each in claim.mails)
-            answer = _quoted(claim.answer)
-            if await self._is_gold(question, claim.answer):
-                notes.append(f"confirmed by {ids}" if ids else "confirmed")
-            elif not claim.mails:
-                is_sure = False
-                notes.append(f"the reader also gives {answer}, of no mail that it names")
-            elif is_quoted(question, claim, gold.mails):
-                notes.append(f"{ids} only quotes a gold mail")
-            else:
-                settled = await self._settle(question, gold, claim)
-                note = f"{ids} gives {answer}, {settled.relation}: {settled.reason}"
-                if settled.relation == "both_stand":
-                    return _Round(question, None, note, notes, is_sure)
-                notes.append(note)
-                if settled.relation == "gold_replaced":
-                    replacing.append(claim)
-                elif settled.relation == "rival_replaced" and question.kind != "latest-update":
-                    question = mended(question, "verify", "unambiguous", kind="latest-update")
-        newest = max(replacing, key=lambda each: each.newest or dt.datetime.min, default=None)
-        return _Round(question, newest, None, notes, is_sure)
-
     async def _is_gold(self, question: Question, answer: str) -> bool:
         verdict = await self.judge.judge(question, answer)
         if verdict.correct is None:
@@ -408,7 +375,17 @@ class ModelChecks:
         return claims
 
     async def _settle(self, question: Question, gold: Claim, rival: Claim) -> Settlement:
-        """How the two answers stand to each other, by the reader and by the dates."""
+        """How an answer stands to the gold one, by the judge, the reader and the dates."""
+        ids = ", ".join(each.message_id for each in rival.mails)
+        answer = _quoted(rival.answer)
+        if await self._is_gold(question, rival.answer):
+            return Settlement(reason=f"confirmed by {ids}" if ids else "confirmed", relation="same")
+        if not rival.mails:
+            reason = f"the reader also gives {answer}, of no mail that it names"
+            return Settlement(reason=reason, relation="other_matter")
+        if is_quoted(question, rival, gold.mails):
+            reason = f"{ids} only quotes a gold mail"
+            return Settlement(reason=reason, relation="other_matter")
         mails = (*gold.mails, *rival.mails)
         shown, cut = shown_mails(mails), len(gold.mails)
         data = {
@@ -426,7 +403,7 @@ class ModelChecks:
             if old is None or new is None or new <= old:
                 reason = f"the reader says {relation}, but no mail is later; {reason}"
                 relation = "both_stand"
-        return Settlement(reason=reason, relation=relation)
+        return Settlement(reason=f"{ids} gives {answer}, {relation}: {reason}", relation=relation)
 
     async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         return await self.reader.ask(prompt_text(prompt), data, form)
