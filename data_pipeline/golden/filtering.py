@@ -9,7 +9,7 @@ import itertools
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -131,7 +131,8 @@ def _kind(question: Question, answerable: bool | None) -> Kind | None:
 # ---- The owner of an inbox, and whether a question names the owner like somebody else. Vince would
 # not ask "What did Vince ask for?" about his own mail.
 
-_IGNORED = frozenset("jr sr ii iii iv phd md esq mr mrs ms miss dr prof professor sir".split())
+_TITLES = "mr|mrs|ms|miss|dr|prof|professor|sir"
+_IGNORED = frozenset(f"jr|sr|ii|iii|iv|phd|md|esq|{_TITLES}".split("|"))
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
 
 
@@ -156,27 +157,20 @@ class Owner:
         """
         text = clean(text)
         forms = [rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])"]
-        for name in self.names:
-            first, last = map(re.escape, name)
-            forms += [
-                rf"\b{first} (?:\w\.? )?{last}\b",
-                rf"\b{last}, {first}\b",
-                rf"\b(?:mr|mrs|ms|miss|dr|prof|professor|sir)\.? {last}\b",
-            ]
+        for first, last in self.names:
+            forms += [rf"\b{first} (?:\w\.? )?{last}\b", rf"\b{last}, {first}\b"]
+            forms.append(rf"\b(?:{_TITLES})\.? {last}\b")
         if found := re.search("|".join(forms), text, re.IGNORECASE):
             return found[0]
-        words = [match for match in _WORD.finditer(text) if len(match[0]) > 1]
+        firsts = {name.first for name in self.names}
+        words: list[str] = [word for word in _WORD.findall(text) if len(word) > 1]
         for place, word in enumerate(words):
-            first = word[0].lower().removesuffix("'s")
+            named = word.removesuffix("'s")
             # Not the first word, which always has a capital, and may be "Will" or "May".
             neighbours = words[place + 1 : place + 2] + words[max(1, place - 1) : place]
-            if (
-                any(first == name.first for name in self.names)
-                and (place or content_stems(first))
-                and not any(each[0][0].isupper() for each in neighbours)
-                and word[0][0].isupper()
-            ):
-                return word[0].removesuffix("'s")
+            is_name = word[0].isupper() and (place or content_stems(named.lower()))
+            if named.lower() in firsts and is_name and not any(w[0].isupper() for w in neighbours):
+                return named
         return None
 
 
@@ -184,18 +178,16 @@ def owner_of(file: InboxFile, address: str) -> Owner | None:
     """The owner of the inbox; None if the file has no such inbox."""
     wanted = address.strip().lower()
     row = file.execute("SELECT names FROM addresses WHERE address = ?", [wanted]).fetchone()
-    return None if row is None else Owner(wanted, _names(wanted, row[0].split(" | ")))
-
-
-def _names(address: str, given: Iterable[str]) -> tuple[FullName, ...]:
-    local = address.partition("@")[0]
-    names = [name for each in given if (name := _full_name(each)) is not None]
+    if row is None:
+        return None
+    local = wanted.partition("@")[0]
+    names = [name for each in row[0].split(" | ") if (name := _full_name(each)) is not None]
     # Mail may also give the names of those who write for the owner.
     fitting = [name for name in names if name.first in local or name.last in local]
     if (own := _full_name(re.sub(r"[._-]+", " ", local))) is not None:
         # Such as vince.kaminski for "vincent kaminski"; not all.employees.
         fitting += [own] * (not names or any(own.last == name.last for name in names))
-    return tuple(sorted(set(fitting or names)))
+    return Owner(wanted, tuple(sorted(set(fitting or names))))
 
 
 def _full_name(text: str) -> FullName | None:

@@ -9,7 +9,7 @@ quotes counts as its mail.
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -33,7 +33,6 @@ _REASONS = {
     "contained": "no test inbox quotes a gold mail",
     "shared-gold": "no gold mail is gold in another split",
 }
-Origin = Literal["generate", "rows", "seed"]
 # The contents of gold mails with the cited id, by question; the addresses that hold a content.
 GoldMails = Mapping[str, Mapping[str, str]]
 Holders = Mapping[str, Sequence[str]]
@@ -112,7 +111,7 @@ def _shingles(body: str) -> set[int]:
     return set(map(hash, runs))
 
 
-def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[Origin, dict[str, Split]]:
+def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[str, dict[str, Split]]:
     used = sorted({address_of(each) for each in golden.questions})
     if "generate" in golden.manifest["steps"]:
         generated: dict[str, Split] = golden.manifest["inboxes"]
