@@ -223,7 +223,7 @@ def generate_command(
             temperature=generate.TEMPERATURE,
         )
         plan = generate.make_plan(file, options, model)
-        note(_size_of(plan))
+        _note_size(plan)
         note(str(Model(model).notice))
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
@@ -265,15 +265,13 @@ def _print_plan(plan: generate.Plan, *, as_json: bool) -> None:
         print_json({"model": plan.model, "inboxes": rows, "estimate": plan.estimate._asdict()})
         return
     _table("inboxes", rows)
-    note(_size_of(plan))
+    _note_size(plan)
     print_line(f"{one_line(plan.model)}: {plan.estimate}")
 
 
-def _size_of(plan: generate.Plan) -> str:
-    wanted = sum(plan.options.counts)
-    return f"{len(plan.splits)} of {plural(wanted, 'inbox')} wanted: " + _cell(
-        Counter(plan.splits.values())
-    )
+def _note_size(plan: generate.Plan) -> None:
+    wanted, splits = plural(sum(plan.options.counts), "inbox"), Counter(plan.splits.values())
+    note(f"{len(plan.splits)} of {wanted} wanted: {_cell(splits)}")
 
 
 @app.command(
@@ -329,11 +327,7 @@ DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 
 
 @app.command(
-    "verify",
-    epilog=example(
-        "art-e golden verify --db inbox.duckdb --out golden --max-cost 5",
-        "art-e golden verify --out golden --model openai/o3 --judge openai/gpt-4.1 --strict",
-    ),
+    "verify", epilog=example("art-e golden verify --model openai/o3 --strict --max-cost 5")
 )
 def verify_command(
     model: Annotated[
@@ -399,13 +393,7 @@ def verify_command(
     _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
 
 
-@app.command(
-    "split",
-    epilog=example(
-        "art-e golden split --db enron.duckdb --out golden",
-        "art-e golden split --seed 7 --train 10 --validation 2 --test 4 --out golden",
-    ),
-)
+@app.command("split", epilog=example("art-e golden split --seed 7 --train 10 --test 4"))
 def split_command(
     seed: Annotated[int, Option(help="Another seed draws other inboxes.")] = 0,
     train: TrainOption = TRAIN,
@@ -451,9 +439,7 @@ def _print_leaks(leaks: dict[str, Any]) -> None:
     _table("what splits have in common", rows)
 
 
-@app.command(
-    "stats", epilog=example("art-e golden stats golden", "art-e golden stats golden --json")
-)
+@app.command("stats", epilog=example("art-e golden stats golden"))
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped and checked."""
     golden = GoldenSet.load(folder)
@@ -473,13 +459,7 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
 # ---- review and export.
 
 
-@app.command(
-    "review",
-    epilog=example(
-        "art-e golden review golden/ --db inbox.duckdb --sample 100 --split test",
-        "art-e golden review golden/ --db inbox.duckdb --json",
-    ),
-)
+@app.command("review", epilog=example("art-e golden review golden/ --db inbox.duckdb --split test"))
 def review_command(
     folder: SetArgument,
     sample: Annotated[int, _number("--sample", "Number of rows.")] = 100,
