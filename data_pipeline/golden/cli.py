@@ -376,13 +376,7 @@ def verify_command(
         checks = model_checks.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
             verify.verify(
-                file,
-                golden,
-                checks.examine,
-                checks.settings(),
-                strict=strict,
-                concurrency=concurrency,
-                on_row=show,
+                file, golden, checks.examine, checks.settings(), strict, concurrency, show
             )
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]

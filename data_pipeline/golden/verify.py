@@ -33,7 +33,6 @@ def verify(
     golden: GoldenSet,
     examine: Callable[[Inbox, Question], Awaitable[Examined]],
     settings: Mapping[str, Any],
-    *,
     strict: bool = False,
     concurrency: int = CONCURRENCY,
     on_row: Callable[[], None] = lambda: None,
