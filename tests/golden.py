@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,53 +120,37 @@ class Fate(NamedTuple):
     check: str
 
 
-FATE: Mapping[Fault, Fate | None] = {
-    "good": None,
-    "repeated": Fate("filter", "duplicate"),
-    "reworded": Fate("filter", "duplicate"),
-    # Faults of form.
-    "no question": Fate("generate", "form"),
-    "unknown kind": Fate("generate", "form"),
-    "no list of mails": Fate("generate", "form"),
-    "answer of 3,000 characters": Fate("generate", "form"),
-    # Faults that a rule sees.
-    "no answer": Fate("filter", "answer"),
-    "answers that it does not know": Fate("filter", "answer"),
-    "unanswerable with an answer": Fate("filter", "answer"),
-    "cites a mail that was not shown": Fate("filter", "sources"),
-    "cites no mail": Fate("filter", "sources"),
-    "handle in the question": Fate("filter", "ids"),
-    "number of a mail in the question": Fate("filter", "ids"),
-    "handle in the answer": Fate("filter", "ids"),
-    "order in the question": Fate("filter", "instructions"),
-    "order to name a tool": Fate("filter", "instructions"),
-    "control token in the question": Fate("filter", "instructions"),
-    "appeal to the judge in the answer": Fate("filter", "instructions"),
-    "answer in the question": Fate("filter", "leak"),
-    "yes or no": Fate("filter", "yes-no"),
-    "yesterday in the question": Fate("filter", "day-asked"),
-    "tomorrow in the answer": Fate("filter", "day-asked"),
-    "another language": Fate("filter", "language"),
-    "speaks of the user": Fate("filter", "wording"),
-    "speaks of the owner by name": Fate("filter", "wording"),
-    "speaks of this email": Fate("filter", "wording"),
-    # Honest questions, some of which look like a fault.
-    "unanswerable": None,
-    "of two mails": None,
-    "of the wrong kind": None,
-    "names USA Today": None,
-    "asks what with did": None,
-    "names rules to ignore": None,
-    # Mended where a search finds a later mail.
-    "superseded": None,
+# In the order of a batch's items.
+_FATES: Sequence[tuple[Fate | None, Sequence[Fault]]] = (
+    (None, ["good"]),
+    (Fate("filter", "duplicate"), ["repeated", "reworded"]),
+    (Fate("generate", "form"), ["no question", "unknown kind", "no list of mails",
+        "answer of 3,000 characters"]),
+    (Fate("filter", "answer"), ["no answer", "answers that it does not know",
+        "unanswerable with an answer"]),
+    (Fate("filter", "sources"), ["cites a mail that was not shown", "cites no mail"]),
+    (Fate("filter", "ids"), ["handle in the question", "number of a mail in the question",
+        "handle in the answer"]),
+    (Fate("filter", "instructions"), ["order in the question", "order to name a tool",
+        "control token in the question", "appeal to the judge in the answer"]),
+    (Fate("filter", "leak"), ["answer in the question"]),
+    (Fate("filter", "yes-no"), ["yes or no"]),
+    (Fate("filter", "day-asked"), ["yesterday in the question", "tomorrow in the answer"]),
+    (Fate("filter", "language"), ["another language"]),
+    (Fate("filter", "wording"), ["speaks of the user", "speaks of the owner by name",
+        "speaks of this email"]),
+    # Honest questions, some of which look like a fault; the last is mended where a search finds a
+    # later mail.
+    (None, ["unanswerable", "of two mails", "of the wrong kind", "names USA Today",
+        "asks what with did", "names rules to ignore", "superseded"]),
     # Faults that a reader sees.
-    "unrealistic": Fate("verify", "realistic"),
-    "guessable without mail": Fate("verify", "needs-mail"),
-    "wrong answer": Fate("verify", "answerable"),
-    "cites the wrong mail": Fate("verify", "answerable"),
-    "two answers": Fate("verify", "unambiguous"),
-    "unanswerable, but answered": Fate("verify", "unanswerable"),
-}
+    (Fate("verify", "realistic"), ["unrealistic"]),
+    (Fate("verify", "needs-mail"), ["guessable without mail"]),
+    (Fate("verify", "answerable"), ["wrong answer", "cites the wrong mail"]),
+    (Fate("verify", "unambiguous"), ["two answers"]),
+    (Fate("verify", "unanswerable"), ["unanswerable, but answered"]),
+)  # fmt: skip
+FATE = {fault: fate for fate, faults in _FATES for fault in faults}
 MISSED = ("cites a needless mail",)
 HONEST = frozenset({
     "good", "unanswerable", "of two mails", "of the wrong kind", "names USA Today",

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -70,6 +70,9 @@ def _number(flag: str, help_text: str, least: int = 1) -> Any:
 TrainOption = Annotated[int, _number("--train", "Number of inboxes to train on.", 0)]
 ValidationOption = Annotated[int, _number("--validation", "Number of inboxes to validate on.", 0)]
 TestOption = Annotated[int, _number("--test", "Number of inboxes to test on.", 0)]
+BatchesOption = Annotated[int, _number("--batches", "Number of 20-mail batches per inbox.")]
+QuestionsOption = Annotated[int, _number("--questions", "Number of questions per batch.")]
+MinMailsOption = Annotated[int, _number("--min-mails", "Minimum number of mails in an inbox.")]
 ConcurrencyOption = Annotated[int, _number("--concurrency", "Number of parallel requests.")]
 RealismOption = Annotated[
     float, Option(metavar="X", min=0.0, max=1.0, help="Minimum realism, from 0 to 1.")
@@ -143,7 +146,10 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else cut_line(one_line(str(value)), 100)
 
 
-def _refuse_local(model: str) -> None:
+def _refuse_unhosted(model: str, offline: str) -> None:
+    """Raise `UserError` for a model that can't be asked; `offline` says so of that baseline."""
+    if model == "offline":
+        raise UserError(offline)
     if Model(model).kind == "local":
         raise UserError(
             "a checkpoint can't be asked in this process: art-e serve it,"
@@ -166,18 +172,12 @@ def _refuse_local(model: str) -> None:
 def generate_command(
     model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
-    batches: Annotated[
-        int, _number("--batches", "Number of 20-mail batches per inbox.")
-    ] = generate.BATCHES,
-    questions: Annotated[
-        int, _number("--questions", "Number of questions per batch.")
-    ] = generate.QUESTIONS,
+    batches: BatchesOption = generate.BATCHES,
+    questions: QuestionsOption = generate.QUESTIONS,
     train: TrainOption = TRAIN,
     validation: ValidationOption = VALIDATION,
     test: TestOption = TEST,
-    min_mails: Annotated[
-        int, _number("--min-mails", "Minimum number of mails in an inbox.")
-    ] = MIN_MAILS,
+    min_mails: MinMailsOption = MIN_MAILS,
     inboxes: Annotated[
         list[str] | None,
         Option(
@@ -201,12 +201,11 @@ def generate_command(
     provider, the same command asks only for what is missing.
     """
     load_env()
-    if model == "offline":
-        raise UserError(
-            "questions are written by a model; those of the synthetic world need none:"
-            " art-e golden import world.questions.jsonl"
-        )
-    _refuse_local(model)
+    _refuse_unhosted(
+        model,
+        "questions are written by a model; those of the synthetic world need none:"
+        " art-e golden import world.questions.jsonl",
+    )
     counts = Counts(train, validation, test)
     options = generate.Options(seed, counts, min_mails, tuple(inboxes or ()), batches, questions)
     if dry_run:
@@ -224,35 +223,32 @@ def generate_command(
             temperature=generate.TEMPERATURE,
         )
         plan = generate.make_plan(file, options, model)
-        note(_size_of(plan))
+        _note_size(plan)
         note(str(Model(model).notice))
         note(f"estimate: {plan.estimate}")
         if kept := asker.spent.calls:
             note(f"{kept:,} replies of earlier runs are kept and not paid for again")
-        questions = 0
+        found = [0]
 
         def status() -> str:
-            cost, expected = (
-                shown_usd(each, 2) for each in (asker.spent.cost_usd, plan.estimate.usd)
-            )
-            return f"{plural(questions, 'question')}, {cost} of about {expected}"
+            costs = asker.spent.cost_usd, plan.estimate.usd
+            cost, expected = (shown_usd(each, 2) for each in costs)
+            return f"{plural(sum(found), 'question')}, {cost} of about {expected}"
 
         with _live("batches", len(plan.batches), status) as show:
 
             def on_reply(reply: generate.Reply) -> None:
-                nonlocal questions
-                questions += reply.questions
+                found.append(reply.questions)
                 show()
 
             lost = generate.generate(file, golden, asker, plan, on_reply)
+    reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
-        note(
-            f"{count:,} of {len(plan.batches):,} batches gave nothing ({kind}): {dict(lost)[kind]}"
-        )
-    _note_retry({kind for kind, _ in lost} - {"unreadable"}, "asks for those that are missing")
+        note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
+    _note_retry(reasons.keys() - {"unreadable"}, "asks for those that are missing")
 
 
-def _note_retry(kinds: set[str], does: str) -> None:
+def _note_retry(kinds: Set[str], does: str) -> None:
     """Say what to do about calls that failed for reasons of these kinds."""
     if "budget" in kinds:
         note(f"the same command with a higher --max-cost {does}")
@@ -269,15 +265,13 @@ def _print_plan(plan: generate.Plan, *, as_json: bool) -> None:
         print_json({"model": plan.model, "inboxes": rows, "estimate": plan.estimate._asdict()})
         return
     _table("inboxes", rows)
-    note(_size_of(plan))
+    _note_size(plan)
     print_line(f"{one_line(plan.model)}: {plan.estimate}")
 
 
-def _size_of(plan: generate.Plan) -> str:
-    wanted = sum(plan.options.counts)
-    return f"{len(plan.splits)} of {plural(wanted, 'inbox')} wanted: " + _cell(
-        Counter(plan.splits.values())
-    )
+def _note_size(plan: generate.Plan) -> None:
+    wanted, splits = plural(sum(plan.options.counts), "inbox"), Counter(plan.splits.values())
+    note(f"{len(plan.splits)} of {wanted} wanted: {_cell(splits)}")
 
 
 @app.command(
@@ -333,11 +327,7 @@ DEFAULT_MODEL = "gemini/gemini-2.5-flash"
 
 
 @app.command(
-    "verify",
-    epilog=example(
-        "art-e golden verify --db inbox.duckdb --out golden --max-cost 5",
-        "art-e golden verify --out golden --model openai/o3 --judge openai/gpt-4.1 --strict",
-    ),
+    "verify", epilog=example("art-e golden verify --model openai/o3 --strict --max-cost 5")
 )
 def verify_command(
     model: Annotated[
@@ -362,12 +352,11 @@ def verify_command(
     A superseded answer becomes a latest-update question. A rerun asks only for missing
     replies.
     """
-    if model == "offline":
-        raise UserError(
-            "words alone can't find a wrong answer; name a model with --model, or go on without"
-            " this step: art-e golden split"
-        )
-    _refuse_local(model)
+    _refuse_unhosted(
+        model,
+        "words alone can't find a wrong answer; name a model with --model, or go on without"
+        " this step: art-e golden split",
+    )
     with _step("verify", out, db, as_json=json_output) as (file, golden, folder):
         golden.undo("verify")
         verify.refuse_own_rows(golden, model)
@@ -386,7 +375,9 @@ def verify_command(
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = model_checks.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
-            verify.verify(file, golden, checks, strict=strict, concurrency=concurrency, on_row=show)
+            verify.verify(
+                file, golden, checks.examine, checks.settings(), strict, concurrency, show
+            )
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():
@@ -396,13 +387,7 @@ def verify_command(
     _note_retry(kinds - {"unparseable"}, "makes the checks that are missing")
 
 
-@app.command(
-    "split",
-    epilog=example(
-        "art-e golden split --db enron.duckdb --out golden",
-        "art-e golden split --seed 7 --train 10 --validation 2 --test 4 --out golden",
-    ),
-)
+@app.command("split", epilog=example("art-e golden split --seed 7 --train 10 --test 4"))
 def split_command(
     seed: Annotated[int, Option(help="Another seed draws other inboxes.")] = 0,
     train: TrainOption = TRAIN,
@@ -430,9 +415,8 @@ def split_command(
         f" ({quoted / max(learned, 1):.1%}) stand to 80% or more in mail of a test inbox"
     )
     inboxes: dict[str, int] = record["inboxes"]
-    origin = {"generate": "as generate drew them", "rows": "as the rows came with them"}.get(
-        record["splits_from"], f"drawn by seed {seed}"
-    )
+    origins = {"generate": "as generate drew them", "rows": "as the rows came with them"}
+    origin = origins.get(record["splits_from"], f"drawn by seed {seed}")
     note(f"{plural(sum(inboxes.values()), 'inbox')}: {_cell(inboxes)}, {origin}")
 
 
@@ -449,9 +433,7 @@ def _print_leaks(leaks: dict[str, Any]) -> None:
     _table("what splits have in common", rows)
 
 
-@app.command(
-    "stats", epilog=example("art-e golden stats golden", "art-e golden stats golden --json")
-)
+@app.command("stats", epilog=example("art-e golden stats golden"))
 def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
     """Print what is in the set, and what each step dropped and checked."""
     golden = GoldenSet.load(folder)
@@ -471,13 +453,7 @@ def stats_command(folder: SetArgument, json_output: JsonOption = False) -> None:
 # ---- review and export.
 
 
-@app.command(
-    "review",
-    epilog=example(
-        "art-e golden review golden/ --db inbox.duckdb --sample 100 --split test",
-        "art-e golden review golden/ --db inbox.duckdb --json",
-    ),
-)
+@app.command("review", epilog=example("art-e golden review golden/ --db inbox.duckdb --split test"))
 def review_command(
     folder: SetArgument,
     sample: Annotated[int, _number("--sample", "Number of rows.")] = 100,
@@ -509,11 +485,9 @@ def review_command(
     if precision["value"] is None:
         note(f"no row of the sample of {of} is reviewed; the precision is not known")
         return
-    note(
-        f"precision {precision['value']:.1%} ({precision['low']:.1%} to {precision['high']:.1%},"
-        f" {precision['method']}): {record['kept']} of {plural(record['reviewed'], 'row')} of"
-        f" {of} were right"
-    )
+    share, *bounds = (f"{precision[name]:.1%}" for name in ("value", "low", "high"))
+    right = f"{record['kept']} of {plural(record['reviewed'], 'row')} of {of} were right"
+    note(f"precision {share} ({' to '.join(bounds)}, {precision['method']}): {right}")
     if record["stale"]:
         note(f"{plural(record['stale'], 'row')} changed after the review: not applied")
 

@@ -9,7 +9,7 @@ rows are left out, because they may hold anything. If a row has no split, all ar
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +49,16 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
     `kinds` and `difficulties` are numbers of rows by label and split. `checks` are those of the
     kept rows; `without` counts the rows that lack one. `leaks` are those of the split step.
     """
-    rows = _frame(golden)
-    steps = golden.manifest["steps"]
+    rows, steps = _frame(golden), golden.manifest["steps"]
     return {
         "rows": len(rows),
         "rejected": len(golden.rejected),
         "splits": [
             {"split": name, "rows": len(group), "inboxes": group["inbox"].nunique()}
-            for name in _splits(rows)
-            for group in [rows[rows["split"] == name]]
+            for name, group in rows.groupby("split", observed=True)
         ],
-        "kinds": _by_split(rows, "kind", KINDS),
-        "difficulties": _by_split(rows, "difficulty", DIFFICULTIES),
+        "kinds": _by_split(rows, "kind"),
+        "difficulties": _by_split(rows, "difficulty"),
         "steps": [{"step": step, **steps[step]["sums"]} for step in STEPS if step in steps],
         "checks": _checks(golden),
         "leaks": steps.get("split", {}).get("leaks"),
@@ -68,30 +66,17 @@ def stats(golden: GoldenSet) -> dict[str, Any]:
 
 
 def _frame(golden: GoldenSet) -> pd.DataFrame:
-    rows = [
-        {
-            "split": each.split or UNLABELLED,
-            "kind": each.kind or UNLABELLED,
-            "difficulty": each.difficulty or UNLABELLED,
-            "inbox": each.inbox_address,
-        }
-        for each in golden.questions
-    ]
-    return pd.DataFrame(rows, columns=["split", "kind", "difficulty", "inbox"], dtype=object)
+    rows = pd.DataFrame({"inbox": [each.inbox_address for each in golden.questions]})
+    for column, labels in (("split", SPLITS), ("kind", KINDS), ("difficulty", DIFFICULTIES)):
+        values = [getattr(each, column) or UNLABELLED for each in golden.questions]
+        # A category keeps the order of its labels.
+        rows[column] = pd.Categorical(values, [*labels, UNLABELLED])
+    return rows
 
 
-def _splits(rows: pd.DataFrame) -> list[str]:
-    used = set(rows["split"])
-    return [name for name in (*SPLITS, UNLABELLED) if name in used]
-
-
-def _by_split(rows: pd.DataFrame, column: str, labels: Sequence[str]) -> dict[str, dict[str, int]]:
-    table = pd.crosstab(rows[column], rows["split"])
-    used = [each for each in (*labels, UNLABELLED) if each in table.index]
-    found: dict[str, dict[str, int]] = table.reindex(index=used, columns=_splits(rows)).to_dict(
-        "index"
-    )
-    return found
+def _by_split(rows: pd.DataFrame, column: str) -> dict[str, dict[str, int]]:
+    table: dict[str, dict[str, int]] = pd.crosstab(rows["split"], rows[column]).to_dict()
+    return table
 
 
 def _checks(golden: GoldenSet) -> list[dict[str, Any]]:

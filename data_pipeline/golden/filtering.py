@@ -9,9 +9,9 @@ import itertools
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from data_pipeline.golden.golden_set import Batch, Check, GoldenSet, mended, nat
 from data_pipeline.golden.inboxes import Cited, CitedMails
 from evals.judges.claims import (
     Claims,
+    Name,
     appeal,
     asked,
     asks_yes_no,
@@ -31,11 +32,15 @@ from evals.judges.claims import (
     read_claims,
 )
 from evals.judges.offline import OfflineJudge
-from evals.judges.values import clean, same_value
+from evals.judges.values import Value, clean, same_value
 
 MIN_REALISM = 0.7
 NEAR = 0.5  # share of content stems in common
 _SHOWN_CHARS = 80
+_BODY_CHARS = 2_000  # of a mail, to see its language
+_BODIES = """
+SELECT message_id, left(body, ?) FROM emails WHERE message_id IN (SELECT unnest(?::VARCHAR[]))
+"""
 
 
 def filter_rows(
@@ -52,49 +57,36 @@ def filter_rows(
     other ("duplicate"). Undoes this and later steps first.
     """
     golden.undo("filter")
-    rows = by_rules(file, golden, min_realism, one_language)
-    sound = [question for question, fault in rows if fault is None]
-    cited = CitedMails(file, sound)
-    contents = {each.id: {gold.content for gold in cited.gold_of(each)} for each in sound}
-    twins = duplicates(sound, contents)
-    unique = _check("duplicate", True, "no other asks the same")
-    made = []
-    for question, fault in rows:
-        failed = fault or twins.get(question.id)
-        made.append((question if failed else with_checks(question, [unique]), failed))
-    golden.finish("filter", made, {"min_realism": min_realism, "one_language": one_language})
-
-
-def by_rules(
-    file: InboxFile, golden: GoldenSet, min_realism: float, one_language: bool = True
-) -> list[tuple[Question, Check | None]]:
-    """The mended rows with their checks, each with the first check of `RULES` that it fails."""
     cited_mails = CitedMails(file, golden.questions)
     batches = {each.id: each for each in golden.batches}
-    addresses = {each.inbox_address for each in golden.questions}
-    owners = {each: owner_of(file, each) for each in addresses}
-    listed = [each.message_ids for each in golden.questions]
-    listed += [each.message_ids for each in golden.batches]
-    named = set(itertools.chain.from_iterable(listed))
-    begins = f"SELECT message_id, left(body, {_BODY_CHARS}) FROM emails"
-    found = f"{begins} WHERE message_id IN (SELECT unnest(?::VARCHAR[]))"
-    bodies: dict[str, str] = dict(file.execute(found, [sorted(named)]).fetchall())
-
-    def ruled(question: Question) -> tuple[Question, Check | None]:
+    owners = {each.inbox_address: owner_of(file, each.inbox_address) for each in golden.questions}
+    naming: list[Question | Batch] = [*golden.questions, *golden.batches]
+    named = {name for each in naming for name in each.message_ids}
+    found = file.execute(_BODIES, [_BODY_CHARS, sorted(named)]).fetchall()
+    bodies: dict[str, str] = dict(found)
+    rows: list[tuple[Question, Check | None]] = []
+    contents: dict[str, Set[str]] = {}
+    for question in golden.questions:
         batch = batches.get(str(question.provenance.get("batch")))
         cited = cited_mails.of(question)
         row = agreeing(question, batch, cited)
         # The row may have either form of an id now.
         stored = {each.stored: each for each in cited.values() if each.stored is not None}
-        owner, known = owners[question.inbox_address], {**cited, **stored}
         shown = question.message_ids or (() if batch is None else batch.message_ids)
         texts = [bodies[each] for each in shown if each in bodies]
+        owner, known = owners[question.inbox_address], {**cited, **stored}
         facts = Facts(min_realism, owner, batch, known, texts, one_language)
         checks = [rule(row, facts) for rule in RULES]
         fault = next((each for each in checks if each.passed is False), None)
-        return with_checks(row, checks), fault
-
-    return [ruled(question) for question in golden.questions]
+        rows.append((with_checks(row, checks), fault))
+        contents[row.id] = {each for name in row.message_ids for each in known[name].contents}
+    twins = duplicates([row for row, fault in rows if fault is None], contents)
+    unique = _check("duplicate", True, "no other asks the same")
+    made = []
+    for row, fault in rows:
+        failed = fault or twins.get(row.id)
+        made.append((row if failed else with_checks(row, [unique]), failed))
+    golden.finish("filter", made, {"min_realism": min_realism, "one_language": one_language})
 
 
 # ---- Fields that disagree.
@@ -111,7 +103,10 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
     unanswerable question cites none. `kind` follows from `answerable`, from the number of mails
     ("multi-mail") and from the answer ("count").
     """
-    answerable = _answerable(question)
+    answerable = question.answerable
+    if question.kind == "unanswerable":
+        # If the two fields disagree, the answer decides.
+        answerable = answerable is True and not is_abstention(question.answer)
     own = () if batch is None else batch.message_ids
     stored = (each if each in own else cited[each].stored or each for each in question.message_ids)
     ids = () if answerable is False else tuple(dict.fromkeys(stored))
@@ -122,36 +117,22 @@ def agreeing(question: Question, batch: Batch | None, cited: Mapping[str, Cited]
     return mended(question, "filter", "kind", **changes) if changes else question
 
 
-def _answerable(question: Question) -> bool | None:
-    if question.kind != "unanswerable":
-        return question.answerable
-    # If the two fields disagree, the answer decides.
-    return question.answerable is True and not is_abstention(question.answer)
-
-
 def _kind(question: Question, answerable: bool | None) -> Kind | None:
     if answerable is False:
         return "unanswerable"
-    several = len(question.message_ids) > 1
-    wrong = (
-        question.kind == "unanswerable"
-        or (question.kind == "multi-mail" and not several)
-        or (question.kind == "count" and not _has_number(question.answer))
-    )
-    return ("multi-mail" if several else "lookup") if wrong else question.kind
-
-
-def _has_number(answer: str | None) -> bool:
-    # Another check finds empty answers.
-    if is_abstention(answer) or answer is None:
-        return True
-    return bool(_COUNTED.search(answer) or read_claims(answer).values)
+    several, answer = len(question.message_ids) > 1, question.answer or ""
+    fits = question.kind != "unanswerable" and (several or question.kind != "multi-mail")
+    if question.kind == "count" and not is_abstention(answer):
+        # Another check finds empty answers.
+        fits = bool(_COUNTED.search(answer) or read_claims(answer).values)
+    return question.kind if fits else "multi-mail" if several else "lookup"
 
 
 # ---- The owner of an inbox, and whether a question names the owner like somebody else. Vince would
 # not ask "What did Vince ask for?" about his own mail.
 
-_IGNORED = frozenset("jr sr ii iii iv phd md esq mr mrs ms miss dr prof professor sir".split())
+_TITLES = "mr|mrs|ms|miss|dr|prof|professor|sir"
+_IGNORED = frozenset(f"jr|sr|ii|iii|iv|phd|md|esq|{_TITLES}".split("|"))
 _WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?")
 
 
@@ -176,27 +157,20 @@ class Owner:
         """
         text = clean(text)
         forms = [rf"(?<![\w.+-]){re.escape(self.address)}(?![\w-])"]
-        for name in self.names:
-            first, last = map(re.escape, name)
-            forms += [
-                rf"\b{first} (?:\w\.? )?{last}\b",
-                rf"\b{last}, {first}\b",
-                rf"\b(?:mr|mrs|ms|miss|dr|prof|professor|sir)\.? {last}\b",
-            ]
+        for first, last in self.names:
+            forms += [rf"\b{first} (?:\w\.? )?{last}\b", rf"\b{last}, {first}\b"]
+            forms.append(rf"\b(?:{_TITLES})\.? {last}\b")
         if found := re.search("|".join(forms), text, re.IGNORECASE):
             return found[0]
-        words = [match for match in _WORD.finditer(text) if len(match[0]) > 1]
+        firsts = {name.first for name in self.names}
+        words: list[str] = [word for word in _WORD.findall(text) if len(word) > 1]
         for place, word in enumerate(words):
-            first = word[0].lower().removesuffix("'s")
+            named = word.removesuffix("'s")
             # Not the first word, which always has a capital, and may be "Will" or "May".
             neighbours = words[place + 1 : place + 2] + words[max(1, place - 1) : place]
-            if (
-                any(first == name.first for name in self.names)
-                and (place or content_stems(first))
-                and not any(each[0][0].isupper() for each in neighbours)
-                and word[0][0].isupper()
-            ):
-                return word[0].removesuffix("'s")
+            is_name = word[0].isupper() and (place or content_stems(named.lower()))
+            if named.lower() in firsts and is_name and not any(w[0].isupper() for w in neighbours):
+                return named
         return None
 
 
@@ -204,18 +178,16 @@ def owner_of(file: InboxFile, address: str) -> Owner | None:
     """The owner of the inbox; None if the file has no such inbox."""
     wanted = address.strip().lower()
     row = file.execute("SELECT names FROM addresses WHERE address = ?", [wanted]).fetchone()
-    return None if row is None else Owner(wanted, _names(wanted, row[0].split(" | ")))
-
-
-def _names(address: str, given: Iterable[str]) -> tuple[FullName, ...]:
-    local = address.partition("@")[0]
-    names = [name for each in given if (name := _full_name(each)) is not None]
+    if row is None:
+        return None
+    local = wanted.partition("@")[0]
+    names = [name for each in row[0].split(" | ") if (name := _full_name(each)) is not None]
     # Mail may also give the names of those who write for the owner.
     fitting = [name for name in names if name.first in local or name.last in local]
     if (own := _full_name(re.sub(r"[._-]+", " ", local))) is not None:
         # Such as vince.kaminski for "vincent kaminski"; not all.employees.
         fitting += [own] * (not names or any(own.last == name.last for name in names))
-    return tuple(sorted(set(fitting or names)))
+    return Owner(wanted, tuple(sorted(set(fitting or names))))
 
 
 def _full_name(text: str) -> FullName | None:
@@ -230,16 +202,10 @@ def _full_name(text: str) -> FullName | None:
 
 # ---- The language of a text.
 
-_BODY_CHARS = 2_000  # of a mail, to see its language
 _LAST_LATIN = "\u024f"
-
-
-@cache
-def _function_words() -> dict[str, frozenset[str]]:
-    """The function words of each language; a line of the file has its code, then words."""
-    file = resources.files("data_pipeline.golden").joinpath("languages.txt")
-    lines = file.read_text("utf-8").splitlines()
-    return {code: frozenset(rest) for code, *rest in map(str.split, lines)}
+# The function words of each language: a line of the file has its code, then words.
+_LINES = resources.files("data_pipeline.golden").joinpath("languages.txt").read_text("utf-8")
+_FUNCTION_WORDS = {code: frozenset(own) for code, *own in map(str.split, _LINES.splitlines())}
 
 
 @lru_cache(maxsize=4096)
@@ -253,7 +219,7 @@ def language_of(text: str) -> str | None:
     if 2 * len(others) > len(letters):
         return unicodedata.name(others[0], "unnamed").split()[0].lower()
     words = [word.lower() for word in _WORDS.findall(text)]
-    hits = {code: sum(word in own for word in words) for code, own in _function_words().items()}
+    hits = {code: sum(word in own for word in words) for code, own in _FUNCTION_WORDS.items()}
     second, first = sorted(hits, key=lambda code: hits[code])[-2:]
     # A name or two may look like another language.
     enough = max(2, 2 * hits[second], len(words) // 10)
@@ -468,27 +434,27 @@ _AMONG = re.compile(r"\b(?:which of|between)\b", re.IGNORECASE)
 
 def _given_away(asking: Claims, gold: Claims, question: Question) -> str | None:
     """What the question contains of the answer: all its values or names, or all its words."""
-    wanted = asked(asking.text)
+    wanted, words = asked(asking.text), set(re.findall(r"\w+", asking.text.lower()))
+    parts: Sequence[Value | Name] = gold.names
     if any(value.kind in wanted for value in gold.values):
         # All of them: "May 3, 3 pm" says more than "on May 3". A bare number may count anything:
         # "3" to "How many of the 3 plants ...?".
+        parts = gold.values
         given = all(
             value.kind != "number"
             and any(same_value(value, other, question.query_date) for other in asking.values)
             for value in gold.values
         )
-        found = ", ".join(gold.text[value.start : value.end] for value in gold.values)
-        return f"has its {_shown(found)}" if given else None
-    if "name" in wanted and gold.names:
-        words = set(re.findall(r"\w+", asking.text.lower()))
+    elif "name" in wanted and gold.names:
         given = all(set(name.words) <= words for name in gold.names)
-        found = ", ".join(gold.text[name.start : name.end] for name in gold.names)
-        return f"has its {_shown(found)}" if given else None
-    stems = set(content_stems(gold.text))
-    if gold.values and all(value.kind == "number" for value in gold.values):
+    elif gold.values and all(value.kind == "number" for value in gold.values):
         return None
-    given = bool(stems) and stems <= set(content_stems(asking.text))
-    return f"has all words of {_shown(gold.text)}" if given else None
+    else:
+        stems = set(content_stems(gold.text))
+        given = bool(stems) and stems <= set(content_stems(asking.text))
+        return f"has all words of {_shown(gold.text)}" if given else None
+    found = ", ".join(gold.text[part.start : part.end] for part in parts)
+    return f"has its {_shown(found)}" if given else None
 
 
 _MESSAGE = r"(?:e-?mails?|messages?|threads?|(?:e-?mail|mail|message) (?:chain|exchange)s?)"
@@ -545,28 +511,24 @@ def duplicates(questions: Sequence[Question], gold: Mapping[str, Set[str]]) -> d
     order of `questions` does not matter.
     """
     found: dict[str, Check] = {}
-    kept: list[_Text] = []
-    # Places in `kept`. Duplicates share an inbox or a gold mail, besides values and denial.
-    index: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for question in sorted(questions, key=_preference):
+    # Duplicates share an inbox or a gold mail, besides values and denial.
+    kept: defaultdict[tuple[Any, ...], list[_Text]] = defaultdict(list)
+    best_first = sorted(questions, key=lambda each: (each.answerable is False, natural(each.id)))
+    best_first.sort(key=lambda each: each.how_realistic or 0.0, reverse=True)
+    for question in best_first:
         text = _text(question, gold.get(question.id, frozenset()))
-        shared = (question.inbox_address, *text.gold)
-        keys = [(each, text.values, text.denies) for each in shared]
-        places = sorted({place for key in keys for place in index[key]})
-        twin = next((each for place in places if _is_twin(each := kept[place], text)), None)
+        shared = (question.inbox_address, *sorted(text.gold))
+        groups = [kept[each, text.values, text.denies] for each in shared]
+        others = itertools.chain.from_iterable(groups)
+        twin = next((each for each in others if _is_twin(each, text)), None)
         if twin is not None:
             words = "the same text" if twin.plain == text.plain else "nearly the same text"
             reason = f"asks what {twin.question.id} does: {words} and the same answer"
             found[question.id] = _check("duplicate", False, reason)
             continue
-        for key in keys:
-            index[key].append(len(kept))
-        kept.append(text)
+        for group in groups:
+            group.append(text)
     return found
-
-
-def _preference(question: Question) -> tuple[Any, ...]:
-    return (-(question.how_realistic or 0.0), question.answerable is False, natural(question.id))
 
 
 def _text(question: Question, gold: Set[str]) -> _Text:
@@ -588,16 +550,20 @@ def _text(question: Question, gold: Set[str]) -> _Text:
 
 def _is_twin(kept: _Text, text: _Text) -> bool:
     """Whether two texts with the same values ask the same."""
-    if kept.plain == text.plain:
-        return _same_answer(kept.question, text.question, both_ways=False)
-    is_near = _near(kept, text) and (not kept.gold.isdisjoint(text.gold) or _is_enough(kept, text))
-    return is_near and _same_answer(kept.question, text.question, both_ways=True)
-
-
-def _near(one: _Text, other: _Text) -> bool:
-    if one.names - other.stems and other.names - one.stems:
+    one, other = kept.question, text.question
+    if (one.answerable is False) != (other.answerable is False):
         return False
-    return len(one.stems & other.stems) >= NEAR * len(one.stems | other.stems)
+    judge = OfflineJudge()
+    same = (
+        judge.decide(gold, given.answer).correct for gold, given in ((one, other), (other, one))
+    )
+    if kept.plain == text.plain:
+        return any(same)
+    if kept.names - text.stems and text.names - kept.stems:
+        return False
+    is_near = len(kept.stems & text.stems) >= NEAR * len(kept.stems | text.stems)
+    shares_mail = not kept.gold.isdisjoint(text.gold)
+    return is_near and (shares_mail or _is_enough(kept, text)) and all(same)
 
 
 def _is_enough(kept: _Text, text: _Text) -> bool:
@@ -606,23 +572,10 @@ def _is_enough(kept: _Text, text: _Text) -> bool:
         # All unanswerable questions have the same answer.
         return kept.stems == text.stems and kept.asking == text.asking
     replaced = bool(kept.stems - text.stems) and bool(text.stems - kept.stems)
-    return not replaced and not _is_common(kept.question)
-
-
-def _is_common(question: Question) -> bool:
-    """Whether many questions have this answer: yes or no, or a bare number."""
-    if is_abstention(question.answer) or asks_yes_no(question.question):
-        return True
-    gold = read_claims(question.answer or "")
-    return not any(stem.isalpha() for stem in content_stems(gold.text)) and all(
-        value.kind in ("number", "ordinal", "percent") for value in gold.values
-    )
-
-
-def _same_answer(one: Question, other: Question, *, both_ways: bool) -> bool:
-    if (one.answerable is False) != (other.answerable is False):
+    if replaced or is_abstention(kept.question.answer) or asks_yes_no(kept.question.question):
         return False
-    judge = OfflineJudge()
-    pairs = ((one, other), (other, one))
-    verdicts = (judge.decide(question, given.answer).correct for question, given in pairs)
-    return all(verdicts) if both_ways else any(verdicts)
+    # Many questions have a bare number as their answer.
+    gold = read_claims(kept.question.answer or "")
+    return any(stem.isalpha() for stem in content_stems(gold.text)) or any(
+        value.kind not in ("number", "ordinal", "percent") for value in gold.values
+    )

@@ -12,7 +12,7 @@ import datetime as dt
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple, Self
@@ -27,7 +27,7 @@ from art_e.models.base import PolicyError, Usage
 from art_e.models.prices import expected_cost
 from art_e.models.providers import load_litellm
 from art_e.models.structured import UnparseableError, unwrapped
-from art_e.question import Difficulty, Kind, Question, Split
+from art_e.question import SPLITS, Difficulty, Kind, Question, Split
 from art_e.text import cut_line, digest, encodable
 from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_mails
 from data_pipeline.golden.golden_set import Batch, GoldenSet, Rejected, check_bounds, first_fault
@@ -37,6 +37,7 @@ from data_pipeline.golden.inboxes import (
     Counts,
     Mail,
     choose_inboxes,
+    mails_of,
     named_inboxes,
     threads_of,
 )
@@ -58,14 +59,6 @@ TOKENS_PER_ITEM = 130
 THINKING_TOKENS = 4_000
 CHARS_PER_TOKEN = 3.2  # of JSON with mails, by the tokenizer of gpt-4.1
 _KEPT_CHARS = 4_000
-
-# Mail of inboxes of these splits is in no batch of the split. Test inboxes choose first,
-# because they have the fewest mails to choose from.
-_CLOSED: dict[Split, tuple[Split, ...]] = {
-    "test": (),
-    "validation": ("test",),
-    "train": ("test", "validation"),
-}
 
 # ---- The form of a reply. Limits are no constraints of the schema, which not every provider takes.
 # Docstrings are part of the schema and so of the kept request: a change pays replies again.
@@ -153,22 +146,23 @@ def draw_batches(
 
     No mail (by content) is in two batches, or in a batch of one split and an inbox of another.
     """
-    used: set[bytes] = set()
+    taken: set[bytes] = set()
     batches: dict[str, list[Batch]] = {}
-    for split, closed_to in _CLOSED.items():
-        closed = set[bytes]().union(
-            *(_contents(file, each) for each, other in splits.items() if other in closed_to)
-        )
-        for place, address in enumerate(splits, start=1):
-            if splits[address] != split:
-                continue
-            mails = [each for each in _mails(file, address) if each.content not in closed | used]
+    # Test inboxes choose first, because they have the fewest mails to choose from.
+    for split in reversed(SPLITS):
+        inboxes = [each for each in splits if splits[each] == split]
+        for address in inboxes:
+            place = list(splits).index(address) + 1
+            mails = [each for each in _mails(file, address) if each.content not in taken]
             drawn = draw(mails, count, random.Random(f"{seed}/batches/{address}"))
-            used.update(mail.content for batch in drawn for mail in batch)
+            taken.update(mail.content for batch in drawn for mail in batch)
             batches[address] = [
                 Batch(f"i{place}-b{number}", address, split, tuple(m.message_id for m in batch))
                 for number, batch in enumerate(drawn, start=1)
             ]
+        for address in inboxes:
+            rows = file.execute(f"SELECT content_digest {OWN_MAIL}", [address]).fetchall()
+            taken.update(content for (content,) in rows)
     return [batch for address in splits for batch in batches[address]]
 
 
@@ -210,11 +204,6 @@ def _mails(file: InboxFile, address: str) -> list[Mail]:
     return [Mail(*row) for row in rows]
 
 
-def _contents(file: InboxFile, address: str) -> list[bytes]:
-    rows = file.execute(f"SELECT content_digest {OWN_MAIL}", [address]).fetchall()
-    return [content for (content,) in rows]
-
-
 # ---- Planning.
 
 
@@ -246,8 +235,6 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
 
     Raises `UserError` if there is no mail to ask about.
     """
-    if not sum(options.counts):
-        raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
     if options.inboxes:
         splits = named_inboxes(file, options.inboxes, options.counts, options.seed)
     else:
@@ -261,28 +248,23 @@ def make_plan(file: InboxFile, options: Options, model: str) -> Plan:
     data = [
         each
         for address, drawn in groupby(batches, key=lambda each: each.inbox)
-        for each in _data(file, address, list(drawn), options.questions)
+        for each in _data(file, address, drawn, options.questions)
     ]
     frame = prompt_text("generate") + json.dumps(GeneratedItems.model_json_schema())
     tokens = int(sum(len(frame) + len(observation_json(each)) for each in data) / CHARS_PER_TOKEN)
-    reply = options.questions * TOKENS_PER_ITEM + (THINKING_TOKENS if _thinks(model) else 0)
-    usage = Usage(tokens // len(data), 0, reply)
-    usd = expected_cost(model, [usage], len(data))
-    expected = ExpectedCost(
-        len(data), tokens, reply * len(data), None if usd is None else round(usd, 6)
-    )
+    # `capabilities_of` wants the key, which an estimate does not need.
+    listed = load_litellm().model_cost
+    entry = listed.get(model) or listed.get(model.partition("/")[2]) or {}
+    thinks = entry.get("supports_reasoning") is True
+    reply = options.questions * TOKENS_PER_ITEM + THINKING_TOKENS * thinks
+    usd = expected_cost(model, [Usage(tokens // len(data), 0, reply)], len(data))
+    usd = None if usd is None else round(usd, 6)
+    expected = ExpectedCost(len(data), tokens, reply * len(data), usd)
     return Plan(model, options, splits, batches, data, expected)
 
 
-def _thinks(model: str) -> bool:
-    # `capabilities_of` wants the key, which an estimate does not need.
-    prices = load_litellm().model_cost
-    entry = prices.get(model) or prices.get(model.partition("/")[2]) or {}
-    return entry.get("supports_reasoning") is True
-
-
 def _data(
-    file: InboxFile, address: str, batches: Sequence[Batch], questions: int
+    file: InboxFile, address: str, batches: Iterable[Batch], questions: int
 ) -> Iterator[dict[str, Any]]:
     """What the model sees of each batch of an inbox."""
     row = file.execute(
@@ -291,12 +273,11 @@ def _data(
         [address],
     ).fetchone()
     owner = {"name": "" if row is None else str(row[0]), "address": address}
-    ids = [each for batch in batches for each in batch.message_ids]
-    mails = dict(zip(ids, file.open_inbox(address).read_many(ids), strict=True))
+    inbox = file.open_inbox(address)
     for batch in batches:
-        read = [mail for each in batch.message_ids if (mail := mails[each]) is not None]
-        assert len(read) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
-        yield {"owner": owner, "mails": shown_mails(read), "questions": questions}
+        mails = mails_of(inbox, batch.message_ids)
+        assert len(mails) == len(batch.message_ids), f"{batch.id} has mail of another inbox"
+        yield {"owner": owner, "mails": shown_mails(mails), "questions": questions}
 
 
 def settings_of(file: InboxFile, options: Options, model: str) -> dict[str, Any]:
@@ -372,13 +353,10 @@ def generate(
         raise UserError(f"{asker.name} gave no question: {why}")
     golden.undo("generate")
     golden.questions, golden.rejected, golden.batches = [], [], list(plan.batches)
-    for address in plan.splits:
-        rows = file.execute(
-            f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE sent_at IS NOT NULL", [address]
-        ).fetchall()
-        for each in replies:
-            if each.batch.inbox == address:
-                _put(golden, each, dict(rows), plan)
+    sent = f"SELECT message_id, sent_at::DATE {OWN_MAIL} WHERE sent_at IS NOT NULL"
+    days = {each: dict(file.execute(sent, [each]).fetchall()) for each in plan.splits}
+    for each in replies:
+        _put(golden, each, days[each.batch.inbox], plan)
     golden.sort()
     golden.manifest |= {
         "db": settings.pop("db"),
@@ -403,14 +381,12 @@ def generate(
 
 async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) -> list[Reply]:
     """The replies in the plan's order."""
-    prompt = prompt_text("generate")
 
     async def ask(batch: Batch, data: Mapping[str, Any]) -> Reply:
         try:
-            items = await asker.read(
-                prompt, data, GeneratedItems, lambda text: read_items(text, data["questions"])
-            )
-            reply = Reply(batch, items)
+            prompt, most = prompt_text("generate"), data["questions"]
+            read = await asker.read(prompt, data, GeneratedItems, lambda it: read_items(it, most))
+            reply = Reply(batch, read)
         except UnparseableError as error:
             reply = Reply(batch, [], ("unreadable", str(error)))
         except PolicyError as error:
@@ -424,6 +400,7 @@ async def _ask_all(asker: Asker, plan: Plan, on_reply: Callable[[Reply], None]) 
 def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Plan) -> None:
     """Put the items of a batch into the set; `days` are those of its inbox's mails."""
     batch, handles = reply.batch, reply.batch.handles()
+    prompt = digest(prompt_text("generate"))
     for number, item in enumerate(reply.items, start=1):
         name = f"{batch.id}-q{number}"
         if isinstance(item, NoQuestion):
@@ -449,10 +426,6 @@ def _put(golden: GoldenSet, reply: Reply, days: Mapping[str, dt.date], plan: Pla
                 difficulty=item.difficulty,
                 answerable=item.kind != "unanswerable",
                 split=batch.split,
-                provenance={
-                    "model": plan.model,
-                    "prompt": digest(prompt_text("generate")),
-                    "batch": batch.id,
-                },
+                provenance={"model": plan.model, "prompt": prompt, "batch": batch.id},
             )
         )

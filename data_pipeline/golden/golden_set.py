@@ -14,6 +14,7 @@ gives the same bytes.
 """
 
 import dataclasses
+import itertools
 import json
 import re
 import shutil
@@ -64,15 +65,11 @@ class Check:
 
 def with_checks(question: Question, checks: Sequence[Check]) -> Question:
     """The question with these checks; they replace checks of the same name."""
-    if not checks:
-        return question
-    made = {each.name: dataclasses.asdict(each) for each in checks}
-    for check in made.values():
-        del check["name"]
-    provenance = question.provenance
-    return dataclasses.replace(
-        question, provenance={**provenance, "checks": {**provenance.get("checks", {}), **made}}
-    )
+    made = dict(question.provenance.get("checks", {}))
+    for each in checks:
+        check = dataclasses.asdict(each)
+        made[check.pop("name")] = check
+    return dataclasses.replace(question, provenance={**question.provenance, "checks": made})
 
 
 def checks_of(question: Question) -> dict[str, Check]:
@@ -147,8 +144,8 @@ def check_bounds(question: str, answer: str | None, how_realistic: float | None)
     """Raise `ValueError` for an empty question, for long texts, and for a rating outside 0 to 1."""
     if not question.strip():
         raise ValueError("question: it is empty")
-    texts = {"question": (question, MAX_QUESTION_CHARS), "answer": (answer or "", MAX_ANSWER_CHARS)}
-    for name, (text, limit) in texts.items():
+    limits = ("question", question, MAX_QUESTION_CHARS), ("answer", answer or "", MAX_ANSWER_CHARS)
+    for name, text, limit in limits:
         if len(text) > limit:
             raise ValueError(f"{name}: it has {len(text):,} characters, more than {limit:,}")
     _check_realism(how_realistic)
@@ -286,16 +283,11 @@ class GoldenSet:
         kept = len(self.questions)
         if came != kept + dropped.total():
             raise AssertionError(f"{step}: {came} came, {kept} kept and {dropped.total()} dropped")
-        mended: Counter[str] = Counter()
-        unsure: Counter[str] = Counter()
-        for each in self.questions:
-            history = each.provenance.get("mended", [])
-            mended.update(change["check"] for change in history if change["step"] == step)
-            unsure.update(
-                name
-                for name, check in checks_of(each).items()
-                if check.step == step and check.passed is None
-            )
+        history = [each.provenance.get("mended", []) for each in self.questions]
+        changes = itertools.chain.from_iterable(history)
+        mended = Counter(each["check"] for each in changes if each["step"] == step)
+        checks = [check for each in self.questions for check in checks_of(each).values()]
+        unsure = Counter(each.name for each in checks if each.step == step and each.passed is None)
         counts = {"dropped": dropped, "mended": mended, "unsure": unsure}
         sums = {name: dict(sorted(counter.items())) for name, counter in counts.items()}
         self.manifest["steps"][step] = {**settings, "sums": {"in": came, "kept": kept, **sums}}
@@ -359,16 +351,9 @@ class GoldenSet:
         partial = folder / PARTIAL
         partial.mkdir(parents=True)
         write_questions(partial, "questions", self.questions)
-        _write_rows(
-            partial / "rejected.jsonl",
-            [
-                {
-                    **each.row,
-                    "rejected": {"step": each.step, "check": each.check, "reason": each.reason},
-                }
-                for each in self.rejected
-            ],
-        )
+        dropped = map(dataclasses.asdict, self.rejected)
+        rejected = ({**each.pop("row"), "rejected": each} for each in dropped)
+        _write_rows(partial / "rejected.jsonl", rejected)
         _write_rows(partial / "batches.jsonl", [dataclasses.asdict(each) for each in self.batches])
         write_manifest(partial, self.manifest)
         (partial / "README.md").write_text(card, "utf-8")

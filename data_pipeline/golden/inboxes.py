@@ -42,17 +42,15 @@ FROM emails SEMI JOIN (
 
 
 class Cited(NamedTuple):
-    """The mail of a cited id: the id under which the question's inbox has it, or why it has not."""
+    """The mail of a cited id: the id under which the question's inbox has it, or why it has not.
+
+    `contents` are the digests of what it says: several if other inboxes have mails of that id, and
+    the id itself if the file has none.
+    """
 
     stored: str | None
     fault: str = ""
-
-
-class Gold(NamedTuple):
-    """A gold mail: the id that the row cites, and the digest of its content."""
-
-    cited: str
-    content: str
+    contents: tuple[str, ...] = ()
 
 
 class _FoundMail(NamedTuple):
@@ -78,30 +76,21 @@ class CitedMails:
         """The mail of each of the question's message ids."""
         return {each: self._as_of(question, each) for each in question.message_ids}
 
-    def gold_of(self, question: Question) -> list[Gold]:
-        """The gold mails of the question; the id stands for the content of an unknown mail."""
-        gold = []
-        for cited in question.message_ids:
-            found = self._found[_key(question, cited)]
-            # An id names one mail of the own inbox; if that lacks it, all mails of that id.
-            meant = found[:1] if found and found[0].own else found
-            contents = dict.fromkeys(each.content for each in meant) or [cited]
-            gold += [Gold(cited, content) for content in contents]
-        return gold
-
     def _as_of(self, question: Question, message_id: str) -> Cited:
         found, day = self._found[_key(question, message_id)], question.query_date
         own = [each for each in found if each.own]
-        for stored, sent_at, *_ in own:
+        for stored, sent_at, content, _ in own:
             # Mail without a date is in no inbox as of a day.
             if day is None or (sent_at is not None and sent_at.date() <= day):
-                return Cited(stored)
+                return Cited(stored, contents=(content,))
+        contents = tuple(dict.fromkeys(each.content for each in own[:1] or found)) or (message_id,)
         if not own:
             place = "in the file, but not in this inbox" if found else "not in the inbox file"
-            return Cited(None, f"is {place}")
+            return Cited(None, f"is {place}", contents)
         if own[0].sent_at is None:
-            return Cited(None, "has no date, so that it is in no inbox as of a day")
-        return Cited(None, f"was sent on {own[0].sent_at:%Y-%m-%d}, after the query date {day}")
+            return Cited(None, "has no date, so that it is in no inbox as of a day", contents)
+        sent = f"was sent on {own[0].sent_at:%Y-%m-%d}, after the query date {day}"
+        return Cited(None, sent, contents)
 
 
 def address_of(question: Question) -> str:
@@ -216,7 +205,7 @@ def draw(inboxes: Sequence[str], seed: int, wanted: Counts) -> dict[str, Split]:
     """
     weights = {name: weight for name in _FIRST if (weight := getattr(wanted, name)) > 0}
     if not weights:
-        raise UserError("no split is left: give --train, --validation or --test above 0")
+        raise UserError("no inbox is wanted; give --train, --validation or --test a number above 0")
     shares = {name: len(inboxes) * each / sum(weights.values()) for name, each in weights.items()}
     counts = {name: int(place < len(inboxes)) for place, name in enumerate(weights)}
     while sum(counts.values()) < len(inboxes):

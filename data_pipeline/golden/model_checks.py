@@ -15,7 +15,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -33,14 +33,13 @@ from data_pipeline.golden.asking import Asker, ExpectedCost, prompt_text, shown_
 from data_pipeline.golden.filtering import MIN_REALISM, answer_fault
 from data_pipeline.golden.golden_set import Check, GoldenSet, mended, with_checks
 from data_pipeline.golden.inboxes import mails_of
-from data_pipeline.golden.verify import Examined
+from data_pipeline.golden.verify import NOT_CHECKED, Examined
 from evals.judges import needs_model, spent_by
 from evals.judges.claims import asks_yes_no, is_choice
 from evals.judges.grounding import grounded_in
 from evals.verdict import Judge
 
-Prompt = Literal["realism", "read", "closed_book", "candidates", "settle"]
-PROMPTS: tuple[Prompt, ...] = get_args(Prompt)
+PROMPTS = ("realism", "read", "closed_book", "candidates", "settle")
 Relation = Literal["same", "gold_replaced", "rival_replaced", "other_matter", "both_stand"]
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -119,11 +118,6 @@ def by_date(mails: Iterable[Email]) -> list[Email]:
     return sorted(mails, key=lambda each: (sent(each), each.message_id))
 
 
-def rivals(inbox: Inbox, question: Question, gold: Sequence[Email]) -> list[Email]:
-    """The mails besides `gold` that the question's informative words find, best first."""
-    return _search(inbox, informative_words(question.question), gold)
-
-
 def possible_answers(inbox: Inbox, question: Question) -> list[Email]:
     """The mails that the question's words find, or its names and numbers alone."""
     names = name_stems(question.question)
@@ -141,13 +135,6 @@ def _search(inbox: Inbox, keywords: list[str], gold: Sequence[Email]) -> list[Em
     hits = inbox.search(keywords, max_results=MAX_RIVALS + len(gold) + _MAX_COPIES)
     mails = mails_of(inbox, [each.message_id for each in hits if each.message_id not in gold_ids])
     return [each for each in mails if not gold or not _lines([each]) <= gold_lines][:MAX_RIVALS]
-
-
-def own_part(mail: Email, gold: Sequence[Email]) -> Email:
-    """The mail with only those sentences in its body that no gold mail has."""
-    quoted = _lines(gold)
-    own = [text for text, line in _sentences(mail.body) if line not in quoted]
-    return dataclasses.replace(mail, body="\n".join(own))
 
 
 def _lines(mails: Iterable[Email]) -> frozenset[str]:
@@ -196,23 +183,20 @@ def _question(question: Question) -> dict[str, Any]:
 # ---- The checks.
 
 
-class UnjudgedError(Exception):
-    """The judge gave no verdict; the message is why, as in `Examined.unchecked`."""
+class _Found(NamedTuple):
+    """What a check found. `question` is the row that it mended.
+
+    `name` and `by` are those of the check and of reader and judge, unless given.
+    """
+
+    passed: bool | None
+    reason: str
+    question: Question | None = None
+    name: str | None = None
+    by: str | None = None
 
 
-class _Result(NamedTuple):
-    question: Question
-    checks: tuple[Check, ...]
-
-
-class _Round(NamedTuple):
-    """How claims compare to the gold: `replacing` has a later answer, `stands` a contradiction."""
-
-    question: Question
-    replacing: Claim | None
-    stands: str | None
-    notes: list[str]
-    is_sure: bool
+_NO_MAIL = _Found(True, "the search finds no mail", by="search")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -248,25 +232,24 @@ class ModelChecks:
                 "answerable": self._answerable,
                 "unambiguous": self._unambiguous,
             }
-        unchecked: dict[str, str] = {}
-        for name, check in checks.items():
+        for name, find in checks.items():
             try:
-                result = await check(inbox, question)
+                found = await find(inbox, question)
             except PolicyError as error:
-                unchecked[name] = error.kind
+                found = _Found(None, f"{NOT_CHECKED}{error.kind}")
             except UnparseableError:
-                unchecked[name] = "unparseable"
-            except UnjudgedError as error:
-                unchecked[name] = str(error)
-            if name in unchecked:
-                result = self._result(question, name, None, f"not checked: {unchecked[name]}")
-            question = with_checks(result.question, result.checks)
-            failed = next((each for each in result.checks if each.passed is False), None)
-            if failed is not None:
-                return Examined(question, failed, unchecked)
-        return Examined(question, None, unchecked)
+                found = _Found(None, f"{NOT_CHECKED}unparseable")
+            check = self._check(name, found)
+            question = with_checks(found.question or question, [check])
+            if check.passed is False:
+                return question, check
+        return question, None
 
-    async def _realistic(self, inbox: Inbox, question: Question) -> _Result:
+    def _check(self, name: str, found: _Found) -> Check:
+        by = found.by or f"{self.reader.name}, judged by {self.judge.name}"
+        return Check(found.name or name, "verify", found.passed, found.reason, by)
+
+    async def _realistic(self, inbox: Inbox, question: Question) -> _Found:
         data = {"question": question.question, "inbox": question.inbox_address}
         rated = await self._ask("realism", data, Rating)
         rate = rated.how_realistic
@@ -275,130 +258,109 @@ class ModelChecks:
         if rate != question.how_realistic:
             question = mended(question, "verify", "realistic", how_realistic=rate)
         reason = f"rated {rate:g}: {cut_line(rated.reason, MAX_SAID_CHARS)}"
-        return self._result(question, "realistic", rate >= self.min_realism, reason)
+        return _Found(rate >= self.min_realism, reason, question)
 
-    async def _needs_mail(self, inbox: Inbox, question: Question) -> _Result:
-        name = "needs-mail"
+    async def _needs_mail(self, inbox: Inbox, question: Question) -> _Found:
         data = {**_question(question), "inbox": question.inbox_address}
         read = await self._read("closed_book", data, ())
         if read.answer is None:
-            reason = f"without mail there is no answer: {read.reason}"
-            return self._result(question, name, True, reason)
+            return _Found(True, f"without mail there is no answer: {read.reason}")
         if not await self._is_gold(question, read.answer):
-            reason = f"without mail the answer is another one: {_quoted(read.answer)}"
-            return self._result(question, name, True, reason)
+            return _Found(True, f"without mail the answer is another one: {_quoted(read.answer)}")
         reason = f"without mail the answer is {_quoted(read.answer)}: {read.reason}"
         if asks_yes_no(question.question) or is_choice(question.question):
             # One of two answers is guessed every other time.
-            return self._result(question, name, None, f"one of two, guessed; {reason}")
-        return self._result(question, name, False, reason)
+            return _Found(None, f"one of two, guessed; {reason}")
+        return _Found(False, reason)
 
-    async def _answerable(self, inbox: Inbox, question: Question) -> _Result:
+    async def _answerable(self, inbox: Inbox, question: Question) -> _Found:
         read = await self._read_mails(question, mails_of(inbox, question.message_ids))
         if read.answer is None:
-            reason = f"the cited mails give no answer: {read.reason}"
-            return self._result(question, "answerable", False, reason)
+            return _Found(False, f"the cited mails give no answer: {read.reason}")
         passed = await self._is_gold(question, read.answer)
-        answer = f"{_quoted(read.answer)}: {read.reason}"
-        reason = f"the cited mails give {'' if passed else 'another answer, '}{answer}"
-        return self._result(question, "answerable", passed, reason)
+        other = "" if passed else "another answer, "
+        return _Found(passed, f"the cited mails give {other}{_quoted(read.answer)}: {read.reason}")
 
-    async def _unanswerable(self, inbox: Inbox, question: Question) -> _Result:
+    async def _unanswerable(self, inbox: Inbox, question: Question) -> _Found:
         found = possible_answers(inbox, question)
         if not found:
-            return self._nothing_found(question, "unanswerable")
+            return _NO_MAIL
         read = await self._read_mails(question, found)
         if read.answer is None:
-            reason = f"{len(found)} mails found give no answer: {read.reason}"
-            return self._result(question, "unanswerable", True, reason)
-        reason = f"the mail found gives {_quoted(read.answer)}: {read.reason}"
-        return self._result(question, "unanswerable", False, reason)
+            return _Found(True, f"{len(found)} mails found give no answer: {read.reason}")
+        return _Found(False, f"the mail found gives {_quoted(read.answer)}: {read.reason}")
 
-    async def _unambiguous(self, inbox: Inbox, question: Question) -> _Result:
-        name = "unambiguous"
+    async def _unambiguous(self, inbox: Inbox, question: Question) -> _Found:
         gold = mails_of(inbox, question.message_ids)
-        found = rivals(inbox, question, gold)
+        found = _search(inbox, informative_words(question.question), gold)
         if not found:
-            return self._nothing_found(question, name)
+            return _NO_MAIL
         if question.kind in ("count", "multi-mail"):
             return await self._same_with_more(question, gold, found)
         claims = await self._claims(question, by_date(found))
-        checks: tuple[Check, ...] = ()
         while True:
             # This ends, because the gold mail of each round is newer than the one before.
-            compared = await self._compare(question, gold, claims)
-            question = compared.question
-            if compared.stands is not None:
-                return self._result(question, name, False, compared.stands, *checks)
-            if compared.replacing is None:
-                break
-            answer, gold = compared.replacing.answer, by_date(compared.replacing.mails)[-1:]
-            renewed = superseded(question, answer, gold[0])
-            passed, fault = _fit_for_gold(renewed)
-            if not passed:
-                later = f"{gold[0].message_id} gives a later answer, {_quoted(answer)}"
-                return self._result(question, name, passed, f"{later}: {fault}", *checks)
-            question, checks = renewed, (await self._answerable(inbox, renewed)).checks
-            if checks[0].passed is False:
-                reason = f"with a newer mail as gold, {checks[0].reason}"
-                return _Result(question, (dataclasses.replace(checks[0], reason=reason),))
-        reason = "; ".join(compared.notes) or f"{len(found)} mails found support no other answer"
-        return self._result(question, name, True if compared.is_sure else None, reason, *checks)
-
-    async def _same_with_more(
-        self, question: Question, gold: Sequence[Email], found: Sequence[Email]
-    ) -> _Result:
-        """With the found mails the answer must stay the same."""
-        read = await self._read_mails(question, [*gold, *found])
-        if read.answer is not None and await self._is_gold(question, read.answer):
-            reason = f"with {len(found)} mails found besides, the answer is the same"
-            return self._result(question, "unambiguous", True, reason)
-        other = "there is none" if read.answer is None else f"the answer is {_quoted(read.answer)}"
-        reason = f"with the mails found besides, {other}: {read.reason}"
-        return self._result(question, "unambiguous", False, reason)
-
-    async def _compare(
-        self, question: Question, mails: Sequence[Email], claims: Sequence[Claim]
-    ) -> _Round:
-        """How each claim compares to the gold answer; the first contradiction ends it."""
-        gold = Claim(question.answer or "", tuple(by_date(mails)))
-        notes: list[str] = []
-        replacing: list[Claim] = []
-        is_sure = True
-        for claim in claims:
-            ids = ", ".join(each.message_id for each in claim.mails)
-            answer = _quoted(claim.answer)
-            if await self._is_gold(question, claim.answer):
-                notes.append(f"confirmed by {ids}" if ids else "confirmed")
-            elif not claim.mails:
-                is_sure = False
-                notes.append(f"the reader also gives {answer}, of no mail that it names")
-            elif is_quoted(question, claim, gold.mails):
-                notes.append(f"{ids} only quotes a gold mail")
-            else:
-                settled = by_dates(await self._settle(question, gold, claim), gold, claim)
-                note = f"{ids} gives {answer}, {settled.relation}: {settled.reason}"
+            standing = Claim(question.answer or "", tuple(by_date(gold)))
+            notes, replacing, is_sure = list[str](), list[Claim](), True
+            for claim in claims:
+                settled = await self._settle(question, standing, claim)
                 if settled.relation == "both_stand":
-                    return _Round(question, None, note, notes, is_sure)
-                notes.append(note)
+                    return _Found(False, settled.reason, question)
+                notes.append(settled.reason)
+                is_sure = is_sure and (bool(claim.mails) or settled.relation == "same")
                 if settled.relation == "gold_replaced":
                     replacing.append(claim)
                 elif settled.relation == "rival_replaced" and question.kind != "latest-update":
                     question = mended(question, "verify", "unambiguous", kind="latest-update")
-        newest = max(replacing, key=lambda each: each.newest or _LONG_AGO, default=None)
-        return _Round(question, newest, None, notes, is_sure)
+            if not replacing:
+                reason = "; ".join(notes) or f"{len(found)} mails found support no other answer"
+                return _Found(True if is_sure else None, reason, question)
+            latest = max(replacing, key=lambda each: each.newest or _LONG_AGO)
+            renewed = await self._renewed(inbox, question, latest)
+            if not renewed.passed or renewed.question is None:
+                return renewed
+            question, gold = renewed.question, by_date(latest.mails)[-1:]
+
+    async def _renewed(self, inbox: Inbox, question: Question, latest: Claim) -> _Found:
+        """The row with a later answer as gold, and whether that can be gold."""
+        name = by_date(latest.mails)[-1].message_id
+        later = f"{name} gives a later answer, {_quoted(latest.answer)}"
+        if (length := len(latest.answer)) > MAX_NEW_ANSWER_CHARS:
+            reason = f"{later}: {length:,} characters are too long for a gold answer"
+            return _Found(None, reason, question)
+        changes = {"kind": "latest-update", "answer": latest.answer, "message_ids": (name,)}
+        renewed = mended(question, "verify", "unambiguous", **changes)
+        # The filter has not seen the new answer.
+        if (fault := answer_fault(renewed)) is not None:
+            return _Found(
+                False, f"{later}: the row then fails {fault.name}: {fault.reason}", question
+            )
+        again = await self._answerable(inbox, renewed)
+        checked = with_checks(renewed, [self._check("answerable", again)])
+        reason = f"with a newer mail as gold, {again.reason}"
+        return _Found(again.passed, reason, checked, "answerable")
+
+    async def _same_with_more(
+        self, question: Question, gold: Sequence[Email], found: Sequence[Email]
+    ) -> _Found:
+        """With the found mails the answer must stay the same."""
+        read = await self._read_mails(question, [*gold, *found])
+        if read.answer is not None and await self._is_gold(question, read.answer):
+            return _Found(True, f"with {len(found)} mails found besides, the answer is the same")
+        other = "there is none" if read.answer is None else f"the answer is {_quoted(read.answer)}"
+        return _Found(False, f"with the mails found besides, {other}: {read.reason}")
 
     async def _is_gold(self, question: Question, answer: str) -> bool:
         verdict = await self.judge.judge(question, answer)
         if verdict.correct is None:
             is_over = verdict.reason.startswith(_OUT_OF_BUDGET)
-            raise UnjudgedError("budget" if is_over else "judge")
+            raise PolicyError("budget" if is_over else "judge", verdict.reason)
         return verdict.correct
 
     async def _read_mails(self, question: Question, mails: Sequence[Email]) -> Reading:
         return await self._read("read", _with_mails(question, mails), by_date(mails))
 
-    async def _read(self, prompt: Prompt, data: dict[str, Any], mails: Sequence[Email]) -> Reading:
+    async def _read(self, prompt: str, data: dict[str, Any], mails: Sequence[Email]) -> Reading:
         """The reader's answer on one line, uncut, and its reason with message ids."""
         reply = await self._ask(prompt, data, Reading)
         answer = None if is_abstention(reply.answer) else _one_line(reply.answer or "")
@@ -407,16 +369,25 @@ class ModelChecks:
     async def _claims(self, question: Question, mails: Sequence[Email]) -> list[Claim]:
         reply = await self._ask("candidates", _with_mails(question, mails), Candidates)
         named = {f"m{number}": mail for number, mail in enumerate(mails, start=1)}
-        return [
-            Claim(
-                _one_line(each.answer),
-                tuple(named[name] for name in dict.fromkeys(each.mails) if name in named),
-            )
-            for each in reply.answers
-            if not is_abstention(each.answer)
-        ]
+        claims = []
+        for each in reply.answers:
+            if not is_abstention(each.answer):
+                cited = tuple(named[name] for name in dict.fromkeys(each.mails) if name in named)
+                claims.append(Claim(_one_line(each.answer), cited))
+        return claims
 
     async def _settle(self, question: Question, gold: Claim, rival: Claim) -> Settlement:
+        """How an answer stands to the gold one, by the judge, the reader and the dates."""
+        ids = ", ".join(each.message_id for each in rival.mails)
+        answer = _quoted(rival.answer)
+        if await self._is_gold(question, rival.answer):
+            return Settlement(reason=f"confirmed by {ids}" if ids else "confirmed", relation="same")
+        if not rival.mails:
+            reason = f"the reader also gives {answer}, of no mail that it names"
+            return Settlement(reason=reason, relation="other_matter")
+        if is_quoted(question, rival, gold.mails):
+            reason = f"{ids} only quotes a gold mail"
+            return Settlement(reason=reason, relation="other_matter")
         mails = (*gold.mails, *rival.mails)
         shown, cut = shown_mails(mails), len(gold.mails)
         data = {
@@ -425,59 +396,29 @@ class ModelChecks:
             "rival": {"answer": rival.answer, "mails": shown[cut:]},
         }
         reply = await self._ask("settle", data, Settlement)
-        return Settlement(reason=_with_ids(reply.reason, mails), relation=reply.relation)
+        reason, relation = _with_ids(reply.reason, mails), reply.relation
+        # Only an answer with a newer mail replaces another one.
+        if relation in ("gold_replaced", "rival_replaced"):
+            old, new = gold.newest, rival.newest
+            if relation == "rival_replaced":
+                old, new = new, old
+            if old is None or new is None or new <= old:
+                reason = f"the reader says {relation}, but no mail is later; {reason}"
+                relation = "both_stand"
+        return Settlement(reason=f"{ids} gives {answer}, {relation}: {reason}", relation=relation)
 
-    async def _ask(self, prompt: Prompt, data: Mapping[str, Any], form: type[Form]) -> Form:
+    async def _ask(self, prompt: str, data: Mapping[str, Any], form: type[Form]) -> Form:
         return await self.reader.ask(prompt_text(prompt), data, form)
-
-    def _result(
-        self, question: Question, name: str, passed: bool | None, reason: str, *more: Check
-    ) -> _Result:
-        by = f"{self.reader.name}, judged by {self.judge.name}"
-        return _Result(question, (Check(name, "verify", passed, reason, by), *more))
-
-    @staticmethod
-    def _nothing_found(question: Question, name: str) -> _Result:
-        check = Check(name, "verify", True, "the search finds no mail", "search")
-        return _Result(question, (check,))
-
-
-def superseded(question: Question, answer: str, mail: Email) -> Question:
-    """The question with a later answer and the mail that gives it."""
-    changes = {"kind": "latest-update", "answer": answer, "message_ids": (mail.message_id,)}
-    return mended(question, "verify", "unambiguous", **changes)
-
-
-def _fit_for_gold(question: Question) -> tuple[bool | None, str]:
-    """Whether a new answer can be gold, which the filter has not seen, and why not."""
-    length = len(question.answer or "")
-    if length > MAX_NEW_ANSWER_CHARS:
-        return None, f"{length:,} characters are too long for a gold answer"
-    fault = answer_fault(question)
-    return fault is None, f"the row then fails {fault.name}: {fault.reason}" if fault else ""
-
-
-def by_dates(settled: Settlement, gold: Claim, rival: Claim) -> Settlement:
-    """The settlement if the dates support it, else both answers stand.
-
-    Only an answer with a newer mail replaces another one.
-    """
-    if settled.relation not in ("gold_replaced", "rival_replaced"):
-        return settled
-    old, new = (gold, rival) if settled.relation == "gold_replaced" else (rival, gold)
-    if old.newest is not None and new.newest is not None and new.newest > old.newest:
-        return settled
-    reason = f"the reader says {settled.relation}, but no mail is later; {settled.reason}"
-    return Settlement(reason=reason, relation="both_stand")
 
 
 def is_quoted(question: Question, claim: Claim, gold: Sequence[Email]) -> bool:
     """Whether a claim's mails only quote its answer from the gold mails."""
-    own = [own_part(each, gold) for each in claim.mails]
-    return (
-        grounded_in(question.question, claim.answer, gold).grounded is True
-        and grounded_in(question.question, claim.answer, own).grounded is False
-    )
+    quoted, own = _lines(gold), list[Email]()
+    for mail in claim.mails:
+        lines = [text for text, line in _sentences(mail.body) if line not in quoted]
+        own.append(dataclasses.replace(mail, body="\n".join(lines)))
+    in_gold, in_own = (grounded_in(question.question, claim.answer, each) for each in (gold, own))
+    return in_gold.grounded is True and in_own.grounded is False
 
 
 def _one_line(text: str) -> str:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Decision = Literal["keep", "drop", "skip"]
-_PASSED: dict[Decision, bool | None] = {"keep": True, "drop": False, "skip": None}
-_WORDS = {"keep": "kept", "drop": "dropped", "skip": "skipped"}
+_PASSED = {"keep": (True, "kept"), "drop": (False, "dropped"), "skip": (None, "skipped")}
 KEYS = "[k]eep [d]rop [w]hole mails [s]kip [q]uit"
 _DECISIONS: dict[str, Decision] = {"k": "keep", "d": "drop", "s": "skip"}
 # What a verdict is about.
@@ -46,17 +45,13 @@ class ReviewSample(NamedTuple):
 
 
 class Review(BaseModel):
-    """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict.
-
-    Lines of earlier versions also name the reviewer and the sample, and may have a note.
-    """
+    """A person's verdict on a row that had the `row_digest` `digest`; "skip" is no verdict."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
     id: str
     digest: str
     said: Decision
-    note: str = ""
 
 
 def reviews_file(folder: Path) -> Path:
@@ -127,17 +122,15 @@ def review(golden: GoldenSet, reviews: Sequence[Review], sample: ReviewSample) -
         "seed": sample.seed,
         "split": sample.split,
     }
-    made = [_applied(each, given.get(each.id)) for each in golden.questions]
+    made: list[tuple[Question, Check | None]] = []
+    for each in golden.questions:
+        if each.id not in given:
+            made.append((each, None))
+            continue
+        passed, reason = _PASSED[given[each.id].said]
+        check = Check("person", "review", passed, reason, "person")
+        made.append((with_checks(each, [check]), check if passed is False else None))
     golden.finish("review", made, settings)
-
-
-def _applied(question: Question, given: Review | None) -> tuple[Question, Check | None]:
-    if given is None:
-        return question, None
-    remark = " ".join(encodable(given.note).split())
-    reason = _WORDS[given.said] + (f": {remark}" if remark else "")
-    check = Check("person", "review", _PASSED[given.said], reason, "person")
-    return (question, check) if given.said == "drop" else (with_checks(question, [check]), None)
 
 
 # ---- Asking a person.

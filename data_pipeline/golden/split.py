@@ -9,14 +9,14 @@ quotes counts as its mail.
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.inbox.tokenizer import words
 from art_e.question import SPLITS, Question, Split
 from data_pipeline.golden.golden_set import Check, GoldenSet, mended, natural, with_checks
-from data_pipeline.golden.inboxes import OWN_MAIL, CitedMails, Counts, Gold, address_of, draw
+from data_pipeline.golden.inboxes import OWN_MAIL, CitedMails, Counts, address_of, draw
 
 _HOLDERS = """
 SELECT DISTINCT lower(hex(content_digest)) AS content, address
@@ -33,9 +33,8 @@ _REASONS = {
     "contained": "no test inbox quotes a gold mail",
     "shared-gold": "no gold mail is gold in another split",
 }
-Origin = Literal["generate", "rows", "seed"]
-# The gold mails of questions by id, and the addresses that hold a content.
-GoldMails = Mapping[str, Sequence[Gold]]
+# The contents of gold mails with the cited id, by question; the addresses that hold a content.
+GoldMails = Mapping[str, Mapping[str, str]]
 Holders = Mapping[str, Sequence[str]]
 
 
@@ -51,8 +50,14 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         raise UserError("no rows to split; art-e golden stats shows what dropped them")
     origin, inboxes = _inboxes(golden, seed, wanted)
     cited = CitedMails(file, golden.questions)
-    gold = {each.id: cited.gold_of(each) for each in golden.questions}
-    holders = _holders(file, gold, inboxes)
+    gold = {
+        each.id: {content: name for name, it in cited.of(each).items() for content in it.contents}
+        for each in golden.questions
+    }
+    contents = sorted(set[str]().union(*gold.values()))
+    holders: defaultdict[str, list[str]] = defaultdict(list)
+    for content, address in file.execute(_HOLDERS, [contents, sorted(inboxes)]).fetchall():
+        holders[content].append(address)
     # Changed through the row's history, so that the step can be undone.
     placed = [
         each if each.split == name else mended(each, "split", "split", split=name)
@@ -60,7 +65,7 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         for name in [inboxes[address_of(each)]]
     ]
     before = overlaps(placed, gold, holders, inboxes)
-    learned = {mail.content for each in placed if each.split != "test" for mail in gold[each.id]}
+    learned = {mail for each in placed if each.split != "test" for mail in gold[each.id]}
     quoted = _contained(file, learned, inboxes)
     rows = list(_without_leaks(placed, gold, holders, inboxes, quoted))
     kept = [question for question, fault in rows if fault is None]
@@ -75,14 +80,6 @@ def split(file: InboxFile, golden: GoldenSet, *, seed: int, wanted: Counts) -> N
         golden.manifest["seed"] = seed
         settings |= {"seed": seed, "proportions": wanted._asdict()}
     golden.finish("split", rows, settings)
-
-
-def _holders(file: InboxFile, gold: GoldMails, inboxes: Mapping[str, Split]) -> Holders:
-    contents = sorted({mail.content for mails in gold.values() for mail in mails})
-    holders: defaultdict[str, list[str]] = defaultdict(list)
-    for content, address in file.execute(_HOLDERS, [contents, sorted(inboxes)]).fetchall():
-        holders[content].append(address)
-    return holders
 
 
 def _contained(file: InboxFile, contents: set[str], inboxes: Mapping[str, Split]) -> dict[str, str]:
@@ -114,7 +111,7 @@ def _shingles(body: str) -> set[int]:
     return set(map(hash, runs))
 
 
-def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[Origin, dict[str, Split]]:
+def _inboxes(golden: GoldenSet, seed: int, wanted: Counts) -> tuple[str, dict[str, Split]]:
     used = sorted({address_of(each) for each in golden.questions})
     if "generate" in golden.manifest["steps"]:
         generated: dict[str, Split] = golden.manifest["inboxes"]
@@ -153,17 +150,17 @@ def _without_leaks(
             fault = next((check for check in checks if not check.passed), None)
             yield (question, fault) if fault else (with_checks(question, checks), None)
             if fault is None:
-                for mail in gold[question.id]:
-                    new.setdefault(mail.content, f"gold of {name} question {question.id} too")
+                for content in gold[question.id]:
+                    new.setdefault(content, f"gold of {name} question {question.id} too")
         taken = new | taken
 
 
-def _checked(name: str, gold: Sequence[Gold], places: Mapping[str, str]) -> Check:
-    found = next((mail for mail in gold if mail.content in places), None)
-    reason = _REASONS[name]
-    if found is not None:
-        reason = " ".join(f"gold mail {found.cited} is {places[found.content]}".split())
-    return Check(name, "split", found is None, reason, "rule")
+def _checked(name: str, gold: Mapping[str, str], places: Mapping[str, str]) -> Check:
+    for content, cited in gold.items():
+        if content in places:
+            reason = " ".join(f"gold mail {cited} is {places[content]}".split())
+            return Check(name, "split", False, reason, "rule")
+    return Check(name, "split", True, _REASONS[name], "rule")
 
 
 def overlaps(
@@ -177,7 +174,7 @@ def overlaps(
     contents: defaultdict[str, set[str]] = defaultdict(set)
     held: defaultdict[str, set[str]] = defaultdict(set)
     for each in questions:
-        contents[inboxes[address_of(each)]].update(mail.content for mail in gold[each.id])
+        contents[inboxes[address_of(each)]].update(gold[each.id])
     for content, addresses in holders.items():
         for address in addresses:
             held[inboxes[address]].add(content)

@@ -8,9 +8,8 @@ the checks.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
@@ -20,75 +19,57 @@ from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.inboxes import inbox_of
 
 CONCURRENCY = 8  # rows at a time
+# How the reason of an unsure check begins that could not be made. The kind of the `PolicyError`,
+# "unparseable" or "judge" follows.
+NOT_CHECKED = "not checked: "
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """A row with its checks, possibly mended.
-
-    `failed` is the check that drops it. `unchecked` has the checks that could not be made, by
-    name, with one word on why: the kind of a `PolicyError`, "unparseable" or "judge". The row has
-    them as unsure checks.
-    """
-
-    question: Question
-    failed: Check | None = None
-    unchecked: Mapping[str, str] = field(default_factory=dict)
-
-
-class Checks(Protocol):
-    """Makes the checks of a row."""
-
-    def settings(self) -> dict[str, Any]:
-        """Model, judge and prompts, for the manifest."""
-
-    async def examine(self, inbox: Inbox, question: Question) -> Examined:
-        """The row after its checks; `inbox` is as of the question's date."""
+# A row with its checks, and the one that drops it.
+Examined = tuple[Question, Check | None]
 
 
 def verify(
     file: InboxFile,
     golden: GoldenSet,
-    checks: Checks,
-    *,
+    examine: Callable[[Inbox, Question], Awaitable[Examined]],
+    settings: Mapping[str, Any],
     strict: bool = False,
     concurrency: int = CONCURRENCY,
     on_row: Callable[[], None] = lambda: None,
 ) -> None:
     """Check every row: rows that fail are dropped, superseded answers replaced.
 
-    `strict` also drops rows with an unsure check, or one that could not be made. `on_row` is called
-    after each row. Raises `UserError` for an inbox that the file lacks.
+    `examine` makes the checks of a row in its inbox as of its date; `settings` are those of the
+    checks, for the manifest. `strict` also drops rows with an unsure check, or one that could not
+    be made. `on_row` is called after each row. Raises `UserError` for an inbox that the file lacks.
     """
     golden.undo("verify")
 
     async def examine_all() -> list[Examined]:
         turn = asyncio.Semaphore(concurrency)
 
-        async def examine(question: Question) -> Examined:
+        async def one(question: Question) -> Examined:
             async with turn:
                 inbox = inbox_of(file, question)
                 fault = unfit(inbox, question)
-                if fault is not None:
-                    examined = Examined(question, fault)
-                else:
-                    examined = await checks.examine(inbox, question)
+                done = (question, fault) if fault else await examine(inbox, question)
                 on_row()
-                return examined
+                return done
 
-        return await asyncio.gather(*(examine(each) for each in golden.questions))
+        return await asyncio.gather(*map(one, golden.questions))
 
-    examined = asyncio.run(examine_all())
-    unchecked: dict[str, Counter[str]] = {}
-    for each in examined:
-        for name, reason in each.unchecked.items():
-            unchecked.setdefault(name, Counter())[reason] += 1
-    counted = {name: dict(sorted(unchecked[name].items())) for name in sorted(unchecked)}
-    made = [
-        (each.question, each.failed or (_unsure(each.question) if strict else None))
-        for each in examined
-    ]
-    golden.finish("verify", made, {**checks.settings(), "strict": strict, "unchecked": counted})
+    made, unchecked = [], Counter[tuple[str, str]]()
+    for question, failed in asyncio.run(examine_all()):
+        checks = [each for each in checks_of(question).values() if each.step == "verify"]
+        unsure = [each for each in checks if each.passed is None]
+        made.append((question, failed or (unsure[0] if strict and unsure else None)))
+        for each in unsure:
+            if each.reason.startswith(NOT_CHECKED):
+                unchecked[each.name, each.reason.removeprefix(NOT_CHECKED)] += 1
+    counted: dict[str, dict[str, int]] = {}
+    for (name, why), count in sorted(unchecked.items()):
+        counted.setdefault(name, {})[why] = count
+    golden.finish("verify", made, {**settings, "strict": strict, "unchecked": counted})
 
 
 def refuse_own_rows(golden: GoldenSet, model: str) -> None:
@@ -116,8 +97,3 @@ def unfit(inbox: Inbox, question: Question) -> Check | None:
     else:
         return None
     return Check("answerable", "verify", False, reason, "rule")
-
-
-def _unsure(question: Question) -> Check | None:
-    found = checks_of(question).values()
-    return next((each for each in found if each.step == "verify" and each.passed is None), None)

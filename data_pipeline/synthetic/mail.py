@@ -10,6 +10,7 @@ import binascii
 import datetime as dt
 import html
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -17,7 +18,7 @@ from random import Random
 from data_pipeline.synthetic.people import Company, Person
 from data_pipeline.synthetic.wording import pick
 
-_WIDTH = 72
+_WRAPPER = textwrap.TextWrapper(72, break_long_words=False, break_on_hyphens=False)
 _SPECIAL = re.compile(r"[^\w !#$%&'*+/=?^`{|}~-]", re.ASCII)
 
 
@@ -111,14 +112,7 @@ def _signature(rng: Random, sender: Person, company: Company) -> str:
 
 def _wrap(text: str) -> str:
     """`text` with lines of at most 72 characters, as older mail programs send it."""
-    lines = []
-    for paragraph in text.split("\n"):
-        rest = paragraph
-        while len(rest) > _WIDTH and (cut := rest.rfind(" ", 0, _WIDTH + 1)) > 0:
-            lines.append(rest[:cut])
-            rest = rest[cut + 1 :]
-        lines.append(rest)
-    return "\n".join(lines)
+    return "\n".join(map(_WRAPPER.fill, text.split("\n")))
 
 
 def _local(minute: int, utc_offset: int) -> dt.datetime:

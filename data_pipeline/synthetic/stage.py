@@ -5,10 +5,10 @@ answer or contradict its questions.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from art_e.question import Difficulty, Kind, Question, Split
 from data_pipeline.synthetic.mail import Draft, capital, forwarded, letter, quoted, reply_subject
@@ -85,26 +85,22 @@ class Statement:
         return Fact(self.mail, Value(slot, slot) if isinstance(slot, str) else slot)
 
 
+@dataclass
 class Stage:
     """One story's stage. `cast` are people of its own, `coined` names of its own."""
 
-    def __init__(
-        self,
-        rng: Random,
-        plan: StoryPlan,
-        company: Company,
-        cast: Sequence[Person],
-        coined: Sequence[str],
-        message_ids: Sequence[str],
-    ) -> None:
-        self.rng, self.bounded = rng, company.bounded
-        self.plan, self.company = plan, company
-        self.cast, self.coined = cast, coined
-        self.owner = company.staff[plan.owner]
+    rng: Random
+    plan: StoryPlan
+    company: Company
+    cast: Sequence[Person]
+    coined: Sequence[str]
+    message_ids: Iterator[str]
+
+    def __post_init__(self) -> None:
+        self.owner, self.bounded = self.company.staff[self.plan.owner], self.company.bounded
         self.drafts: list[Draft] = []
         self.planted: list[Planted] = []
-        self._ids = iter(message_ids)
-        self._banks = company.wording.story[plan.kind]
+        self._banks = self.company.wording.story[self.plan.kind]
         self._decks: dict[str, list[str]] = {}
         self._used: set[Person] = {self.owner}
 
@@ -133,10 +129,6 @@ class Stage:
         """A name that nobody else bears: full, or the short form with the family name."""
         full = self.rng.random() < 0.7
         return Value(person.full, person.full if full else f"{person.nick} {person.family}")
-
-    def date(self, day: dt.date, offset: int) -> Value:
-        """`day` in the words of a mail of the story's day `offset`."""
-        return self.say_date(day, self.day(offset))
 
     def say(self, bank: str, **slots: Slot | Person) -> str:
         """A phrase of the bank with its slots filled, people as mails call them.
@@ -186,10 +178,10 @@ class Stage:
 
     # Dates, sums and reference numbers, in free or bounded words.
 
-    def say_date(self, day: dt.date, written: dt.date) -> Value:
-        """`day` in a mail of the day `written`. Forms without a year stay near `written`."""
+    def date(self, day: dt.date, offset: int) -> Value:
+        """`day` in a mail of the story's day `offset`. Forms without a year stay near that day."""
         month, weekday, number = MONTHS[day.month - 1], WEEKDAYS[day.weekday()], day.day
-        answer, ahead = date_answer(day), (day - written).days
+        answer, ahead = date_answer(day), (day - self.day(offset)).days
         forms = [f"{month} {number}", f"{weekday}, {month} {number}"]
         if not self.bounded and abs(ahead) > 150:
             forms = [answer, day.isoformat(), f"{day.month}/{number}/{day.year}"]
@@ -321,7 +313,7 @@ class Stage:
             if quoting and not company.plain:
                 text = f"{text}\n\n\n{quoted(sender, parent)}"
         draft = Draft(
-            message_id=next(self._ids),
+            message_id=next(self.message_ids),
             minute=minute,
             sender=writer,
             to=tuple(receivers),
@@ -343,27 +335,15 @@ class Stage:
         bank: str,
         *evidence: Fact,
         answer: str = "",
+        after: Draft | None = None,
         until: Draft | None = None,
         **slots: str | Person,
     ) -> None:
         """Plant a question. `evidence`: the gold mails; the last states the answer.
 
-        The query date is on or after the last gold mail, and before `until`, the mail that would
-        change the answer.
+        The query date is on or after the last gold mail (without any, `after`), and before
+        `until`, the mail that would change the answer.
         """
-        self._plant(kind, bank, evidence, slots, answer=answer, until=until)
-
-    def _plant(
-        self,
-        kind: Kind,
-        bank: str,
-        evidence: Sequence[Fact],
-        slots: Mapping[str, str | Person],
-        *,
-        answer: str = "",
-        after: Draft | None = None,
-        until: Draft | None = None,
-    ) -> None:
         template, detail = self._draw(bank), ""
         if kind == "unanswerable":
             # "Which seat number|seat number|does {p} have?": the detail stands in the middle.
@@ -398,26 +378,24 @@ class Stage:
         last = until.message_id if until else ""
         self.planted.append(Planted(question, written, detail, names, last))
 
-    def ask_update(
-        self, bank: str, new: Fact, old: Fact, chance: float, **slots: str | Person
-    ) -> None:
+    def ask_update(self, bank: str, new: Fact, old: Fact, chance: float, **slots: Any) -> None:
         """Ask for the newest answer, and with this chance also for the old one before it."""
-        self._plant("latest-update", bank, [new], slots)
+        self.ask("latest-update", bank, new, **slots)
         if self.rng.random() < chance:
-            self._plant("latest-update", bank, [old], slots, until=new.mail)
+            self.ask("latest-update", bank, old, until=new.mail, **slots)
 
-    def ask_count(self, bank: str, facts: Sequence[Fact], **slots: str | Person) -> None:
+    def ask_count(self, bank: str, facts: Sequence[Fact], **slots: Any) -> None:
         """Ask how many there are; sometimes before the last has come."""
         facts, total = sorted(facts, key=lambda fact: fact.mail.minute), len(facts)
         upto = total if self.rng.random() < 0.6 else self.rng.randrange(2, total + 1)
         while upto < total and facts[upto].mail.utc_date <= facts[upto - 1].mail.utc_date:
             upto += 1
         until = facts[upto].mail if upto < total else None
-        self._plant("count", bank, facts[:upto], slots, answer=str(upto), until=until)
+        self.ask("count", bank, *facts[:upto], answer=str(upto), until=until, **slots)
 
-    def ask_absent(self, after: Draft, **slots: str | Person) -> None:
+    def ask_absent(self, after: Draft, **slots: Any) -> None:
         """Ask for a detail that no mail gives, some time after `after`."""
-        self._plant("unanswerable", "q_unanswerable", (), slots, after=after)
+        self.ask("unanswerable", "q_unanswerable", after=after, **slots)
 
 
 def _as_written(fact: Fact) -> str:

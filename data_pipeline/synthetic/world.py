@@ -23,8 +23,8 @@ from data_pipeline.synthetic.stories import TELL
 from data_pipeline.synthetic.wording import DAYS, STORY_KINDS
 
 _LEAST, _MOST = 1_000, 500_000
-# Reserved for each story: more mails than any writes, people and coined names of its own.
-_MAILS, _CAST, _COINED = 40, 6, 8
+# Reserved for each story: people and coined names of its own.
+_CAST, _COINED = 6, 8
 # The last day on which a story may begin, so that it ends within the world.
 _LAST_START = 430
 _PATTERN: tuple[Split, ...] = ("train", "validation", "test", "train", "train")
@@ -60,7 +60,7 @@ class World:
         self.config = config
         settings = [config.size, config.seed, config.short, config.vocabulary, config.names]
         self._key = "/".join(map(str, settings[:4] if config.names is None else settings))
-        plan = make_plan(config.size, short=config.short)
+        plan = WorldPlan(config.size, short=config.short)
         bounded = config.vocabulary is not None
         # Coined names that chatter uses, before those of the stories.
         self._office_names = 12 if bounded else 60
@@ -99,7 +99,7 @@ class World:
             company=self.company,
             cast=[names.person(person + at, self.company.owners) for at in range(_CAST)],
             coined=[names.coined(coined + at) for at in range(_COINED)],
-            message_ids=[self._message_id(f"{number}.{at}") for at in range(_MAILS)],
+            message_ids=(self._message_id(f"{number}.{at}") for at in itertools.count()),
         )
         TELL[story.kind](stage)
         stage.drafts.sort(key=lambda draft: draft.minute)
@@ -163,29 +163,17 @@ def questions(config: WorldConfig) -> list[Question]:
 # ---- The plan: owners, their shares and splits, and the stories.
 
 
-@dataclass(frozen=True, slots=True)
 class WorldPlan:
     """Owners are people 0 .. owners-1; staff (owners among them) 0 .. staff-1."""
 
-    owners: int
-    staff: int
-    weights: tuple[float, ...]
-    splits: tuple[Split, ...]
-    stories: int
-
-
-def make_plan(size: int, *, short: bool) -> WorldPlan:
-    """The plan for a world of `size` mails."""
-    owners = min(40, max(8, int(10 * (size / 5000) ** 0.3)))
-    # Stories grow slower than mail: a big company has more noise, not only more facts.
-    stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
-    return WorldPlan(
-        owners=owners,
-        staff=40 + int(4 * size**0.5),
-        weights=tuple((rank + 1) ** -0.8 for rank in range(owners)),
-        splits=tuple(_PATTERN[rank % len(_PATTERN)] for rank in range(owners)),
-        stories=stories * 3 // 2 if short else stories,
-    )
+    def __init__(self, size: int, *, short: bool) -> None:
+        self.owners = min(40, max(8, int(10 * (size / 5000) ** 0.3)))
+        self.staff = 40 + int(4 * size**0.5)
+        self.weights = [(rank + 1) ** -0.8 for rank in range(self.owners)]
+        self.splits = [_PATTERN[rank % len(_PATTERN)] for rank in range(self.owners)]
+        # Stories grow slower than mail: a big company has more noise, not only more facts.
+        stories = round(140 * (size / 5000) ** (1.0 if size <= 5000 else 0.75))
+        self.stories = stories * 3 // 2 if short else stories
 
 
 def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan]:
@@ -205,15 +193,8 @@ def plan_stories(plan: WorldPlan, seed: int, given_names: int) -> list[StoryPlan
             counts[owner] = high - low
     stories: list[StoryPlan] = []
     for owner, count in enumerate(counts):
+        split, is_clear = plan.splits[owner], count * _CAST <= given_names
         for at in range(owner, owner + count):
-            stories.append(
-                StoryPlan(
-                    number=len(stories),
-                    kind=STORY_KINDS[at % len(STORY_KINDS)],
-                    owner=owner,
-                    split=plan.splits[owner],
-                    start=int(rng.random() * _LAST_START),
-                    first_names_clear=count * _CAST <= given_names,
-                )
-            )
+            kind, start = STORY_KINDS[at % len(STORY_KINDS)], int(rng.random() * _LAST_START)
+            stories.append(StoryPlan(len(stories), kind, owner, split, start, is_clear))
     return sorted(stories, key=lambda story: (story.start, story.number))

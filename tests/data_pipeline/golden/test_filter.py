@@ -36,7 +36,6 @@ def facts(batch: Batch | None = None, cited: dict[str, Cited] | None = None) -> 
 
 CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
     ("wording", False): (
-        ("What offer did Vince want to make Giuseppe?", "May 7"),
         ("What is Vince's phone number?", "May 7"),
         ("Which speaker did Vince J. Kaminski propose?", "May 7"),
         ("When will Mr. Kaminski travel?", "May 7"),
@@ -44,15 +43,12 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
         ("What is this email about?", "May 7"),
         ("What did the sender of the message ask for?", "May 7"),
         ("When did the user plan to travel?", "May 7"),
-        ("When is the lunch mentioned in this thread?", "May 7"),
     ),
     ("wording", True): (
         ("What did I tell Giuseppe?", "May 7"),
-        ("What is the main topic of Christie's email regarding the article draft?", "May 7"),
         ("What is the user name for the portal?", "May 7"),
         ("Who is the recipient of the safety award?", "May 7"),
         ("What did Vince Strickler ask for?", "May 7"),
-        ("Who signed the Martin Kaminski contract?", "May 7"),
         ("Is the cheque in the mail?", "May 7"),
         ("When is the Kaminski wedding?", "May 7"),
         ("What did Kaminski's secretary book?", "May 7"),
@@ -81,15 +77,12 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
         ("Which of Ann and Bob leads the audit?", "Ann"),
         ("When on May 7 is the seminar?", "May 7, 3 pm"),
         ("How many of the 3 plants are shut?", "3"),
-        ("Who recommended Bob Berg?", "Ann Alm recommended Bob Berg."),
         ("What is the status of Bill AB 18X?", "Bill AB 18X is dead."),
     ),
     ("yes_no", False): (
         ("Did Ann sign the lease?", "Yes, Ann signed the lease."),
-        ("So is the plant still open?", "No"),
         ("After the audit, was Bob promoted?", "He was not."),
         ("What about the lease, signed?", "Yes."),
-        ("Has Bob booked a hotel?", ""),
     ),
     ("yes_no", True): (
         ("Is the dinner on May 3 or May 4?", "May 4"),
@@ -104,7 +97,6 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
         ("Who do I meet next Tuesday?", "Ann"),
         ("What did I book two weeks ago?", "A hotel"),
         ("What did we sell in Oslo?", "Pumps, in the past few months"),
-        ("When does Ann land?", "Tomorrow at 3 pm"),
         ("When is the audit?", "On Friday of next week"),
     ),
     ("day_asked", True): (
@@ -124,8 +116,6 @@ CASES: dict[tuple[str, bool], tuple[tuple[str, str], ...]] = {
     ("instructions", True): (
         ("What instructions did Ann give for the pump?", "Turn it off at night"),
         ("Which rules did we ignore in Oslo?", "The fire code"),
-        ("When did Bob respond with the numbers?", "May 7"),
-        ("What did Ann say exactly about the system?", "That it must run"),
         ("To whom should I send the contract?", "ann@x.example"),
     ),
 }
@@ -239,14 +229,12 @@ ONE_FACT = (
 )
 NEAR_TEXTS = (
     # Another value, with one mail and even one answer.
-    (("What is the price in January?", "$5"), ("What is the price in February?", "$6")),
     (("What is the price in January?", "$5"), ("What is the price in February?", "$5")),
     (("Who booked room 41 for the audit?", "Ann"), ("Who booked room 42 for the audit?", "Ann")),
     # Another name.
     (("How many trips did we book for Ulrich?", "4"), ("How many trips did we book for Sam?", "4")),
     # Other answers.
     (("Who is the buyer of the plant?", "Dynegy"), ("Who is the seller of the plant?", "PGE")),
-    (("What did I tell Jim?", "To wait"), ("What did Jim tell me?", "That he is ill")),
     # Denied.
     (("Who will attend the dinner?", "Ann"), ("Who will not attend the dinner?", "Ann")),
 )

@@ -164,7 +164,8 @@ def run(inbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         judge_replies = responses_folder(tmp_path, "judge", JUDGE)
         judge = LlmJudge(JUDGE, cache=judge_replies, retries=QUICK)
         with InboxFile(inbox) as file:
-            verify(file, golden, ModelChecks(reader, judge), concurrency=4)
+            checks = ModelChecks(reader, judge)
+            verify(file, golden, checks.examine, checks.settings(), concurrency=4)
         golden.sort()
         return golden
 
