@@ -248,7 +248,7 @@ def run_benchmark(
     stopped: dict[str, dict[str, Any]] = {}
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
-        inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
+        inbox = inbox_file.inbox_of(question)
         episode = Episode(
             inbox, question, max_turns=max_turns, view=view, system_prompt=chosen.text
         )
@@ -328,7 +328,7 @@ def rejudge(
         while waiting:
             scored = waiting.popleft()
             question = scored.question
-            inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
+            inbox = inbox_file.inbox_of(question)
             bare = dataclasses.replace(
                 scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[]
             )

@@ -78,7 +78,7 @@ def episode(db: str, policy: str | None, max_turns: int) -> Solver:
 
     async def solve(state: TaskState, _: Generate) -> TaskState:
         question = Question.from_row(state.metadata)
-        inbox = opened(Path(db)).open_inbox(question.inbox_address, question.query_date)
+        inbox = opened(Path(db)).inbox_of(question)
         run = Episode(inbox, question, max_turns=max_turns)
         state.messages = []
         trajectory = await run_episode(run, chosen or InspectPolicy(state), state.uuid)
@@ -137,7 +137,7 @@ def verdict(db: str, judge: str = "offline") -> Scorer:
     async def score(state: TaskState, _: Target) -> Score:
         question = Question.from_row(state.metadata)
         scored = Scored(question, Trajectory(**state.store.get("trajectory")))
-        inbox = opened(Path(db)).open_inbox(question.inbox_address, question.query_date)
+        inbox = opened(Path(db)).inbox_of(question)
         scored = await judged(scored, [chosen], inbox)
         right = float(scored.correct)
         # Inspect leaves out NaN.

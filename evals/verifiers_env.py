@@ -59,7 +59,7 @@ class InboxTask(vf.Task[InboxData]):
         """1 if right, -1 if wrong, 0 for an abstention that is wrong and for no answer."""
         question = Question.from_row(task.question)
         scored = Scored(question, Trajectory(**trace.info["trajectory"]))
-        inbox = opened(task.asked.db).open_inbox(question.inbox_address, question.query_date)
+        inbox = opened(task.asked.db).inbox_of(question)
         scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
         if scored.ended:
             trace.info["verdict"] = scored.trajectory.verdict
@@ -97,7 +97,7 @@ class EpisodeHarness(vf.Harness[vf.HarnessConfig]):
     ) -> vf.ProgramResult:
         """Run the episode to its end, and keep its trajectory beside the trace's messages."""
         question = Question.from_row(data.question)
-        inbox = opened(data.asked.db).open_inbox(question.inbox_address, question.query_date)
+        inbox = opened(data.asked.db).inbox_of(question)
         prompt, max_turns = data.system_prompt, data.asked.max_turns
         episode = Episode(inbox, question, max_turns=max_turns, system_prompt=prompt)
         async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:

@@ -17,7 +17,6 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
-from data_pipeline.golden.inboxes import inbox_of
 
 CONCURRENCY = 8  # rows at a time
 
@@ -67,7 +66,7 @@ def verify(
 
         async def examine(question: Question) -> Examined:
             async with turn:
-                inbox = inbox_of(file, question)
+                inbox = file.inbox_of(question)
                 fault = unfit(inbox, question)
                 if fault is not None:
                     examined = Examined(question, fault)
