@@ -59,8 +59,7 @@ class InboxTask(vf.Task[InboxData]):
         """1 if right, -1 if wrong, 0 for an abstention that is wrong and for no answer."""
         question = Question.from_row(task.question)
         scored = Scored(question, Trajectory(**trace.info["trajectory"]))
-        inbox = opened(task.asked.db).inbox_of(question)
-        scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
+        scored = await judged(scored, [judge_named(task.asked.judge)], opened(task.asked.db))
         if scored.ended:
             trace.info["verdict"] = scored.trajectory.verdict
         if scored.unjudged:

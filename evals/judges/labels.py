@@ -122,16 +122,15 @@ async def rate(
     on_rated: Callable[[], object] = lambda: None,
 ) -> list[Rated]:
     """The judge's verdict on each case, in their order, `concurrency` at a time."""
-    waiting = iter(enumerate(cases))
-    rated: dict[int, Rated] = {}
+    turn = asyncio.Semaphore(concurrency)
 
-    async def work() -> None:
-        for number, case in waiting:
-            rated[number] = Rated(case, await judge.judge(case.question, case.answer))
-            on_rated()
+    async def rate_one(case: Case) -> Rated:
+        async with turn:
+            rated = Rated(case, await judge.judge(case.question, case.answer))
+        on_rated()
+        return rated
 
-    await asyncio.gather(*(work() for _ in range(concurrency)))
-    return [rated[number] for number in range(len(cases))]
+    return await asyncio.gather(*map(rate_one, cases))
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
