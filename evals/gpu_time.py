@@ -65,13 +65,13 @@ def load_costed(run: Run) -> list[Scored]:
     """The episodes of a run as `load_run` gives them, with the costs that the run measured."""
     scored = load_run(run)
     for model, serving in servings(run.config).items():
-        places = [place for place, each in enumerate(scored) if each.trajectory.model == model]
-        times = gpu_seconds([scored[place] for place in places])
-        for place in places:
-            question, trajectory = scored[place].question, scored[place].trajectory
-            time = times.get(trajectory.episode_id)
-            cost = None if time is None else time * serving.usd_per_hour / 3600
-            scored[place] = Scored(question, dataclasses.replace(trajectory, cost_usd=cost))
+        times = gpu_seconds([each for each in scored if each.trajectory.model == model])
+        for place, each in enumerate(scored):
+            if each.trajectory.model == model:
+                time = times.get(each.trajectory.episode_id)
+                cost = None if time is None else time * serving.usd_per_hour / 3600
+                made = dataclasses.replace(each.trajectory, cost_usd=cost)
+                scored[place] = Scored(each.question, made)
     return scored
 
 
@@ -84,8 +84,7 @@ def figures_of(
         return figures
     times = gpu_seconds(scored)
     if not times:
-        unknown = {"cost_per_1000_usd": UNKNOWN, "cost_usd": None, "cost_source": None}
-        return figures | unknown
+        return figures | {"cost_per_1000_usd": UNKNOWN, "cost_usd": None, "cost_source": None}
     ended = [each for each in scored if each.trajectory.episode_id in times]
     seconds = [times[each.trajectory.episode_id] for each in ended]
     sample, usd_per_second = sample_of(ended), serving.usd_per_hour / 3600
