@@ -80,9 +80,9 @@ class InboxTaskset(vf.Taskset[InboxTask, InboxConfig]):
             check_questions(asked, opened(self.config.db))
         except UserError as error:
             raise SystemExit(str(error)) from None
-        rows = [
+        rows = (
             {"id": each.id, "prompt": each.question, "question": each.to_row()} for each in asked
-        ]
+        )
         return [InboxTask(InboxData(**each, asked=self.config)) for each in rows]
 
 
@@ -106,15 +106,11 @@ class EpisodeHarness(vf.Harness[vf.HarnessConfig]):
         return vf.ProgramResult(int(error is not None), "", error or "")
 
 
-class InboxEnvConfig(vf.EnvConfig):
+class InboxEnvConfig(vf.SingleAgentEnvConfig):
     """One agent, on this machine."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
-class InboxEnv(vf.Env[InboxEnvConfig]):
+class InboxEnv(vf.SingleAgentEnv, vf.Env[InboxEnvConfig]):
     """One agent answers one question."""
-
-    async def run(self, task: InboxTask, agents: vf.Agents) -> None:
-        """Run the agent."""
-        await agents.agent.run(task)

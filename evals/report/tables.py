@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -233,25 +234,23 @@ def judge_errors(entries: Sequence[Entry]) -> list[str]:
     """A sentence on the errors of each judge, because accuracies stand beside published ones."""
     notes = []
     for each in entries:
-        judge, without = each.judges[:1], each.figures["corrected"]
-        if not judge:
-            continue
-        if without is None:
+        judge, without = "".join(each.judges[:1]), each.figures["corrected"]
+        if judge and without is None:
             notes.append(
-                f"The errors of the judge {judge[0]} are not measured: its accuracies are not"
+                f"The errors of the judge {judge} are not measured: its accuracies are not"
                 " corrected, and how they compare with the published ones is not known. Measure"
                 " them with art-e eval judge, or label answers with art-e eval label."
             )
-            continue
-        quality = without["judge"]
-        lost = quality["right"] - quality["right_as_right"]
-        notes.append(
-            f"{judge[0]} calls {lost} of {quality['right']} right answers wrong, and"
-            f" {quality['wrong_as_right']} of {quality['wrong']} wrong ones right, on"
-            f" {quality['on']}. Accuracy is as it judges; the corrected one takes these errors out"
-            " (Rogan-Gladen), and is the one to set beside published figures, whose judge's errors"
-            " are not known."
-        )
+        elif judge:
+            quality = without["judge"]
+            lost = quality["right"] - quality["right_as_right"]
+            notes.append(
+                f"{judge} calls {lost} of {quality['right']} right answers wrong, and"
+                f" {quality['wrong_as_right']} of {quality['wrong']} wrong ones right, on"
+                f" {quality['on']}. Accuracy is as it judges; the corrected one takes these errors"
+                " out (Rogan-Gladen), and is the one to set beside published figures, whose"
+                " judge's errors are not known."
+            )
     return list(dict.fromkeys(notes))
 
 
@@ -261,30 +260,23 @@ PRICES = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 def priced(entries: Sequence[Entry]) -> Table:
     """The points of each model, and its rank, at several prices of a wrong answer."""
-    rows = []
-    points = {
-        each.label: [
-            sum(one.correct - price * one.wrong for one in each.scored) / len(each.scored)
-            for price in PRICES
-        ]
+    points = [
+        [fmean(one.correct - price * one.wrong for one in each.scored) for price in PRICES]
         for each in entries
-    }
-    for label, of_model in points.items():
-        cells = []
-        for column, value in enumerate(of_model):
-            rank = 1 + sum(other[column] > value for other in points.values())
-            cells.append(Cell(f"{value:z.2f}", f"rank {rank}" if len(points) > 1 else ""))
-        rows.append(Row(label, cells))
+    ]
+    ranks = pd.DataFrame(points).rank(method="min", ascending=False).to_numpy(dtype=int)
+    rows = []
+    for each, values, of_model in zip(entries, points, ranks, strict=True):
+        places = [f"rank {rank}" if len(entries) > 1 else "" for rank in of_model]
+        cells = [Cell(f"{value:z.2f}", at) for value, at in zip(values, places, strict=True)]
+        rows.append(Row(each.label, cells))
     return Table(["Model", *(f"Price {price:g}" for price in PRICES)], rows, "A price on errors")
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:
     """A sentence on the origin of costs; empty where all are by a price per token."""
-    measured = [
-        f"{each.label}: {each.figures['cost_source']}"
-        for each in entries
-        if each.figures["throughput"]
-    ]
+    served = [each for each in entries if each.figures["throughput"]]
+    measured = [f"{each.label}: {each.figures['cost_source']}" for each in served]
     return f"Cost of {'; '.join(measured)}. Other costs are by price per token." if measured else ""
 
 
@@ -320,11 +312,9 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     for name, figure in figures.items():
         column = COLUMNS[name]
         sides = [column.form(bare(figure[side])) for side in ("a", "b")]
-        difference = (column.difference or column.form)(figure["difference"])
-        sign = "" if difference.value.startswith(("-", NONE)) else "+"
-        rows.append(
-            Row(column.heading, [*sides, difference._replace(value=f"{sign}{difference.value}")])
-        )
+        apart = (column.difference or column.form)(figure["difference"])
+        sign = "" if apart.value.startswith(("-", NONE)) else "+"
+        rows.append(Row(column.heading, [*sides, apart._replace(value=f"{sign}{apart.value}")]))
     return rows
 
 
@@ -397,21 +387,15 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         lines = " ".join(filter(None, notes))
         charts.append(BarChart(name, title, lines, scale, (*ours, *theirs), series))
-    points = {
-        each.label: each.figures["risk_coverage"]["curve"]
+    curves = {
+        each.label: pd.Series({100 * one["coverage"]: one["accuracy"] for one in found["curve"]})
         for each in entries
-        if each.figures["risk_coverage"]
+        if (found := each.figures["risk_coverage"])
     }
-    if points:
-        curves = {
-            label: pd.Series({100 * each["coverage"]: each["accuracy"] for each in curve})
-            for label, curve in points.items()
-        }
+    if curves:
         note = "Accuracy of the answers that the model is surest of, at each share answered."
-        along = "% of all questions answered"
-        charts.append(
-            CurveChart("coverage", "Risk against coverage", note, "share", curves, along=along)
-        )
+        options: dict[str, Any] = {"curves": curves, "along": "% of all questions answered"}
+        charts.append(CurveChart("coverage", "Risk against coverage", note, "share", **options))
     return charts
 
 
