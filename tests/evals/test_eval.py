@@ -335,9 +335,8 @@ HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}
 def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:
     result = run("--closed-book", "--out", tmp_path / "run", "--json", rule=slowly)
     for request in result.requests:
-        assert [each["function"]["name"] for each in request.body["tools"]] == [
-            "return_final_answer"
-        ]
+        [tool] = request.body["tools"]
+        assert tool["function"]["name"] == "return_final_answer"
         assert "You can't search or read" in request.messages[0]["content"]
     metrics = json_of(result)
     assert metrics["prompt"]["name"] == "closed-book"
@@ -358,16 +357,8 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
         ]
         return says(None, *calls, usage=USAGE)
 
-    options = (
-        "--preset",
-        "published-100",
-        "--judge",
-        "offline",
-        "--out",
-        tmp_path / "run",
-        "--json",
-    )
-    result = run(*options, rule=searches_twice, model="openai/gpt-4.1")
+    options = ("--preset", "published-100", "--judge", "offline", "--out", tmp_path / "run")
+    result = run(*options, "--json", rule=searches_twice, model="openai/gpt-4.1")
     single = [each for each in ASKED if each.answerable and len(each.message_ids) == 1]
     episodes = episodes_of(tmp_path / "run")
     assert {each.question_id for each in episodes} == {each.id for each in single}

@@ -80,13 +80,6 @@ def test_unanswerable_questions_are_apart_from_accuracy() -> None:
         assert found[name] == alone[name]
 
 
-def test_a_model_against_itself_differs_in_nothing() -> None:
-    found = compare(A, A)
-    assert (found["p"], found["flipped"]) == (1, [])
-    assert found["net_reduction"]["value"] == found["mended"]["value"] == 0
-    assert all(row["difference"]["value"] == 0 for row in found["figures"].values())
-
-
 def test_only_questions_of_both_are_compared() -> None:
     found = compare(A, B[:6])
     assert (found["n"], found["left_out"]) == (6, {"a": 6, "b": 0})
