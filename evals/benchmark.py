@@ -30,9 +30,8 @@ from art_e.storage import AppendLog
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.gpu_time import servings
 from evals.judges.quality import figures_in
-from evals.metrics import run_metrics
+from evals.metrics import run_metrics, servings
 from evals.scored import Scored, load_run, read_in
 from evals.verdict import Judge, names_of, with_majority
 

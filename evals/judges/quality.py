@@ -20,9 +20,9 @@ from art_e.abstention import is_abstention
 from art_e.runs import Run
 from art_e.storage import home, write_whole
 from art_e.text import digest
-from evals.gpu_time import Serving, figures_of
 from evals.judges import WITHOUT_MODEL
 from evals.judges.labels import Rated, confusion, labelled_cases, load_pairs, read_labels
+from evals.metrics import Serving, model_metrics
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Floats
 
@@ -99,7 +99,7 @@ def figures_in(
     """All figures of one model's episodes in a run; latencies are left out if a cache may have
     answered. "corrected" is {"accuracy": estimate without the errors of the deciding judge,
     "judge": its `Quality`}, None if nobody measured that judge."""
-    figures = figures_of(scored, judges, serving, timed=not run.config.get("cache"))
+    figures = model_metrics(scored, judges, serving, timed=not run.config.get("cache"))
     quality = quality_of(judges[0], run, scored) if judges else None
     if quality is None:
         return {**figures, "corrected": None}
