@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.paired import Planned, compare, mcnemar, paired, power
+from evals.paired import Planned, compare, paired, power
 from evals.scored import Scored
 from evals.statistics import holm
 from tests.evals.runs import Outcome, episode, question
@@ -123,11 +123,6 @@ def coins(only_a: int, only_b: int) -> float:
     """The share of all ways to swap A and B on the flipped questions that are as lopsided."""
     swaps = list(itertools.product((1, -1), repeat=only_a + only_b))
     return sum(abs(sum(each)) >= abs(only_a - only_b) for each in swaps) / len(swaps)
-
-
-@given(st.integers(0, 6), st.integers(0, 6))
-def test_mcnemar_is_the_share_of_swaps_as_lopsided(only_a: int, only_b: int) -> None:
-    assert mcnemar(only_a, only_b) == pytest.approx(coins(only_a, only_b))
 
 
 @settings(max_examples=30, deadline=None)
