@@ -94,12 +94,9 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
     """The run's episodes with their questions; those that were cut short are left out."""
     by_id = {each.id: each for each in questions}
-    found: dict[Key, Scored] = {}
-    for each in read_trajectories(run.trajectories):
-        scored = Scored(by_id[each.question_id], each)
-        if scored.asked:
-            found.setdefault(_key(each), scored)
-    return found
+    ran = read_trajectories(run.trajectories)
+    scored = (Scored(by_id[each.question_id], each) for each in ran)
+    return {_key(each.trajectory): each for each in scored if each.asked}
 
 
 # ---- The benchmark itself.
