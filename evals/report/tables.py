@@ -219,9 +219,7 @@ def headline(entries: Sequence[Entry]) -> Table:
     """The models with their figures, and the published rows below, marked as such."""
     table = _table(_MODELS, entries)
     for each in PUBLISHED:
-        figures = _published(each)
-        cells = [column.cell(figures) for column in _MODELS]
-        table.rows.append(Row(each.model, cells, published=True))
+        table.rows.append(Row(each.model, _cells(_MODELS, _published(each)), published=True))
     return table
 
 
@@ -290,8 +288,8 @@ def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:
             rows.append(Row(label, [], heading=True))
         for each in entries:
             if (figures := each.figures[by].get(label)) is not None:
-                cells = [column.cell(figures) for column in columns]
-                rows.append(Row(each.label if len(entries) > 1 else label, cells))
+                name = each.label if len(entries) > 1 else label
+                rows.append(Row(name, _cells(columns, figures)))
     return Table([heading, *(column.heading for column in columns)], rows)
 
 
@@ -336,8 +334,12 @@ def summary(
 
 
 def _table(columns: Sequence[Column], entries: Sequence[Entry], title: str = "") -> Table:
-    rows = [Row(each.label, [column.cell(each.figures) for column in columns]) for each in entries]
+    rows = [Row(each.label, _cells(columns, each.figures)) for each in entries]
     return Table(["Model", *(column.heading for column in columns)], rows, title)
+
+
+def _cells(columns: Sequence[Column], figures: Mapping[str, Any]) -> list[Cell]:
+    return [column.cell(figures) for column in columns]
 
 
 # ---- The same figures as bars.
