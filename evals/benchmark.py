@@ -31,7 +31,7 @@ from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.quality import figures_in
-from evals.metrics import run_metrics, servings
+from evals.metrics import run_metrics
 from evals.scored import Scored, load_run, read_in
 from evals.verdict import Judge, names_of, with_majority
 
@@ -337,11 +337,10 @@ def _measured(
     prompt: Mapping[str, str],
 ) -> dict[str, Any]:
     """The run's metrics, also written; the run is complete if every model was asked everything."""
-    names, served = names_of(judges), servings(run.config)
-    figures = {}
+    names, figures = names_of(judges), {}
     for model, more in facts.items():
         episodes = [each for each in found if each.trajectory.model == model]
-        figures[model] = {**figures_in(run, episodes, names, served.get(model)), **more}
+        figures[model] = {**figures_in(run, model, episodes, names), **more}
     metrics = run_metrics(found, names, figures) | {"prompt": prompt}
     run.write_json("metrics.json", metrics)
     if not any(each["not_asked"] for each in figures.values()):

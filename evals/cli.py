@@ -52,7 +52,7 @@ from evals.report.build import build_report
 from evals.report.entries import Entry, measure
 from evals.report.tables import COLUMNS, differences, digits, number, percent, summary, usd
 from evals.scored import Scored, load_run
-from evals.verdict import names_of
+from evals.verdict import Judge, names_of
 
 Preset = Literal["published-100"]
 
@@ -66,9 +66,11 @@ app = typer.Typer(
 _COLUMNS = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
 
 
-def _show(metrics: Mapping[str, Any], run: Run, as_json: bool) -> None:
-    """Print the figures; exit with 1 if nothing of a model was measured."""
+def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
+    """Print the figures, and what judging cost; exit with 1 if nothing of a model was measured."""
     models = metrics["models"]
+    for each in judges:
+        note_cost(each)
     if as_json:
         print_json({**metrics, "run": str(run.folder)})
     else:
@@ -297,9 +299,7 @@ def run(
                 repeats=repeat,
                 on_scored=lambda _: advance(),
             )  # fmt: skip
-    for each in deciding:
-        note_cost(each)
-    _show(metrics, started, json_output)
+    _show(metrics, started, deciding, json_output)
 
 
 @contextmanager
@@ -407,9 +407,7 @@ def rejudge(
         run = start_run("rejudge", {**source.config, **changed}, runs_folder(), out)
         with progress("answers", len(load_run(source))) as advance:
             metrics = benchmark.rejudge(source, deciding, inbox_file, run, on_judged=advance)
-    for each in deciding:
-        note_cost(each)
-    _show(metrics, run, json_output)
+    _show(metrics, run, deciding, json_output)
 
 
 # ---- `art-e eval compare`: two models, or two prompts, on the same questions.

@@ -22,7 +22,7 @@ from art_e.storage import home, write_whole
 from art_e.text import digest
 from evals.judges import WITHOUT_MODEL
 from evals.judges.labels import Rated, confusion, labelled_cases, load_pairs, read_labels
-from evals.metrics import Serving, model_metrics
+from evals.metrics import model_metrics, servings
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Floats
 
@@ -94,12 +94,14 @@ def _kept(judge: str) -> Path:
 
 
 def figures_in(
-    run: Run, scored: Sequence[Scored], judges: Sequence[str], serving: Serving | None
+    run: Run, model: str, scored: Sequence[Scored], judges: Sequence[str]
 ) -> dict[str, Any]:
-    """All figures of one model's episodes in a run; latencies are left out if a cache may have
+    """All figures of the episodes of a run's model; latencies are left out if a cache may have
     answered. "corrected" is {"accuracy": estimate without the errors of the deciding judge,
     "judge": its `Quality`}, None if nobody measured that judge."""
-    figures = model_metrics(scored, judges, serving, timed=not run.config.get("cache"))
+    config = run.config
+    serving, timed = servings(config).get(model), not config.get("cache")
+    figures = model_metrics(scored, judges, serving, timed=timed)
     quality = quality_of(judges[0], run, scored) if judges else None
     if quality is None:
         return {**figures, "corrected": None}

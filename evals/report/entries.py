@@ -7,7 +7,7 @@ from typing import Any
 
 from art_e.runs import Run
 from evals.judges.quality import figures_in
-from evals.metrics import load_costed, servings
+from evals.metrics import load_costed
 from evals.scored import HELD_OUT, Scored
 
 
@@ -55,14 +55,13 @@ def measure(runs: Sequence[Run]) -> list[Entry]:
 
 def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> Entry:
     model, scored = episodes[-1].trajectory.model, episodes
-    serving = servings(run.config).get(model)
     if episodes[-1].step is not None:
         # The last held-out questions, if there are any, else the last ones trained on.
         held_out = [each for each in episodes if each.question.split in HELD_OUT] or episodes
         last = max(each.step or 0 for each in held_out)
         scored = [each for each in held_out if each.step == last]
-        label, serving = f"{label}, step {last}", None
-    figures = figures_in(run, scored, judges, serving)
+        label = f"{label}, step {last}"
+    figures = figures_in(run, model, scored, judges)
     return Entry(run, model, label, episodes, scored, judges, figures)
 
 
