@@ -216,7 +216,7 @@ def demo(out: OutOption = None, as_json: JsonOption = False) -> None:
     policy = Model("offline").policy()
     note(OFFLINE_NOTE)
     with InboxFile(db) as file:
-        opened = file.open_inbox(question.inbox_address, question.query_date)
+        opened = file.inbox_of(question)
         if not as_json:
             screen = console()
             screen.print(text(("question  ", "dim"), (question.question, "bold")), soft_wrap=True)

@@ -3,7 +3,6 @@
 benchmark.py   asks models a set of questions, and has each answer judged
 judges         rules, shared words, or a model; measured on answers that people labelled
 figures        scored.py (an episode and its verdicts), metrics.py, paired.py, statistics.py
-gpu_time.py    the cost of a self-hosted model
 hacking.py     whether a score is earned by answering
 report         one page of all of it
 elsewhere      inspect_task.py and verifiers_env.py run the benchmark in other libraries

@@ -8,11 +8,11 @@ on disk yet.
 """
 
 import asyncio
-import dataclasses
 import itertools
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from art_e.agent import run_episode
 from art_e.episode import Episode, default_prompt
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.inbox.inbox import Inbox
 from art_e.models.base import REFUSED, Policy, Usage, kind_of
 from art_e.models.prices import expected_cost
 from art_e.models.providers import capabilities_of
@@ -31,7 +30,6 @@ from art_e.storage import AppendLog
 from art_e.text import digest
 from art_e.tools import WHOLE_VIEW, View
 from art_e.trajectory import Trajectory, read_trajectories
-from evals.gpu_time import servings
 from evals.judges.quality import figures_in
 from evals.metrics import run_metrics
 from evals.scored import Scored, load_run, read_in
@@ -75,8 +73,12 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
     if run is None or not run.begun:
         return None
     had, wanted = run.config, json.loads(json.dumps(config))
+
+    def shown(value: Any) -> str:
+        return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
     differing = [
-        f"{name} {_shown(had.get(name))}, not {_shown(wanted[name])}"
+        f"{name} {shown(had.get(name))}, not {shown(wanted[name])}"
         for name in wanted
         # A run that a cost limit stopped may resume with a higher one.
         if name not in ("max_cost_usd", "command") and had.get(name) != wanted[name]
@@ -89,19 +91,12 @@ def find_killed(config: Mapping[str, Any], parent: Path, out: Path | None) -> Ru
     return run
 
 
-def _shown(value: Any) -> str:
-    return "none" if value is None else json.dumps(value, ensure_ascii=False)
-
-
 def on_disk(run: Run, questions: Sequence[Question]) -> dict[Key, Scored]:
     """The run's episodes with their questions; those that were cut short are left out."""
     by_id = {each.id: each for each in questions}
-    found: dict[Key, Scored] = {}
-    for each in read_trajectories(run.trajectories) if run.trajectories.exists() else ():
-        scored = Scored(by_id[each.question_id], each)
-        if scored.asked:
-            found.setdefault(_key(each), scored)
-    return found
+    ran = read_trajectories(run.trajectories)
+    scored = (Scored(by_id[each.question_id], each) for each in ran)
+    return {_key(each.trajectory): each for each in scored if each.asked}
 
 
 # ---- The benchmark itself.
@@ -128,11 +123,13 @@ class Entrant(NamedTuple):
     alone: bool = True
 
 
-def read_prompt(path: Path | None, *, closed_book: bool = False) -> Prompt:
-    """The template of that file, by default the one that all commands use, or the closed book's.
-
-    Raises `UserError` if it can't be read.
-    """
+def read_prompt(
+    path: Path | None = None, of_recipe: str | None = None, *, closed_book: bool = False
+) -> Prompt:
+    """The template of a recipe or of that file, by default the one that all commands use, or the
+    closed book's. Raises `UserError` if it can't be read."""
+    if of_recipe is not None:
+        return Prompt("recipe", of_recipe)
     if path is None:
         return Prompt("closed-book" if closed_book else "default", default_prompt(closed_book))
     try:
@@ -145,22 +142,9 @@ def read_prompt(path: Path | None, *, closed_book: bool = False) -> Prompt:
     return Prompt(path.stem, text)
 
 
-def kept_by(recipe: str, split: str | None) -> str:
-    """The name that a run's configuration gives to a recipe's questions of a split."""
-    return f"{split or 'test'} of {recipe}"
-
-
-def fingerprint(questions: Sequence[Question]) -> str:
-    """A hash of the questions and their order."""
-    rows = json.dumps([each.to_row() for each in questions], sort_keys=True)
-    return digest(rows)
-
-
-def drawn(questions: Sequence[Question], count: int) -> list[Question]:
-    """A fixed sample of at most `count` questions, stratified by inbox and kind, in their order.
-
-    A larger sample contains the smaller.
-    """
+def drawn(questions: Sequence[Question], count: int | None) -> list[Question]:
+    """A fixed sample of at most `count` questions (None: all), stratified by inbox and kind, in
+    their order. A larger sample contains the smaller."""
     rng = Random(0)
 
     def spread(part: list[Question], of: Callable[[Question], object]) -> list[Question]:
@@ -198,8 +182,13 @@ def published_temperature(model: str) -> float | None:
 
 
 def published_100(questions: Sequence[Question]) -> list[Question]:
-    """The reference's selection: the first 100 questions with a single source, but for seven."""
+    """The reference's selection: the first 100 questions with a single source, but for seven.
+
+    Raises `UserError` without any.
+    """
     single = [each for each in questions if each.answerable and len(each.message_ids) == 1]
+    if not single:
+        raise UserError("no question has a single source; leave out --preset")
     return [each for each in single if each.id not in _PUBLISHED_WITHOUT][:100]
 
 
@@ -244,26 +233,22 @@ def run_benchmark(
     for episodes on disk too. A model that refuses every call, or that a cost limit stops, is asked
     no further, and the run stays incomplete. Raises `UserError` if another process works on it.
     """
-    chosen = prompt or read_prompt(None)
+    chosen = prompt or read_prompt()
     stopped: dict[str, dict[str, Any]] = {}
 
     async def ask(policy: Policy, question: Question, repeat: int) -> Scored:
-        inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
-        episode = Episode(
-            inbox, question, max_turns=max_turns, view=view, system_prompt=chosen.text
-        )
-        trajectory = dataclasses.replace(
-            await run_episode(episode, policy, run.id), repeat=repeat, question=question.to_row()
-        )
-        trajectory.policy["prompt"] = chosen.name
-        return await judged(Scored(question, trajectory), judges, inbox)
+        inbox, text = inbox_file.inbox_of(question), chosen.text
+        episode = Episode(inbox, question, max_turns=max_turns, view=view, system_prompt=text)
+        made = await run_episode(episode, policy, run.id)
+        made = replace(made, repeat=repeat, question=question.to_row())
+        made.policy["prompt"] = chosen.name
+        return await judged(Scored(question, made), judges, inbox_file)
 
     async def ask_all(entrant: Entrant, log: AppendLog) -> None:
         model = entrant.policy.model
-        rounds = itertools.product(range(repeats), questions)
         waiting = deque(
             (question, repeat)
-            for repeat, question in rounds
+            for repeat, question in itertools.product(range(repeats), questions)
             if Key(model, question.id, repeat) not in done
         )
 
@@ -271,9 +256,9 @@ def run_benchmark(
             while waiting:
                 question, repeat = waiting.popleft()
                 scored = await ask(entrant.policy, question, repeat)
+                error = scored.trajectory.error
                 if scored.asked or scored.trajectory.rubric["turns"]:
                     log.append(scored.trajectory.to_line())
-                error = scored.trajectory.error
                 if not scored.asked and error is not None:
                     stopped[model] = error
                     if error["kind"] in REFUSED:
@@ -322,26 +307,23 @@ def rejudge(
 
     Raises `UserError` if the file lacks an inbox of the source.
     """
-    old, waiting, done = source.metrics, deque(load_run(source)), list[Scored]()
+    old = source.metrics
 
-    async def work(log: AppendLog) -> None:
-        while waiting:
-            scored = waiting.popleft()
-            question = scored.question
-            inbox = inbox_file.open_inbox(question.inbox_address, question.query_date)
-            bare = dataclasses.replace(
-                scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[]
-            )
-            scored = await judged(Scored(question, bare), judges, inbox)
+    async def judge_all(log: AppendLog) -> list[Scored]:
+        turn = asyncio.Semaphore(_JUDGED_AT_ONCE)
+
+        async def judge_one(scored: Scored) -> Scored:
+            bare = replace(scored.trajectory, run_id=run.id, verdict=None, other_verdicts=[])
+            async with turn:
+                scored = await judged(Scored(scored.question, bare), judges, inbox_file)
             log.append(scored.trajectory.to_line())
-            done.append(scored)
             on_judged()
+            return scored
 
-    async def work_all(log: AppendLog) -> None:
-        await asyncio.gather(*(work(log) for _ in range(_JUDGED_AT_ONCE)))
+        return await asyncio.gather(*map(judge_one, load_run(source)))
 
     with held(run), run.log() as log:
-        asyncio.run(work_all(log))
+        done = asyncio.run(judge_all(log))
         kept = ("concurrency", "not_asked", "stopped")
         facts = {name: {key: of[key] for key in kept} for name, of in old["models"].items()}
         return _measured(run, done, judges, facts, old["prompt"])
@@ -355,11 +337,10 @@ def _measured(
     prompt: Mapping[str, str],
 ) -> dict[str, Any]:
     """The run's metrics, also written; the run is complete if every model was asked everything."""
-    names, served = names_of(judges), servings(run.config)
-    figures = {}
+    names, figures = names_of(judges), {}
     for model, more in facts.items():
         episodes = [each for each in found if each.trajectory.model == model]
-        figures[model] = {**figures_in(run, episodes, names, served.get(model)), **more}
+        figures[model] = {**figures_in(run, model, episodes, names), **more}
     metrics = run_metrics(found, names, figures) | {"prompt": prompt}
     run.write_json("metrics.json", metrics)
     if not any(each["not_asked"] for each in figures.values()):
@@ -367,7 +348,7 @@ def _measured(
     return metrics
 
 
-async def judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Scored:
+async def judged(scored: Scored, judges: Sequence[Judge], inbox_file: InboxFile) -> Scored:
     """The episode with the verdicts of all judges, asked at the same time.
 
     One that is out of turns or lost has neither answered nor abstained, and stays as it is.
@@ -375,12 +356,10 @@ async def judged(scored: Scored, judges: Sequence[Judge], inbox: Inbox) -> Score
     if not scored.ended:
         return scored
     question, trajectory = scored.question, scored.trajectory
-    mails = read_in(trajectory, inbox)
-    verdicts = await asyncio.gather(
-        *(judge.judge(question, trajectory.final_answer, mails) for judge in judges)
-    )
-    first, *others = map(dataclasses.asdict, with_majority(verdicts))
-    return Scored(question, dataclasses.replace(trajectory, verdict=first, other_verdicts=others))
+    mails, answer = read_in(trajectory, inbox_file.inbox_of(question)), trajectory.final_answer
+    verdicts = await asyncio.gather(*(each.judge(question, answer, mails) for each in judges))
+    first, *others = map(asdict, with_majority(verdicts))
+    return Scored(question, replace(trajectory, verdict=first, other_verdicts=others))
 
 
 def _key(trajectory: Trajectory) -> Key:

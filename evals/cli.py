@@ -1,5 +1,6 @@
 """`art-e eval`: run a benchmark, compare models, measure judges, label answers, write a report."""
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ from typer import Argument, Option
 from art_e.cli.model_options import (
     CacheOption,
     EffortOption,
-    Form,
     MaxCostOption,
     RecipeOption,
     TemperatureOption,
@@ -39,9 +39,10 @@ from art_e.cli.output import (
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
 from art_e.models.model import SHORT_NAMES, Model, full_name
-from art_e.question import Question, load_questions
+from art_e.question import load_questions
 from art_e.runs import Run, find_run, start_run
 from art_e.storage import default_golden, runs_folder
+from art_e.text import digest
 from art_e.trajectory import read_trajectories
 from evals import benchmark, paired
 from evals.judges import choose_judge
@@ -51,7 +52,7 @@ from evals.report.build import build_report
 from evals.report.entries import Entry, measure
 from evals.report.tables import COLUMNS, differences, digits, number, percent, summary, usd
 from evals.scored import Scored, load_run
-from evals.verdict import names_of
+from evals.verdict import Judge, names_of
 
 Preset = Literal["published-100"]
 
@@ -65,33 +66,31 @@ app = typer.Typer(
 _COLUMNS = [COLUMNS[name] for name in (*HEADLINE, "turns", "latency_p50_s", "cost_per_1000_usd")]
 
 
-def _show(metrics: Mapping[str, Any], run: Run, as_json: bool) -> None:
-    """Print the figures; exit with 1 if nothing of a model was measured."""
+def _show(metrics: Mapping[str, Any], run: Run, judges: Sequence[Judge], as_json: bool) -> None:
+    """Print the figures, and what judging cost; exit with 1 if nothing of a model was measured."""
+    models = metrics["models"]
+    for each in judges:
+        note_cost(each)
     if as_json:
         print_json({**metrics, "run": str(run.folder)})
     else:
-        _print_metrics(metrics, run)
-    if not all(each["n"] for each in metrics["models"].values()):
+        rows = [_row(name, figures) for name, figures in models.items() if figures["n"]]
+        if rows:
+            headings = ["Model", "n", *(column.heading for column in _COLUMNS)]
+            caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
+            print_table(headings, rows, caption=caption)
+        for name, figures in models.items():
+            print_lines(*(f"{name}: {line}" for line in _notes(figures)))
+        print_lines(f"run: {run.folder}", f"the report: art-e eval report {run.folder}")
+    if not all(each["n"] for each in models.values()):
         raise typer.Exit(1)
 
 
-def _print_metrics(metrics: Mapping[str, Any], run: Run) -> None:
-    """Print one table of all models, notes on each, and the command that shows more."""
-    rows = []
-    for name, figures in metrics["models"].items():
-        if figures["n"]:
-            cells = [column.cell(figures) for column in _COLUMNS]
-            # Intervals of all columns would need more room than a terminal has.
-            shares = [cell.brief for cell in cells[: len(HEADLINE)]]
-            others = [cell.value for cell in cells[len(HEADLINE) :]]
-            rows.append([name, f"{figures['n']:,}", *shares, *others])
-    if rows:
-        headings = ["Model", "n", *(column.heading for column in _COLUMNS)]
-        caption = f"judge {metrics['judges'][0]}; in brackets: 95 % interval"
-        print_table(headings, rows, caption=caption)
-    for name, figures in metrics["models"].items():
-        print_lines(*(f"{name}: {line}" for line in _notes(figures)))
-    print_lines(f"run: {run.folder}", f"the report: art-e eval report {run.folder}")
+def _row(name: str, figures: Mapping[str, Any]) -> list[str]:
+    cells = [column.cell(figures) for column in _COLUMNS]
+    # Intervals of all columns would need more room than a terminal has.
+    shares = [cell.brief for cell in cells[: len(HEADLINE)]]
+    return [name, f"{figures['n']:,}", *shares, *(cell.value for cell in cells[len(HEADLINE) :])]
 
 
 def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -136,29 +135,6 @@ def _notes(figures: Mapping[str, Any]) -> Iterator[str]:
             f" ({tokens['cached_prompt_tokens']} cached),"
             f" retries {figures['retries']}, {figures['concurrency']} at a time"
         )
-
-
-# ---- Models whose cost is measured.
-
-
-def _self_hosted(
-    gpu_usd_per_hour: float | None, models: Sequence[str], *, cache: bool
-) -> list[str] | None:
-    """The models whose cost is measured, None without a price. Raises `UserError` if there is no
-    such model, or if a cache would answer in no time."""
-    if gpu_usd_per_hour is None:
-        return None
-    self_hosted = [each for each in models if Model(each).self_hosted]
-    if not self_hosted:
-        raise UserError(
-            "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
-            " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
-        )
-    if cache:
-        raise UserError(
-            "--gpu-usd-per-hour measures time, and --cache answers without any; leave one out"
-        )
-    return self_hosted
 
 
 # ---- `art-e eval run`: put a set of questions to models and measure the answers.
@@ -242,28 +218,28 @@ def run(
     )
     if preset is not None:
         _check_preset(recipe, limit, max_turns, temperature)
-        form = form._replace(view=benchmark.PUBLISHED_VIEW)
     if closed_book:
         _check_closed_book(names, prompt)
-        form = form._replace(view=replace(form.view, closed_book=True))
-    chosen_prompt = _prompt(form, prompt)
+    view = form.view if preset is None else benchmark.PUBLISHED_VIEW
+    view = replace(view, closed_book=closed_book)
+    chosen_prompt = benchmark.read_prompt(prompt, form.prompt, closed_book=closed_book)
     at_once = {name: concurrency or default_concurrency([name]) for name in names}
     deciding = [
         choose_judge(name, max_cost_usd=max_cost, published=preset is not None) for name in judges
     ]
     if recipe is not None and questions is None and db is None:
-        source = benchmark.kept_by(recipe, of_split)
+        source = f"{of_split or 'test'} of {recipe}"
         kept, path = of_recipe(recipe, of_split or "test")
     else:
         source = _questions(questions)
         kept, path = load_questions(source, of_split), chosen_db(db)
-    asked = _chosen(kept, preset, limit)
+    asked = benchmark.drawn(kept, limit) if preset is None else benchmark.published_100(kept)
     with InboxFile(path) as inbox_file:
         benchmark.check_questions(asked, inbox_file)
         config = {
             "models": names,
             "questions": source,
-            "questions_hash": benchmark.fingerprint(asked),
+            "questions_hash": digest(json.dumps([each.to_row() for each in asked], sort_keys=True)),
             "split": split,
             "limit": limit,
             "preset": preset,
@@ -272,7 +248,7 @@ def run(
             "prompt": chosen_prompt.facts,
             "recipe": recipe,
             "max_turns": form.max_turns,
-            "view": asdict(form.view),
+            "view": asdict(view),
             "concurrency": at_once,
             "reasoning_effort": effort,
             "temperature": temperature,
@@ -288,16 +264,17 @@ def run(
         done = [] if started is None else list(benchmark.on_disk(started, asked).values())
 
         def entrant(name: str) -> benchmark.Entrant:
-            left_usd = None if max_cost is None else max(0.0, max_cost - _spent(name, started))
-            turn_tokens = form.turn_tokens_of(name)
+            ran = () if started is None else read_trajectories(started.trajectories)
+            # What was cut short has cost something, too.
+            spent = sum(each.cost_usd or 0.0 for each in ran if each.model == name)
             options = model_options(
                 effort,
                 temperature if preset is None else benchmark.published_temperature(name),
-                left_usd,
+                None if max_cost is None else max(0.0, max_cost - spent),
                 tool_calls,
                 cache,
                 at_once[name],
-                turn_tokens,
+                form.turn_tokens_of(name),
             )
             policy = ready_policy(Model(name), options)
             return benchmark.Entrant(policy, at_once[name], alone=Model(name).shares_machine)
@@ -310,24 +287,19 @@ def run(
         if len(asked) < len(kept):
             how = "drawn over inboxes and kinds (seed 0)" if limit else "with a single source"
             note(f"{len(asked)} of {len(kept)} questions, {how}")
-        for notice in filter(None, (Model(name).notice for name in names)):
-            note(notice)
-        note_recipients(judges)
-        _note_estimates(names, len(asked) * repeat, done)
+        _note_models(names, judges, len(asked) * repeat, done)
         started = started or start_run("eval", config, runs_folder(), out)
-        whole = len(asked) * repeat * len(names)
-        with _resumable(started, max_cost), progress("episodes", whole) as advance:
+        whole = progress("episodes", len(asked) * repeat * len(names))
+        with _resumable(started, max_cost), whole as advance:
             metrics = benchmark.run_benchmark(
                 asked, entrants, inbox_file, deciding, started,
                 max_turns=form.max_turns,
                 prompt=chosen_prompt,
-                view=form.view,
+                view=view,
                 repeats=repeat,
                 on_scored=lambda _: advance(),
             )  # fmt: skip
-    for each in deciding:
-        note_cost(each)
-    _show(metrics, started, json_output)
+    _show(metrics, started, deciding, json_output)
 
 
 @contextmanager
@@ -341,40 +313,26 @@ def _resumable(run: Run, max_cost: float | None) -> Iterator[None]:
             note(f"not complete; give the same command with {higher}--resume --out {run.folder}")
 
 
-def _note_estimates(models: Sequence[str], episodes: int, done: Sequence[Scored]) -> None:
+def _note_models(
+    models: Sequence[str], judges: Sequence[str], episodes: int, done: Sequence[Scored]
+) -> None:
+    """Say on stderr where mail goes, and what the models are likely to cost."""
+    for notice in filter(None, (Model(name).notice for name in models)):
+        note(notice)
+    note_recipients(judges)
     for name in models:
         left = episodes - sum(each.trajectory.model == name for each in done)
         if name != "offline" and left:
             note(f"estimate: {benchmark.estimate(name, left)}")
 
 
-def _prompt(form: Form, prompt: Path | None) -> benchmark.Prompt:
-    if form.prompt is not None:
-        return benchmark.Prompt("recipe", form.prompt)
-    return benchmark.read_prompt(prompt, closed_book=form.view.closed_book)
-
-
-def _chosen(kept: list[Question], preset: Preset | None, limit: int | None) -> list[Question]:
-    """The questions that the preset or the limit chooses."""
-    if preset is None:
-        return kept if limit is None else benchmark.drawn(kept, limit)
-    chosen = benchmark.published_100(kept)
-    if not chosen:
-        raise UserError("no question has a single source; leave out --preset")
-    return chosen
-
-
 def _check_preset(
     recipe: str | None, limit: int | None, max_turns: int | None, temperature: float | None
 ) -> None:
     """Raise `UserError` for an option that the preset decides."""
-    options = {
-        "--recipe": recipe,
-        "--limit": limit,
-        "--max-turns": max_turns,
-        "--temperature": temperature,
-    }
-    given = [name for name, value in options.items() if value is not None]
+    names = ("--recipe", "--limit", "--max-turns", "--temperature")
+    values = (recipe, limit, max_turns, temperature)
+    given = [name for name, value in zip(names, values, strict=True) if value is not None]
     if given:
         raise UserError(f"--preset decides {' and '.join(given)} too; leave one of them out")
 
@@ -400,12 +358,22 @@ def _questions(given: str | None) -> str:
     return str(default)
 
 
-def _spent(model: str, run: Run | None) -> float:
-    """The known cost in USD of the model's episodes on disk, cut short or not."""
-    if run is None or not run.trajectories.exists():
-        return 0.0
-    episodes = read_trajectories(run.trajectories)
-    return sum(each.cost_usd or 0.0 for each in episodes if each.model == model)
+def _self_hosted(price: float | None, models: Sequence[str], *, cache: bool) -> list[str] | None:
+    """The models whose cost is measured, None without a price. Raises `UserError` if there is no
+    such model, or if a cache would answer in no time."""
+    if price is None:
+        return None
+    self_hosted = [each for each in models if Model(each).self_hosted]
+    if not self_hosted:
+        raise UserError(
+            "--gpu-usd-per-hour is for a model that you serve yourself, and the run has none:"
+            " add -m hosted_vllm/NAME, ollama_chat/NAME or local:PATH, or leave it out"
+        )
+    if cache:
+        raise UserError(
+            "--gpu-usd-per-hour measures time, and --cache answers without any; leave one out"
+        )
+    return self_hosted
 
 
 # ---- `art-e eval rejudge`: other judges for the same answers.
@@ -439,9 +407,7 @@ def rejudge(
         run = start_run("rejudge", {**source.config, **changed}, runs_folder(), out)
         with progress("answers", len(load_run(source))) as advance:
             metrics = benchmark.rejudge(source, deciding, inbox_file, run, on_judged=advance)
-    for each in deciding:
-        note_cost(each)
-    _show(metrics, run, json_output)
+    _show(metrics, run, deciding, json_output)
 
 
 # ---- `art-e eval compare`: two models, or two prompts, on the same questions.

@@ -78,8 +78,7 @@ def episode(db: str, policy: str | None, max_turns: int) -> Solver:
 
     async def solve(state: TaskState, _: Generate) -> TaskState:
         question = Question.from_row(state.metadata)
-        inbox = opened(Path(db)).open_inbox(question.inbox_address, question.query_date)
-        run = Episode(inbox, question, max_turns=max_turns)
+        run = Episode(opened(Path(db)).inbox_of(question), question, max_turns=max_turns)
         state.messages = []
         trajectory = await run_episode(run, chosen or InspectPolicy(state), state.uuid)
         _show(trajectory.messages, state)
@@ -137,8 +136,7 @@ def verdict(db: str, judge: str = "offline") -> Scorer:
     async def score(state: TaskState, _: Target) -> Score:
         question = Question.from_row(state.metadata)
         scored = Scored(question, Trajectory(**state.store.get("trajectory")))
-        inbox = opened(Path(db)).open_inbox(question.inbox_address, question.query_date)
-        scored = await judged(scored, [chosen], inbox)
+        scored = await judged(scored, [chosen], opened(Path(db)))
         right = float(scored.correct)
         # Inspect leaves out NaN.
         accuracy = (right, math.nan) if question.answerable else (math.nan, right)

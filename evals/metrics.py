@@ -8,7 +8,10 @@
         "cost_per_1000_usd", "latency_p50_s", "latency_p95_s"                       estimates
         "cost_usd":       of all episodes, null if a price is unknown or a cache answered
         "cost_source":    "price per token", or how it was measured; null if it is unknown
-        "throughput":     of a model whose cost is measured (`evals.gpu_time`), else null
+        "throughput":     of a model whose cost is measured, if a question ended, else null:
+                          {"seconds": the machine's time, "n": questions that ended,
+                          "questions_per_second": estimate, "prompt_tokens", "completion_tokens":
+                          sums, "usd_per_hour", "concurrency": as it was served}
         "variance":       {"inbox", "question", "sampling"} estimates; null without repeats
         "risk_coverage":  {"area": estimate, "curve": [{"coverage", "accuracy"}]}, null if the
                           model gives no score
@@ -19,22 +22,25 @@
      }}}
 
 The benchmark adds the prompt, and to each model its concurrency, what it was not asked, and why,
-and its accuracy without the judge's errors ("corrected", of `evals.judges.quality`);
-`evals.gpu_time` replaces the cost of a self-hosted model whose GPU has a price.
-An estimate is {"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed
-for an outside reason counts as unanswered. One without a verdict is not correct and not a
-hallucination, and counts as unjudged.
+and its accuracy without the judge's errors ("corrected", of `evals.judges.quality`). An estimate is
+{"value", "low", "high", "n", "method"} (`evals.statistics`). An episode that failed for an outside
+reason counts as unanswered. One without a verdict is not correct and not a hallucination, and
+counts as unjudged.
 """
 
+import datetime as dt
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from art_e.question import DIFFICULTIES, KINDS
-from evals.scored import Scored
+from art_e.runs import Run
+from evals.scored import Scored, load_run
 from evals.statistics import UNKNOWN, Estimate, Sample, bare
 
 # ---- Where each episode ended: right, or the step at which it went wrong.
@@ -162,6 +168,88 @@ def _figures(table: pd.DataFrame, names: Iterable[str]) -> dict[str, Estimate]:
     return {name: _figure(table, name) for name in names}
 
 
+# ---- The cost of a self-hosted model, measured by the time of its episodes.
+
+# The machine's time is the time in which any question was under way; questions that ended bear it
+# in proportion to their own. Intervals are over questions; they leave out how much the machine's
+# speed differs from hour to hour.
+
+
+class Serving(NamedTuple):
+    """How a model is served: the price of its GPUs in USD an hour, and its questions at a time."""
+
+    usd_per_hour: float
+    concurrency: int
+
+    def __str__(self) -> str:
+        return f"measured at ${self.usd_per_hour:.2f} an hour, concurrency {self.concurrency}"
+
+
+def servings(config: Mapping[str, Any]) -> dict[str, Serving]:
+    """The models of a run's configuration whose cost is measured, and how they were served."""
+    price = config.get("gpu_usd_per_hour")
+    if price is None:
+        return {}
+    # Older runs hold the price of one of several GPUs.
+    price *= config.get("gpus") or 1
+    return {model: Serving(price, config["concurrency"][model]) for model in config["self_hosted"]}
+
+
+def gpu_seconds(scored: Sequence[Scored]) -> dict[str, float]:
+    """The machine's time of each episode of one model that ended, in seconds, by episode id."""
+    episodes = [each.trajectory for each in scored]
+    took = {each.episode_id: each.seconds["total"] for each in episodes if each.error is None}
+    if not sum(took.values()):
+        return {}
+    begun = [dt.datetime.fromisoformat(each.started_at) for each in episodes]
+    starts = np.asarray([(each - min(begun)).total_seconds() for each in begun])
+    order = np.argsort(starts)
+    starts = starts[order]
+    ends = starts + np.asarray([each.seconds["total"] for each in episodes])[order]
+    latest = np.maximum.accumulate(ends)
+    pauses = np.maximum(0, starts[1:] - latest[:-1]).sum()
+    share = float(latest[-1] - starts[0] - pauses) / sum(took.values())
+    return {episode_id: share * seconds for episode_id, seconds in took.items()}
+
+
+def load_costed(run: Run) -> list[Scored]:
+    """The episodes of a run as `load_run` gives them, with the costs that the run measured."""
+    scored = load_run(run)
+    for model, serving in servings(run.config).items():
+        times = gpu_seconds([each for each in scored if each.trajectory.model == model])
+        for place, each in enumerate(scored):
+            if each.trajectory.model == model:
+                time = times.get(each.trajectory.episode_id)
+                cost = None if time is None else time * serving.usd_per_hour / 3600
+                made = replace(each.trajectory, cost_usd=cost)
+                scored[place] = Scored(each.question, made)
+    return scored
+
+
+def _measured(scored: Sequence[Scored], serving: Serving) -> dict[str, Any]:
+    """The figures that the time of the episodes gives; none if no question ended."""
+    times = gpu_seconds(scored)
+    if not times:
+        return {}
+    ended = [each for each in scored if each.trajectory.episode_id in times]
+    seconds = [times[each.trajectory.episode_id] for each in ended]
+    sample, usd_per_second = sample_of(ended), serving.usd_per_hour / 3600
+    used = [each.trajectory.usage for each in ended]
+    return {
+        "cost_per_1000_usd": sample.mean([1000 * time * usd_per_second for time in seconds]),
+        "cost_usd": sum(seconds) * usd_per_second,
+        "cost_source": str(serving),
+        "throughput": {
+            "seconds": sum(seconds),
+            "n": len(ended),
+            "questions_per_second": sample.ratio([1.0] * len(ended), seconds),
+            "prompt_tokens": sum(usage["prompt_tokens"] for usage in used),
+            "completion_tokens": sum(usage["completion_tokens"] for usage in used),
+            **serving._asdict(),
+        },
+    }
+
+
 # ---- The figures of a run and of a model.
 
 
@@ -183,16 +271,22 @@ def run_metrics(
 
 
 def model_metrics(
-    episodes: Iterable[Scored], judges: Sequence[str], *, timed: bool = True
+    episodes: Iterable[Scored],
+    judges: Sequence[str],
+    serving: Serving | None = None,
+    *,
+    timed: bool = True,
 ) -> dict[str, Any]:
     """All figures of one model's episodes; their order makes no difference.
 
-    `judges` are the judges' names. With `timed` false latencies are left out.
+    `judges` are the judges' names. `serving` has the cost measured. With `timed` false latencies
+    are left out.
     """
     scored = sorted(episodes, key=lambda each: (each.question.id, each.trajectory.repeat))
     table, *others = (episode_table(scored, judge) for judge in range(max(1, len(judges))))
     steps = table["ended_at"].value_counts()
-    priced = not table["cost"].isna().any()
+    clocked = table if timed else table[:0]
+    priced = serving is None and not table["cost"].isna().any()
     return {
         "n": len(table),
         **_figures(table, SHARES),
@@ -205,7 +299,9 @@ def model_metrics(
         "cost_usd": float(table["cost"].sum()) if priced else None,
         "cost_source": "price per token" if priced else None,
         "throughput": None,
-        **_latencies(table if timed else table[:0]),
+        "latency_p50_s": table_sample(clocked).percentile(clocked["total"].tolist(), 50),
+        "latency_p95_s": table_sample(clocked).percentile(clocked["total"].tolist(), 95),
+        "latency_parts_s": _figures(clocked, ("model", "tools", "rest")),
         "retries": int(table["retries"].sum()),
         "errors": int(table["error"].count()),
         "errors_by_kind": table["error"].value_counts().sort_index().to_dict(),
@@ -218,6 +314,7 @@ def model_metrics(
         },
         "by_kind": _by_label(table, "kind", KINDS),
         "by_difficulty": _by_label(table, "difficulty", DIFFICULTIES),
+        **({} if serving is None else _measured(scored, serving)),
     }
 
 
@@ -234,9 +331,7 @@ def _always_right(table: pd.DataFrame) -> Estimate | None:
     answerable = table[table["answerable"].astype(bool)]
     if not answerable["repeat"].any():
         return None
-    questions = answerable.groupby("question", as_index=False).agg(
-        {"inbox": "first", "correct": "all"}
-    )
+    questions = answerable.groupby("question", as_index=False)[["inbox", "correct"]].min()
     return table_sample(questions).share(questions["correct"].tolist())
 
 
@@ -288,15 +383,6 @@ def _risk_coverage(table: pd.DataFrame) -> dict[str, Any] | None:
     return {"area": bare(1 - fmean(accuracy), len(right)), "curve": curve}
 
 
-def _latencies(table: pd.DataFrame) -> dict[str, Any]:
-    sample, times = table_sample(table), table["total"].tolist()
-    return {
-        "latency_p50_s": sample.percentile(times, 50),
-        "latency_p95_s": sample.percentile(times, 95),
-        "latency_parts_s": _figures(table, ("model", "tools", "rest")),
-    }
-
-
 def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[str, Any]:
     """How often all judges agree, on the episodes that all judged, and Cohen's kappa; of a panel
     the mean kappa of its pairs (Light, Psychological Bulletin 76, 1971)."""
@@ -305,10 +391,8 @@ def _agreement(tables: Sequence[pd.DataFrame], judges: Sequence[str]) -> dict[st
     own = {name: table["verdict"] for name, table in zip(judges, tables, strict=True)}
     verdicts = pd.DataFrame(own).iloc[:, first:].dropna().astype(bool)
     sample = table_sample(tables[0].loc[verdicts.index])
-    kappas = [
-        sample.kappa(verdicts[one].tolist(), verdicts[other].tolist())
-        for one, other in itertools.combinations(verdicts, 2)
-    ]
+    said = verdicts.to_dict("list").values()
+    kappas = list(itertools.starmap(sample.kappa, itertools.combinations(said, 2)))
     known = [each["value"] for each in kappas if each["value"] is not None]
     mean = bare(fmean(known) if known else None, sample.n)
     return {

@@ -58,6 +58,8 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
         table[answerable].groupby("question")["correct"].mean() > 0.5 for table in (one, other)
     )
     only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    flips = only_a + only_b
+    mcnemar = float(binomtest(only_a, flips, 0.5).pvalue) if flips else 1.0
     of_a, of_b = (table.loc[answerable, "correct"].astype(float) for table in (one, other))
     gains, errors = (of_b - of_a).tolist(), (1 - of_a).tolist()
     flipped = answerable & (one["correct"] != other["correct"])
@@ -69,7 +71,7 @@ def compare(a: Sequence[Scored], b: Sequence[Scored], *, timed: bool = True) -> 
             for name in _FIGURES
             if (timed or name != LATENCY) and (row := _row(name, one, other)) is not None
         },
-        "p": max(mcnemar(only_a, only_b), table_sample(one[answerable]).p_of_no_mean(gains)),
+        "p": max(mcnemar, table_sample(one[answerable]).p_of_no_mean(gains)),
         "only_a": only_a,
         "only_b": only_b,
         "net_reduction": table_sample(one[answerable]).ratio(gains, errors),
@@ -90,15 +92,6 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> list[Pair]:
     if len(first) < len(a) or len(second) < len(b):
         raise UserError("a side has episodes of several models; say which: RUN:MODEL")
     return [Pair(first[key], second[key]) for key in sorted(first.keys() & second.keys())]
-
-
-def mcnemar(only_a: int, only_b: int) -> float:
-    """McNemar's exact two-sided p that A and B are right equally often.
-
-    It is counted from the questions that only one of them has right; 1 without any.
-    """
-    flipped = only_a + only_b
-    return 1.0 if flipped == 0 else float(binomtest(only_a, flipped, 0.5).pvalue)
 
 
 class Planned(NamedTuple):

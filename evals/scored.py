@@ -119,7 +119,7 @@ def load_run(run: Run) -> list[Scored]:
     """
     scored = []
     try:
-        for trajectory in read_trajectories(run.trajectories) if run.trajectories.exists() else ():
+        for trajectory in read_trajectories(run.trajectories):
             if trajectory.question is None:
                 raise ValueError("a trajectory has no question")
             scored.append(Scored(Question.from_row(trajectory.question), trajectory))

@@ -1,8 +1,9 @@
 """What every judge gives: a verdict on an answer; and what several judges decide together."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from art_e.inbox.mail import Email
 from art_e.question import Question
@@ -59,19 +60,16 @@ def with_majority(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """
     if len(verdicts) < _PANEL:
         return list(verdicts)
-    correct, votes, voters = _vote([each.correct for each in verdicts])
+    correct, votes = _majority(each.correct for each in verdicts)
+    voters = sum(each.correct is not None for each in verdicts)
     reason = "no judge gave a verdict"
     if correct is not None:
         reason = f"{votes} of {voters} judges say {'right' if correct else 'wrong'}"
-    decided = Verdict(
-        correct,
-        _vote([each.grounded for each in verdicts]).value,
-        _panel_name(len(verdicts)),
-        reason,
-        _vote([each.attempted for each in verdicts]).value,
-        unsure=2 * votes == voters > 0,
-    )
-    return [decided, *verdicts]
+    grounded, _ = _majority(each.grounded for each in verdicts)
+    attempted, _ = _majority(each.attempted for each in verdicts)
+    unsure = 2 * votes == voters > 0
+    name = _panel_name(len(verdicts))
+    return [Verdict(correct, grounded, name, reason, attempted, unsure), *verdicts]
 
 
 # So many judges form a panel.
@@ -82,16 +80,7 @@ def _panel_name(judges: int) -> str:
     return f"majority of {judges}"
 
 
-class _Vote(NamedTuple):
-    value: bool | None
-    votes: int
-    voters: int
-
-
-def _vote(values: Sequence[bool | None]) -> _Vote:
-    cast = [each for each in values if each is not None]
-    if not cast:
-        return _Vote(None, 0, 0)
-    yes = sum(cast)
-    value = cast[0] if 2 * yes == len(cast) else 2 * yes > len(cast)
-    return _Vote(value, cast.count(value), len(cast))
+def _majority(values: Iterable[bool | None]) -> tuple[bool | None, int]:
+    """The most frequent value, of a tie the first, and how often it is there."""
+    counted = Counter(each for each in values if each is not None)
+    return next(iter(counted.most_common()), (None, 0))

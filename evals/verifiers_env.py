@@ -59,8 +59,7 @@ class InboxTask(vf.Task[InboxData]):
         """1 if right, -1 if wrong, 0 for an abstention that is wrong and for no answer."""
         question = Question.from_row(task.question)
         scored = Scored(question, Trajectory(**trace.info["trajectory"]))
-        inbox = opened(task.asked.db).open_inbox(question.inbox_address, question.query_date)
-        scored = await judged(scored, [judge_named(task.asked.judge)], inbox)
+        scored = await judged(scored, [judge_named(task.asked.judge)], opened(task.asked.db))
         if scored.ended:
             trace.info["verdict"] = scored.trajectory.verdict
         if scored.unjudged:
@@ -81,9 +80,9 @@ class InboxTaskset(vf.Taskset[InboxTask, InboxConfig]):
             check_questions(asked, opened(self.config.db))
         except UserError as error:
             raise SystemExit(str(error)) from None
-        rows = [
+        rows = (
             {"id": each.id, "prompt": each.question, "question": each.to_row()} for each in asked
-        ]
+        )
         return [InboxTask(InboxData(**each, asked=self.config)) for each in rows]
 
 
@@ -97,7 +96,7 @@ class EpisodeHarness(vf.Harness[vf.HarnessConfig]):
     ) -> vf.ProgramResult:
         """Run the episode to its end, and keep its trajectory beside the trace's messages."""
         question = Question.from_row(data.question)
-        inbox = opened(data.asked.db).open_inbox(question.inbox_address, question.query_date)
+        inbox = opened(data.asked.db).inbox_of(question)
         prompt, max_turns = data.system_prompt, data.asked.max_turns
         episode = Episode(inbox, question, max_turns=max_turns, system_prompt=prompt)
         async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
@@ -107,15 +106,11 @@ class EpisodeHarness(vf.Harness[vf.HarnessConfig]):
         return vf.ProgramResult(int(error is not None), "", error or "")
 
 
-class InboxEnvConfig(vf.EnvConfig):
+class InboxEnvConfig(vf.SingleAgentEnvConfig):
     """One agent, on this machine."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
-class InboxEnv(vf.Env[InboxEnvConfig]):
+class InboxEnv(vf.SingleAgentEnv, vf.Env[InboxEnvConfig]):
     """One agent answers one question."""
-
-    async def run(self, task: InboxTask, agents: vf.Agents) -> None:
-        """Run the agent."""
-        await agents.agent.run(task)

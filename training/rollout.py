@@ -41,7 +41,7 @@ class Material(NamedTuple):
     def episode(self, question: Question, form: EpisodeForm) -> Episode:
         """A new episode about the question."""
         return Episode(
-            self.inbox_file.open_inbox(question.inbox_address, question.query_date),
+            self.inbox_file.inbox_of(question),
             question,
             max_turns=form.max_turns,
             view=form.view,

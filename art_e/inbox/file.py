@@ -19,6 +19,7 @@ from art_e.inbox.inbox import Inbox
 from art_e.inbox.schema import SCHEMA_VERSION
 from art_e.inbox.slice import Slice, Vocabulary
 from art_e.inbox.tokenizer import TOKENIZER
+from art_e.question import Question
 from art_e.text import encodable
 
 # Memory for the mail of addresses searched before; the least recently used goes first.
@@ -118,6 +119,10 @@ class InboxFile:
         if row is None:
             raise UserError(f"no inbox {wanted[:80]!r} in {self.path}{self._suggestion(wanted)}")
         return Inbox(self.execute, self._slice(row[0]), self._vocabulary, wanted, as_of)
+
+    def inbox_of(self, question: Question) -> Inbox:
+        """The question's inbox as of its date. Raises `UserError` like `open_inbox`."""
+        return self.open_inbox(question.inbox_address, question.query_date)
 
     def _slice(self, address_id: int) -> Slice:
         """The address's mail, shared by its open inboxes while it is among the last used."""

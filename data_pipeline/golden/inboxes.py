@@ -234,11 +234,6 @@ def _persons(rows: Iterable[tuple[str, str]], most: int) -> list[str]:
     return persons
 
 
-def inbox_of(file: InboxFile, question: Question) -> Inbox:
-    """The question's inbox as of its date. Raises `UserError` if the file lacks it."""
-    return file.open_inbox(question.inbox_address, question.query_date)
-
-
 def mails_of(inbox: Inbox, message_ids: Iterable[str]) -> list[Email]:
     """The mails that the inbox has, each once, in the given order."""
     found = inbox.read_many(list(message_ids))

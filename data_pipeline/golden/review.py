@@ -162,7 +162,7 @@ def _show(
 ) -> None:
     """Show the row with its mails, cut unless `whole`."""
     parts = [text((f"\n{heading}", "dim"))]
-    inbox = file.open_inbox(row.inbox_address, row.query_date)
+    inbox = file.inbox_of(row)
     for name in row.message_ids:
         mail = inbox.read(name)
         if mail is None:

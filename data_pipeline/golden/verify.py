@@ -16,7 +16,6 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
-from data_pipeline.golden.inboxes import inbox_of
 
 CONCURRENCY = 8  # rows at a time
 # How the reason of an unsure check begins that could not be made. The kind of the `PolicyError`,
@@ -50,7 +49,7 @@ def verify(
 
         async def one(question: Question) -> Examined:
             async with turn:
-                inbox = inbox_of(file, question)
+                inbox = file.inbox_of(question)
                 fault = unfit(inbox, question)
                 done = (question, fault) if fault else await examine(inbox, question)
                 on_row()

@@ -90,13 +90,12 @@ def _shown(scored: Scored, heading: str) -> "Text":
     for mail in _mails(trajectory):
         shown.append_text(mail).append("\n")
     asked_on = f"  (asked on {question.query_date})" if question.query_date else ""
-    return shown.append_text(
-        text(
-            *(("question  ", "dim"), (one_line(question.question), "bold"), (asked_on, "dim")),
-            *(("\ngold      ", "dim"), (one_line(gold), "green")),
-            *(("\nanswer    ", "dim"), (one_line(trajectory.final_answer or ""), "yellow")),
-        )
+    lines = text(
+        *(("question  ", "dim"), (one_line(question.question), "bold"), (asked_on, "dim")),
+        *(("\ngold      ", "dim"), (one_line(gold), "green")),
+        *(("\nanswer    ", "dim"), (one_line(trajectory.final_answer or ""), "yellow")),
     )
+    return shown.append_text(lines)
 
 
 def _mails(trajectory: Trajectory) -> Iterator["Text"]:
@@ -151,28 +150,23 @@ def judge(
         measured = _on_run(run, names, max_cost)
         on = f"answers of {run}"
     else:
-        chosen = half or "reporting"
-        measured = _rated(names or ["offline"], _pairs(pairs, chosen), max_cost)
-        on = f"{pairs or 'the labelled set'}, {chosen if chosen == 'all' else f'{chosen} half'}"
+        half = half or "reporting"
+        cases = [each for each in load_pairs(pairs) if half in ("all", each.half)]
+        if not cases:
+            raise UserError(f"{pairs} has no pair of the {half} half; choose another --half")
+        measured = _rated(names or ["offline"], cases, max_cost)
+        on = f"{pairs or 'the labelled set'}, {half if half == 'all' else f'{half} half'}"
     figures = {name: agreement(rated) for name, rated in measured.items()}
-    if run is None and pairs is None and half != "tuning":
-        for name in measured:
-            keep_quality(count_errors(name, measured[name], "the labelled set"))
-    if show_wrong:
-        for name, rated in measured.items():
+    for name, rated in measured.items():
+        if run is None and pairs is None and half != "tuning":
+            keep_quality(count_errors(name, rated, "the labelled set"))
+        if show_wrong:
             figures[name]["wrong"] = [_facts(each) for each in rated if not each.agrees]
     if json_output:
         print_json({"on": on, "judges": figures})
         return
     for name, of_judge in figures.items():
         _print_judge(name, on, of_judge)
-
-
-def _pairs(path: Path | None, half: Half) -> list[Case]:
-    chosen = [each for each in load_pairs(path) if half in ("all", each.half)]
-    if not chosen:
-        raise UserError(f"{path} has no pair of the {half} half; choose another --half")
-    return chosen
 
 
 def _on_run(name: str, judges: list[str] | None, max_cost: float | None) -> dict[str, list[Rated]]:
@@ -191,9 +185,8 @@ def _rated(
     names: list[str], cases: Sequence[Case], max_cost: float | None
 ) -> dict[str, list[Rated]]:
     """The verdicts of judges that are asked now, by their names."""
-    chosen = list(dict.fromkeys(names))
-    judges = [choose_judge(each, max_cost_usd=max_cost) for each in chosen]
-    for name in filter(needs_model, chosen):
+    judges = [choose_judge(each, max_cost_usd=max_cost) for each in dict.fromkeys(names)]
+    for name in filter(needs_model, dict.fromkeys(names)):
         note(f"questions and answers go to {Model(name).host} ({name})")
     measured = {}
     for each in judges:
@@ -238,16 +231,11 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
         "wrong as wrong", "unjudged",
     )  # fmt: skip
     caption = "in brackets: 95 % interval; a missing verdict counts as a wrong one"
-    rows = [
-        [
-            category,
-            str(shares["n"]),
-            percent(shares["agreement"]).brief,
-            *map(str, shares["confusion"].values()),
-            str(shares["unjudged"]),
-        ]
-        for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]
-    ]
+    rows = []
+    for category, shares in [*sorted(figures["by_category"].items()), ("all", figures)]:
+        counts = (*shares["confusion"].values(), shares["unjudged"])
+        agreed = percent(shares["agreement"]).brief
+        rows.append([category, str(shares["n"]), agreed, *map(str, counts)])
     print_table(headings, rows, title=f"{name} on {on}", caption=caption)
     line = f"kappa {number(figures['kappa']).brief}"
     if figures["unsure"]:
@@ -262,12 +250,9 @@ def _print_judge(name: str, on: str, figures: Mapping[str, Any]) -> None:
     print_lines(line)
     words = {True: "right", False: "wrong", None: "no verdict"}
     for wrong in figures.get("wrong", ()):
-        answers = {
-            "gold": wrong["gold"],
-            "answer": wrong["answer"],
-            "label": words[wrong["label"]],
-            "judge": f"{words[wrong['verdict']]}: {wrong['reason']}",
-        }
+        answers = {name: wrong[name] for name in ("gold", "answer")}
+        answers["label"] = words[wrong["label"]]
+        answers["judge"] = f"{words[wrong['verdict']]}: {wrong['reason']}"
         print_answers("", wrong["question"], answers)
 
 

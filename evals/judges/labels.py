@@ -62,17 +62,13 @@ class _Row(BaseModel):
 
     def case(self) -> Case:
         """The pair as a judge takes it; its question's id is a hash of question and gold."""
-        name = digest(json.dumps([self.question, self.gold]))
-        is_answerable = self.gold is not None
-        question = Question(name, self.question, "", answer=self.gold, answerable=is_answerable)
+        name, gold = digest(json.dumps([self.question, self.gold])), self.gold
+        question = Question(name, self.question, "", answer=gold, answerable=gold is not None)
         return Case(question, self.answer, self.label, self.category, self.adversarial, self.half)
 
 
 def load_pairs(path: Path | None = None) -> list[Case]:
-    """The pairs of a JSONL file, or of the package's labelled set, in order.
-
-    Raises `UserError`, naming the line, for an invalid pair.
-    """
+    """The pairs of a JSONL file, or of the package's labelled set, in order. Raises `UserError`."""
     source = files("evals.judges") / "pairs.jsonl" if path is None else path
     try:
         text = source.read_text(encoding="utf-8")
@@ -83,10 +79,9 @@ def load_pairs(path: Path | None = None) -> list[Case]:
     pairs: list[Case] = []
     # Not splitlines: a text may hold other line ends, such as U+2028.
     for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
         try:
-            pairs.append(_Row.model_validate_json(line, strict=True).case())
+            if line.strip():
+                pairs.append(_Row.model_validate_json(line, strict=True).case())
         except ValidationError as error:
             raise UserError(f"{source}, line {number}: {_fault(error)}") from None
     if not pairs:
@@ -122,16 +117,15 @@ async def rate(
     on_rated: Callable[[], object] = lambda: None,
 ) -> list[Rated]:
     """The judge's verdict on each case, in their order, `concurrency` at a time."""
-    waiting = iter(enumerate(cases))
-    rated: dict[int, Rated] = {}
+    turn = asyncio.Semaphore(concurrency)
 
-    async def work() -> None:
-        for number, case in waiting:
-            rated[number] = Rated(case, await judge.judge(case.question, case.answer))
-            on_rated()
+    async def rate_one(case: Case) -> Rated:
+        async with turn:
+            rated = Rated(case, await judge.judge(case.question, case.answer))
+        on_rated()
+        return rated
 
-    await asyncio.gather(*(work() for _ in range(concurrency)))
-    return [rated[number] for number in range(len(cases))]
+    return await asyncio.gather(*map(rate_one, cases))
 
 
 def agreement(rated: Sequence[Rated]) -> dict[str, Any]:
@@ -235,11 +229,7 @@ def write_label(run: Run, episode_id: str, *, correct: bool) -> None:
 
 def chosen_for_labels(scored: Sequence[Scored]) -> list[Scored]:
     """The answered and judged episodes, in a fixed order that hides models and verdicts."""
-    answered = [
-        each
-        for each in scored
-        if each.trajectory.rubric["answered"] and each.trajectory.verdict is not None
-    ]
+    answered = [each for each in scored if each.trajectory.rubric["answered"] and each.verdicts]
     answered.sort(key=lambda each: each.trajectory.episode_id)
     random.Random(0).shuffle(answered)
     return answered

@@ -63,7 +63,8 @@ class LlmJudge(StructuredModel):
     @property
     def name(self) -> str:
         """The model and the version of its prompts, such as "openai/o3@1f0c3a9b"."""
-        return f"{self.model}@{prompts_hash(self.criterion)}"
+        prompts = prompt_text(self.criterion) + prompt_text("grounded")
+        return f"{self.model}@{digest(prompts)[:8]}"
 
     async def judge(
         self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
@@ -77,9 +78,9 @@ class LlmJudge(StructuredModel):
             reason = f"abstained on an {'un' * unanswerable}answerable question"
             return Verdict(unanswerable, None, self.name, reason, attempted=False)
         gold = None if unanswerable else question.answer
-        day = question.query_date
         asked: dict[str, Any] = {"question": question.question}
-        asked |= {} if day is None else {"asked_on": str(day)}
+        if question.query_date is not None:
+            asked["asked_on"] = str(question.query_date)
         data = {**asked, "gold_answer": gold, "given_answer": _cut(answer)}
         if gold is not None and answer.strip().casefold() == gold.strip().casefold():
             given, reason = _Finding("correct", "is the gold answer")
@@ -119,12 +120,6 @@ def prompt_text(name: str) -> str:
     """The prompt of that name."""
     path = resources.files("evals.judges") / "prompts" / f"{name}.txt"
     return path.read_text(encoding="utf-8")
-
-
-@cache
-def prompts_hash(criterion: str = "judge") -> str:
-    """Identifies the prompts in the verdicts that used them."""
-    return digest(prompt_text(criterion) + prompt_text("grounded"))[:8]
 
 
 def _cut(answer: str) -> str:

@@ -6,7 +6,7 @@ on the labels of the run itself if there are enough, else on the labelled set: `
 keeps what it measured, and the judges without a model are measured when they are needed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from art_e.abstention import is_abstention
 from art_e.runs import Run
 from art_e.storage import home, write_whole
 from art_e.text import digest
-from evals.gpu_time import Serving, figures_of
 from evals.judges import WITHOUT_MODEL
 from evals.judges.labels import Rated, confusion, labelled_cases, load_pairs, read_labels
+from evals.metrics import model_metrics, servings
 from evals.scored import Scored
 from evals.statistics import CONFIDENCE, UNKNOWN, Estimate, Floats
 
@@ -48,20 +48,11 @@ class Quality(BaseModel):
 
 def count_errors(judge: str, rated: Sequence[Rated], on: str) -> Quality:
     """The judge's errors on answers to answerable questions; abstentions are no matter of doubt."""
-    answered = [
-        each
-        for each in rated
-        if each.case.question.answerable and not is_abstention(each.case.answer)
-    ]
+    cases = [each for each in rated if each.case.question.answerable]
+    answered = [each for each in cases if not is_abstention(each.case.answer)]
     right, counts = sum(each.case.label for each in answered), confusion(answered)
-    return Quality(
-        judge=judge,
-        on=on,
-        right=right,
-        right_as_right=counts["right_as_right"],
-        wrong=len(answered) - right,
-        wrong_as_right=counts["wrong_as_right"],
-    )
+    known = {name: counts[name] for name in ("right_as_right", "wrong_as_right")}
+    return Quality(judge=judge, on=on, right=right, wrong=len(answered) - right, **known)
 
 
 _WITHOUT_MODEL = {kind.name: kind for kind in WITHOUT_MODEL.values()}
@@ -103,27 +94,21 @@ def _kept(judge: str) -> Path:
 
 
 def figures_in(
-    run: Run, scored: Sequence[Scored], judges: Sequence[str], serving: Serving | None
+    run: Run, model: str, scored: Sequence[Scored], judges: Sequence[str]
 ) -> dict[str, Any]:
-    """All figures of one model's episodes in a run, with its accuracy without the errors of the
-    deciding judge as "corrected"; latencies are left out if a cache may have answered."""
-    figures = figures_of(scored, judges, serving, timed=not run.config.get("cache"))
-    without = _correction(figures, judges[0], run, scored) if judges else None
-    return {**figures, "corrected": without}
-
-
-def _correction(
-    figures: Mapping[str, Any], judge: str, run: Run, scored: Sequence[Scored]
-) -> dict[str, Any] | None:
-    """A model's accuracy without the errors of its judge, and what these are:
-    {"accuracy": estimate, "judge": `Quality`}; None if nobody measured that judge."""
-    quality = quality_of(judge, run, scored)
+    """All figures of the episodes of a run's model; latencies are left out if a cache may have
+    answered. "corrected" is {"accuracy": estimate without the errors of the deciding judge,
+    "judge": its `Quality`}, None if nobody measured that judge."""
+    config = run.config
+    serving, timed = servings(config).get(model), not config.get("cache")
+    figures = model_metrics(scored, judges, serving, timed=timed)
+    quality = quality_of(judges[0], run, scored) if judges else None
     if quality is None:
-        return None
+        return {**figures, "corrected": None}
     asked = [each for each in scored if each.question.answerable]
     answered = sum(not each.abstained and each.ended for each in asked) / max(1, len(asked))
     accuracy = corrected(figures["accuracy"], answered, quality)
-    return {"accuracy": accuracy, "judge": quality.model_dump()}
+    return {**figures, "corrected": {"accuracy": accuracy, "judge": quality.model_dump()}}
 
 
 def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
@@ -136,10 +121,8 @@ def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
     """
     if share["value"] is None or share["low"] is None or share["high"] is None:
         return UNKNOWN
-    if not quality.right or not quality.wrong:
-        return UNKNOWN
     hits, slips = quality.right_as_right, quality.wrong_as_right
-    if hits / quality.right <= slips / quality.wrong:
+    if hits * quality.wrong <= slips * quality.right:
         return UNKNOWN
 
     def without(accuracy: Floats, hit: Floats, slip: Floats) -> Floats:
@@ -154,11 +137,5 @@ def corrected(share: Estimate, answered: float, quality: Quality) -> Estimate:
     hit = random.beta(hits + 0.5, quality.right - hits + 0.5, _DRAWS)
     slip = random.beta(slips + 0.5, quality.wrong - slips + 0.5, _DRAWS)
     drawn = without(accuracy, hit, slip)[hit > slip]
-    bounds = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Estimate(
-        value=float(value),
-        low=float(bounds[0]),
-        high=float(bounds[1]),
-        n=share["n"],
-        method="Rogan-Gladen",
-    )
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist()
+    return Estimate(value=float(value), low=low, high=high, n=share["n"], method="Rogan-Gladen")

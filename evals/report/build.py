@@ -75,22 +75,20 @@ def pairings(entries: Sequence[Entry]) -> list[Pairing]:
         with suppress(UserError):  # no question in common, or several rollouts of one
             found.append((a, b, compare(a.scored, b.scored, timed=a.timed and b.timed)))
     corrected = holm([compared["p"] for _, _, compared in found])
-    made = []
-    for (a, b, compared), p in zip(found, corrected, strict=True):
-        headings = ["Figure", a.label, b.label, "Difference"]
-        notes = summary(compared, a.label, b.label, p)
-        title = f"{b.label} against {a.label}"
-        table = Table(headings, differences(compared["figures"]), title, notes)
-        made.append(Pairing(table, [_flip(flip, a, b) for flip in compared["flipped"]]))
-    return made
+    return [_pairing(*each, p) for each, p in zip(found, corrected, strict=True)]
 
 
-def _flip(flip: dict[str, Any], a: Entry, b: Entry) -> dict[str, str]:
-    """The viewer opens an episode by its id, and the one beside it as "with"."""
-    ids = [quote(each, safe="") for each in flip["episodes"]]
-    right = a if flip["right"] == "a" else b
-    fragment = "episode={}&with={}".format(*ids)
-    return {"question": flip["question"], "right": right.label, "fragment": fragment}
+def _pairing(a: Entry, b: Entry, compared: Mapping[str, Any], corrected: float) -> Pairing:
+    headings = ["Figure", a.label, b.label, "Difference"]
+    notes = summary(compared, a.label, b.label, corrected)
+    rows = differences(compared["figures"])
+    flips = []
+    for flip in compared["flipped"]:
+        # The viewer opens an episode by its id, and the one beside it as "with".
+        fragment = "episode={}&with={}".format(*(quote(id_, safe="") for id_ in flip["episodes"]))
+        right = a.label if flip["right"] == "a" else b.label
+        flips.append({"question": flip["question"], "right": right, "fragment": fragment})
+    return Pairing(Table(headings, rows, f"{b.label} against {a.label}", notes), flips)
 
 
 # ---- The page and its charts.
@@ -128,9 +126,7 @@ def _page(
     sections: Sequence[Section],
 ) -> str:
     scored = [episode for each in entries for episode in each.episodes]
-    by_run: dict[Run, list[Entry]] = {}
-    for each in entries:
-        by_run.setdefault(each.run, []).append(each)
+    by_run = {run: list(of) for run, of in itertools.groupby(entries, lambda each: each.run)}
     names = run_names(by_run)
     models = list(dict.fromkeys(each.model for each in entries))
     viewer = "\n".join(map(_file, _VIEWER_SCRIPTS))
@@ -140,6 +136,8 @@ def _page(
     )
     environment.filters["thousands"] = lambda count: f"{count:,}"
     environment.filters["svg"] = svg
+    # JSON can stand in a <script> if it has no "<".
+    data = json.dumps(viewer_data(scored), separators=(",", ":")).replace("<", "\\u003c")
     return environment.get_template("page.html.j2").render(
         title=" against ".join(models) if len(models) < 4 else f"{len(models)} models compared",
         made_at=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
@@ -162,13 +160,8 @@ def _page(
         **charts,
         sections=sections,
         published=SOURCE,
-        viewer_data=Markup(script_json(viewer_data(scored))),
+        viewer_data=Markup(data),
     )
-
-
-def script_json(value: Any) -> str:
-    """`value` as JSON that can stand in a `<script>`: it has no "<" and is plain ASCII."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def content_security_policy(scripts: Sequence[str]) -> str:
@@ -185,6 +178,7 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     config, scored = run.config, [episode for each in entries for episode in each.episodes]
     split = f", split {config['split']}" if config.get("split") else ""
     questions = len({each.question.id for each in scored})
+    judges = dict.fromkeys(judge for each in entries for judge in each.judges)
     models = run.metrics.get("models", {}) if (run.folder / "metrics.json").exists() else {}
     not_asked = (
         f"{model}: {figures['not_asked']:,} ({figures['stopped']['message']})"
@@ -201,8 +195,7 @@ def _run_facts(run: Run, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
             "Started": str(config.get("started_at", NONE)),
             "Questions": f"{questions:,} of {config.get('questions', 'the run')}{split}",
             "Episodes": f"{len(scored):,}",
-            "Judge": ", ".join(dict.fromkeys(name for each in entries for name in each.judges))
-            or NONE,
+            "Judge": ", ".join(judges) or NONE,
             "Not asked": "; ".join(not_asked) or NONE,
             "Commit": (config.get("commit") or NONE)[:12],
         },

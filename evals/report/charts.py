@@ -71,17 +71,24 @@ class Bar:
     published: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BarChart:
-    """Horizontal bars, of money and time on a logarithmic scale.
-
-    `name` is a file's name without its ending.
-    """
+@dataclass(frozen=True)
+class Chart:
+    """What charts have in common; `name` is a file's name without its ending."""
 
     name: str
     title: str
     note: str
     scale: Scale
+
+    def draw(self, *, titled: bool) -> "Figure":
+        """The chart as a figure, with its title and note if `titled`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class BarChart(Chart):
+    """Horizontal bars, of money and time on a logarithmic scale."""
+
     bars: tuple[Bar, ...]
     series: tuple[str, ...] = ()
 
@@ -146,8 +153,8 @@ class BarChart:
         axes.grid(axis="x", color=GRID, linewidth=0.8)
 
 
-@dataclass(frozen=True, slots=True)
-class CurveChart:
+@dataclass(frozen=True)
+class CurveChart(Chart):
     """Curves over training steps, and values of untrained models as horizontal lines, by label.
 
     A curve's index holds its steps, or what `along` names. With `smooth` above 1 it is drawn as the
@@ -155,10 +162,6 @@ class CurveChart:
     thinly behind.
     """
 
-    name: str
-    title: str
-    note: str
-    scale: Scale
     curves: Mapping[str, pd.Series]
     baselines: Mapping[str, float] = field(default_factory=dict)
     smooth: int = 1
@@ -206,9 +209,6 @@ class CurveChart:
             at = max(value, taken)
             taken = at + (high - low) * 14 / _CURVE_HEIGHT
             _write(axes, 1.02, at, cut(label, _BASELINE_CHARS), MUTED, _SMALL, **how)
-
-
-Chart = BarChart | CurveChart
 
 
 def _open(
@@ -293,20 +293,18 @@ def write_picture(path: Path, charts: "Sequence[Chart]", columns: int = 2) -> No
     """Draw the charts in a grid, as one PNG."""
     from PIL import Image
 
-    pictures = []
+    pictures, tops = [], [0]
     for chart in charts:
         drawn = io.BytesIO()
         write_png(chart.draw(titled=True), drawn)
         pictures.append(Image.open(drawn).convert("RGB"))
-    rows = [pictures[at : at + columns] for at in range(0, len(pictures), columns)]
-    heights = [max(each.height for each in row) for row in rows]
-    width = max(sum(each.width for each in row) for row in rows)
-    whole = Image.new("RGB", (width, sum(heights)), "white")
-    for number, row in enumerate(rows):
-        left = 0
-        for each in row:
-            whole.paste(each, (left, sum(heights[:number])))
-            left += each.width
+    for at in range(0, len(pictures), columns):
+        tops.append(tops[-1] + max(each.height for each in pictures[at : at + columns]))
+    # All charts have the same width.
+    width = pictures[0].width
+    whole = Image.new("RGB", (width * min(columns, len(pictures)), tops[-1]), "white")
+    for number, each in enumerate(pictures):
+        whole.paste(each, (width * (number % columns), tops[number // columns]))
     whole.save(path, format="PNG")
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from art_e.runs import Run
-from evals.gpu_time import load_costed, servings
 from evals.judges.quality import figures_in
+from evals.metrics import load_costed
 from evals.scored import HELD_OUT, Scored
 
 
@@ -44,29 +44,24 @@ def measure(runs: Sequence[Run]) -> list[Entry]:
         # From the episode that most judges judged.
         verdicts = max((each.verdicts for each in scored), key=len)
         judges = [str(verdict["judge"]) for verdict in verdicts]
-        groups += [(run, judges, group) for group in _by_model(scored)]
+        models: dict[str | None, list[Scored]] = {}
+        for each in scored:
+            # All steps of a training are one model, whatever it is called.
+            models.setdefault(each.trajectory.model if each.step is None else None, []).append(each)
+        groups += [(run, judges, group) for group in models.values()]
     labels = _labels([(run, group[-1].trajectory.model) for run, _, group in groups])
     return [_entry(label, *group) for label, group in zip(labels, groups, strict=True)]
 
 
-def _by_model(scored: Sequence[Scored]) -> list[list[Scored]]:
-    """The episodes of each model; all steps of a training are one, whatever it is called."""
-    groups: dict[str | None, list[Scored]] = {}
-    for each in scored:
-        groups.setdefault(each.trajectory.model if each.step is None else None, []).append(each)
-    return list(groups.values())
-
-
 def _entry(label: str, run: Run, judges: list[str], episodes: list[Scored]) -> Entry:
     model, scored = episodes[-1].trajectory.model, episodes
-    serving = servings(run.config).get(model)
     if episodes[-1].step is not None:
         # The last held-out questions, if there are any, else the last ones trained on.
         held_out = [each for each in episodes if each.question.split in HELD_OUT] or episodes
         last = max(each.step or 0 for each in held_out)
         scored = [each for each in held_out if each.step == last]
-        label, serving = f"{label}, step {last}", None
-    figures = figures_in(run, scored, judges, serving)
+        label = f"{label}, step {last}"
+    figures = figures_in(run, model, scored, judges)
     return Entry(run, model, label, episodes, scored, judges, figures)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -218,9 +219,7 @@ def headline(entries: Sequence[Entry]) -> Table:
     """The models with their figures, and the published rows below, marked as such."""
     table = _table(_MODELS, entries)
     for each in PUBLISHED:
-        figures = _published(each)
-        cells = [column.cell(figures) for column in _MODELS]
-        table.rows.append(Row(each.model, cells, published=True))
+        table.rows.append(Row(each.model, _cells(_MODELS, _published(each)), published=True))
     return table
 
 
@@ -233,25 +232,23 @@ def judge_errors(entries: Sequence[Entry]) -> list[str]:
     """A sentence on the errors of each judge, because accuracies stand beside published ones."""
     notes = []
     for each in entries:
-        judge, without = each.judges[:1], each.figures["corrected"]
-        if not judge:
-            continue
-        if without is None:
+        judge, without = "".join(each.judges[:1]), each.figures["corrected"]
+        if judge and without is None:
             notes.append(
-                f"The errors of the judge {judge[0]} are not measured: its accuracies are not"
+                f"The errors of the judge {judge} are not measured: its accuracies are not"
                 " corrected, and how they compare with the published ones is not known. Measure"
                 " them with art-e eval judge, or label answers with art-e eval label."
             )
-            continue
-        quality = without["judge"]
-        lost = quality["right"] - quality["right_as_right"]
-        notes.append(
-            f"{judge[0]} calls {lost} of {quality['right']} right answers wrong, and"
-            f" {quality['wrong_as_right']} of {quality['wrong']} wrong ones right, on"
-            f" {quality['on']}. Accuracy is as it judges; the corrected one takes these errors out"
-            " (Rogan-Gladen), and is the one to set beside published figures, whose judge's errors"
-            " are not known."
-        )
+        elif judge:
+            quality = without["judge"]
+            lost = quality["right"] - quality["right_as_right"]
+            notes.append(
+                f"{judge} calls {lost} of {quality['right']} right answers wrong, and"
+                f" {quality['wrong_as_right']} of {quality['wrong']} wrong ones right, on"
+                f" {quality['on']}. Accuracy is as it judges; the corrected one takes these errors"
+                " out (Rogan-Gladen), and is the one to set beside published figures, whose"
+                " judge's errors are not known."
+            )
     return list(dict.fromkeys(notes))
 
 
@@ -261,30 +258,23 @@ PRICES = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 def priced(entries: Sequence[Entry]) -> Table:
     """The points of each model, and its rank, at several prices of a wrong answer."""
-    rows = []
-    points = {
-        each.label: [
-            sum(one.correct - price * one.wrong for one in each.scored) / len(each.scored)
-            for price in PRICES
-        ]
+    points = [
+        [fmean(one.correct - price * one.wrong for one in each.scored) for price in PRICES]
         for each in entries
-    }
-    for label, of_model in points.items():
-        cells = []
-        for column, value in enumerate(of_model):
-            rank = 1 + sum(other[column] > value for other in points.values())
-            cells.append(Cell(f"{value:z.2f}", f"rank {rank}" if len(points) > 1 else ""))
-        rows.append(Row(label, cells))
+    ]
+    ranks = pd.DataFrame(points).rank(method="min", ascending=False).to_numpy(dtype=int)
+    rows = []
+    for each, values, of_model in zip(entries, points, ranks, strict=True):
+        places = [f"rank {rank}" if len(entries) > 1 else "" for rank in of_model]
+        cells = [Cell(f"{value:z.2f}", at) for value, at in zip(values, places, strict=True)]
+        rows.append(Row(each.label, cells))
     return Table(["Model", *(f"Price {price:g}" for price in PRICES)], rows, "A price on errors")
 
 
 def cost_sources(entries: Sequence[Entry]) -> str:
     """A sentence on the origin of costs; empty where all are by a price per token."""
-    measured = [
-        f"{each.label}: {each.figures['cost_source']}"
-        for each in entries
-        if each.figures["throughput"]
-    ]
+    served = [each for each in entries if each.figures["throughput"]]
+    measured = [f"{each.label}: {each.figures['cost_source']}" for each in served]
     return f"Cost of {'; '.join(measured)}. Other costs are by price per token." if measured else ""
 
 
@@ -298,8 +288,8 @@ def by_label(entries: Sequence[Entry], by: str, heading: str) -> Table:
             rows.append(Row(label, [], heading=True))
         for each in entries:
             if (figures := each.figures[by].get(label)) is not None:
-                cells = [column.cell(figures) for column in columns]
-                rows.append(Row(each.label if len(entries) > 1 else label, cells))
+                name = each.label if len(entries) > 1 else label
+                rows.append(Row(name, _cells(columns, figures)))
     return Table([heading, *(column.heading for column in columns)], rows)
 
 
@@ -320,11 +310,9 @@ def differences(figures: Mapping[str, Any]) -> list[Row]:
     for name, figure in figures.items():
         column = COLUMNS[name]
         sides = [column.form(bare(figure[side])) for side in ("a", "b")]
-        difference = (column.difference or column.form)(figure["difference"])
-        sign = "" if difference.value.startswith(("-", NONE)) else "+"
-        rows.append(
-            Row(column.heading, [*sides, difference._replace(value=f"{sign}{difference.value}")])
-        )
+        apart = (column.difference or column.form)(figure["difference"])
+        sign = "" if apart.value.startswith(("-", NONE)) else "+"
+        rows.append(Row(column.heading, [*sides, apart._replace(value=f"{sign}{apart.value}")]))
     return rows
 
 
@@ -346,8 +334,12 @@ def summary(
 
 
 def _table(columns: Sequence[Column], entries: Sequence[Entry], title: str = "") -> Table:
-    rows = [Row(each.label, [column.cell(each.figures) for column in columns]) for each in entries]
+    rows = [Row(each.label, _cells(columns, each.figures)) for each in entries]
     return Table(["Model", *(column.heading for column in columns)], rows, title)
+
+
+def _cells(columns: Sequence[Column], figures: Mapping[str, Any]) -> list[Cell]:
+    return [column.cell(figures) for column in columns]
 
 
 # ---- The same figures as bars.
@@ -397,21 +389,15 @@ def comparison_charts(entries: Sequence[Entry]) -> list[Chart]:
         series = tuple(COLUMNS[figure].heading.lower() for figure in figures)
         lines = " ".join(filter(None, notes))
         charts.append(BarChart(name, title, lines, scale, (*ours, *theirs), series))
-    points = {
-        each.label: each.figures["risk_coverage"]["curve"]
+    curves = {
+        each.label: pd.Series({100 * one["coverage"]: one["accuracy"] for one in found["curve"]})
         for each in entries
-        if each.figures["risk_coverage"]
+        if (found := each.figures["risk_coverage"])
     }
-    if points:
-        curves = {
-            label: pd.Series({100 * each["coverage"]: each["accuracy"] for each in curve})
-            for label, curve in points.items()
-        }
+    if curves:
         note = "Accuracy of the answers that the model is surest of, at each share answered."
-        along = "% of all questions answered"
-        charts.append(
-            CurveChart("coverage", "Risk against coverage", note, "share", curves, along=along)
-        )
+        options: dict[str, Any] = {"curves": curves, "along": "% of all questions answered"}
+        charts.append(CurveChart("coverage", "Risk against coverage", note, "share", **options))
     return charts
 
 

@@ -3,6 +3,7 @@
 `viewer_data` is what the page's script reads; values that episodes share are in it once.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,58 +52,44 @@ def plain(value: Any) -> Any:
     return value
 
 
-class _Shared:
-    """Values that several episodes have, such as mails, each once."""
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = []
-        self._numbers: dict[str, int] = {}
+class _Shared(dict[str, int]):
+    """The numbers of values that several episodes have, such as mails; each is kept once."""
 
     def add(self, value: Any) -> int:
         """The number of `value`, which JSON can hold."""
-        number = self._numbers.setdefault(compact_json(value), len(self.rows))
-        if number == len(self.rows):
-            self.rows.append(value)
-        return number
+        return self.setdefault(compact_json(value), len(self))
+
+    def rows(self) -> list[Any]:
+        """The values in the order of their numbers."""
+        return list(map(json.loads, self))
 
 
 def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> dict[str, Any]:
     """A turn of the model: `{"says", "calls", "notes"}`.
 
-    A call is `{"tool", "arguments", "results"}`; arguments that are no JSON object stay text.
-    Results and notes are `{"hits"}`, `{"mail", "handle"}`, `{"error"}`, `{"note"}` or `{"text"}`.
-    What is said, texts, snippets, mails and their heads in hits are numbers of shared values, in
-    which message ids stand in place of handles.
+    A call is `{"tool", "arguments", "results"}`; arguments are strings, lists of strings or None,
+    or one text if they are no JSON object. Results and notes are `{"hits"}`, `{"mail", "handle"}`,
+    `{"error"}`, `{"note"}` or `{"text"}`. What is said, texts, snippets, mails and their heads in
+    hits are numbers of shared values, in which message ids stand in place of handles.
     """
 
     def shown(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [part for each in results for part in _result(each, handles, shared)]
 
-    return {
-        "says": shared.add(exchange.says) if exchange.says else None,
-        "calls": [
-            {
-                "tool": call.tool,
-                "arguments": _arguments(call.arguments),
-                "results": shown(call.results),
-            }
-            for call in exchange.calls
-        ],
-        "notes": shown(exchange.replies),
-    }
+    calls = [
+        {"tool": each.tool, "arguments": _words(each.arguments), "results": shown(each.results)}
+        for each in exchange.calls
+    ]
+    says = shared.add(exchange.says) if exchange.says else None
+    return {"says": says, "calls": calls, "notes": shown(exchange.replies)}
 
 
-def _arguments(given: dict[str, Any] | str) -> dict[str, Any] | str:
-    """The arguments as strings, lists of strings, or None; other values become JSON."""
-    if isinstance(given, str):
-        return given
-    return {
-        name: list(map(_word, each)) if isinstance(each, list) else _word(each)
-        for name, each in given.items()
-    }
-
-
-def _word(value: Any) -> str | None:
+def _words(value: Any, depth: int = 0) -> Any:
+    """Arguments with strings, lists of strings and None in them; other values become JSON."""
+    if isinstance(value, dict) and depth == 0:
+        return {name: _words(each, 1) for name, each in value.items()}
+    if isinstance(value, list) and depth == 1:
+        return [_words(each, 2) for each in value]
     return value if value is None or isinstance(value, str) else compact_json(value)
 
 
@@ -110,18 +97,17 @@ def _result(
     result: Mapping[str, Any], handles: Mapping[str, str], shared: _Shared
 ) -> Iterator[dict[str, Any]]:
     if isinstance(hits := result.get("hits"), list):
-        yield {
-            "hits": [
-                {
-                    "handle": _text(each.get("message_id")),
-                    "head": shared.add(_head(each, handles)),
-                    "snippet": shared.add(_text(each.get("snippet"))),
-                    "missing": each.get("missing"),
-                }
-                for each in hits
-                if isinstance(each, dict)
-            ]
-        }
+        shown = [
+            {
+                "handle": _text(each.get("message_id")),
+                "head": shared.add(_head(each, handles)),
+                "snippet": shared.add(_text(each.get("snippet"))),
+                "missing": each.get("missing"),
+            }
+            for each in hits
+            if isinstance(each, dict)
+        ]
+        yield {"hits": shown}
     if "body" in result:
         parts = {name: result[name] for name in ("to", "cc", "bcc") if name in result}
         mail = {**_head(result, handles), **parts, "body": _text(result["body"])}
@@ -169,8 +155,8 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
         {
             "outcomes": OUTCOMES,
             "wheres": [each.replace("_", " ") for each in STEPS],
-            "questions": questions.rows,
-            "shared": shared.rows,
+            "questions": questions.rows(),
+            "shared": shared.rows(),
             "episodes": episodes,
         }
     )
@@ -179,12 +165,8 @@ def viewer_data(scored: Sequence[Scored]) -> dict[str, Any]:
 
 def outcome(scored: Scored) -> str:
     """How an episode ended, one of `OUTCOMES`; an abstention that is right counts as right."""
-    ended = _UNDECIDED.get(ended_at(scored))
-    if ended is not None:
-        return ended
-    if scored.correct:
-        return "right"
-    return "wrong" if scored.wrong else "abstained"
+    decided = "right" if scored.correct else "wrong" if scored.wrong else "abstained"
+    return _UNDECIDED.get(ended_at(scored), decided)
 
 
 def _episode(scored: Scored, shared: _Shared) -> dict[str, Any]:

@@ -20,18 +20,8 @@ from art_e.message import AssistantMessage, ChatMessage
 from art_e.models.base import PolicyError, PolicyStep, Usage
 from art_e.question import KINDS, Kind, Question
 from art_e.runs import Run, start_run
-from art_e.tools import View
 from art_e.trajectory import read_trajectories
-from evals.benchmark import (
-    TYPICAL,
-    Entrant,
-    Prompt,
-    check_questions,
-    drawn,
-    estimate,
-    read_prompt,
-    run_benchmark,
-)
+from evals.benchmark import Entrant, check_questions, drawn, read_prompt, run_benchmark
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored, load_run
 from evals.verdict import Judge, Verdict
@@ -195,32 +185,7 @@ def test_hosted_models_work_side_by_side_those_here_alone(inbox_file: InboxFile,
     assert metrics["models"]["far"]["cost_per_1000_usd"]["value"] is None
 
 
-def test_the_prompt_the_view_and_repeats_reach_every_episode(
-    inbox_file: InboxFile, run: Run, tmp_path: Path
-) -> None:
-    file = tmp_path / "terse.txt"
-    file.write_text("You search $inbox_address. Be terse.\n", encoding="utf-8")
-    prompt, view = read_prompt(file), View(snippet_chars=5, addresses=False)
-    assert prompt == Prompt("terse", "You search $inbox_address. Be terse.\n")
-    options: dict[str, Any] = {"prompt": prompt, "view": view, "repeats": 3}
-    # Where a cache may have answered, no time counts.
-    run.write_json("config.json", {**run.config, "cache": True})
-    metrics = ask(inbox_file, run, QUESTIONS[:2], 0.01, **options)
-    trajectories = list(read_trajectories(run.trajectories))
-    assert [(each.question_id, each.repeat) for each in trajectories] == [
-        (name, repeat) for repeat in range(3) for name in ("right", "wrong")
-    ]
-    for each in trajectories:
-        assert each.messages[0]["content"] == f"You search {BOB}. Be terse.\n"
-        assert each.policy == {"prompt_hash": prompt.facts["hash"], "prompt": "terse"}
-        shown = next(one["content"] for one in each.messages if one["role"] == "tool")
-        [hit, *_] = json.loads(shown)["hits"]
-        assert len(hit["snippet"]) < 10 and "<" not in hit["from"]
-    assert metrics["prompt"] == prompt.facts
-    figures = metrics["models"]["rehearsed"]
-    assert (figures["n"], metrics["questions"]["repeats"]) == (6, 3)
-    assert figures["always_right"]["value"] == 1 / 2
-    assert figures["latency_p50_s"]["value"] is None
+def test_a_prompt_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     for name, content in (("empty", b" \n"), ("latin", b"\xff\xfe\xe9")):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=name):
@@ -250,11 +215,8 @@ def test_further_judges_see_the_mails_that_were_read_and_stand_beside_the_first(
     for each in read_trajectories(run.trajectories):
         others = [one["judge"] for one in each.other_verdicts]
         assert others == ["sceptic"] * (each.question_id in judged)
-    figures = metrics["models"]["rehearsed"]
     assert metrics["judges"] == [OfflineJudge().name, "sceptic"]
-    assert figures["by_judge"]["sceptic"]["accuracy"]["value"] == 0
-    assert figures["agreement"]["n"] == 5
-    assert figures["agreement"]["share"]["value"] == pytest.approx(3 / 5)
+    assert metrics["models"]["rehearsed"]["agreement"]["share"]["value"] == pytest.approx(3 / 5)
 
 
 @pytest.mark.parametrize(
@@ -304,10 +266,3 @@ def test_a_sample_is_fixed_spread_and_grows_by_adding(
     for inbox, size in Counter(each.inbox_address for each in questions).items():
         # A systematic sample misses a stratum's share by less than its rounding and the others'.
         assert abs(drawn_of[inbox] - share * size) < 3
-
-
-def test_the_estimate_is_that_of_typical_episodes() -> None:
-    # USD per token by OpenAI's list.
-    usd = 1000 * (TYPICAL.prompt_tokens * 2e-6 + TYPICAL.completion_tokens * 8e-6)
-    assert f"openai/o3: about ${usd:.2f} for 1,000 episodes" in estimate("openai/o3", 1000)
-    assert "cost unknown" in estimate("hosted_vllm/mine", 10)

@@ -141,13 +141,6 @@ def test_json_and_the_folder_have_the_figures(
     asked = drawn([each for each in ALL if each.split == "test"], 12)
     found = episodes_of(folder)
     assert [each.question_id for each in found] == [each.id for each in asked]
-    # The figures are those of the verdicts.
-    right = [
-        each.verdict and each.verdict["correct"] for each in found if each.rubric["answerable"]
-    ]
-    assert figures["accuracy"]["n"] == len(right)
-    assert figures["accuracy"]["value"] == pytest.approx(sum(map(bool, right)) / len(right))
-    assert any(right)
 
 
 def test_options_reach_the_episodes(offline: Any, tmp_path: Path) -> None:
@@ -304,12 +297,7 @@ def test_what_a_cost_limit_stopped_is_not_asked_and_not_wrong(run: Any, tmp_path
 # ---- `--gpu-usd-per-hour`: the cost of a model of your own, by the time it takes.
 
 
-def test_the_cost_is_the_time_at_the_gpus_price(run: Any, home: Path) -> None:
-    # A measurement takes precedence over a price.
-    home.mkdir()
-    (home / "prices.toml").write_text(
-        f'[models."{OWN}"]\nusd_per_million_prompt = 1000\nusd_per_million_completion = 1000\n'
-    )
+def test_the_cost_is_the_time_at_the_gpus_price(run: Any) -> None:
     began = time.perf_counter()
     options = ("--gpu-usd-per-hour", 14.4, "--json", "-m", "offline")
     result = run(*options, model=OWN, rule=slowly)
@@ -335,9 +323,8 @@ HALF: dict[Outcome, int] = {"right": 10, "wrong": 10}
 def test_a_closed_book_has_no_mail(run: Any, tmp_path: Path) -> None:
     result = run("--closed-book", "--out", tmp_path / "run", "--json", rule=slowly)
     for request in result.requests:
-        assert [each["function"]["name"] for each in request.body["tools"]] == [
-            "return_final_answer"
-        ]
+        [tool] = request.body["tools"]
+        assert tool["function"]["name"] == "return_final_answer"
         assert "You can't search or read" in request.messages[0]["content"]
     metrics = json_of(result)
     assert metrics["prompt"]["name"] == "closed-book"
@@ -358,16 +345,8 @@ def test_the_published_preset_has_its_questions_and_form(run: Any, tmp_path: Pat
         ]
         return says(None, *calls, usage=USAGE)
 
-    options = (
-        "--preset",
-        "published-100",
-        "--judge",
-        "offline",
-        "--out",
-        tmp_path / "run",
-        "--json",
-    )
-    result = run(*options, rule=searches_twice, model="openai/gpt-4.1")
+    options = ("--preset", "published-100", "--judge", "offline", "--out", tmp_path / "run")
+    result = run(*options, "--json", rule=searches_twice, model="openai/gpt-4.1")
     single = [each for each in ASKED if each.answerable and len(each.message_ids) == 1]
     episodes = episodes_of(tmp_path / "run")
     assert {each.question_id for each in episodes} == {each.id for each in single}

@@ -141,16 +141,6 @@ def test_two_inboxes_that_are_alike_by_luck_are_not_certain() -> None:
     assert [low, high] == pytest.approx([0.352, 0.648], abs=1e-3)
 
 
-def test_repeats_of_a_question_are_one_piece_of_evidence() -> None:
-    # 20 questions, always answered in the same way, 10 times.
-    right = [number < 12 for number in range(20)]
-    once, repeated = independent(20).share(right), over(200, 1, 20).share(right * 10)
-    assert repeated["method"] == "t over questions"
-    assert (repeated["value"], repeated["n"]) == (once["value"], 200)
-    widths = [high - low for low, high in map(bounds, (once, repeated))]
-    assert 0.8 * widths[0] < widths[1] < 1.2 * widths[0]
-
-
 def test_all_of_one_kind_is_not_certain() -> None:
     clustered = over(40, 10).share([False] * 40)
     assert (clustered["value"], clustered["method"]) == (0.0, "wilson")

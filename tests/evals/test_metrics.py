@@ -76,14 +76,6 @@ def test_each_share_is_over_its_questions_and_failed_episodes_stay_in() -> None:
     assert list(labels) == ["lookup", "count", "unlabelled"]
 
 
-def test_gold_and_sources_count_where_there_is_gold_mail() -> None:
-    figures = figures_of(
-        [scored("right"), scored("not read"), scored("not found"), unanswerable("abstained")]
-    )
-    assert share(figures, "found_gold") == (2 / 3, 3)
-    assert share(figures, "read_gold") == share(figures, "sources_correct") == (1 / 3, 3)
-
-
 def test_means_percentiles_sums_and_parts_of_the_time() -> None:
     rows: list[tuple[Outcome, int, int, float, float, int]] = [
         ("right", 2, 5, 1.0, 0.001, 2),
@@ -180,22 +172,11 @@ def test_repeats_are_one_piece_of_evidence_and_show_what_is_always_right() -> No
         for repeat, right in enumerate(correct)
     ]
     figures = figures_of([*episodes, unanswerable("wrong", repeat=1)])
+    assert figures_of(episodes[::-1]) == figures_of(episodes)
     assert share(figures, "always_right") == (1 / 3, 3)
     assert share(figures, "accuracy") == (5 / 9, 9)
     assert figures["accuracy"]["method"] == "t over questions"
     assert figures_of([scored("right"), scored("wrong")])["always_right"] is None
-
-
-def test_figures_heed_inboxes_in_any_order_of_episodes() -> None:
-    asked = [question(n, kind="lookup", inbox_address=f"i{n % 4}") for n in range(60)]
-    episodes = [
-        scored("right" if n % 3 else "wrong", asked=each, cost=0.1 * n, seconds=1.0 + n % 7)
-        for n, each in enumerate(asked)
-    ]
-    figures = figures_of(episodes)
-    for name in ("accuracy", "turns", "latency_p50_s", "cost_per_1000_usd"):
-        assert figures[name]["method"] == "t over inboxes"
-    assert figures == figures_of(episodes[::-1])
 
 
 def test_a_run_has_its_models_in_order_and_what_they_were_asked() -> None:
@@ -233,8 +214,6 @@ ENDED: list[tuple[str, Scored]] = [
     # A second judge decides nothing.
     ("read_but_wrong", scored("wrong", second=True)),
     ("right", scored("right", second=False)),
-    ("right", scored("right", second=True)),
-    ("read_but_wrong", scored("wrong", second=False)),
     # It abstained because it did not get that far.
     ("not_found", scored("abstained", facts=NOT_SEEN)),
     ("found_not_read", scored("abstained", facts={"read_gold": False})),
@@ -255,8 +234,6 @@ def test_the_funnel_counts_each_episode_once_and_names_every_step() -> None:
     funnel = figures_of([each for _, each in ENDED])["funnel"]
     assert list(funnel) == list(STEPS)
     assert funnel == {step: sum(step == one for one, _ in ENDED) for step in STEPS}
-    alone = figures_of([ENDED[0][1]])["funnel"]
-    assert alone == {step: int(step == ENDED[0][0]) for step in STEPS}
     assert all(funnel.values())
 
 
@@ -300,13 +277,17 @@ def test_risk_falls_with_coverage_where_scores_tell() -> None:
     assert figures_of([scored("right")])["risk_coverage"] is None
 
 
-VERDICTS = st.lists(st.sampled_from([True, False, None]), min_size=3, max_size=7)
+VERDICTS = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=7)
 
 
 @given(given=VERDICTS)
 def test_a_panel_decides_by_majority(given: list[bool | None]) -> None:
     verdicts = [Verdict(each, None, str(place), "") for place, each in enumerate(given)]
     decided, *own = with_majority(verdicts)
+    # Two judges are no panel: the first decides.
+    if len(verdicts) < 3:
+        assert [decided, *own] == verdicts
+        return
     assert own == verdicts
     yes, no = given.count(True), given.count(False)
     if yes != no:
@@ -314,11 +295,6 @@ def test_a_panel_decides_by_majority(given: list[bool | None]) -> None:
     else:
         first = next((each for each in given if each is not None), None)
         assert (decided.correct, decided.unsure) == (first, first is not None)
-
-
-def test_two_judges_are_no_panel() -> None:
-    verdicts = [Verdict(False, None, "a", ""), Verdict(True, None, "b", "")]
-    assert with_majority(verdicts) == verdicts
 
 
 def test_a_panel_shows_what_its_judges_say() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from art_e.errors import UserError
 from art_e.question import Question
-from evals.paired import Planned, compare, mcnemar, paired, power
+from evals.paired import Planned, compare, paired, power
 from evals.scored import Scored
 from evals.statistics import holm
 from tests.evals.runs import Outcome, episode, question
@@ -49,9 +49,6 @@ B = side([
 def test_differences_errors_mended_and_flips() -> None:
     found = compare(A, B)
     assert (found["n"], found["left_out"]) == (12, {"a": 0, "b": 0})
-    accuracy = found["figures"]["accuracy"]
-    assert (accuracy["a"], accuracy["b"]) == (5 / 12, 9 / 12)
-    assert accuracy["difference"]["value"] == pytest.approx(4 / 12)
     hallucination = found["figures"]["hallucination"]
     assert (hallucination["a"], hallucination["b"]) == (5 / 12, 2 / 12)
     assert found["figures"]["abstention"]["difference"]["value"] == pytest.approx(0)
@@ -78,13 +75,6 @@ def test_unanswerable_questions_are_apart_from_accuracy() -> None:
     assert (row["a"], row["b"]) == (0.25, 1.0)
     for name in ("p", "only_a", "only_b", "mended", "broken", "net_reduction", "flipped"):
         assert found[name] == alone[name]
-
-
-def test_a_model_against_itself_differs_in_nothing() -> None:
-    found = compare(A, A)
-    assert (found["p"], found["flipped"]) == (1, [])
-    assert found["net_reduction"]["value"] == found["mended"]["value"] == 0
-    assert all(row["difference"]["value"] == 0 for row in found["figures"].values())
 
 
 def test_only_questions_of_both_are_compared() -> None:
@@ -130,11 +120,6 @@ def coins(only_a: int, only_b: int) -> float:
     """The share of all ways to swap A and B on the flipped questions that are as lopsided."""
     swaps = list(itertools.product((1, -1), repeat=only_a + only_b))
     return sum(abs(sum(each)) >= abs(only_a - only_b) for each in swaps) / len(swaps)
-
-
-@given(st.integers(0, 6), st.integers(0, 6))
-def test_mcnemar_is_the_share_of_swaps_as_lopsided(only_a: int, only_b: int) -> None:
-    assert mcnemar(only_a, only_b) == pytest.approx(coins(only_a, only_b))
 
 
 @settings(max_examples=30, deadline=None)

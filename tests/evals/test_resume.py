@@ -15,11 +15,11 @@ from art_e.models.base import Usage
 from art_e.runs import Run, held, start_run
 from art_e.trajectory import read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
-from evals.benchmark import Key, find_killed, on_disk
+from evals.benchmark import Key, find_killed
 from tests.builders import answer
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
-from tests.evals.runs import episodes, question, write_run
+from tests.evals.runs import episodes, write_run
 from tests.processes import Killing
 from tests.provider import Provider, Reply, Request, says
 
@@ -209,12 +209,3 @@ def test_only_an_unfinished_run_of_the_same_options_is_resumed(tmp_path: Path) -
     run.finish()
     assert find_killed(config, tmp_path / "runs", None) is None
     assert find_killed(same, tmp_path / "runs", tmp_path / "new") is None
-
-
-def test_a_line_that_is_there_twice_is_one_episode(tmp_path: Path) -> None:
-    asked = [question(0), question(1)]
-    written = episodes("m", {"right": 2}, questions=asked)
-    run = write_run(tmp_path / "run", [*written, written[0]], complete=False)
-    found = on_disk(run, asked)
-    assert list(found) == [Key("m", "q0", 0), Key("m", "q1", 0)]
-    assert [each.question for each in found.values()] == asked

@@ -8,7 +8,7 @@ import pytest
 from art_e.errors import UserError
 from evals.scored import Scored, load_run
 from tests.builders import trajectory
-from tests.evals.runs import OUTCOMES, Outcome, episode, question, write_run
+from tests.evals.runs import OUTCOMES, episode, question, write_run
 
 
 def test_a_run_is_read_with_its_questions_finished_or_killed(tmp_path: Path) -> None:
@@ -42,29 +42,3 @@ def test_an_unreadable_run_is_one_line(
 ) -> None:
     with pytest.raises(UserError, match=reason):
         load_run(write_run(tmp_path / "run", trajectories))
-
-
-@pytest.mark.parametrize(
-    ("outcome", "second", "correct", "wrong", "unjudged"),
-    [
-        ("right", None, [True, False], [False, False], False),
-        ("wrong", None, [False, False], [True, False], False),
-        ("wrong", True, [False, True], [True, False], False),
-        ("right", False, [True, False], [False, True], False),
-        # A wrong abstention is no hallucination.
-        ("abstained", None, [False, False], [False, False], False),
-        ("unjudged", None, [False, False], [False, False], True),
-        ("failed", None, [False, False], [False, False], False),
-        ("out of turns", None, [False, False], [False, False], False),
-    ],
-)
-def test_what_the_judges_say(
-    outcome: Outcome, second: bool | None, correct: list[bool], wrong: list[bool], unjudged: bool
-) -> None:
-    asked = question(0, kind="lookup")
-    scored = Scored(asked, episode(asked, outcome, second=second))
-    assert [scored.correct_by(judge) for judge in range(2)] == correct
-    assert [scored.wrong_by(judge) for judge in range(2)] == wrong
-    assert (scored.correct, scored.wrong) == (correct[0], wrong[0])
-    assert scored.unjudged is unjudged
-    assert scored.ended is (outcome not in ("failed", "out of turns"))

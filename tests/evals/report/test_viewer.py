@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.question import Question
-from art_e.storage import AppendLog
-from art_e.trajectory import Trajectory, read_trajectories
-from evals.report.viewer import KEPT_CHARS, viewer_data
+from art_e.trajectory import Trajectory
+from evals.report.viewer import KEPT_CHARS, plain, viewer_data
 from evals.scored import Scored
 from tests import builders
 from tests.evals.runs import Outcome, episode, question
@@ -115,28 +113,10 @@ def test_what_episodes_share_is_there_once() -> None:
         assert thrice[name] == once[name]
 
 
-def test_hidden_characters_are_spelt_out_everywhere(tmp_path: Path) -> None:
+def test_hidden_characters_are_spelt_out() -> None:
     hostile = "pay\u202etca\ud800 \x1b[31m\u200b\U000e0041 \u2028 ok\r\nnext"
-    item = question(0, question=hostile, answer=hostile)
-    made = episode(
-        item,
-        "wrong",
-        model=hostile,
-        final_answer=hostile,
-        sources=[hostile],
-        error={"kind": hostile, "message": hostile},
-        reward={hostile: 1.0},
-    )
-    file = tmp_path / "trajectories.jsonl"
-    with AppendLog(file) as log:
-        log.append(made.to_line())
-    data = viewer_data(scored(*read_trajectories(file)))
-    shown = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    shown.encode("utf-8")
-    assert not set("\u202e\ud800\x1b\u200b\U000e0041\u2028\r") & set(shown)
-    assert data["questions"][0]["question"] == (
-        "pay[U+202E]tca[U+D800] [U+001B][31m[U+200B][U+E0041] [U+2028] ok\nnext"
-    )
+    shown = "pay[U+202E]tca[U+D800] [U+001B][31m[U+200B][U+E0041] [U+2028] ok\nnext"
+    assert plain({hostile: [hostile]}) == {shown: [shown]}
 
 
 def test_a_huge_text_is_cut_and_numbers_that_json_lacks_do_not_break_the_page() -> None:
