@@ -31,14 +31,13 @@ from tests.tiny_qwen import END, START
 from tests.training import full, tiny
 from tests.training.conftest import written
 from tests.training.launched import art_e_with_vllm, preloaded
-from tests.training.machine import LAUNCH
 from training.cli import run_grpo
 from training.processes import Processes
 from training.progress import read_steps
 from training.recipe import Grpo, Setting
 from training.start import load_start
 
-ROOT = LAUNCH.parents[1]
+ROOT = Path(__file__).parents[2]
 SECONDS = 240
 
 
@@ -55,7 +54,7 @@ class Launched:
         """Started by accelerate."""
         # Two processes on a CPU; port 0 is one that is free.
         command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
-                   str(LAUNCH / "cpu.yaml"), "--main_process_port", "0", "-m"]  # fmt: skip
+                   "training/launch/cpu.yaml", "--main_process_port", "0", "-m"]  # fmt: skip
         with self.printed.open("wb") as output:
             return subprocess.Popen(
                 [*command, "tests.training.launched", *self._arguments(out, changes)],
