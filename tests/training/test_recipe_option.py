@@ -121,13 +121,12 @@ def test_all_models_of_a_run_get_the_form(
 
 
 def test_a_recipe_excludes_the_options_that_it_decides(
-    art_e: Run, golden: Path, world_db: Path, recipe: Path, home: Path
+    art_e: Run, golden: Path, world_db: Path, recipe: Path, tmp_path: Path
 ) -> None:
-    before = sorted(home.glob("runs/*"))
-    options = ("--max-turns", "4", "--prompt", "mine.txt")
+    options = ("--max-turns", "4", "--prompt", "mine.txt", "--out", tmp_path / "run")
     error = the_error(art_e(*evaluate(golden, world_db, "--recipe", recipe, *options)))
     assert "--recipe decides --max-turns and --prompt" in error
-    assert sorted(home.glob("runs/*")) == before
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("options", [[], ["--split", "validation"]])
