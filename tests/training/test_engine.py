@@ -1,6 +1,6 @@
 """Our sampler, and what goes to TRL's trainer and to vLLM: packed batches and merged weights."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
-from trl.trainer import utils
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.engine import Sampler, merged_weights
-from training.optimizer import own_tokens_scored, packed
+from training.optimizer import packed
 from training.processes import quiet
 from training.start import start_of
 
@@ -101,15 +100,6 @@ def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Toke
     assert config is not None
     assert config.eos_token_id == ends[0]
     assert [config.repetition_penalty, config.top_p, config.top_k] == [None] * 3
-
-
-def test_own_tokens_are_scored_on_a_cpu_too() -> None:
-    cpu, module = torch.device("cpu"), cast("Any", utils)
-    before = module._use_triton
-    assert not before(cpu)
-    with own_tokens_scored():
-        assert module._use_triton(cpu)
-    assert module._use_triton is before
 
 
 Rows = list[tuple[list[int], list[int]]]

@@ -15,6 +15,7 @@ from tests.builders import CREW, LEASE, answer, message
 from tests.builders import read_episodes as read
 from tests.builders import search_episodes as search
 from tests.training.conftest import Begin
+from tests.training.scripted import Deaf
 from training.judging import LenientJudge, judges_of
 from training.recipe import Judging
 from training.reward import RewardWeights
@@ -46,15 +47,6 @@ class Meeting(OfflineJudge):
             self._all.set()
         await asyncio.wait_for(self._all.wait(), 20)
         return self.decide(question, answer)
-
-
-class Failing(OfflineJudge):
-    name = "failing/1"
-
-    async def judge(
-        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
-    ) -> Verdict:
-        return Verdict(None, None, self.name, "could not be asked")
 
 
 def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout]:
@@ -111,7 +103,7 @@ def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin, judge: Judge)
 
 
 def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:
-    scored = score(Failing(), rollouts(begin, RIGHT, IDK, WRONG, LOST))
+    scored = score(Deaf(), rollouts(begin, RIGHT, IDK, WRONG, LOST))
     paid = totals(scored)
     # Never 0: these leave their group. Abstentions and lost episodes are paid by their outcome.
     assert [each is None for each in paid] == [True, False, True, False]
@@ -122,8 +114,8 @@ def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:
 
 def test_all_are_judged_at_the_same_time_and_by_all_judges(begin: Begin) -> None:
     made = rollouts(begin, *[RIGHT, WRONG] * 4)
-    scored = score(Meeting(8), made, Failing(), Meeting(8))
+    scored = score(Meeting(8), made, Deaf(), Meeting(8))
     assert [each.correct for each in scored] == [True, False] * 4
     assert totals(scored) == totals(score(OfflineJudge(), made))
-    names = [OfflineJudge().name, "failing/1", OfflineJudge().name]
-    assert [[each["judge"] for each in one.verdicts] for one in scored] == [names] * 8
+    found = [[each["correct"] for each in one.verdicts] for one in scored]
+    assert found == [[True, None, True], [False, None, False]] * 4

@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.trajectory import Trajectory, read_trajectories
 from tests import fake_vllm
 from tests.builders import answer, message
@@ -34,7 +33,7 @@ from tests.training.launched import art_e_with_vllm, preloaded
 from training.cli import run_grpo
 from training.processes import Processes
 from training.progress import read_steps
-from training.recipe import Grpo, Setting
+from training.recipe import Setting
 from training.start import load_start
 
 ROOT = Path(__file__).parents[2]
@@ -234,20 +233,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"questions": 3}, "3 questions a step can't be divided among 2 processes"),
-        ({"questions": 2, "rollouts": 2, "micro_batch": 4}, "no multiple of grpo.micro_batch, 4"),
-    ],
-)
-def test_a_step_that_can_t_be_divided_names_the_setting(
-    changes: dict[str, int], named: str
-) -> None:
-    with pytest.raises(UserError, match=named):
-        Grpo.model_validate({"steps": 1, "micro_batch": 1, **changes}).passes(2)
 
 
 @given(st.integers(0, 40), st.integers(1, 7))

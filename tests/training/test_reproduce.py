@@ -10,27 +10,16 @@ import pytest
 
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.runs import Run
 from data_pipeline.ingest.sources import described
 from evals import cli as eval_commands
 from tests import command_line
 from tests.command_line import json_of, the_error
 from tests.golden import Chain, Player
 from tests.provider import Provider
-from tests.training import tiny
 from tests.training.rows import validation as made_validation
-from training.progress import STEPS
-from training.recipe import Setting, toml_names
+from training.recipe import toml_names
 from training.reproduction import cli
-from training.reproduction.chain import (
-    STAGES,
-    Step,
-    ask_baseline,
-    check_golden,
-    reproduce,
-    steps,
-    train,
-)
+from training.reproduction.chain import STAGES, Step, ask_baseline, check_golden, reproduce, steps
 from training.reproduction.profile import load_profile
 from training.reproduction.report import chosen_seed
 
@@ -143,29 +132,6 @@ def test_a_step_that_failed_resumes_in_its_folder(
     assert (shown.out, shown.err) == ("", "a figure\n" * 2)
 
 
-def test_training_that_failed_resumes_in_its_folder(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = ("sft.stages=[{steps=2, batch=4}]", "judging.questions=2", "judging.test_questions=2")
-    setting = Setting("sft", tiny.recipe(*short), 0)
-
-    def fails(*_: object) -> None:
-        raise UserError("the disk is full")
-
-    with monkeypatch.context() as patch, pytest.raises(UserError, match="disk is full"):
-        patch.setattr("training.validation.figures_on_test", fails)
-        train(setting, tmp_path)
-    run = Run(tmp_path / "run")
-    left = (run.folder / STEPS).read_text("utf-8")
-    assert left and not run.complete
-    # It is not trained again, and not tested again.
-    train(setting, tmp_path)
-    assert (run.folder / STEPS).read_text("utf-8") == left
-    assert run.metrics["test"]["greedy"]["n"] == 2
-    monkeypatch.setattr("training.validation.figures_on_test", fails)
-    train(setting, tmp_path)
-
-
 # ---- The seed that validation prefers.
 
 
@@ -234,9 +200,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--profile", "mega"], "there are nano, talk"),
         (["--profile", "nano", "--until", "cooking"], "golden"),
-        (["--profile", "nano", "--set", "training.seeds=[]"], "training.seeds"),
         (["--profile", "nano", "--dry-run", "--set", "training.gpu=abacus"], "no GPU 'abacus'"),
         (["--profile", "nano", "--set", "ingest.sources=['~nobody-here/x']"], "nobody"),
     ],
