@@ -127,13 +127,16 @@ def test_an_invalid_command_is_found(arguments: str) -> None:
 
 
 @pytest.mark.parametrize("page", list(help_pages()), ids=lambda each: each.path)
-def test_examples_of_help_pages_parse(page: HelpPage) -> None:
-    examples = [line[4:] for line in page.text.partition("Example:\n")[2].splitlines()]
-    lines = list(command_lines("\n".join(examples)))
-    assert lines or "Commands:" in page.text
-    for line in lines:
+def test_help_pages_have_examples_that_parse_and_json(page: HelpPage) -> None:
+    example = "\n".join(line[4:] for line in page.text.partition("Example:\n")[2].splitlines())
+    is_group = "Commands:" in page.text
+    assert page.path in example or is_group
+    for line in command_lines(example):
         if line[0] == "art-e":
             parse_art_e(line[1:])
+    # These speak a protocol, or talk to a person.
+    prints_no_data = page.path in ("art-e mcp", "art-e serve", "art-e eval label")
+    assert ("--json" in page.text) is not (is_group or prints_no_data)
 
 
 def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:

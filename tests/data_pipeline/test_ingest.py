@@ -358,23 +358,6 @@ def test_a_whole_synthetic_world_brings_its_questions(art_e: Run, tmp_path: Path
     assert not part.with_suffix(".questions.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        (["nowhere.mbox"], ["nowhere.mbox", "check the path"]),
-        (["synthetic:12"], ["1,000"]),
-        (["synthetic:1000", "--owner", "ann"], ["--owner 'ann'", "name@example.com"]),
-        (["synthetic:1000", "--no-filter", "--max-recipients", "3"], ["--no-filter"]),
-    ],
-)
-def test_user_errors_are_one_line_with_the_fix(
-    art_e: Run, args: list[str], words: list[str]
-) -> None:
-    error = the_error(art_e("ingest", *args))
-    for word in words:
-        assert word in error
-
-
 def test_a_file_that_is_no_inbox_is_not_replaced(art_e: Run, eml: Path, tmp_path: Path) -> None:
     precious = tmp_path / "mail.mbox"
     precious.write_text("From ann\n" * 100)

@@ -1,17 +1,14 @@
-"""`--recipe`: every model is asked in the form of episodes that a recipe says."""
+"""`--recipe`: questions are asked in the form of episodes that a recipe says."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from art_e.message import ToolCall
 from art_e.trajectory import Trajectory, read_trajectories
 from data_pipeline.synthetic.world import WorldConfig, questions
 from tests.command_line import ANN, Run, json_of, the_error
-from tests.provider import Provider, Reply, Request, says
 from training.recipe import load_recipe
 
 RECIPE = """
@@ -58,22 +55,6 @@ def golden(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    """Searches for what most mails have, and then says that it found nothing."""
-
-    def rule(request: Request) -> Reply:
-        if len(request.messages) == 2:
-            return says(None, ToolCall("c", "search_emails", '{"keywords": ["the"]}'))
-        arguments = {"answer": "I don't know", "sources": []}
-        return says(None, ToolCall("d", "return_final_answer", json.dumps(arguments)))
-
-    with Provider(rule) as provider:
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
-        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
-        yield provider
-
-
 def evaluate(golden: Path, db: Path, *more: object) -> list[object]:
     return ["eval", "run", "-m", "offline", "--questions", golden, "--db", db, *more]
 
@@ -98,21 +79,13 @@ def assert_of_the_recipe(trajectory: Trajectory) -> None:
     assert not any("<" in each["from"] for each in hits)
 
 
-def test_all_models_of_a_run_get_the_form(
-    art_e: Run, golden: Path, world_db: Path, recipe: Path, provider: Provider
-) -> None:
-    command = evaluate(golden, world_db, "-m", "openai/o3", "--recipe", recipe, "--json")
-    shown = json_of(art_e(*command))
+def test_a_run_gets_the_form(art_e: Run, golden: Path, world_db: Path, recipe: Path) -> None:
+    shown = json_of(art_e(*evaluate(golden, world_db, "--recipe", recipe, "--json")))
     folder = Path(shown["run"])
     trajectories = list(read_trajectories(folder / "trajectories.jsonl"))
-    assert {each.model for each in trajectories} == {"offline", "openai/o3"}
-    assert len(trajectories) == 2 * len(ASKED)
+    assert len(trajectories) == len(ASKED)
     for each in trajectories:
         assert_of_the_recipe(each)
-    # What the provider was told is what is recorded; one search has two hits at most.
-    asked = [each for each in provider.requests if len(each.messages) > 2]
-    assert all(each.messages[0]["content"] == "You have 4 turns." for each in asked)
-    assert {len(hits_of(each)) for each in trajectories if each.model == "openai/o3"} == {2}
     config = json.loads((folder / "config.json").read_text("utf-8"))
     assert config["view"] == VIEW
     assert (config["max_turns"], config["recipe"]) == (4, str(recipe))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
@@ -16,7 +15,6 @@ from tests.builders import QUESTION, trajectory
 from tests.training import tiny
 from tests.training.rows import validation
 from training.alarms import TrainingAlarm
-from training.processes import gpu_memory_used, keep_memory
 from training.progress import STEPS, Step, append_step, read_steps
 from training.recipe import Setting, load_recipe
 from training.run import STATE, Judges, TrainingRun, newest_checkpoint, opened
@@ -263,18 +261,3 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
     (tmp_path / STEPS).write_text('{"step": 1, "seconds": 1}\n')
     with pytest.raises(ValueError, match="tokens"):
         read_steps(tmp_path)
-
-
-def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all who use the GPU: 60 of 80 GB now, and 15 more that torch has given back."""
-    assert gpu_memory_used() is None or torch.cuda.is_available()
-    values = {
-        "is_available": True, "mem_get_info": (20, 80), "max_memory_reserved": 45,
-        "memory_reserved": 30, "reset_peak_memory_stats": None,
-    }  # fmt: skip
-    for name, value in values.items():
-        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
-    assert gpu_memory_used() == 75
-    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 90)
-    assert gpu_memory_used() == 80
-    keep_memory()
