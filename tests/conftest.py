@@ -14,6 +14,7 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.tools import View
 from data_pipeline.ingest.batch import default_rules
+from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.sources import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests import builders as episodes
@@ -88,11 +89,12 @@ def world(world_db: Path) -> Iterator[InboxFile]:
 def real_inbox(shared: Path) -> RealInbox:
     """The real archive under the rules for Enron mail; without one the test is skipped."""
     folder = real_data()
-    archive = open_source(str(folder / "enron-maildir.tar.xz"), "enron")
-    rules = default_rules("enron")
-    return RealInbox(
-        folder, once(shared / "enron.duckdb", lambda db: make_inbox(db, archive, rules))
-    )
+
+    def make(db: Path) -> None:
+        archive = open_source(str(folder / "enron-maildir.tar.xz"), "enron")
+        ingest([Source(archive, default_rules("enron"))], db)
+
+    return RealInbox(folder, once(shared / "enron.duckdb", make))
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,18 @@ from art_e.question import Question
 from art_e.runs import find_run, list_runs, start_run
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
 from tests import builders as episodes
-from tests.builders import LEASE, TEXT, ScriptedPolicy, Start, answer, call, message, trajectory
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import (
+    LEASE,
+    TEXT,
+    ScriptedPolicy,
+    Start,
+    answer,
+    call,
+    message,
+    read,
+    search,
+    trajectory,
+)
 
 _texts = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r\u2028\u2029\x85\0\"'\\")

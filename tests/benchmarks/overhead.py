@@ -23,9 +23,7 @@ from tests.benchmarks.measure import run_process, summary
 from tests.benchmarks.queries import draw_queries, largest_inbox
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
-from tests.builders import Query, ScriptedPolicy, answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import Query, ScriptedPolicy, answer, message, read, search
 
 EPISODES = 200
 SEARCHES = 4

@@ -161,7 +161,7 @@ _mails = st.lists(
 )
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     first=_mails, second=_mails, of_enron=st.tuples(st.booleans(), st.booleans()), data=st.data()
 )
@@ -374,7 +374,7 @@ def test_a_killed_or_interrupted_ingest_leaves_the_old_file_and_no_process(
 ) -> None:  # fmt: skip
     json_of(art_e("ingest", eml, "--db", db, "--json"))
     before = db.read_bytes()
-    started = process("ingest", "synthetic:20000", "--db", db)
+    started = process("ingest", "synthetic:4000", "--db", db)
     deadline = time.monotonic() + WAIT_S
     while not list(db.parent.glob(".*.partial/*")):
         assert time.monotonic() < deadline and started.poll() is None

@@ -22,8 +22,7 @@ from art_e.models.checkpoint import (
 from art_e.models.local import LocalPolicy
 from art_e.tools import schemas
 from tests import tiny_qwen
-from tests.builders import files_of, message, the_error
-from tests.builders import search_episodes as search
+from tests.builders import files_of, message, search, the_error
 from tests.command_line import ANN, Run, json_of
 from tests.training.conftest import Begin
 from training.export import merge

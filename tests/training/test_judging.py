@@ -11,9 +11,7 @@ from art_e.question import Question
 from evals.judges.offline import OfflineJudge
 from evals.scored import Scored
 from evals.verdict import Judge, Verdict
-from tests.builders import CREW, LEASE, answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import CREW, LEASE, answer, message, read, search
 from tests.training.conftest import Begin
 from tests.training.scripted import Deaf
 from training.judging import LenientJudge, judges_of

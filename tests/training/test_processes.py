@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 from art_e.trajectory import Trajectory, read_trajectories
 from tests import fake_vllm
-from tests.builders import answer, message
-from tests.builders import search_episodes as search
+from tests.builders import answer, message, search
 from tests.processes import free_port
 from tests.tiny_qwen import END, START
 from tests.training import full, tiny

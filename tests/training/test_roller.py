@@ -9,8 +9,7 @@ import pytest
 from art_e.message import AssistantMessage
 from art_e.trajectory import Trajectory, read_trajectories
 from evals.judges.offline import F1Judge
-from tests.builders import message
-from tests.builders import search_episodes as search
+from tests.builders import message, search
 from tests.training import tiny
 from tests.training.conftest import written
 from tests.training.scripted import IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script

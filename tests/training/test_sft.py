@@ -11,9 +11,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
-from tests.builders import answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin
 from training.expert import NO_LOSS, conversations_of, marked_tokens

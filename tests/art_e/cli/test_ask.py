@@ -12,12 +12,12 @@ from art_e.cli.trace import shown_turn
 from art_e.message import AssistantMessage
 from art_e.models.base import PolicyError, Usage
 from art_e.trajectory import exchanges, read_trajectories
-from tests.builders import ScriptedPolicy, answer, call, message, read_episodes, search_episodes
+from tests.builders import ScriptedPolicy, answer, call, message, read, search
 from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of
 
 QUESTION = "When does the warehouse lease end?"
-SEARCH = message(search_episodes("warehouse", "lease"))
-READ = message(read_episodes("m1"))
+SEARCH = message(search("warehouse", "lease"))
+READ = message(read("m1"))
 ANSWER = message(answer("March 31, 2002", LEASE_ID))
 DONT_KNOW = message(answer("I don't know."))
 WRONG = message(call("send_money", {}))
@@ -74,7 +74,7 @@ def test_people_see_the_answer_and_its_sources(ask: Any) -> None:
 
 def test_dont_know_shows_the_best_passages(ask: Any) -> None:
     """They are found whatever the model searched for."""
-    script = (message(search_episodes("giraffe")), DONT_KNOW)
+    script = (message(search("giraffe")), DONT_KNOW)
     shown = ask("--as-of", "2001-02-28", script=script).stdout.splitlines()
     assert shown[0] == "no answer: the model found none in this inbox; the best passages:"
     assert shown[1] == "The warehouse lease ends on March 31, 2002."

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from art_e.models.base import Usage
-from tests.builders import answer
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import answer, read, search
 from tests.command_line import ANN, LEASE_ID, Run
 from tests.provider import Provider, rate_limited, says
 

@@ -23,8 +23,7 @@ from art_e.models.model import Model
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
-from tests.builders import Start, message, the_error
-from tests.builders import search_episodes as search
+from tests.builders import Start, message, search, the_error
 from tests.processes import serving
 from tests.taught import DONT_KNOW, LESSONS
 
