@@ -137,10 +137,6 @@ def test_no_file_is_too_long() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
 
 
-def test_every_module_says_what_it_is() -> None:
-    assert [name for name in files() if not ast.get_docstring(tree(name))] == []
-
-
 def test_every_module_is_used() -> None:
     used = {each.module for name in files() for each in imports(name)}
     assert [name for name in files() if name not in used and not is_entry_point(name)] == []

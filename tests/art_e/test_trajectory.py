@@ -227,33 +227,6 @@ def run(episode: Episode, policy: Any) -> Trajectory:
     return asyncio.run(run_episode(episode, policy, "run-1"))
 
 
-def test_a_trajectory_records_the_whole_episode(episode: Episode) -> None:
-    before = dt.datetime.now(dt.UTC)
-    policy = ScriptedPolicy(SCRIPT, usage=Usage(100, 60, 7, 5), costs=[0.01, 0.02, 0.04])
-    trajectory = run(episode, policy)
-    assert (trajectory.run_id, trajectory.question_id) == ("run-1", "q7")
-    assert (trajectory.inbox_address, trajectory.as_of) == (episodes.BOB, "2020-01-31")
-    assert trajectory.model == "scripted"
-    assert trajectory.policy == {"temperature": 0, "prompt_hash": episode.prompt_hash}
-    roles = ["system", "user", *["assistant", "tool"] * 3]
-    assert [each["role"] for each in trajectory.messages] == roles
-    assert trajectory.handles["m1"] == LEASE
-    assert (trajectory.final_answer, trajectory.sources) == ("May 3", [LEASE])
-    assert trajectory.usage == {
-        "prompt_tokens": 300,
-        "cached_prompt_tokens": 180,
-        "completion_tokens": 21,
-        "reasoning_tokens": 15,
-    }
-    assert trajectory.cost_usd == pytest.approx(0.07)
-    rubric = trajectory.rubric
-    assert (rubric["turns"], rubric["answered"]) == (3, True)
-    assert (rubric["prompt_tokens"], rubric["completion_tokens"]) == (300, 21)
-    assert trajectory.error is trajectory.verdict is trajectory.reward is None
-    started = dt.datetime.fromisoformat(trajectory.started_at)
-    assert before - dt.timedelta(milliseconds=1) <= started <= dt.datetime.now(dt.UTC)
-
-
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])
 def test_a_cost_that_is_not_known_in_part_is_not_known(
     episode: Episode, costs: list[float | None]

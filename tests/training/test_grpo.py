@@ -28,16 +28,6 @@ from training.start import Start, load_start
 # A short run
 
 
-def test_the_run_writes_what_the_contract_names(trained: Path, warm: Path) -> None:
-    metrics = json.loads((trained / "metrics.json").read_text("utf-8"))
-    assert [each["step"] for each in metrics["validation"]] == [0, 2, 3]
-    assert (trained / metrics["best_checkpoint"]).is_dir()
-    config = json.loads((trained / "config.json").read_text("utf-8"))
-    assert (config["kind"], config["seed"], config["init"]) == ("grpo", 0, str(warm))
-    assert config["recipe"] == tiny.recipe().to_row()
-    assert (trained / "COMPLETE").exists()
-
-
 def test_steps_say_what_their_episodes_earned(trained: Path) -> None:
     stored = list(read_trajectories(trained / "trajectories.jsonl"))
     grouped = [each for each in stored if "group" in each.policy]

@@ -25,7 +25,6 @@ from tests.training.live_memory import config_of, model_of, taken
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
 from training.planning import (
     PUBLISHED,
-    TRAIN_SHARE,
     EpisodeTokens,
     Estimator,
     MemoryPhase,
@@ -203,16 +202,6 @@ def test_the_memory_of_the_talk() -> None:
     assert lines_of(phase)["vLLM: weights"] == pytest.approx(29.54, abs=0.01)
 
 
-def test_transformers_fits_as_many_episodes_as_it_says() -> None:
-    changes = ("model.bits=4", "grpo.vllm.mode=off", "grpo.generate_batch=1")
-    small = estimator(PUBLISHED["14B"], *changes, gpu=RTX)
-    _, room = small.generating_memory(8, 6_000)
-    fits, _ = small.generating_memory(room // 6_000, 6_000)
-    too_many, _ = small.generating_memory(room // 6_000 + 1, 6_000)
-    assert fits.left >= 0 > too_many.left
-    assert lines_of(fits)["weights"] == pytest.approx(9.93, abs=0.01)
-
-
 # Pace.
 
 
@@ -225,20 +214,6 @@ def test_operations_are_those_that_torch_counts() -> None:
     attention = shape.layers * 2 * 2 * tokens**2 * shape.hidden
     counted = counter.get_total_flops() - attention / 2
     assert shape.forward_flops(tokens, tokens) == pytest.approx(counted, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    # Forward and backward; what is frozen needs no gradients; recomputing is one more pass.
-    ("lora", "checkpointing", "passes"),
-    [(False, "false", 3), (False, "true", 4), (True, "true", 3), (True, "false", 2)],
-)
-def test_learning_takes_the_operations_at_the_assumed_rate(
-    lora: bool, checkpointing: str, passes: int
-) -> None:
-    own = estimator(PUBLISHED["14B"], f"model.checkpointing={checkpointing}", lora=lora)
-    one = own.shape.forward_flops(4_500, 4_500) / (989e12 * TRAIN_SHARE)
-    assert own.training_seconds(48, 4_500) == pytest.approx(48 * passes * one)
-    assert own.training_seconds(48, 4_500, 1) == pytest.approx(48 * (passes + 1) * one)
 
 
 def test_generating_takes_longer_for_more_episodes_and_in_smaller_batches() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from art_e.errors import UserError
 from art_e.trajectory import read_trajectories
@@ -130,17 +129,3 @@ def test_rates() -> None:
     assert cosine == sorted(cosine, reverse=True)
     assert cosine[-1] > 0.025
     assert rate_at(stages, 20) == 0.0
-
-
-def test_only_own_tokens_carry_loss(start: Start, warm: Path) -> None:
-    """The trainer's collator takes our labels as they are, and pads them without loss."""
-    trajectory = next(
-        each for each in read_trajectories(warm / "trajectories.jsonl") if len(each.messages) > 4
-    )
-    marked = marked_tokens(trajectory.messages, start.tokens)
-    shorter = {"input_ids": marked.input_ids[:20], "labels": marked.labels[:20]}
-    collator = DataCollatorForLanguageModeling(pad_token_id=start.pad_id)
-    batch = collator([marked._asdict(), shorter])
-    assert batch["labels"][0].tolist() == marked.labels
-    padding = [NO_LOSS] * (len(marked.labels) - 20)
-    assert batch["labels"][1].tolist() == marked.labels[:20] + padding
