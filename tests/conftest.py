@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from art_e.episode import Episode
 from art_e.inbox.file import InboxFile
 from art_e.tools import View
 from data_pipeline.ingest.batch import default_rules
-from data_pipeline.ingest.build import IngestReport, Source, ingest
+from data_pipeline.ingest.build import Source, ingest
 from data_pipeline.ingest.sources import open_source
 from data_pipeline.synthetic.world import WorldConfig, messages
 from tests import builders as episodes
@@ -47,7 +47,6 @@ class RealInbox(NamedTuple):
 
     folder: Path
     db: Path
-    report: IngestReport
 
     @property
     def archive(self) -> Path:
@@ -55,11 +54,28 @@ class RealInbox(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def world_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder of this session that all workers share."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent
+
+
+def once(place: Path, make: Callable[[Path], object]) -> Path:
+    """A file or folder that the first worker makes; the others wait for it."""
+    made = place.with_name(f"{place.name}.made")
+    with FileLock(f"{place}.making"):
+        if not made.exists():
+            make(place)
+            made.touch()
+    return place
+
+
+@pytest.fixture(scope="session")
+def world_db(shared: Path) -> Path:
     """The inbox file of a synthetic world of 1,000 mails."""
-    db = tmp_path_factory.mktemp("world") / "inbox.duckdb"
-    make_inbox(db, messages(WorldConfig(size=1000)))
-    return db
+    return once(
+        shared / "world.duckdb", lambda db: make_inbox(db, messages(WorldConfig(size=1000)))
+    )
 
 
 @pytest.fixture(scope="session")
@@ -70,13 +86,15 @@ def world(world_db: Path) -> Iterator[InboxFile]:
 
 
 @pytest.fixture(scope="session")
-def real_inbox(tmp_path_factory: pytest.TempPathFactory) -> RealInbox:
+def real_inbox(shared: Path) -> RealInbox:
     """The real archive under the rules for Enron mail; without one the test is skipped."""
     folder = real_data()
-    db = tmp_path_factory.mktemp("real") / "inbox.duckdb"
-    messages = open_source(str(folder / "enron-maildir.tar.xz"), "enron")
-    report = ingest([Source(messages, default_rules("enron"))], db)
-    return RealInbox(folder, db, report)
+
+    def make(db: Path) -> None:
+        archive = open_source(str(folder / "enron-maildir.tar.xz"), "enron")
+        ingest([Source(archive, default_rules("enron"))], db)
+
+    return RealInbox(folder, once(shared / "enron.duckdb", make))
 
 
 @pytest.fixture(scope="session")
@@ -97,14 +115,8 @@ def start(inbox_file: InboxFile) -> Start:
 
 
 @pytest.fixture(scope="session")
-def taught(start: Start, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A checkpoint that has learnt some episodes; one worker trains it, the others wait."""
+def taught(start: Start, shared: Path) -> Path:
+    """A checkpoint that has learnt some episodes."""
     from tests.taught import teach
 
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared if worker_id == "master" else shared.parent
-    folder = shared / "taught-qwen"
-    with FileLock(shared / "taught-qwen.lock"):
-        if not folder.exists():
-            teach(start, shared / "taught-qwen.new").rename(folder)
-    return folder
+    return once(shared / "taught-qwen", lambda folder: teach(start, folder))

@@ -7,9 +7,7 @@ from art_e.episode import default_prompt
 from art_e.message import ToolCall
 from art_e.tools import schemas
 from tests import tiny_qwen
-from tests.builders import CREW, LEASE, PRICE, Start, answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import CREW, LEASE, PRICE, Start, answer, message, read, search
 
 DONT_KNOW = "I don't know"
 # The question, the turns that the model learns, the answer and its sources.

@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING and docs/ are true: their commands parse, and run, as written.
+"""README, CONTRIBUTING and docs/ are true: commands parse and run as written; so are pictures.
 
 The real parsers check every command of a code block, or `NOT_PARSED` says why not. Blocks marked
 `run` (see `tests.documented`) are run page by page from the top, each page in a new folder.
@@ -13,16 +13,20 @@ import runpy
 import subprocess
 import sys
 import warnings
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from PIL import Image
 from typer.exceptions import TyperException
 
 from data_pipeline.synthetic.world import WorldConfig, messages
 from evals.report.tables import PUBLISHED, accuracy
+from tests import pictures
+from tests.browser import Visit, running_browser
 from tests.builders import real_data
 from tests.commands_page import COMMAND, PAGE, HelpPage, commands_page, help_pages
 from tests.documented import (
@@ -127,13 +131,16 @@ def test_an_invalid_command_is_found(arguments: str) -> None:
 
 
 @pytest.mark.parametrize("page", list(help_pages()), ids=lambda each: each.path)
-def test_examples_of_help_pages_parse(page: HelpPage) -> None:
-    examples = [line[4:] for line in page.text.partition("Example:\n")[2].splitlines()]
-    lines = list(command_lines("\n".join(examples)))
-    assert lines or "Commands:" in page.text
-    for line in lines:
+def test_help_pages_have_examples_that_parse_and_json(page: HelpPage) -> None:
+    example = "\n".join(line[4:] for line in page.text.partition("Example:\n")[2].splitlines())
+    is_group = "Commands:" in page.text
+    assert page.path in example or is_group
+    for line in command_lines(example):
         if line[0] == "art-e":
             parse_art_e(line[1:])
+    # These speak a protocol, or talk to a person.
+    prints_no_data = page.path in ("art-e mcp", "art-e serve", "art-e eval label")
+    assert ("--json" in page.text) is not (is_group or prints_no_data)
 
 
 def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,3 +286,41 @@ def test_recipes_name_code_a_test_and_a_page_that_exist(recipe: str) -> None:
         assert re.search(rf"^(class|def) {name}\b|^{name}\b", text, re.MULTILINE), (path, name)
     assert {path.partition("/")[0] for path, name in places if not name} & {"docs", "README.md"}
     assert "`tests/" in recipe and any(name for _, name in places)
+
+
+# ---- The pictures show what the commands print, and fetch nothing.
+
+
+def words(svg: str) -> str:
+    """The text of a picture with plain spaces and without seconds."""
+    text = " ".join("".join(each.itertext()) for each in ET.fromstring(svg).iter() if each.text)
+    return re.sub(r"\b[\d.]+ s\b", "N s", " ".join(text.replace("\xa0", " ").split()))
+
+
+def test_the_terminal_shows_what_the_command_prints_today() -> None:
+    kept = words((pictures.DOCS / "terminal.svg").read_text("utf-8"))
+    assert kept == words(pictures.terminal_picture()), "run python -m tests.pictures"
+    for part in (f'$ art-e ask "{pictures.QUESTION}"', " search ", " read ", " answer "):
+        assert part in kept
+    assert "3 turns, N s, no cost, offline" in kept
+    for name in ("report.png", "terminal.svg"):
+        assert 1_000 < (pictures.DOCS / name).stat().st_size < 300_000
+
+
+def test_a_browser_draws_it_and_fetches_nothing() -> None:
+    file = pictures.DOCS / "terminal.svg"
+    assert "@font-face" not in file.read_text("utf-8")
+    with running_browser() as browser:
+        visit = Visit(browser)
+        visit.open(file)
+        assert visit.fetched == [] and visit.complaints == []
+        visit.close()
+
+
+def test_the_screenshot_of_a_report_shows_its_charts(tmp_path: Path) -> None:
+    page, taken = tmp_path / "report.html", tmp_path / "report.png"
+    page.write_text("<h1>Top</h1><p style='height:3000px'></p><h2 id='charts'>Charts</h2>", "utf-8")
+    taken.write_bytes(pictures.screenshot(page))
+    with Image.open(taken) as picture:
+        assert picture.size == (pictures.PAGE_WIDTH, pictures.PAGE_HEIGHT)
+        assert len(picture.getcolors() or ()) > 1

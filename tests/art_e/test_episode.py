@@ -24,11 +24,11 @@ from tests.builders import (
     answer,
     call,
     message,
+    read,
+    search,
     shown,
     step,
 )
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
 
 TALK = AssistantMessage("Let me think.")
 DONE = {"done": True}

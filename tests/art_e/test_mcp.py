@@ -21,9 +21,7 @@ from art_e.inbox.file import InboxFile
 from art_e.message import ToolCall
 from art_e.tools import Tools, View, schemas
 from tests import builders as episodes
-from tests.builders import BOB, FOREIGN, LATER, LEASE, LEASE_COPY, QUESTION, run, step
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import BOB, FOREIGN, LATER, LEASE, LEASE_COPY, QUESTION, read, run, search, step
 
 AS_OF = str(QUESTION.query_date)
 # What a hang costs; no test waits for it otherwise.

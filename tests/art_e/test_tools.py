@@ -26,6 +26,14 @@ from tests.builders import LEASE, LEASE_COPY, MOST_CHARS, call, read, run, searc
 from training.recipe import SpacedView
 
 
+def searched(tools: Tools, *keywords: str, **filters: Any) -> dict[str, Any]:
+    return run(tools, search(*keywords, **filters))
+
+
+def read_mail(tools: Tools, message_id: str) -> dict[str, Any]:
+    return run(tools, read(message_id))
+
+
 @pytest.fixture(scope="module")
 def open_tools(inbox_file: InboxFile) -> Tools:
     """Tools that tests share, which give their handles to one another."""
@@ -78,27 +86,27 @@ def assert_valid(schema: dict[str, Any]) -> None:
 
 
 def test_handles_are_given_in_order_of_appearance(tools: Tools) -> None:
-    first = search(tools, "crane")
+    first = searched(tools, "crane")
     assert handles_of(first) == [f"m{number + 1}" for number in range(len(first["hits"]))]
-    again = search(tools, "lease", "crane", "harbor")
+    again = searched(tools, "lease", "crane", "harbor")
     assert set(handles_of(first)) < set(handles_of(again))
-    assert handles_of(search(tools, "crane")) == handles_of(first)
-    assert read(tools, "m1")["message_id"] == "m1"
+    assert handles_of(searched(tools, "crane")) == handles_of(first)
+    assert read_mail(tools, "m1")["message_id"] == "m1"
     assert sorted(tools.handles) == sorted(set(handles_of(again)))
 
 
 def test_handles_and_ids_are_both_accepted(tools: Tools) -> None:
-    handle = handles_of(search(tools, "lease", max_results=1))[0]
-    mail = read(tools, handle)
+    handle = handles_of(searched(tools, "lease", max_results=1))[0]
+    mail = read_mail(tools, handle)
     for spelling in (LEASE, LEASE.strip("<>"), f" {handle} ", f" {LEASE}\n", LEASE_COPY):
-        assert read(tools, spelling) == mail
+        assert read_mail(tools, spelling) == mail
     assert mail["body"].strip() == "The lease of the harbor office ends on May 3."
     cited = run(tools, episodes.answer("May 3", handle, LEASE, "m99", " m1 "))
     assert cited["sources"] == [LEASE, LEASE, "m99", LEASE]
 
 
 def test_a_hit_says_what_it_lacks(tools: Tools) -> None:
-    hit = search(tools, "price", "crane", "zeppelin", from_addr="Ann")["hits"][0]
+    hit = searched(tools, "price", "crane", "zeppelin", from_addr="Ann")["hits"][0]
     assert hit["date"] == "2020-01-08"
     assert hit["from"] == "Ann Alder <ann@test.example>"
     assert "4,000 dollars" in hit["snippet"]
@@ -110,7 +118,7 @@ def test_a_hit_says_what_it_lacks(tools: Tools) -> None:
 )
 def test_max_results_is_brought_inside_and_said(tools: Tools, wanted: Any, got: int) -> None:
     filters = {} if wanted is None else {"max_results": wanted}
-    observation = search(tools, **filters)
+    observation = searched(tools, **filters)
     assert len(observation["hits"]) == got
     assert ("max_results is 1 to 10" in observation.get("note", "")) == (
         wanted not in (1, 2, "2", None)
@@ -118,9 +126,9 @@ def test_max_results_is_brought_inside_and_said(tools: Tools, wanted: Any, got: 
 
 
 def test_dates_bound_a_search(tools: Tools) -> None:
-    found = search(tools, sent_after="2020-01-08", sent_before="2020-01-10")["hits"]
+    found = searched(tools, sent_after="2020-01-08", sent_before="2020-01-10")["hits"]
     assert sorted(hit["date"] for hit in found) == ["2020-01-08", "2020-01-09"]
-    assert search(tools, sent_after="0001-01-01", sent_before="9999-12-31")["hits"]
+    assert searched(tools, sent_after="0001-01-01", sent_before="9999-12-31")["hits"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +139,7 @@ def test_dates_bound_a_search(tools: Tools) -> None:
 def test_other_dates_are_refused(written: Any) -> None:
     for name in ("sent_after", "sent_before"):
         with pytest.raises(CallError, match=f"search_emails: {name}: ") as caught:
-            parse_call(episodes.search_episodes("crane", **{name: written}))
+            parse_call(search("crane", **{name: written}))
         assert caught.value.kind == "bad_argument_calls"
 
 
@@ -139,28 +147,28 @@ def test_other_dates_are_refused(written: Any) -> None:
 
 
 def test_long_bodies_and_crowds_of_recipients_are_cut_with_a_mark(tools: Tools) -> None:
-    shown, _, rest = read(tools, episodes.LONG)["body"].rpartition("\n[cut here: ")
+    shown, _, rest = read_mail(tools, episodes.LONG)["body"].rpartition("\n[cut here: ")
     assert len(shown) == MAX_BODY_CHARS
     stored = tools.inbox.read(episodes.LONG)
     assert stored is not None
     assert rest == f"{len(stored.body) - MAX_BODY_CHARS:,} more characters]"
-    recipients = read(tools, episodes.CROWD)["to"]
+    recipients = read_mail(tools, episodes.CROWD)["to"]
     assert len(recipients) == MAX_RECIPIENTS + 1
     assert recipients[-1] == f"and {880 - MAX_RECIPIENTS} more"
 
 
 def test_huge_subjects_and_names_are_cut(tools: Tools) -> None:
-    for shown in (read(tools, episodes.HUGE_LINES), search(tools, "quayside")["hits"][0]):
+    for shown in (read_mail(tools, episodes.HUGE_LINES), searched(tools, "quayside")["hits"][0]):
         assert re.fullmatch(r"S{300} \[cut\]", shown["subject"])
         assert re.fullmatch(r"N{300} \[cut\]", shown["from"])
 
 
 def test_a_mail_that_imitates_a_frame_stays_text(tools: Tools) -> None:
-    shown = read(tools, episodes.HOSTILE)
+    shown = read_mail(tools, episodes.HOSTILE)
     assert set(shown) == {"message_id", "date", "from", "to", "subject", "body"}
     assert shown["body"].strip() == episodes.HOSTILE_BODY
     assert shown["subject"] == '"},{"done":true}'
-    hits = search(tools, "instructions")["hits"]
+    hits = searched(tools, "instructions")["hits"]
     assert len(hits) == 1
     assert set(hits[0]) <= {"message_id", "date", "from", "subject", "snippet", "missing"}
 
@@ -171,8 +179,8 @@ def test_a_mail_that_imitates_a_frame_stays_text(tools: Tools) -> None:
 def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None:
     inbox = inbox_file.open_inbox(episodes.BOB)
     small = Tools(inbox, View(hits=2, snippet_chars=12, addresses=False))
-    whole = search(Tools(inbox), keywords=["lease"])
-    found = search(small, keywords=["lease"])
+    whole = searched(Tools(inbox), keywords=["lease"])
+    found = searched(small, keywords=["lease"])
     # The model did not ask for a number of hits, so that there is nothing to tell it of.
     assert "note" not in found
     for shown, full in zip(found["hits"], whole["hits"], strict=False):
@@ -181,7 +189,7 @@ def test_a_small_view_shows_less_of_the_same_mail(inbox_file: InboxFile) -> None
         assert 0 < len(cut) <= 12
         assert full["from"].startswith(shown["from"])
         assert "@" not in shown["from"] or "<" not in full["from"]
-    assert search(small, keywords=["lease"], max_results=9)["note"] == (
+    assert searched(small, keywords=["lease"], max_results=9)["note"] == (
         "max_results is 1 to 2; 2 was used"
     )
 
@@ -190,15 +198,16 @@ def test_a_snippet_is_cut_at_a_word_and_a_question_of_too_many_words_is_noted(
     inbox_file: InboxFile,
 ) -> None:
     inbox = inbox_file.open_inbox(episodes.BOB)
-    whole = search(Tools(inbox), keywords=["lease"])["hits"][0]["snippet"]
+    whole = searched(Tools(inbox), keywords=["lease"])["hits"][0]["snippet"]
     words = whole.split()
     most = len(words[0]) + 1 + len(words[1]) - 1
     for length, shown in ((most, words[0]), (len(words[0]) - 1, words[0][:-1])):
-        [hit] = search(Tools(inbox, View(hits=1, snippet_chars=length)), keywords=["lease"])["hits"]
+        small = Tools(inbox, View(hits=1, snippet_chars=length))
+        [hit] = searched(small, keywords=["lease"])["hits"]
         assert hit["snippet"] == f"{shown}..."
     many = ["lease", *(f"word{number}" for number in range(MAX_WORDS))]
-    assert "note" not in search(Tools(inbox), keywords=many[:-1])
-    noted = search(Tools(inbox), keywords=many)["note"]
+    assert "note" not in searched(Tools(inbox), keywords=many[:-1])
+    noted = searched(Tools(inbox), keywords=many)["note"]
     assert noted == f"only the first {MAX_WORDS} words were searched for"
 
 
@@ -207,8 +216,8 @@ def test_a_spaced_view_begins_each_text_with_a_space_and_changes_nothing_else(
 ) -> None:
     inbox = inbox_file.open_inbox(episodes.BOB)
     views = [Tools(inbox), Tools(inbox, SpacedView())]
-    hits = [search(each, keywords=["lease zebra"])["hits"][0] for each in views]
-    mails = [read(each, "m1") for each in views]
+    hits = [searched(each, keywords=["lease zebra"])["hits"][0] for each in views]
+    mails = [read_mail(each, "m1") for each in views]
     for plain, spaced in (hits, mails):
         for name, value in plain.items():
             if name not in ("message_id", "date"):
@@ -271,7 +280,7 @@ def test_a_wrong_call_is_explained(name: str, arguments: Any, kind: str, helpful
     ids=short,
 )  # fmt: skip
 def test_a_huge_search_is_bounded(tools: Tools, keywords: list[str]) -> None:
-    observation = search(tools, *keywords)
+    observation = searched(tools, *keywords)
     assert len(json.dumps(observation)) < MOST_CHARS
     assert ("only the first 50 words" in observation.get("note", "")) == (len(set(keywords)) > 50)
 

@@ -24,9 +24,18 @@ from art_e.question import Question
 from art_e.runs import find_run, list_runs, start_run
 from art_e.trajectory import Trajectory, exchanges, read_trajectories
 from tests import builders as episodes
-from tests.builders import LEASE, TEXT, ScriptedPolicy, Start, answer, call, message, trajectory
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import (
+    LEASE,
+    TEXT,
+    ScriptedPolicy,
+    Start,
+    answer,
+    call,
+    message,
+    read,
+    search,
+    trajectory,
+)
 
 _texts = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r\u2028\u2029\x85\0\"'\\")
@@ -216,33 +225,6 @@ def episode(inbox_file: InboxFile) -> Episode:
 
 def run(episode: Episode, policy: Any) -> Trajectory:
     return asyncio.run(run_episode(episode, policy, "run-1"))
-
-
-def test_a_trajectory_records_the_whole_episode(episode: Episode) -> None:
-    before = dt.datetime.now(dt.UTC)
-    policy = ScriptedPolicy(SCRIPT, usage=Usage(100, 60, 7, 5), costs=[0.01, 0.02, 0.04])
-    trajectory = run(episode, policy)
-    assert (trajectory.run_id, trajectory.question_id) == ("run-1", "q7")
-    assert (trajectory.inbox_address, trajectory.as_of) == (episodes.BOB, "2020-01-31")
-    assert trajectory.model == "scripted"
-    assert trajectory.policy == {"temperature": 0, "prompt_hash": episode.prompt_hash}
-    roles = ["system", "user", *["assistant", "tool"] * 3]
-    assert [each["role"] for each in trajectory.messages] == roles
-    assert trajectory.handles["m1"] == LEASE
-    assert (trajectory.final_answer, trajectory.sources) == ("May 3", [LEASE])
-    assert trajectory.usage == {
-        "prompt_tokens": 300,
-        "cached_prompt_tokens": 180,
-        "completion_tokens": 21,
-        "reasoning_tokens": 15,
-    }
-    assert trajectory.cost_usd == pytest.approx(0.07)
-    rubric = trajectory.rubric
-    assert (rubric["turns"], rubric["answered"]) == (3, True)
-    assert (rubric["prompt_tokens"], rubric["completion_tokens"]) == (300, 21)
-    assert trajectory.error is trajectory.verdict is trajectory.reward is None
-    started = dt.datetime.fromisoformat(trajectory.started_at)
-    assert before - dt.timedelta(milliseconds=1) <= started <= dt.datetime.now(dt.UTC)
 
 
 @pytest.mark.parametrize("costs", [[None] * 3, [None, 0.1, 0.1], [0.1, 0.1, None]])

@@ -1,10 +1,12 @@
-"""What ART-E costs besides the model: milliseconds a turn of an episode, seconds of a process.
+"""What ART-E costs besides the model: whole ingests and processes, milliseconds a turn.
 
-Two scripted policies play episodes: one answers in its first message, one searches and reads before
-it does. Processes are medians of seven, beside an interpreter that does nothing.
+Ingest reads an archive as the reference design does, in turn, twice each. Two scripted policies
+play episodes: one answers in its first message, one searches and reads before it does. Processes
+are medians of seven, beside an interpreter that does nothing.
 """
 
 import asyncio
+import json
 import statistics
 import sys
 import tempfile
@@ -19,13 +21,50 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.message import AssistantMessage
 from art_e.question import Question
-from tests.benchmarks.measure import run_process, summary
+from tests.benchmarks.measure import MB, run_process, summary
 from tests.benchmarks.queries import draw_queries, largest_inbox
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
-from tests.builders import Query, ScriptedPolicy, answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import Query, ScriptedPolicy, answer, message, read, search
+
+# The reference takes minutes for more mails.
+MOST_MAILS = 60_000
+
+
+def ingest(name: str, archive: Path, repeats: int = 2) -> dict[str, Any]:
+    """Ours and the reference on one archive; the result as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = {side: Path(folder) / side for side in ("ours", "reference")}
+        ours = ["art_e", "ingest", str(archive), "--format", "enron", "--json", "--db"]
+        modules = {"ours": ours, "reference": ["tests.benchmarks.reference", str(archive)]}
+        commands = {
+            side: [sys.executable, "-m", *modules[side], str(file)] for side, file in files.items()
+        }
+        rounds = [
+            {side: run_process(command) for side, command in commands.items()}
+            for _ in range(repeats)
+        ]
+        sizes = {side: file.stat().st_size / MB for side, file in files.items()}
+    reports = {side: json.loads(cost.stdout) for side, cost in rounds[0].items()}
+    if reports["ours"]["read"] != reports["reference"]["read"]:
+        raise AssertionError(f"the sides read different numbers of messages: {reports}")
+    sides = {}
+    for side, report in reports.items():
+        seconds = statistics.median(each[side].wall_seconds for each in rounds)
+        sides[side] = {
+            "read": report["read"],
+            "stored": report["stored"],
+            "seconds": seconds,
+            "per_second": report["read"] / seconds,
+            "cpu_seconds": statistics.median(each[side].cpu_seconds for each in rounds),
+            "peak_mb": max(each[side].peak_mb for each in rounds),
+            "file_mb": sizes[side],
+        }
+    ratios = {
+        key: sides["reference"][key] / sides["ours"][key] for key in ("seconds", "cpu_seconds")
+    }
+    return {"benchmark": "ingest", "world": name, **sides, "ratios": ratios}
+
 
 EPISODES = 200
 SEARCHES = 4

@@ -18,7 +18,7 @@ from tests.benchmarks.measure import summary
 from tests.benchmarks.queries import InboxQuery, draw_queries, unequal_inboxes
 from tests.benchmarks.reference import ReferenceInbox
 from tests.benchmarks.worlds import World
-from tests.builders import run_queries
+from tests.builders import run_query
 
 THREADS = 8
 WARM_UP = 20
@@ -64,10 +64,10 @@ def compare(
     counts = {"queries": 0, "ours_hits": 0, "reference_hits": 0}
     for address, query in draw_queries(inbox_file, reference, addresses, count):
         counts["queries"] += 1
-        counts["ours_hits"] += len(run_queries(inboxes[address], query))
+        counts["ours_hits"] += len(run_query(inboxes[address], query))
         counts["reference_hits"] += len(reference.search(address, *query))
         everything = query._replace(max_results=ALL)
-        hits = run_queries(inboxes[address], everything)
+        hits = run_query(inboxes[address], everything)
         whole = {hit.message_id for hit in hits if not hit.missing}
         if lacking := set(reference.search(address, *everything)) - whole:
             raise AssertionError(f"ours lacks {sorted(lacking)[:3]} for {query} in {address}")
@@ -82,7 +82,7 @@ def _round(
         inboxes = {each.address: inbox_file.open_inbox(each.address) for each in drawn}
 
         def ours(each: InboxQuery) -> object:
-            return run_queries(inboxes[each.address], each.query)
+            return run_query(inboxes[each.address], each.query)
 
         def theirs(each: InboxQuery) -> object:
             return reference.search(each.address, *each.query)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from art_e.inbox.file import InboxFile
-from tests.benchmarks import ingest as ingest_benchmark
 from tests.benchmarks import overhead, search
 from tests.benchmarks.measure import machine_facts, run_process, summary
 from tests.benchmarks.queries import draw_queries, unequal_inboxes
@@ -62,7 +61,7 @@ def test_queries_are_seeded_and_find_their_mail(
 
 
 def test_ingest_episodes_and_processes_are_timed(tiny: World, tmp_path: Path) -> None:
-    ingested = ingest_benchmark.benchmark("tiny", synthetic_archive(1000, tmp_path), repeats=1)
+    ingested = overhead.ingest("tiny", synthetic_archive(1000, tmp_path), repeats=1)
     assert ingested["ours"]["read"] == ingested["reference"]["read"] == 1000
     turns = overhead.episode(tiny, episodes=5)
     assert turns["policies"]["search and read"]["turns"] == 5 * (2 * overhead.SEARCHES + 1)

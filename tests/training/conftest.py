@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from art_e.episode import Episode
@@ -16,6 +15,7 @@ from art_e.models.tool_formats import as_written
 from art_e.tools import schemas
 from tests import builders as episodes
 from tests.builders import QUESTION
+from tests.conftest import once
 from tests.tiny_qwen import END, make_tokenizer, stock_template
 from tests.training import full, tiny
 from training.cli import run_grpo, run_sft
@@ -74,9 +74,11 @@ def whole(tokenizer: PreTrainedTokenizerFast, messages: Sequence[ChatMessage]) -
 
 
 @pytest.fixture(scope="session")
-def training_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ART_E_HOME of training: its synthetic worlds are made once."""
-    return tiny.home_of(tmp_path_factory)
+def training_home(shared: Path) -> Path:
+    """The ART_E_HOME of all tests that train: its worlds and tiny runs are made once a session."""
+    home = shared / "training-home"
+    home.mkdir(exist_ok=True)
+    return home
 
 
 @pytest.fixture
@@ -92,24 +94,16 @@ def material(home: Path) -> Material:
     return load_material(tiny.recipe().data, "train")
 
 
-def once(home: Path, name: str, make: Callable[[Path], object]) -> Path:
-    """The folder of that name in `home`, which the first test that needs it makes."""
-    folder = home / name
-    with FileLock(f"{folder}.lock"), tiny.at(home):
-        if not folder.exists():
-            make(folder)
-    return folder
-
-
 @pytest.fixture(scope="session")
 def warm(training_home: Path) -> Path:
     """The folder of a tiny run of SFT, complete."""
 
     def make(folder: Path) -> None:
-        with tiny.begun(Setting("sft", tiny.recipe(), 0), folder) as training:
+        setting = Setting("sft", tiny.recipe(), 0)
+        with tiny.at(training_home), tiny.begun(setting, folder) as training:
             run_sft(training, None)
 
-    return once(training_home, "warm", make)
+    return once(training_home / "warm", make)
 
 
 @pytest.fixture(scope="session")
@@ -117,10 +111,11 @@ def trained(warm: Path, training_home: Path) -> Path:
     """The folder of a tiny run of GRPO from there, complete."""
 
     def make(folder: Path) -> None:
-        with tiny.begun(Setting("grpo", tiny.recipe(), 0, str(warm)), folder) as training:
+        setting = Setting("grpo", tiny.recipe(), 0, str(warm))
+        with tiny.at(training_home), tiny.begun(setting, folder) as training:
             run_grpo(training, None)
 
-    return once(training_home, "trained", make)
+    return once(training_home / "trained", make)
 
 
 @pytest.fixture(scope="session")
@@ -132,4 +127,5 @@ def start(warm: Path) -> Start:
 @pytest.fixture(scope="session")
 def base(training_home: Path) -> Path:
     """A tiny Qwen2, made once a session."""
-    return once(training_home, "base", full.make_base)
+    with tiny.at(training_home):
+        return once(training_home / "base", full.make_base)

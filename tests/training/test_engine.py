@@ -1,19 +1,22 @@
-"""Our sampler, and what goes to TRL's trainer and to vLLM: packed batches and merged weights."""
+"""Our sampler and optimizers, and what goes to TRL's trainer and to vLLM."""
 
-from typing import Any, cast
+import copy
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
+from torch.optim import AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import GenerationConfig, Qwen2ForCausalLM, Qwen2Tokenizer
-from trl.trainer import utils
 
 from tests.tiny_qwen import END, END_OF_TEXT, make_model, make_tokenizer
 from training.engine import Sampler, merged_weights
-from training.optimizer import own_tokens_scored, packed
+from training.optimizer import LogitScaleAdamW, MuonAdamW, optimizer_of, packed
 from training.processes import quiet
 from training.start import start_of
 
@@ -103,15 +106,6 @@ def test_a_start_samples_what_is_trained_whatever_was_published(words: Qwen2Toke
     assert [config.repetition_penalty, config.top_p, config.top_k] == [None] * 3
 
 
-def test_own_tokens_are_scored_on_a_cpu_too() -> None:
-    cpu, module = torch.device("cpu"), cast("Any", utils)
-    before = module._use_triton
-    assert not before(cpu)
-    with own_tokens_scored():
-        assert module._use_triton(cpu)
-    assert module._use_triton is before
-
-
 Rows = list[tuple[list[int], list[int]]]
 TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
@@ -187,3 +181,83 @@ def test_an_adapter_is_folded_into_what_is_sent_and_not_into_the_model(
         assert torch.allclose(sent[name].float(), merged[name].float(), rtol=2**-7, atol=1e-6)
     moved = [name for name in names if not torch.equal(sent[name], before[name])]
     assert len(moved) == 7
+
+
+# ---- Optimizers: test_killed.py shows that a resumed one goes on as if never stopped.
+
+
+def small() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3))
+
+
+def train(model: nn.Module, optimizer: Optimizer, steps: int) -> None:
+    for _ in range(steps):
+        inputs, wanted = torch.randint(11, (16,)), torch.randint(3, (16,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), wanted).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def test_matrices_go_to_muon_and_embeddings_norms_and_biases_to_adamw() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    assert isinstance(optimizer, MuonAdamW)
+    adamw, muon = optimizer.param_groups
+    names = {id(each): name for name, each in model.named_parameters()}
+    assert {names[id(each)] for each in muon["params"]} == {"1.weight", "3.weight"}
+    assert {names[id(each)] for each in adamw["params"]} == {
+        "0.weight", "1.bias", "2.weight", "2.bias", "3.bias",
+    }  # fmt: skip
+    assert (muon["lr"], adamw["lr"]) == (2.0, 1.0)
+
+
+def test_a_tied_embedding_stays_with_adamw() -> None:
+    model = nn.ModuleDict({"embed": nn.Embedding(11, 6), "head": nn.Linear(6, 11, bias=False)})
+    model["head"].weight = model["embed"].weight
+    # Nothing is left for Muon, which takes no empty list.
+    assert type(optimizer_of(model, ratio=2.0)) is AdamW
+
+
+def test_a_schedule_moves_both_halves() -> None:
+    model = small()
+    optimizer = optimizer_of(model, ratio=2.0)
+    schedule = LambdaLR(optimizer, lambda step: 0.01 if step < 2 else 0.0)
+    train(model, optimizer, 1)
+    schedule.step()
+    schedule.step()
+    still = copy.deepcopy(model.state_dict())
+    train(model, optimizer, 3)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, still[name]), name
+
+
+class Head(nn.Module):
+    """A norm and a head behind it, whose logits point the right way and are far too small."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm = nn.RMSNorm(8)
+        self.head = nn.Linear(8, 4, bias=False)
+        with torch.no_grad():
+            self.norm.weight.copy_(torch.linspace(0.1, 0.2, 8))
+
+    def forward(self, shown: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.norm(shown))
+        return logits
+
+
+def test_logits_that_are_right_and_unsure_are_scaled_up_by_one_factor() -> None:
+    head = Head()
+    before = head.norm.weight.detach().clone()
+    optimizer = LogitScaleAdamW([], head.norm.weight, rate=1.0, scale_rate=0.1)
+    shown = torch.randn(64, 8)
+    guessed = head(shown).argmax(-1)
+    for _ in range(10):
+        nn.functional.cross_entropy(head(shown), guessed).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+    factors = head.norm.weight.detach() / before
+    # Adam's steps are as long as the rate while the gradient keeps its sign.
+    assert factors.log().tolist() == pytest.approx([1.0] * 8, rel=0.05)

@@ -19,9 +19,7 @@ from data_pipeline.synthetic.stage import Planted
 from data_pipeline.synthetic.world import WorldConfig, ledger
 from evals.judges.offline import OfflineJudge
 from tests import tiny_qwen
-from tests.builders import answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import answer, message, read, search
 from tests.training import tiny
 from tests.training.conftest import Begin, written
 from training import expert

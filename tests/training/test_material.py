@@ -11,7 +11,7 @@ from data_pipeline.ingest.sources import questions_of
 from tests.training import tiny
 from training import material as module
 from training.material import load_material, planted_in
-from training.recipe import Data, EpisodeForm
+from training.recipe import Data
 from training.rollout import Material
 
 
@@ -103,13 +103,6 @@ def test_a_golden_set_is_named_or_that_of_the_home(
     assert not planted_in(named)
     with pytest.raises(UserError, match="split train has no question of count"):
         load_material(named.model_copy(update={"kinds": ("count",)}), "train")
-
-
-def test_an_episode_has_the_recipes_form(material: Material) -> None:
-    form = EpisodeForm(max_turns=2, prompt="Be brief.", hits=2, snippet_chars=10, addresses=False)
-    episode = material.episode(material.questions[0], form)
-    assert episode.messages[0]["content"] == "Be brief."
-    assert (episode.rubric.max_turns, episode.question) == (2, material.questions[0])
 
 
 def test_held_out_questions_are_always_the_same(material: Material) -> None:

@@ -24,9 +24,7 @@ from tests.training import tiny
 from tests.training.live_memory import config_of, model_of, taken
 from training.judging import CORRECT_TOKENS, GROUNDED_TOKENS, judge_fees
 from training.planning import (
-    DECODE_SHARE,
     PUBLISHED,
-    TRAIN_SHARE,
     EpisodeTokens,
     Estimator,
     MemoryPhase,
@@ -85,7 +83,9 @@ def shapes(draw: st.DrawFn) -> Shape:
     )
 
 
-def check_counts(shape: Shape) -> None:
+@settings(max_examples=10, deadline=None)
+@given(shapes())
+def test_any_shape_has_the_weights_of_its_model_and_of_its_adapter(shape: Shape) -> None:
     model = model_of(shape)
     assert sum(each.numel() for each in model.parameters()) == shape.parameters
     body = [each for each in model.model.layers.modules() if isinstance(each, torch.nn.Linear)]
@@ -99,20 +99,10 @@ def check_counts(shape: Shape) -> None:
     assert learns == shape.lora_parameters(3)
 
 
-@settings(max_examples=10, deadline=None)
-@given(shapes())
-def test_any_shape_has_the_weights_of_its_model_and_of_its_adapter(shape: Shape) -> None:
-    check_counts(shape)
-
-
-@pytest.mark.parametrize(
-    # Billions of weights, from the models' cards.
-    ("size", "billions"),
-    [("0.5B", 0.49), ("1.5B", 1.54), ("3B", 3.09), ("7B", 7.61), ("14B", 14.7), ("32B", 32.5)],
-)
-def test_published_shapes_have_the_weights_of_their_models(size: str, billions: float) -> None:
-    check_counts(PUBLISHED[size])
-    assert PUBLISHED[size].parameters / 1e9 == pytest.approx(billions, rel=0.01)
+def test_published_shapes_have_the_weights_of_the_models_cards() -> None:
+    billions = {"0.5B": 0.49, "1.5B": 1.54, "3B": 3.09, "7B": 7.61, "14B": 14.7, "32B": 32.5}
+    shapes = {size: PUBLISHED[size].parameters / 1e9 for size in billions}
+    assert shapes == pytest.approx(billions, rel=0.01)
 
 
 def test_keys_and_values_of_a_real_cache() -> None:
@@ -210,19 +200,6 @@ def test_the_memory_of_the_talk() -> None:
     phase, room = talk.vllm_memory(48, 0.3, alone=False)
     assert room == 0
     assert lines_of(phase)["vLLM: weights"] == pytest.approx(29.54, abs=0.01)
-    phase, room = talk.vllm_memory(32, 0.9, alone=True)
-    assert phase.bytes == pytest.approx(0.9 * memory, rel=1e-6)
-    assert room > 200_000
-
-
-def test_transformers_fits_as_many_episodes_as_it_says() -> None:
-    changes = ("model.bits=4", "grpo.vllm.mode=off", "grpo.generate_batch=1")
-    small = estimator(PUBLISHED["14B"], *changes, gpu=RTX)
-    _, room = small.generating_memory(8, 6_000)
-    fits, _ = small.generating_memory(room // 6_000, 6_000)
-    too_many, _ = small.generating_memory(room // 6_000 + 1, 6_000)
-    assert fits.left >= 0 > too_many.left
-    assert lines_of(fits)["weights"] == pytest.approx(9.93, abs=0.01)
 
 
 # Pace.
@@ -239,32 +216,12 @@ def test_operations_are_those_that_torch_counts() -> None:
     assert shape.forward_flops(tokens, tokens) == pytest.approx(counted, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    # Forward and backward; what is frozen needs no gradients; recomputing is one more pass.
-    ("lora", "checkpointing", "passes"),
-    [(False, "false", 3), (False, "true", 4), (True, "true", 3), (True, "false", 2)],
-)
-def test_learning_takes_the_operations_at_the_assumed_rate(
-    lora: bool, checkpointing: str, passes: int
-) -> None:
-    own = estimator(PUBLISHED["14B"], f"model.checkpointing={checkpointing}", lora=lora)
-    one = own.shape.forward_flops(4_500, 4_500) / (989e12 * TRAIN_SHARE)
-    assert own.training_seconds(48, 4_500) == pytest.approx(48 * passes * one)
-    assert own.training_seconds(48, 4_500, 1) == pytest.approx(48 * (passes + 1) * one)
-
-
-def test_generating_reads_weights_and_keys_for_each_token() -> None:
+def test_generating_takes_longer_for_more_episodes_and_in_smaller_batches() -> None:
     talk = estimator()
-    read = talk.shape.forward_flops(4_500, 4_500) / (989e12 * 0.45)
-    held = 0.5 * (700 + 4_500) / 2 * 196_608
-    token = 0.005 + (29.54e9 + held) / (3.35e12 * DECODE_SHARE)
-    # One episode has ten rounds at most, half of them its own, of 40 tokens each.
-    took = talk.generating_seconds(1, 1, by_vllm=True)
-    assert took == pytest.approx(read + 10 * 40 * token, rel=0.01)
     half, whole = (talk.generating_seconds(number, 48, by_vllm=True) for number in (24, 48))
-    assert half < whole < talk.generating_seconds(48, 48, by_vllm=False)
     by_batch = [talk.generating_seconds(48, batch, by_vllm=False) for batch in (24, 6, 1)]
-    assert by_batch[0] < by_batch[1] < by_batch[2]
+    assert half < whole < talk.generating_seconds(48, 48, by_vllm=False)
+    assert by_batch == sorted(set(by_batch))
 
 
 # Tokens and fees.
@@ -346,16 +303,7 @@ def test_each_recipe_is_planned_line_by_line(art_e: Command, recipe: str) -> Non
     words = ("train", "plan", "--recipe", recipe, "--gpus", "4" if recipe == "talk-multi" else "1")
     shown = art_e(*words)
     assert shown.exit_code == 0, shown.output
-    for part in (
-        "weights",
-        "AdamW",
-        "keys and values",
-        "trained on",
-        "validations",
-        "an hour",
-        "assumed",
-        "fit",
-    ):
+    for part in ("weights", "AdamW", "keys and values", "validations", "assumed", "fit"):
         assert part in shown.stdout
     row = json_of(art_e(*words, "--json"))
     assert row["recipe"] == recipe
@@ -414,7 +362,6 @@ def test_a_run_stands_beside_its_plan(
     ("options", "named"),
     [
         (("--gpu", "tpu"), "h100-80gb"),
-        (("--recipe", "none"), "talk-multi"),
         (("--recipe", "talk-multi"), "--gpus 2"),
         (("--against", "none"), "no run"),
         (("--against", "OTHER"), "not a training run"),

@@ -21,24 +21,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from art_e.errors import UserError
 from art_e.trajectory import Trajectory, read_trajectories
 from tests import fake_vllm
-from tests.builders import answer, message
-from tests.builders import search_episodes as search
+from tests.builders import answer, message, search
 from tests.processes import free_port
 from tests.tiny_qwen import END, START
 from tests.training import full, tiny
 from tests.training.conftest import written
 from tests.training.launched import art_e_with_vllm, preloaded
-from tests.training.machine import LAUNCH
 from training.cli import run_grpo
 from training.processes import Processes
 from training.progress import read_steps
-from training.recipe import Grpo, Setting
+from training.recipe import Setting
 from training.start import load_start
 
-ROOT = LAUNCH.parents[1]
+ROOT = Path(__file__).parents[2]
 SECONDS = 240
 
 
@@ -55,7 +52,7 @@ class Launched:
         """Started by accelerate."""
         # Two processes on a CPU; port 0 is one that is free.
         command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file",
-                   str(LAUNCH / "cpu.yaml"), "--main_process_port", "0", "-m"]  # fmt: skip
+                   "training/launch/cpu.yaml", "--main_process_port", "0", "-m"]  # fmt: skip
         with self.printed.open("wb") as output:
             return subprocess.Popen(
                 [*command, "tests.training.launched", *self._arguments(out, changes)],
@@ -235,20 +232,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"questions": 3}, "3 questions a step can't be divided among 2 processes"),
-        ({"questions": 2, "rollouts": 2, "micro_batch": 4}, "no multiple of grpo.micro_batch, 4"),
-    ],
-)
-def test_a_step_that_can_t_be_divided_names_the_setting(
-    changes: dict[str, int], named: str
-) -> None:
-    with pytest.raises(UserError, match=named):
-        Grpo.model_validate({"steps": 1, "micro_batch": 1, **changes}).passes(2)
 
 
 @given(st.integers(0, 40), st.integers(1, 7))

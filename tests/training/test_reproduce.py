@@ -1,38 +1,34 @@
-"""`art-e reproduce`: profiles, steps that are done once, the best seed, limits, the plan."""
+"""`art-e reproduce`: profiles, steps that are done once, the best seed, limits, plan, figures."""
 
+import dataclasses
 import json
 from dataclasses import asdict
+from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
+from art_e.episode import Rubric
 from art_e.errors import UserError
 from art_e.inbox.file import InboxFile
-from art_e.runs import Run
+from art_e.question import Question
+from art_e.trajectory import Trajectory
 from data_pipeline.ingest.sources import described
 from evals import cli as eval_commands
+from tests import builders as episodes
 from tests import command_line
 from tests.command_line import json_of, the_error
 from tests.golden import Chain, Player
 from tests.provider import Provider
-from tests.training import tiny
 from tests.training.rows import validation as made_validation
-from training.progress import STEPS
-from training.recipe import Setting, toml_names
+from training.recipe import toml_names
 from training.reproduction import cli
-from training.reproduction.chain import (
-    STAGES,
-    Step,
-    ask_baseline,
-    check_golden,
-    reproduce,
-    steps,
-    train,
-)
+from training.reproduction.chain import STAGES, Step, ask_baseline, check_golden, reproduce, steps
 from training.reproduction.profile import load_profile
-from training.reproduction.report import chosen_seed
+from training.reproduction.report import MEASURES, chosen_seed, episodes_of_test, over_seeds
 
 PUBLIC = "corbt/enron_emails_sample_questions"
 
@@ -143,29 +139,6 @@ def test_a_step_that_failed_resumes_in_its_folder(
     assert (shown.out, shown.err) == ("", "a figure\n" * 2)
 
 
-def test_training_that_failed_resumes_in_its_folder(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = ("sft.stages=[{steps=2, batch=4}]", "judging.questions=2", "judging.test_questions=2")
-    setting = Setting("sft", tiny.recipe(*short), 0)
-
-    def fails(*_: object) -> None:
-        raise UserError("the disk is full")
-
-    with monkeypatch.context() as patch, pytest.raises(UserError, match="disk is full"):
-        patch.setattr("training.validation.figures_on_test", fails)
-        train(setting, tmp_path)
-    run = Run(tmp_path / "run")
-    left = (run.folder / STEPS).read_text("utf-8")
-    assert left and not run.complete
-    # It is not trained again, and not tested again.
-    train(setting, tmp_path)
-    assert (run.folder / STEPS).read_text("utf-8") == left
-    assert run.metrics["test"]["greedy"]["n"] == 2
-    monkeypatch.setattr("training.validation.figures_on_test", fails)
-    train(setting, tmp_path)
-
-
 # ---- The seed that validation prefers.
 
 
@@ -234,9 +207,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--profile", "mega"], "there are nano, talk"),
         (["--profile", "nano", "--until", "cooking"], "golden"),
-        (["--profile", "nano", "--set", "training.seeds=[]"], "training.seeds"),
         (["--profile", "nano", "--dry-run", "--set", "training.gpu=abacus"], "no GPU 'abacus'"),
         (["--profile", "nano", "--set", "ingest.sources=['~nobody-here/x']"], "nobody"),
     ],
@@ -282,3 +253,101 @@ def test_the_plan_of_the_talk(art_e: command_line.Run, tmp_path: Path) -> None:
     golden = next(each for each in public["steps"] if each["name"] == "golden")
     assert PUBLIC in golden["does"]
     assert not (tmp_path / "out").exists()
+
+
+# ---- Figures over seeds: whose verdict counts, how seeds are pooled, what is refused.
+
+# Made-up runs: question i is answerable but for every fourth one.
+NUMBER = 24
+
+
+def question(number: int) -> Question:
+    answerable = number % 4 != 0
+    return Question(
+        id=f"q{number:03}",
+        question="When does the lease end?",
+        inbox_address=f"inbox{number % 3}@test.example",
+        query_date=date(2020, 1, 31),
+        answer="May 3" if answerable else None,
+        message_ids=("<1@t>",) if answerable else (),
+        answerable=answerable,
+        kind="lookup" if answerable else "unanswerable",
+    )
+
+
+def episode(asked: Question, policy: dict[str, Any], *, right: bool) -> Trajectory:
+    """An episode that is right, or gives a wrong answer."""
+    abstains = right and not asked.answerable
+    rubric = Rubric(
+        max_turns=6,
+        answerable=asked.answerable,
+        answered=not abstains,
+        abstained=abstains,
+        turns=3,
+        effort=3,
+    )
+    decided, paid = ({"correct": each, "grounded": True} for each in (right, not right))
+    return episodes.trajectory(
+        episode_id=f"{asked.id}-{policy}",
+        question_id=asked.id,
+        question=asked.to_row(),
+        policy=policy,
+        rubric=dataclasses.asdict(rubric),
+        # The reward's judge says the opposite: the other one decides.
+        verdict={**paid, "judge": "reward", "reason": ""},
+        other_verdicts=[{**decided, "judge": "other", "reason": ""}],
+    )
+
+
+def run_of(folder: Path, right: int) -> Path:
+    """A run's test, with its first `right` questions right."""
+    folder.mkdir(parents=True)
+    asked = [question(number) for number in range(NUMBER)]
+    lines = [
+        episode(each, {"temperature": heat, "seed": 0}, right=number < right).to_line()
+        for heat in (1.0, 0.0)
+        for number, each in enumerate(asked)
+    ]
+    # In another order than that of the ids.
+    (folder / "test.jsonl").write_text("".join(f"{each}\n" for each in reversed(lines)))
+    return folder
+
+
+def test_answers_are_judged_by_the_judge_of_validations(tmp_path: Path) -> None:
+    means = over_seeds([], [run_of(tmp_path / "run", 12)])["sampled"]["trained"]
+    assert tuple(means) == MEASURES
+    # Of the first twelve questions nine are answerable, and of all 24 eighteen.
+    assert (means["accuracy"]["value"], means["accuracy"]["n"]) == (0.5, 18)
+    assert means["unanswerable_accuracy"]["value"] == 0.5
+    assert means["hallucination"]["value"] == 0.5
+    assert (means["turns"]["value"], means["turns"]["n"]) == (3, 24)
+
+
+def test_seeds_are_pooled_and_their_span_stands_beside(tmp_path: Path) -> None:
+    starts = [run_of(tmp_path / f"start-{seed}", right) for seed, right in enumerate((8, 12))]
+    ends = [run_of(tmp_path / f"end-{seed}", right) for seed, right in enumerate((16, 24))]
+    figures = over_seeds(starts, ends)["greedy"]
+    accuracy = {name: each["accuracy"] for name, each in figures.items()}
+    # Right are 6 and 9 of 18 answerable questions, and later 12 and 18.
+    assert [accuracy[name]["value"] for name in ("start", "trained", "gain")] == pytest.approx(
+        [15 / 36, 30 / 36, 15 / 36]
+    )
+    assert accuracy["start"]["seeds"] == pytest.approx([6 / 18, 9 / 18])
+    assert accuracy["gain"]["seeds"] == pytest.approx([6 / 18, 9 / 18])
+    assert {each["n"] for each in accuracy.values()} == {36}
+    # The unit is the inbox, and each of the three is there once.
+    assert accuracy["start"]["method"] == "t over inboxes"
+    assert (figures["gain"]["turns"]["n"], figures["gain"]["turns"]["value"]) == (48, 0)
+    # Without a warm start there is nothing to gain from.
+    assert set(over_seeds([], ends)["greedy"]) == {"trained"}
+
+
+def test_a_test_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    folder = run_of(tmp_path / "run", 12)
+    lines = (folder / "test.jsonl").read_text().split("\n")
+    (folder / "test.jsonl").write_text("\n".join(lines[:NUMBER]) + "\n")
+    with pytest.raises(UserError, match="not all of the test"):
+        episodes_of_test(folder)
+    (folder / "test.jsonl").write_text("{\n")
+    with pytest.raises(UserError, match="can't be read"):
+        episodes_of_test(folder)

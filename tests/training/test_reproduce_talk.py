@@ -70,7 +70,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "writer": WRITER, "reader": READER, "judge": JUDGE,
         "batches": 2, "train": 1, "validation": 1, "test": 1, "min_mails": 20,
     },
-    "baselines": {"models": ["o3", "offline"]},
+    "baselines": {"models": ["o3"]},
 }  # fmt: skip
 RECIPE = (
     "episode.turn_tokens=12", "episode.episode_tokens=4_000",
@@ -186,12 +186,12 @@ def test_each_step_takes_what_the_ones_before_made(killed: Reproduction) -> None
     assert (golden / "rejected.jsonl").read_text("utf-8").count("\n") > 0
     # The checkpoint and its start were served, and asked the test like the baselines.
     asked = set()
-    for name in ("start", "trained", "baseline-offline"):
+    for name in ("start", "trained", "baseline-o3"):
         run = killed.step(name) / "run"
         asked.add(json_file(run / "config.json")["questions_hash"])
         rows = list(read_trajectories(run / "trajectories.jsonl"))
         assert {(each.question or {})["split"] for each in rows} == {"test"}
-        if name != "baseline-offline":
+        if name != "baseline-o3":
             assert {each.model for each in rows} == {f"hosted_vllm/talk-{name}"}
             assert {each.rubric["abstained"] for each in rows} == {True}
     assert len(asked) == 1
@@ -220,9 +220,9 @@ def test_nothing_is_asked_twice_after_a_kill(killed: Reproduction) -> None:
 
 def test_a_rerun_does_nothing_and_a_change_does_what_it_touches(killed: Reproduction) -> None:
     asked = len(killed.provider.requests)
-    assert killed.run().count("done before") == 8
+    assert killed.run().count("done before") == 7
     assert len(killed.provider.requests) == asked
-    more = 'baselines.models=["o3", "offline", "openai/o4-mini"]'
+    more = 'baselines.models=["o3", "openai/o4-mini"]'
     profile = load_profile("talk", [*killed.changes, "evaluation.usd_per_hour=2", more])
     left = [each.name for each in steps(profile, killed.out) if each.state != "done"]
     assert left == ["baseline-o4-mini", "start", "trained", "report"]

@@ -10,9 +10,7 @@ from transformers import Qwen2Tokenizer
 from art_e.errors import UserError
 from art_e.message import AssistantMessage
 from art_e.tools import schemas
-from tests.builders import CREW, LEASE, answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import CREW, LEASE, answer, message, read, search
 from tests.tiny_qwen import END
 from tests.training.conftest import Begin, whole, written
 from training.recipe import EpisodeForm

@@ -1,28 +1,28 @@
-"""The warm start: its batches, its rates, what it writes, and that its loss is on own tokens."""
+"""The warm start: its batches, rates and files, and the model made from nothing."""
 
 import itertools
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from art_e.errors import UserError
+from art_e.message import ChatMessage
+from art_e.models.checkpoint import load_tokenizer, reloads_the_same
 from art_e.trajectory import read_trajectories
-from tests.builders import answer, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import answer, message, read, search
 from tests.training import tiny
-from tests.training.conftest import Begin
-from training.expert import NO_LOSS, conversations_of, marked_tokens
+from tests.training.conftest import Begin, whole
+from training.expert import NO_LOSS, conversations_of, expert_conversations, marked_tokens
 from training.material import load_material, planted_in
 from training.progress import Validation, read_steps
 from training.recipe import Noise, Sft, SftStage
 from training.run import STATE
 from training.sft import _batches, rate_at
-from training.start import Start
+from training.start import Start, make_start
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
@@ -134,15 +134,64 @@ def test_rates() -> None:
     assert rate_at(stages, 20) == 0.0
 
 
-def test_only_own_tokens_carry_loss(start: Start, warm: Path) -> None:
-    """The trainer's collator takes our labels as they are, and pads them without loss."""
-    trajectory = next(
-        each for each in read_trajectories(warm / "trajectories.jsonl") if len(each.messages) > 4
-    )
-    marked = marked_tokens(trajectory.messages, start.tokens)
-    shorter = {"input_ids": marked.input_ids[:20], "labels": marked.labels[:20]}
-    collator = DataCollatorForLanguageModeling(pad_token_id=start.pad_id)
-    batch = collator([marked._asdict(), shorter])
-    assert batch["labels"][0].tolist() == marked.labels
-    padding = [NO_LOSS] * (len(marked.labels) - 20)
-    assert batch["labels"][1].tolist() == marked.labels[:20] + padding
+# ---- A model made from nothing. Its tokenizer cuts a conversation the same turn by turn and whole.
+
+NOISY = Noise(**dict.fromkeys(Noise.model_fields, 0.4))
+
+
+@pytest.fixture(scope="module")
+def conversations(training_home: Path) -> list[list[ChatMessage]]:
+    """What an expert who errs in every way says of a world."""
+    with tiny.at(training_home):
+        recipe = tiny.recipe()
+        material = load_material(recipe.data, "train")
+        known = planted_in(recipe.data)
+        chosen = [known[each.id] for each in material.questions]
+        return expert_conversations(material.inbox_file.path, chosen, recipe.episode, NOISY, 0)
+
+
+@pytest.fixture(scope="module")
+def made(conversations: list[list[ChatMessage]]) -> Start:
+    """nano's own start: its vocabulary, its template, its phrases."""
+    recipe = tiny.recipe("model.scratch.vocabulary=4_000")
+    assert recipe.model.scratch is not None
+    return make_start(recipe, recipe.model.scratch, conversations, 0)
+
+
+def agrees(messages: Sequence[ChatMessage], start: Start) -> bool:
+    """Whether what grew turn by turn is what the whole is cut into."""
+    grown = marked_tokens(messages, start.tokens).input_ids
+    at_once = whole(start.tokenizer, messages)
+    # Behind the last end mark the template writes a line end.
+    return at_once[: len(grown)] == grown and len(at_once) <= len(grown) + 1
+
+
+def test_the_tokenizer_is_the_same_for_those_who_reload_it(made: Start, tmp_path: Path) -> None:
+    made.model.save_pretrained(tmp_path)
+    made.tokenizer.save_pretrained(tmp_path)
+    assert reloads_the_same(tmp_path, made.tokenizer)
+    again = load_tokenizer(tmp_path, "it")
+    text = "When does Ann's lease end?<|im_end|>\n m1 2001-03-05"
+    assert again.encode(text) == made.tokenizer.encode(text)
+    assert again.chat_template == made.tokenizer.chat_template
+
+
+def test_the_parts_of_a_number_are_tokens_by_their_place(made: Start) -> None:
+    parts = [" 36", "-15-", "93", " 36", "-49", " $33", ",500", " $7", ",000", " 9", ",", " 2019"]
+    parts += ["2019-01-", "12", "T11:", "46", 'Z","from":"']
+    ids = made.tokenizer.encode("".join(parts), add_special_tokens=False)
+    assert [made.tokenizer.decode([each]) for each in ids] == parts
+
+
+def test_turn_by_turn_is_as_the_whole_for_the_expert(
+    made: Start, conversations: list[list[ChatMessage]]
+) -> None:
+    assert len(conversations) > 50
+    assert [each for each in conversations if not agrees(each, made)] == []
+
+
+def test_turn_by_turn_is_as_the_whole_for_what_was_sampled(start: Start, trained: Path) -> None:
+    """Of all that a model that knows next to nothing wrote in a run of GRPO."""
+    stored = list(read_trajectories(trained / "trajectories.jsonl"))
+    assert len(stored) > 30
+    assert [each.messages for each in stored if not agrees(each.messages, start)] == []

@@ -24,12 +24,6 @@ FEW = (
 )
 
 
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The home of all tests that train, whose worlds are there already."""
-    return tiny.home_of(tmp_path_factory)
-
-
 def changes(*more: str) -> list[str]:
     return [part for each in (*tiny.CHANGES, *FEW, *more) for part in ("--set", each)]
 
@@ -78,12 +72,9 @@ def test_what_judges_may_cost_is_said_before_the_start(art_e: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["sft", "--recipe", "none"], "no recipe 'none'"),
         (["sft", *changes(), "--set", "sft.speed=9"], "sft.speed"),
-        (["sft", *changes(), "--set", "nothing"], "table.field=value"),
         (["sft", *changes(), "--resume"], "--out"),
         (["sft", *changes(), "--init", "none"], "there is no folder none"),
-        (["merge", "none", "--out", "out"], "none"),
         (["grpo", *changes()], "name its folder with --init"),
         (["grpo", *changes(), "--init", "none"], "none"),
         (["grpo", *changes(), "--report-to", "trackio"], "pip install trackio"),

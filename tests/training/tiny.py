@@ -42,13 +42,6 @@ def recipe(*changes: str) -> Recipe:
     return load_recipe("nano", [*CHANGES, *changes])
 
 
-def home_of(factory: pytest.TempPathFactory) -> Path:
-    """The ART_E_HOME of all tests that train: its worlds are made once a session."""
-    home = factory.getbasetemp() / "training-home"
-    home.mkdir(exist_ok=True)
-    return home
-
-
 @contextmanager
 def at(home: Path) -> Iterator[None]:
     """With that ART_E_HOME."""

@@ -1,6 +1,9 @@
 """`art-e ask` and `art-e runs`: answers and their sources, the trace, failures, states of runs."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,13 @@ from art_e.cli.trace import shown_turn
 from art_e.message import AssistantMessage
 from art_e.models.base import PolicyError, Usage
 from art_e.trajectory import exchanges, read_trajectories
-from tests.builders import ScriptedPolicy, answer, call, message, read_episodes, search_episodes
+from tests.builders import ScriptedPolicy, answer, call, message, read, search
 from tests.command_line import ANN, HOSTILE, LEASE_ID, Run, assert_safe, json_of
+from tests.provider import Provider, rate_limited, says
 
 QUESTION = "When does the warehouse lease end?"
-SEARCH = message(search_episodes("warehouse", "lease"))
-READ = message(read_episodes("m1"))
+SEARCH = message(search("warehouse", "lease"))
+READ = message(read("m1"))
 ANSWER = message(answer("March 31, 2002", LEASE_ID))
 DONT_KNOW = message(answer("I don't know."))
 WRONG = message(call("send_money", {}))
@@ -74,7 +78,7 @@ def test_people_see_the_answer_and_its_sources(ask: Any) -> None:
 
 def test_dont_know_shows_the_best_passages(ask: Any) -> None:
     """They are found whatever the model searched for."""
-    script = (message(search_episodes("giraffe")), DONT_KNOW)
+    script = (message(search("giraffe")), DONT_KNOW)
     shown = ask("--as-of", "2001-02-28", script=script).stdout.splitlines()
     assert shown[0] == "no answer: the model found none in this inbox; the best passages:"
     assert shown[1] == "The warehouse lease ends on March 31, 2002."
@@ -211,3 +215,72 @@ def test_killed_and_broken_runs_are_listed_as_such(
     shown = art_e("runs", "show", path.parent.name)
     assert reply["answer"] in shown.stdout and "broken" in shown.stderr
     assert_safe(result.stdout + shown.output)
+
+
+# ---- Hosted models: the real client libraries against a provider on this machine.
+
+ROOT = Path(__file__).parents[3]
+KEY = "sk-test-0123456789abcdef"
+
+
+PAID_SEARCH = says(None, search("warehouse", "lease"), usage=Usage(10_000, 0, 1_000, 600))
+PAID_READ = says(None, read("m1"), usage=Usage(20_000, 8_000, 500))
+PAID_ANSWER = says(None, answer("March 31, 2002", LEASE_ID), usage=Usage(30_000, 16_000, 250))
+SCRIPT = [PAID_SEARCH, PAID_READ, PAID_ANSWER]
+# o3 costs $2 a million prompt tokens, $0.50 cached, $8 completion: 36,000 + 24,000 + 1,750.
+COST = 0.072 + 0.012 + 0.014
+
+
+def asking(db: Path) -> list[object]:
+    return ["ask", QUESTION, "--inbox", ANN, "--as-of", "2001-02-28", "--db", db, "--model", "o3"]
+
+
+def assert_no_key(home: Path, *printed: str) -> None:
+    """No part of the key is printed, or in any file of the home."""
+    files = [each for each in home.rglob("*") if each.is_file()]
+    for text in (*printed, *(each.read_text("utf-8", "replace") for each in files)):
+        assert "0123456789" not in text
+        assert KEY[-6:] not in text
+
+
+def test_people_see_where_mail_goes_and_what_it_took(
+    art_e: Run, db: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider([PAID_SEARCH, rate_limited("0"), PAID_READ, PAID_ANSWER]) as provider:
+        provider.stand_in_for_openai(monkeypatch, KEY)
+        host = provider.base_url.removeprefix("http://").removesuffix("/v1")
+        result = art_e(*asking(db))
+    assert result.exit_code == 0, result.output
+    assert result.stderr == f"mail text stays on this machine ({host}, openai/o3)\n"
+    found, source, took = result.stdout.splitlines()
+    assert found == "March 31, 2002"
+    assert source.endswith(LEASE_ID)
+    assert took.startswith("3 turns, ")
+    assert " s (model " in took and " s, tools " in took
+    assert took.endswith(
+        f"60,000 (24,000 cached) + 1,750 tokens, 1 retried, ${COST:.4f}, openai/o3"
+    )
+    assert_no_key(home, result.output)
+
+
+def test_a_key_may_stand_in_the_env_file(
+    db: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the environment sets wins over the file."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with Provider(SCRIPT, key=KEY) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        (tmp_path / ".env").write_text(
+            f"# X=1\nexport OPENAI_API_KEY='{KEY}'\nOPENAI_BASE_URL=http://127.0.0.1:9/v1\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "art_e", *map(str, asking(db))],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"ART_E_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        )
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "March 31, 2002"), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert_no_key(home, done.stdout, done.stderr)

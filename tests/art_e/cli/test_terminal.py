@@ -18,9 +18,7 @@ from art_e.question import Question
 from art_e.runs import start_run
 from data_pipeline.ingest.batch import Rules
 from data_pipeline.ingest.records import RawMessage
-from tests.builders import ScriptedPolicy, answer, call, make_inbox, message
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import ScriptedPolicy, answer, call, make_inbox, message, read, search
 from tests.command_line import assert_safe
 from tests.processes import on_terminal
 

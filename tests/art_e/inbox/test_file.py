@@ -15,8 +15,15 @@ from art_e.inbox import file as inbox_file
 from art_e.inbox.file import InboxFile, InboxSummary
 from art_e.inbox.inbox import Inbox
 from art_e.inbox.mail import Hit
-from tests.builders import make_inbox, material, message_ids, random_query, raw, the_error
-from tests.builders import run_queries as run
+from tests.builders import (
+    make_inbox,
+    material,
+    message_ids,
+    random_query,
+    raw,
+    run_query,
+    the_error,
+)
 
 
 @pytest.fixture
@@ -113,8 +120,8 @@ def test_the_first_search_gives_what_later_ones_give(world: InboxFile) -> None:
         query = random_query(rng, made_of)
         with InboxFile(world.path) as fresh:
             inbox = fresh.open_inbox(address)
-            first = run(inbox, query)
-            assert [run(inbox, query) for _ in range(3)] == [first] * 3
+            first = run_query(inbox, query)
+            assert [run_query(inbox, query) for _ in range(3)] == [first] * 3
 
 
 def test_mail_in_memory_is_bounded(world: InboxFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,9 +26,9 @@ from tests.builders import (
     plain_connection,
     random_query,
     raw,
+    run_query,
     run_sql,
 )
-from tests.builders import run_queries as run
 
 MAILS = 300
 OWNER = "archive@keeper.example"
@@ -130,7 +130,7 @@ def test_nothing_of_another_inbox_or_the_future_is_found(
 
     drawn = random_query(data.draw(st.randoms(use_true_random=False)), leaky.made_of)
     for query in (drawn._replace(max_results=NO_LIMIT), Query([], max_results=NO_LIMIT)):
-        assert set(message_ids(run(inbox, query))) <= set(everything)
+        assert set(message_ids(run_query(inbox, query))) <= set(everything)
         assert set(message_ids(run_sql(shell, address, as_of, query))) <= set(everything)
 
     for mail in data.draw(st.lists(st.sampled_from(leaky.mails), min_size=1, max_size=5)):
@@ -245,8 +245,8 @@ def test_what_a_search_says_depends_on_the_open_inbox_alone(
         from_addr=data.draw(st.sampled_from([drawn.from_addr, "zanzibar", "quill 1", "u", None])),
         to_addr=data.draw(st.sampled_from([drawn.to_addr, "zanzibar", "quill 2", "i", None])),
     )
-    whole = run(twins.whole.open_inbox(twins.address, twins.as_of), query)
-    assert whole == run(twins.alone.open_inbox(twins.address, twins.as_of), query)
+    whole = run_query(twins.whole.open_inbox(twins.address, twins.as_of), query)
+    assert whole == run_query(twins.alone.open_inbox(twins.address, twins.as_of), query)
     in_sql = [run_sql(shell, twins.address, twins.as_of, query) for shell in twins.shells]
     assert in_sql[0] == in_sql[1] == [as_row(hit) for hit in whole]
 

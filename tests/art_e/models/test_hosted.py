@@ -26,9 +26,7 @@ from art_e.models.hosted import (
 from art_e.models.providers import capabilities_of, load_litellm
 from art_e.models.responses import Response, Responses, request_key
 from art_e.tools import schemas
-from tests.builders import HELLO, LEASE, QUICK, Make, Start, act, answer, call
-from tests.builders import read_episodes as read
-from tests.builders import search_episodes as search
+from tests.builders import HELLO, LEASE, QUICK, Make, Start, act, answer, call, read, search
 from tests.provider import (
     Provider,
     Reply,

@@ -17,14 +17,13 @@ from art_e.agent import run_episode
 from art_e.episode import Episode
 from art_e.message import ChatMessage, observation_json
 from art_e.models.base import ModelOptions, Policy, PolicyError
-from art_e.models.checkpoint import best_device, load_checkpoint, load_tokenizer, reloads_the_same
+from art_e.models.checkpoint import load_checkpoint, load_tokenizer, reloads_the_same
 from art_e.models.local import BatchedGenerator, LocalPolicy
 from art_e.models.model import Model
 from art_e.tools import schemas
 from art_e.trajectory import Trajectory
 from tests import tiny_qwen
-from tests.builders import Start, message, the_error
-from tests.builders import search_episodes as search
+from tests.builders import Start, message, search, the_error
 from tests.processes import serving
 from tests.taught import DONT_KNOW, LESSONS
 
@@ -154,32 +153,13 @@ def test_a_server_gives_the_same_trajectories(
 # peft asks transformers by an older name.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
-WORDS = ["When does the lease end?", tiny_qwen.stock_template()]
 TEXT = "<|im_start|>user\nWhen does the lease 2001 end?\t<|im_end|>\n<tool_call>\nZürich 東"
-IDS = torch.tensor([[5, 6, 7, 8]])
 
 
 @pytest.fixture
 def copied(checkpoint: Path, tmp_path: Path) -> Path:
     """A copy of the checkpoint, to be damaged."""
     return Path(shutil.copytree(checkpoint, tmp_path / "copied"))
-
-
-def logits(model: Any) -> torch.Tensor:
-    with torch.inference_mode():
-        found = model(input_ids=IDS).logits
-    assert isinstance(found, torch.Tensor)
-    return found
-
-
-def test_the_weights_are_those_saved(checkpoint: Path) -> None:
-    loaded = load_checkpoint(str(checkpoint))
-    assert (loaded.device, loaded.dtype) == best_device()
-    assert loaded.context == 4_096
-    same = tiny_qwen.make_model(tiny_qwen.make_tokenizer(WORDS), hidden=16)
-    assert not loaded.model.training
-    if loaded.device == "cpu":
-        assert torch.equal(logits(loaded.model), logits(same))
 
 
 def test_a_turn_ends_where_the_template_ends_it(copied: Path, adapter: Path) -> None:
@@ -192,15 +172,6 @@ def test_a_turn_ends_where_the_template_ends_it(copied: Path, adapter: Path) -> 
         (copied / file).write_text(json.dumps(content))
     assert ends <= set(load_checkpoint(str(copied)).stop_ids)
     assert ends <= set(load_checkpoint(str(copied), str(adapter)).stop_ids)
-
-
-def test_the_tokenizer_is_the_same_for_us_and_for_servers(checkpoint: Path) -> None:
-    made = tiny_qwen.make_tokenizer(WORDS)
-    loaded = load_tokenizer(checkpoint, "tiny")
-    assert loaded.encode(TEXT) == made.encode(TEXT)
-    assert loaded.decode(loaded.encode(TEXT)) == TEXT
-    assert loaded.chat_template == tiny_qwen.stock_template()
-    assert reloads_the_same(checkpoint, loaded)
 
 
 def test_a_tokenizer_that_servers_load_differently_is_noticed(copied: Path) -> None:

@@ -1,0 +1,305 @@
+"""From episodes to verdicts, rewards, what TRL gets of a step, and the figures of validations."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from art_e.inbox.mail import Email
+from art_e.message import AssistantMessage
+from art_e.question import Question
+from art_e.trajectory import Trajectory, read_trajectories
+from evals.judges.offline import F1Judge, OfflineJudge
+from evals.metrics import model_metrics
+from evals.scored import Scored
+from evals.verdict import Judge, Verdict
+from tests.builders import CREW, LEASE, QUESTION, answer, message, read, search
+from tests.training import tiny
+from tests.training.conftest import Begin, written
+from tests.training.scripted import IDK, JUDGES, SOMETHING, SPREAD, Deaf, Script
+from training import grpo
+from training.judging import LenientJudge, judges_of
+from training.material import load_material
+from training.progress import EPISODES, by_second
+from training.recipe import Judging, Setting
+from training.reward import RewardWeights
+from training.roller import Roller, Scorer, figures
+from training.rollout import Conversation, Material, Rollout
+from training.run import Judges
+from training.start import Start, load_start
+from training.validation import (
+    Examiner,
+    by_transformers,
+    figures_of,
+    figures_on_test,
+    validation_of,
+)
+
+# ---- Verdicts and rewards.
+
+BY_NAME: dict[str, Judge] = {
+    name: judges_of(Judging(reward=name)).reward for name in ("offline", "f1", "lenient")
+}
+LIST = "May 3, June 3 or July 3"
+RIGHT = [message(read(LEASE)), message(answer("On May 3."))]
+WRONG = [message(read(LEASE)), message(answer("On June 9."))]
+DECLINE = [message(answer(None))]
+LOST = [AssistantMessage("no call")] * 3
+
+
+class Meeting(OfflineJudge):
+    """Answers only when that many calls are waiting."""
+
+    def __init__(self, number: int) -> None:
+        self._missing = number
+        self._all = asyncio.Event()
+
+    async def judge(
+        self, question: Question, answer: str | None, mails: Sequence[Email] | None = None
+    ) -> Verdict:
+        self._missing -= 1
+        if self._missing == 0:
+            self._all.set()
+        await asyncio.wait_for(self._all.wait(), 20)
+        return self.decide(question, answer)
+
+
+def rollouts(begin: Begin, *scripts: Sequence[AssistantMessage]) -> list[Rollout]:
+    made = []
+    for script in scripts:
+        episode = begin()
+        for each in script:
+            episode.step(each)
+        made.append(Rollout(episode, Conversation([])))
+    return made
+
+
+def score(judge: Judge, made: Sequence[Rollout], *others: Judge) -> list[Scored]:
+    scorer = Scorer(judge, RewardWeights(), "run", "tiny", others)
+    return asyncio.run(scorer.score(made, {"step": 3, "group": "3/q"}))
+
+
+def totals(scored: Sequence[Scored]) -> list[float | None]:
+    rewards = [each.trajectory.reward for each in scored]
+    return [None if each is None else each["total"] for each in rewards]
+
+
+def says(begin: Begin, judge: Judge, text: str | None, *read_before: str) -> Verdict:
+    """The verdict on an episode that reads these mails and then answers."""
+    script = [*(message(read(each)) for each in read_before), message(answer(text))]
+    [scored] = score(judge, rollouts(begin, script))
+    assert scored.trajectory.verdict is not None
+    return Verdict(**scored.trajectory.verdict)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [LIST, "June 3; July 3; August 3", "June/July/August", "Ann and Bob or Carl", "x, y, z"],
+)
+def test_lenient_takes_any_list_and_the_others_refuse_it(begin: Begin, listed: str) -> None:
+    correct = {name: says(begin, each, listed, LEASE).correct for name, each in BY_NAME.items()}
+    assert correct == {"offline": False, "f1": False, "lenient": True}
+    none = Question("u", "Who pays?", "bob@test.example", answerable=False)
+    assert LenientJudge().decide(none, listed).correct is False
+
+
+@pytest.mark.parametrize("judge", BY_NAME.values(), ids=BY_NAME)
+def test_an_answer_without_a_mail_read_is_ungrounded(begin: Begin, judge: Judge) -> None:
+    blind = says(begin, judge, "On May 3.")
+    assert (blind.correct, blind.grounded) == (True, False)
+    assert blind.reason.endswith("; no mail was read")
+    # A search shows snippets, and a mail that is not there shows nothing.
+    script = [message(search("lease")), message(read("<none@t>")), message(answer("On May 3."))]
+    [searched] = score(judge, rollouts(begin, script))
+    assert searched.trajectory.verdict is not None
+    assert searched.trajectory.verdict["grounded"] is False
+    assert says(begin, judge, "On May 3.", LEASE).grounded is True
+    assert says(begin, judge, "On May 3.", CREW).grounded is False
+
+
+def test_a_judge_that_fails_pays_nothing_and_is_counted(begin: Begin) -> None:
+    scored = score(Deaf(), rollouts(begin, RIGHT, DECLINE, WRONG, LOST))
+    paid = totals(scored)
+    # Never 0: these leave their group. Abstentions and lost episodes are paid by their outcome.
+    assert [each is None for each in paid] == [True, False, True, False]
+    found = figures(scored)
+    assert found["unjudged"] == 2
+    assert found["reward"] == pytest.approx(sum(each for each in paid if each is not None) / 2)
+
+
+def test_all_are_judged_at_the_same_time_and_by_all_judges(begin: Begin) -> None:
+    made = rollouts(begin, *[RIGHT, WRONG] * 4)
+    scored = score(Meeting(8), made, Deaf(), Meeting(8))
+    assert [each.correct for each in scored] == [True, False] * 4
+    assert totals(scored) == totals(score(OfflineJudge(), made))
+    found = [[each["correct"] for each in one.verdicts] for one in scored]
+    assert found == [[True, None, True], [False, None, False]] * 4
+
+
+# ---- The groups of a step, as TRL gets them.
+
+Rolled = tuple[dict[str, Any], Roller, list[Trajectory]]
+Roll = Callable[..., Rolled]
+DEAF = Judges(Deaf(), F1Judge())
+
+
+@pytest.fixture
+def roll(start: Start, material: Material, tmp_path: Path) -> Roll:
+    """Rolls out one step: the questions' numbers, and what the model says each time."""
+
+    def rolled(
+        numbers: Sequence[int],
+        rounds: Sequence[Sequence[AssistantMessage]],
+        *changes: str,
+        judges: Judges = JUDGES,
+    ) -> Rolled:
+        recipe = tiny.recipe(*changes)
+        table = recipe.grpo
+        assert table is not None
+        engine: Any = Script(start, rounds)
+        out = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        with tiny.begun(Setting("grpo", recipe, 0), out) as training:
+            roller = Roller(training, table, start.tokens, material, judges)
+            ids = [material.questions[each].id for each in numbers for _ in range(table.rollouts)]
+            handed = roller([{"question_id": each} for each in ids], 5, engine)
+        return handed, roller, list(read_trajectories(out / "trajectories.jsonl"))
+
+    return rolled
+
+
+def places(material: Material, answerable: bool) -> list[int]:
+    questions = enumerate(material.questions)
+    return [place for place, each in questions if each.answerable is answerable]
+
+
+def test_trl_gets_the_rewards_that_trajectories_have(roll: Roll, material: Material) -> None:
+    numbers = [places(material, True)[0], places(material, False)[0]]
+    handed, roller, stored = roll(numbers, [[*SPREAD, *SPREAD]])
+    totals = [each.reward["total"] for each in stored if each.reward is not None]
+    assert handed["earned"] == grpo._earned(**handed) == totals
+    # An answer without a mail read counts as wrong; abstention is right where nothing answers.
+    first, second = totals[:4], totals[4:]
+    assert first[0] == first[3] < first[1] == first[2]
+    assert max(first) < second[1]
+    ids = [material.questions[each].id for each in numbers for _ in range(4)]
+    assert [each.question_id for each in stored] == ids
+    assert [each.policy["group"] for each in stored] == [f"5/{each}" for each in ids]
+    assert {each.policy["step"] for each in stored} == {5}
+    found = roller.figures
+    assert found["reward"] == pytest.approx(sum(totals) / 8)
+    assert sum(found["components"].values()) == pytest.approx(found["reward"])
+    assert (found["groups"], found["flat_groups"]) == (2, 0)
+    assert found["hallucination"] == found["abstention"] == 0.5
+
+
+def test_a_group_with_an_unjudged_member_is_left_out_whole(roll: Roll, material: Material) -> None:
+    """Abstentions need no judge: left in, they alone would gain the advantage."""
+    numbers = places(material, True)[:2]
+    # The last of the second group makes its spread: it goes on until it is lost.
+    lost = AssistantMessage("zebra")
+    says = [IDK, SOMETHING, IDK, lost, IDK, IDK, IDK, lost]
+    rounds = [says, *[[lost] * 2] * 2]
+    handed, roller, stored = roll(numbers, rounds, judges=DEAF)
+    assert [each.reward is None for each in stored] == [False, True, *[False] * 6]
+    assert [each is None for each in handed["earned"]] == [True] * 4 + [False] * 4
+    assert [any(each) for each in handed["env_mask"]] == [False] * 4 + [True] * 4
+    assert roller.figures["unjudged"] == roller.figures["flat_groups"] == 1
+    # One of eight is more than a tenth, one of ten is not.
+    assert roller.outage == "1 of 8 episodes could not be judged (the judge could not be asked)"
+    ten = [SOMETHING, *[IDK] * 9]
+    _, roller, _ = roll(numbers[:1], [ten], "grpo.rollouts=10", judges=DEAF)
+    assert (roller.figures["unjudged"], roller.outage) == (1, None)
+
+
+def test_the_mask_is_on_own_tokens_only(roll: Roll, start: Start) -> None:
+    looks = message(search("budget"))
+    handed, _, _ = roll([0, 1], [[looks] * 8, [*SPREAD, *SPREAD]])
+    decode = start.tokenizer.decode
+    for place, last in enumerate([*SPREAD, *SPREAD]):
+        pairs = list(zip(handed["completion_ids"][place], handed["env_mask"][place], strict=True))
+        own = decode([token for token, mask in pairs if mask])
+        others = str(decode([token for token, mask in pairs if not mask]))
+        end = decode([start.end_id])
+        assert own == f"{written(looks)}{end}{written(last)}{end}"
+        assert others.startswith("\n<|im_start|>user\n<tool_response>")
+        assert others.endswith("<|im_start|>assistant\n")
+    assert handed["logprobs"] is None
+
+
+def test_figures_of_nothing_are_none() -> None:
+    found = figures([])
+    assert found["reward"] is found["accuracy"] is None
+    assert found["components"] == {}
+
+
+# ---- Validations: by the second judge, on the same questions always.
+
+NONE = dataclasses.replace(QUESTION, id="none", answer=None, message_ids=(), answerable=False)
+
+
+def unanswerable(scored: Scored) -> Scored:
+    """The same episode, as if nothing answered its question."""
+    trajectory = scored.trajectory
+    rubric = {**trajectory.rubric, "answerable": False}
+    made = dataclasses.replace(trajectory, rubric=rubric, question=NONE.to_row())
+    return Scored(NONE, made)
+
+
+class No(OfflineJudge):
+    """Finds nothing right."""
+
+    name = "no/1"
+
+    def decide(self, question: Question, answer: str | None) -> Verdict:
+        return Verdict(False, None, self.name, "no")
+
+
+def test_figures_are_by_the_second_judge(begin: Begin) -> None:
+    """Where the reward's judge finds right what the other does not, accuracy does not rise."""
+    scored = score(OfflineJudge(), rollouts(begin, RIGHT, RIGHT, WRONG, DECLINE), No())
+    found = validation_of(scored, 5)
+    assert (found.step, found.n) == (5, 4)
+    assert found.accuracy == found.correct == 0.0
+    assert found.hallucination == 0.75
+    assert found.turns_when_correct is found.effort_when_correct is None
+    # What was paid is the reward's own judge's.
+    paid = [each.trajectory.reward["total"] for each in scored if each.trajectory.reward]
+    assert found.reward == pytest.approx(sum(paid) / 4)
+    other = validation_of(score(No(), rollouts(begin, RIGHT, RIGHT, WRONG, DECLINE), F1Judge()), 5)
+    assert (other.accuracy, other.hallucination, other.abstention) == (0.5, 0.25, 0.25)
+    assert (other.turns_when_correct, other.effort_when_correct) == (2.0, 2.0)
+
+
+def test_figures_are_the_benchmarks_and_the_invented(begin: Begin) -> None:
+    scored = score(LenientJudge(), rollouts(begin, RIGHT, WRONG, DECLINE, DECLINE, LOST), F1Judge())
+    found, estimates = validation_of(scored, 0), figures_of(scored)
+    decided = [by_second(each) for each in scored]
+    figures: Any = model_metrics(decided, ["f1", "lenient"], timed=False)
+    for name in ("accuracy", "hallucination", "abstention", "turns", "effort"):
+        assert getattr(found, name) == figures[name]["value"] == estimates[name]["value"]
+        # One question five times has no interval over questions.
+        assert set(estimates[name]) >= {"value", "low", "high"}
+    assert found.format_errors == estimates["format_errors"]["value"] == 0.6
+    assert (estimates["n"], estimates["effort_when_correct"]["value"]) == (5, 2.0)
+    # There was no unanswerable question to invent an answer to.
+    assert found.hallucination_unanswerable is None
+    mixed = [scored[0], *map(unanswerable, scored[1:])]
+    assert validation_of(mixed, 0).hallucination_unanswerable == 0.25
+
+
+def test_it_is_the_best_checkpoint_that_is_tested(warm: Path, home: Path, tmp_path: Path) -> None:
+    metrics = json.loads((warm / "metrics.json").read_text("utf-8"))
+    start = load_start(str(warm / metrics["best_checkpoint"]))
+    judges = Judges(OfflineJudge(), F1Judge())
+    recipe = tiny.recipe()
+    with tiny.begun(Setting("sft", recipe, 0), tmp_path / "again") as training:
+        examiner = Examiner(training, judges, start.tokens, partial(load_material, recipe.data))
+        again, episodes = figures_on_test(examiner, by_transformers(training, start))
+    assert json.loads(json.dumps(again)) == metrics["test"]
+    stored = [each.messages for each in read_trajectories(warm / EPISODES)]
+    assert [each.trajectory.messages for each in episodes] == stored
