@@ -24,8 +24,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
-from typing import NamedTuple
 
 from art_e.abstention import is_abstention
 from art_e.errors import UserError
@@ -40,9 +38,7 @@ from evals.judges.claims import (
     asks_yes_no,
     beside,
     content_stems,
-    has_verb,
     is_choice,
-    is_short,
     opens_sentence,
     opposed,
     polarity,
@@ -178,48 +174,33 @@ class OfflineJudge(RuleJudge):
         fault = compared.fault()
         if fault:
             return Verdict(False, None, self.name, fault)
-        found = compared.features()
-        against = [weight * each for weight, each in zip(WEIGHTS, found, strict=True)]
-        chance = 1 / (1 + math.exp(-BIAS - sum(against)))
+        found = zip(WEIGHTS.items(), compared.features(), strict=True)
+        against = {reason: weight * degree for (reason, weight), degree in found}
+        chance = 1 / (1 + math.exp(-BIAS - sum(against.values())))
         reason = "says what the gold answer says"
         if chance < 0.5:
-            reason = _AGAINST[against.index(min(against))]
+            reason = min(against, key=against.__getitem__)
         reason, unsure = f"{reason} (score {chance:.2f})", UNSURE[0] < chance < UNSURE[1]
         return Verdict(chance >= 0.5, None, self.name, reason, unsure=unsure)
 
 
-class Features(NamedTuple):
-    """What speaks against an answer; each is 0 to 1."""
-
-    replaced: float  # a needed value or name is missing, and the answer has another
-    lacking: float  # a value or name that the question asks for is missing
-    partly: float  # a value that it does not ask for is missing, or some of the names
-    extra: float  # none is missing, and another comes first or beside it (0.5: elsewhere)
-    contrary: float  # yes for no, or no for yes
-    missing: float  # share of the gold's content, beyond the question's, that is missing
-    changed: float  # how much of the gold the answer copies, if with a word changed or put in
-    dropped: float  # an item of the gold's list is missing, and there is nothing new
-    reversed: float  # denies what the gold affirms, or has an opposite word
-    swapped: float  # says of one thing what the gold says of another
-
-
-_AGAINST = (
-    "has another value or name", "lacks a value or name", "lacks some values or names",
-    "has a value or name more", "says yes for no or no for yes", "lacks words of the gold answer",
-    "has another word", "leaves an item out", "says the opposite",
-    "mixes up what belongs to what",
-)  # fmt: skip
-BIAS = 2.27
-WEIGHTS = Features(
-    replaced=-1.47, lacking=-4.26, partly=-1.65, extra=-3.40, contrary=-4.20,
-    missing=-3.61, changed=-2.82, dropped=-0.91, reversed=-2.47, swapped=-2.79,
-)  # fmt: skip
+BIAS = 2.56
+# What speaks against an answer, and how much.
+WEIGHTS = {
+    "lacks a value or name": -4.61,  # that is needed
+    "lacks some values or names": -2.15,  # that are not asked for
+    "has a value or name more": -3.20,  # and lacks none
+    "says yes for no or no for yes": -5.05,
+    "lacks words of the gold answer": -4.00,  # by the share of those that the question lacks
+    "has another word": -3.33,  # in a copy of the gold, by how much of it the answer copies
+    "leaves an item out": -1.12,  # of a list, and has nothing new
+    "says the opposite": -2.95,
+    "mixes up what belongs to what": -3.49,
+}
 UNSURE = (0.2, 0.8)  # between these scores
 
 _PARTS = re.compile(r"[,;/]|[.!?](?= |$)|\b(?:and|or|but|while)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+(?:[-'.:&]\w+)*")
-# What stands between the items of a list.
-_BETWEEN = re.compile(r"[\s,;/&+]*(?:and|plus|as well as)?\s*(?:also )?(?:the )?", re.IGNORECASE)
 _IN_ORDER = re.compile(r"\border\b|\bsequence\b|\bwho\b.{1,60}\bwhom\b", re.IGNORECASE)
 _PASSIVE = re.compile(r"\b(?:was|were|been|got|is|are|being)\b[^.;]{1,80}\bby\b", re.IGNORECASE)
 _DIRECTED = re.compile(r" (?:instead of|rather than|than|before|after|behind) ")
@@ -256,24 +237,23 @@ class Compared:
             return f"has another {other.kind}: {answer[other.start : other.end]!r}"
         return None
 
-    def features(self) -> Features:
-        """What speaks against an answer without a fault."""
-        lacking, extra = self._lacking(), self._extra()
+    def features(self) -> list[float]:
+        """How far each of `WEIGHTS` holds, from 0 to 1, of an answer without a fault."""
+        lacking = self._lacking()
         stems = set(content_stems(_without(self.answer.text, self.answer.values)))
         gold = _without(self.gold.text, [*self.values, *self.names])
         missing = self._missing(gold, stems, has_keys=not lacking)
-        return Features(
-            replaced=float(lacking > 0 < extra),
-            lacking=float(lacking == 1),
-            partly=float(lacking == 0.5),
-            extra=0.0 if lacking else extra,
-            contrary=float(self.is_yes_no and self._is_contrary()),
-            missing=missing,
-            changed=_changed(self.gold.text, self.answer.text, self.asked_stems),
-            dropped=float(self.scored and stems <= self.known and self._lacks_item(stems)),
-            reversed=(1 - missing) * self._is_reversed(gold, stems),
-            swapped=float(self._is_swapped()),
-        )
+        return [
+            float(lacking == 1),
+            float(lacking == 0.5),
+            float(not lacking and bool(self.others or self._has_other_name())),
+            float(self.is_yes_no and self._is_contrary()),
+            missing,
+            _changed(self.gold.text, self.answer.text, self.asked_stems),
+            float(self.scored and stems <= self.known and self._lacks_item(stems)),
+            (1 - missing) * self._is_reversed(gold, stems),
+            float(self._is_swapped()),
+        ]
 
     # ---- Values and names.
 
@@ -301,57 +281,27 @@ class Compared:
             and not is_elsewhere(value)
         ]
 
-    def _other_names(self) -> list[Name]:
-        """The answer's names that neither gold nor question has."""
+    def _has_other_name(self) -> bool:
+        """True if a name is needed, and the answer has one that neither gold nor question has."""
         words = set(re.findall(r"\w+", f"{self.gold.text} {self.asking.text}".lower()))
-        return [
-            name
-            for name in self.answer.names
-            if not set(name.words) <= words
+        return bool(self.names) and any(
+            not set(name.words) <= words
             and not opens_sentence(name, self.answer.text)
             and not any(same_name(gold.words, name.words) for gold in self.names)
-        ]
-
-    def _extra(self) -> float:
-        """1 if another value or name comes before or beside the needed ones, 0.5 if elsewhere."""
-        others: list[Value | Name] = [*self.others, *(self._other_names() if self.names else [])]
-        if not others:
-            return 0.0
-        keys: list[Value | Name] = [
-            value
-            for value in self.answer.values
-            if any(same_value(key, value, self.near) for key in self.values)
-        ]
-        keys += [
-            name
             for name in self.answer.names
-            if any(same_name(key.words, name.words) for key in self.names)
-        ]
-        first = min((key.start for key in keys), default=MAX_CHARS)
-        ends = [each.end for each in (*keys, *others)]
-        is_near = any(
-            other.start < first
-            or any(_BETWEEN.fullmatch(self.answer.text, end, other.start) for end in ends)
-            for other in others
         )
-        return 1.0 if is_near else 0.5
 
     def _lacking(self) -> float:
-        """1 if a needed value or name is missing; of two that say the same, one is enough.
+        """1 if a needed value or name is missing.
 
         It is 0.5 if the question does not ask for such a value and the answer has others of the
         gold's words, or if some names are there of a gold that is more than names.
         """
-        text = self.gold.text
-        stated = [self._is_stated(value) for value in self.values]
-        for place, (one, other) in enumerate(pairwise(self.values)):
-            if _is_twice(text, one, other):
-                stated[place : place + 2] = [any(stated[place : place + 2])] * 2
-        named = [self._is_named(name) for name in self.names]
-        if not all(stated):
+        if not all(map(self._is_stated, self.values)):
             shared = self.known.intersection(content_stems(self.answer.text)) - self.asked_stems
             return 1.0 if self.keyed or not shared else 0.5
-        is_sentence = content_stems(_without(text, self.gold.names))
+        named = [self._is_named(name) for name in self.names]
+        is_sentence = content_stems(_without(self.gold.text, self.gold.names))
         return 0.0 if all(named) else 0.5 if any(named) and is_sentence else 1.0
 
     def _is_stated(self, value: Value) -> bool:
@@ -360,7 +310,7 @@ class Compared:
         if spans:
             denied = [other.start for other in self.answer.denied]
             return not any(start <= place < end for start, end in spans for place in denied)
-        if isinstance(value.key, Amount) and not value.key.number and refused(self.answer.text):
+        if isinstance(value.key, Amount) and not value.key.number and self.answer.negated:
             return True  # "none", "no one"
         return any(
             same_value(value, each, self.near)
@@ -369,12 +319,7 @@ class Compared:
         )
 
     def _is_named(self, name: Name) -> bool:
-        given = [
-            other
-            for other in self.answer.names
-            for key in (name, *(each for each in self.names if is_short(name.words, each.words)))
-            if same_name(key.words, other.words)
-        ]
+        given = [other for other in self.answer.names if same_name(name.words, other.words)]
         if given:
             return not all(beside(self.answer.text, other) for other in given)
         words = set(re.findall(r"[\w-]+", self.answer.text.lower()))
@@ -389,9 +334,6 @@ class Compared:
         if given and self.answer.negated and not self.gold.negated:
             return True
         if given is None:
-            shared = self.known.intersection(content_stems(answer))
-            if len(shared) < 2 and not has_verb(answer) and not opposed(self.asking.text, answer):
-                return True
             given = self._affirms(answer)
         return given != (self._affirms(gold) if wanted is None else wanted)
 
@@ -409,10 +351,6 @@ class Compared:
             return float(gold.lower() not in self.answer.text.lower())  # "A-", "all of us"
         return len(beyond - stems) / max(1, len(beyond) + keys * has_keys)
 
-    def _lacks_item(self, given: set[str]) -> bool:
-        items = [stems for p in _PARTS.split(self.gold.text) if (stems := set(content_stems(p)))]
-        return len(items) > 1 and any(not item & given for item in items)
-
     def _is_reversed(self, gold: str, stems: set[str]) -> bool:
         """True if the answer denies what `gold` affirms, or has an opposite of one of its words.
 
@@ -423,6 +361,10 @@ class Compared:
             return opposed(gold if self.is_choice else f"{self.asking.text} {gold}", answer)
         beyond = stems.intersection(content_stems(gold)) - self.asked_stems
         return (_denies(gold, beyond) != _denies(answer, beyond)) != opposed(gold, answer)
+
+    def _lacks_item(self, given: set[str]) -> bool:
+        items = [stems for p in _PARTS.split(self.gold.text) if (stems := set(content_stems(p)))]
+        return len(items) > 1 and any(not item & given for item in items)
 
     def _is_swapped(self) -> bool:
         """True if the answer says of one thing what the gold says of another.
@@ -445,17 +387,6 @@ class Compared:
             or bool(_triples(answer) & {triple[::-1] for triple in _triples(gold)})
             or any(_is_exchanged(gold, answer, word) for word in _DIRECTED.findall(gold))
         )
-
-
-def _is_twice(text: str, one: Value, other: Value) -> bool:
-    """True if `text` gives one value in two ways: in brackets, after "i.e.", or nearly the same."""
-    between = text[one.end : other.start]
-    if "i.e." in between or one.kind != other.kind:
-        return "i.e." in between
-    first, last = one.key, other.key
-    if not (isinstance(first, Amount) and isinstance(last, Amount)) or "(" in between:
-        return "(" in between
-    return first.unit == last.unit != "" and abs(first.number - last.number) * 20 < first.number
 
 
 def _spelled(value: Value, text: str) -> list[tuple[int, int]]:

@@ -10,8 +10,8 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import astuple, dataclass, replace
+from fractions import Fraction
 from functools import lru_cache, partial
 from importlib.resources import files
 from typing import NamedTuple
@@ -53,10 +53,6 @@ _MON = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
-_COUNTED = re.compile(  # "the old one" counts nothing
-    r"[ -](?:(?:hour|day|week|month|year|third|quarter|fifth)s?\b|and a half|in (?:every )?\d)",
-    re.IGNORECASE,
-)
 # Letters without which a pattern finds nothing, the pattern, and what is written instead.
 _PLAINER = [
     (letters.replace("_", " ").strip("-"), re.compile(pattern, re.IGNORECASE), plain)
@@ -65,10 +61,6 @@ _PLAINER = [
         (before.split(" ", 1), after) for before, after in [line.split(" => ")]
     ]
 ]
-_NTH_OF = re.compile(  # "the ninth of November", "the third floor"
-    rf"(?<!-)\b({'|'.join(_NTHS)})(?= (?:(?:day )?of (?:the month\b|{_MON})|floor\b))",
-    re.IGNORECASE,
-)
 _PUNCTUATION = str.maketrans(
     "‘’‚‛“”„‟′″`´‐‑‒–—―−\u00ad", "''''\"\"\"\"'\"''-------\u200b"
 )  # fmt: skip
@@ -89,7 +81,6 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
     text = _INVISIBLE.sub("", text.translate(_PUNCTUATION))
     text = " ".join(re.sub(r"[\r\n]+", " ; ", text.strip()).split())[:limit]
     text = _SPELLED.sub(_in_figures, text)
-    text = _NTH_OF.sub(lambda match: f"{_NTHS[match[1].lower()]}th", text)
     lower = text.lower()
     for letters, pattern, plain in _PLAINER:
         if letters in lower:
@@ -98,8 +89,8 @@ def clean(text: str, limit: int = MAX_CHARS) -> str:
 
 
 def _in_figures(match: re.Match[str]) -> str:
-    if match[0].lower() == "one" and not _COUNTED.match(match.string, match.end()):
-        return match[0]
+    if match[0].lower() == "one":
+        return match[0]  # "the old one"
     total = group = 0
     for word in re.split(r"[ -]", match[0].lower()):
         if word in ("hundred", "dozen"):
@@ -112,9 +103,6 @@ def _in_figures(match: re.Match[str]) -> str:
 
 
 # ---- Values.
-
-# date, time, money, percent, duration, measure, number, phone, email, web, code or ordinal
-Kind = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,36 +129,40 @@ class TimeOfDay(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """A number in its base unit: dollars, minutes, months, metres.
+    """A number of a unit, which is `factor` times the base unit: dollars, minutes, metres."""
 
-    `said` is the number in the unit in which it stands, where that is another. It is `rough` if the
-    number is converted or a fraction, as of pounds, miles and thirds.
-    """
+    number: Fraction
+    base: str = ""
+    factor: Fraction = Fraction(1)
 
-    number: Decimal
-    unit: str
-    rough: bool = False
-    said: Decimal | None = None
+    @property
+    def total(self) -> Fraction:
+        """The amount in the base unit."""
+        return self.number * self.factor
+
+
+Key = PartialDate | TimeOfDay | Amount | str
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value and where it stands in the text (character offsets)."""
+    """One value and where it stands in the text (character offsets).
 
-    kind: Kind
-    key: PartialDate | TimeOfDay | Amount | str
+    `kind` is date, time, money, percent, duration, measure, number, phone, email, web, code or
+    ordinal.
+    """
+
+    kind: str
+    key: Key
     start: int
     end: int
-
-
-Found = tuple[Kind, PartialDate | TimeOfDay | Amount | str]
 
 
 def find_values(text: str) -> list[Value]:
     """The values of a `clean` text, in order; each stretch of text gives one kind only."""
     found: list[Value] = []
     masked = text
-    for pattern, read in _COMPILED:
+    for pattern, read in _READERS:
         for match in list(pattern.finditer(masked)):
             values = list(read(match))
             if values:
@@ -178,31 +170,29 @@ def find_values(text: str) -> list[Value]:
                 start = end - len(match[0].lstrip())
                 found += [Value(kind, key, start, end) for kind, key in values]
                 masked = masked[:start] + "\0" * (end - start) + masked[end:]
-    return _joined(sorted(found, key=lambda value: (value.start, value.end)), text)
-
-
-def _joined(values: list[Value], text: str) -> list[Value]:
-    """The values, of which "2 years, 6 months" is one, and the 5th of "5th to 9th June" in June."""
     joined: list[Value] = []
-    for value in values:
-        last = joined.pop() if joined else None
-        total = last and _total(last, value, text[last.end : value.start])
-        if last and not total:
-            joined.append(in_month_of(last, value) if value.start - last.end < 12 else last)
-        joined.append(total or value)
+    for value in sorted(found, key=lambda value: (value.start, value.end)):
+        whole = joined and _whole(joined[-1], value, text[joined[-1].end : value.start])
+        joined[-1:] = [whole] if whole else [*joined[-1:], value]
     return joined
 
 
-def _total(one: Value, other: Value, between: str) -> Value | None:
-    """The sum of "2 years" and "6 months"; None if they are not one value."""
+def _whole(one: Value, other: Value, between: str) -> Value | None:
+    """The value of which both are parts, as of "2 years, 6 months" and "Friday, May 4"."""
     first, last = one.key, other.key
-    if not (isinstance(first, Amount) and isinstance(last, Amount)) or first.unit != last.unit:
-        return None
-    is_joint = re.fullmatch(r",? ?(?:and )?", between) and one.kind in ("duration", "measure")
-    if not is_joint or last.number >= first.number / (first.said or first.number or 1):
-        return None
-    total = Amount(first.number + last.number, first.unit, first.rough)
-    return Value(one.kind, total, one.start, other.end)
+    key: Key | None = None
+    if isinstance(first, PartialDate) and isinstance(last, PartialDate):
+        weekdays = {first.weekday, last.weekday} - {None}
+        if re.fullmatch(r"[,.]? ?\(?(?:the )?", between) and len(weekdays) == 1:
+            if first == PartialDate(weekday=first.weekday):
+                key = replace(last, weekday=first.weekday)
+            elif last == PartialDate(weekday=last.weekday):
+                key = replace(first, weekday=last.weekday)
+    elif isinstance(first, Amount) and isinstance(last, Amount):
+        is_joint = re.fullmatch(r",? ?(?:and )?", between) and one.kind in ("duration", "measure")
+        if is_joint and first.base == last.base and last.total < first.factor:
+            key = first._replace(number=first.number + last.total / first.factor)
+    return key and Value(one.kind, key, one.start, other.end)
 
 
 def in_month_of(value: Value, other: Value) -> Value:
@@ -212,11 +202,10 @@ def in_month_of(value: Value, other: Value) -> Value:
         return value
     if not day.day or day.month or not date.month:
         return value
-    key = replace(day, month=date.month, year=day.year or date.year)
-    return Value("date", key, value.start, value.end)
+    return replace(value, key=replace(day, month=date.month, year=day.year or date.year))
 
 
-ROUGHLY = Decimal("0.04")  # how far apart, in shares, one amount in two units or roundings can be
+ROUGHLY = Fraction("0.04")  # how far apart, in shares, one amount in two units can be
 
 
 def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -225,35 +214,29 @@ def same_value(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     if isinstance(one, PartialDate):
         return isinstance(other, PartialDate) and states(one, other, near)
     if isinstance(one, TimeOfDay) and isinstance(other, TimeOfDay):
-        return _same_time(one, other)
+        is_far = one.zone and other.zone and one.zone != other.zone
+        apart = abs(one.minutes - other.minutes)
+        return not is_far and (apart == 0 or (apart == 720 and (one.either or other.either)))
     if isinstance(one, Amount) and isinstance(other, Amount):
-        return _same_amount(one, other)
+        return _same_amount(gold.kind, one, answer.kind, other)
     if isinstance(one, Amount) or isinstance(other, Amount):
         amount, label = (one, other) if isinstance(one, Amount) else (other, one)
         if isinstance(label, TimeOfDay):  # "2200"
             label = f"{label.minutes // 60}{label.minutes % 60:02}"
-        return isinstance(amount, Amount) and not amount.unit and f"{amount.number:f}" == label
+        return isinstance(amount, Amount) and not amount.base and str(amount.number) == label
     return gold.kind == answer.kind and one == other
 
 
-def _same_amount(one: Amount, other: Amount) -> bool:
-    numbers = {one.unit: one.number, other.unit: other.number}
-    units, is_rough = set(numbers), one.rough != other.rough
-    if units == {"month", "minute"}:
-        # A month has 30.4 days.
-        return _near(numbers["month"] * 43_829, numbers["minute"])
-    if units == {"", "%"} and numbers[""] < 1 and numbers[""] > 0:
-        return _near(100 * numbers[""], numbers["%"])
-    # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
-    same_unit = len(units) == 1 or units & {"", "%"} == {""}
-    if len(units) == 2 and (one.said or one.number) == (other.said or other.number):
-        return same_unit
-    is_same = one.number == other.number or (is_rough and _near(one.number, other.number))
-    return same_unit and is_same
-
-
-def _near(one: Decimal, other: Decimal) -> bool:
-    return abs(one - other) <= ROUGHLY * max(abs(one), abs(other))
+def _same_amount(kind: str, one: Amount, other_kind: str, other: Amount) -> bool:
+    if one.base != other.base:
+        # A unit may be left out ("12.4k" for "$12,400"), but 15 people are not 15 percent.
+        is_bare = "" in (one.base, other.base) and "percent" not in (kind, other_kind)
+        return is_bare and one.number == other.number
+    # A week has 7 days; but a month has some 30.4, and two thirds are some 67 %.
+    ratio = max(one.factor, other.factor) / min(one.factor, other.factor)
+    if ratio.denominator == 1 and kind == other_kind:
+        return one.total == other.total
+    return abs(one.total - other.total) <= ROUGHLY * max(one.total, other.total)
 
 
 def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
@@ -263,13 +246,6 @@ def compatible(gold: Value, answer: Value, near: dt.date | None = None) -> bool:
     return same_value(gold, answer, near)
 
 
-def _same_time(one: TimeOfDay, other: TimeOfDay) -> bool:
-    if one.zone and other.zone and one.zone != other.zone:
-        return False
-    apart = abs(one.minutes - other.minutes)
-    return apart == 0 or (apart == 720 and (one.either or other.either))
-
-
 # ---- Dates.
 
 _PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the question's date
@@ -277,14 +253,10 @@ _PLAUSIBLE_DAYS = 270  # a date without a year is one within so many days of the
 
 def conflict(one: PartialDate, other: PartialDate, near: dt.date | None = None) -> bool:
     """True if no day can be both; `near` (the question's date) decides unstated years."""
-    pairs = [
-        (getattr(one, name), getattr(other, name)) for name in ("year", "month", "day", "weekday")
-    ]
+    pairs = list(zip(astuple(one), astuple(other), strict=True))
     if any(a is not None and b is not None and a != b for a, b in pairs):
         return True
-    year, month, day, _ = (b if a is None else a for a, b in pairs)
-    if one.part and other.part and one.part != other.part:
-        return True
+    year, month, day, *_ = (b if a is None else a for a, b in pairs)
     if near is None or one.year == other.year or not year:
         return False
     month, day = month or 6, day or 15
@@ -303,8 +275,8 @@ def states(gold: PartialDate, answer: PartialDate, near: dt.date | None = None) 
 
 
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_WORDS_TOO = ("may", "march", "mar", "sep", "dec", "jan")
 _WEEKDAYS = "mon tue wed thu fri sat sun".split()
+_WORDS_TOO = frozenset("may march mar mon wed sat sun".split())  # in lower case
 _PARTS = {
     "early": "start", "beginning": "start", "start": "start", "first half": "start", "mid": "mid",
     "middle": "mid", "late": "end", "end": "end", "second half": "end", "last week": "end",
@@ -312,68 +284,42 @@ _PARTS = {
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?(?![a-z\d:%]|-[a-z]|,\d{3}|\.\d| ?[ap]\.?m)"
 _AND_DAY = r"(?: ?[-/&] ?|,? (?:to|through|until|till|and|or) (?:on )?(?:the )?|, ?)"
 _DAYS = rf"{_DAY}(?:{_AND_DAY}{_DAY}){{0,12}}"
-_A_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
+_YEAR = r"(?P<year>(?:19|20)\d\d)\b"
 _PART = rf"\b(?P<part>{'|'.join(sorted(_PARTS, key=len, reverse=True))})(?: of |[- ])(?:the )?"
-_WEEKDAY = (
-    r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|fri(?:day)?|"
-    r"sat(?:urday)?|sun(?:day)?)s?\b"
-)
-_ON = rf"(?:\b(?P<on>{_WEEKDAY})(?:[,.]? )(?:the )?)?"
-_SO_ON = rf"(?:,? \(?(?P<is>{_WEEKDAY}))?"
-_NUMERIC_DATES = (
-    rf"{_ON}\b{_A_YEAR}[-/.](?P<month>\d\d?)[-/.](?P<day>\d\d?)\b(?!-\d){_SO_ON}",
-    rf"{_ON}(?<![\w/.$-])(?!24/7\b)(?P<month>\d\d?)/(?P<day>\d\d?)(?:/(?P<year>\d{{4}}|\d\d))?"
-    rf"(?![\w/%]|[.,]\d){_SO_ON}",
-)
-_MONTH_OF_YEAR = r"(?<![\w/.-])(?P<month>0?[1-9]|1[0-2])/(?P<year>(?:19|20)\d\d)(?![\w/])"
-_NAMED_DATE = (
-    rf"(?:{_PART})?{_ON}(?:(?<![\w:.$,-])(?P<before>{_DAYS})(?: of |[ -]?))?\b(?P<month>{_MON})"
-    rf"(?: ?(?:the )?(?P<after>{_DAYS}))?(?:(?:,? (?:of |in )?\(?|[,-]){_A_YEAR})?{_SO_ON}"
-)
-_DAY_ALONE = (
-    rf"{_ON}\b(?:the|on|by) (?P<day>[12]\d|3[01]|[1-9])(?:st|nd|rd|th)\b"
+_DATES = (
+    rf"\b{_YEAR}[-/.](?P<month>\d\d?)[-/.](?P<day>\d\d?)\b(?!-\d)",
+    r"(?<![\w/.$-])(?!24/7\b)(?P<month>\d\d?)/(?P<day>\d\d?)(?:/(?P<year>\d{4}|\d\d))?"
+    r"(?![\w/%]|[.,]\d)",
+    r"(?<![\w/.-])(?P<month>0?[1-9]|1[0-2])/(?P<year>(?:19|20)\d\d)(?![\w/])",
+    rf"(?:{_PART})?(?:(?<![\w:.$,-])(?P<before>{_DAYS})(?: of |[ -]?))?\b(?P<name>{_MON})"
+    rf"(?: ?(?:the )?(?P<after>{_DAYS}))?(?:(?:,? (?:of |in )?\(?|[,-]){_YEAR})?",
+    rf"{_PART}{_YEAR}",
+    r"\b(?:the|on|by) (?P<day>[12]\d|3[01]|[1-9])(?:st|nd|rd|th)\b"
     r"(?! (?:floor|street|st|ave|avenue|grade|quarter|century|anniversary|annual|edition|place|"
-    rf"time|year|day|week|draft|round)\b)|\b(?P<is>{_WEEKDAY})(?:,? (?P<number>{_DAY})\b(?!-))?"
+    r"time|year|day|week|draft|round)\b)",
+    r"\b(?P<weekday>mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:r(?:s(?:day)?)?)?|"
+    rf"fri(?:day)?|sat(?:urday)?|sun(?:day)?)s?\b(?:,? (?P<after>{_DAY})\b(?!-))?",
 )
 
 
-def _numeric_date(match: re.Match[str]) -> Iterator[Found]:
+def _dates(match: re.Match[str]) -> Iterator[tuple[str, Key]]:
+    """The dates of any of the patterns."""
     parts = match.groupdict(default="")
-    year, month, day = (int(parts.get(name) or 0) for name in ("year", "month", "day"))
-    if month > 12 >= day:
-        month, day = day, month  # 27/4/2001
+    year, month = int(parts.get("year") or 0), int(parts.get("month") or 0)
+    days = parts.get("day") or parts.get("before") or parts.get("after") or "0"
+    name, weekday = parts.get("name"), parts.get("weekday")
+    if match[0].strip(" .") in _WORDS_TOO:
+        return
+    if name:
+        month = _MONTHS.index(name[:3].lower()) + 1
     if 0 < year < 100:
         year += 1900 if year >= 70 else 2000
-    if 1 <= month <= 12 and day <= 31:
-        yield "date", PartialDate(year or None, month, day or None, _weekday(match))
-
-
-def _named_date(match: re.Match[str]) -> Iterator[Found]:
-    """The dates with the name of a month; none of "may" or "march" alone in lower case."""
-    name, days = match["month"], match["before"] or match["after"]
-    part, year = _PARTS.get((match["part"] or "").lower()), int(match["year"] or 0) or None
-    month = _MONTHS.index(name[:3].lower()) + 1
-    for day in re.findall(r"\d{1,2}", days or ""):
-        yield "date", PartialDate(year, month, int(day), _weekday(match))
-    if not days and (part or year or name[0].isupper() or name.lower() not in _WORDS_TOO):
-        yield "date", PartialDate(year, month, part=part)
-
-
-def _part_of_year(match: re.Match[str]) -> Iterator[Found]:
-    yield "date", PartialDate(int(match["year"]), part=_PARTS[match["part"].lower()])
-
-
-def _day_alone(match: re.Match[str]) -> Iterator[Found]:
-    """A day without a month: "Friday the 27th", "Friday"; "sat" and "sun" are words too."""
-    day = int(re.sub(r"\D", "", match["day"] or match["number"] or "0")) or None
-    if day or match[0][0].isupper() or "day" in match[0].lower():
-        yield "date", PartialDate(day=day, weekday=_weekday(match))
-
-
-def _weekday(match: re.Match[str]) -> int | None:
-    parts = match.groupdict()
-    name = parts.get("on") or parts.get("is")
-    return _WEEKDAYS.index(name[:3].lower()) if name else None
+    for found in re.findall(r"\d{1,2}", days):
+        first, day = (int(found), month) if month > 12 else (month, int(found))  # 27/4/2001
+        if first <= 12 and day <= 31:
+            of_week = _WEEKDAYS.index(weekday[:3].lower()) if weekday else None
+            part = _PARTS.get(parts.get("part", "").lower())
+            yield "date", PartialDate(year or None, first or None, day or None, of_week, part)
 
 
 # ---- Times and amounts.
@@ -390,7 +336,7 @@ _TIME = (
 )
 
 
-def _times(match: re.Match[str]) -> Iterator[Found]:
+def _times(match: re.Match[str]) -> Iterator[tuple[str, Key]]:
     hour, half, minutes, half2 = int(match["h"]), match["ap"], match["min"], match["ap2"]
     if not (minutes or half or match["clock"] or half2 or match["min2"]):
         return
@@ -414,8 +360,8 @@ def _time(hour: int, minutes: str | None, half: str | None, zone: str, ends: boo
 
 _SCALES = {name: int(power) for power, *names in vocabulary("scale") for name in names}
 _UNITS = {
-    name.replace("_", " "): (kind, unit, Decimal(factor))
-    for kind, unit, factor, *names in vocabulary("unit")
+    name.replace("_", " "): (kind, base.strip("-"), Fraction(factor))
+    for kind, base, factor, *names in vocabulary("unit")
     for name in names
 }
 _UNIT_NAMES = "|".join(name for name in sorted(_UNITS, key=len, reverse=True) if name[-1].isalpha())
@@ -431,55 +377,47 @@ _AMOUNT = (
 )
 
 
-def _amounts(match: re.Match[str]) -> Iterator[Found]:
+def _amounts(match: re.Match[str]) -> Iterator[tuple[str, Key]]:
     name = (match["mark"] or match["unit"] or match["sign"] or "").lower().strip()
-    kind, unit, factor = _UNITS.get(name, ("number", "", Decimal(1)))
+    kind, base, factor = _UNITS.get(name, ("number", "", Fraction(1)))
     power = _SCALES[match["scale"].strip(" -").lower()] if match["scale"] else 0
-    number = Decimal(match["number"].replace(",", "")) * 10**power
+    number = Fraction(match["number"].replace(",", "")) * 10**power
     if match["cents"]:
-        number += Decimal(match["cents"]) / 100
-    said = number
-    if unit == "fahrenheit":
-        number, unit = number - 32, "celsius"
-    amount = round(number * factor, 6).normalize()
-    is_converted = kind == "measure" and len(factor.normalize().as_tuple().digits) > 1
-    is_rough = is_converted or len(str(amount % 1)) > 7
-    yield kind, Amount(amount, unit, is_rough, said if said != amount else None)
+        number += Fraction(match["cents"]) / 100
+    if name.removeprefix("°") in ("f", "fahrenheit"):
+        number -= 32
+    yield kind, Amount(number, base, factor)
 
 
 # ---- What names something: of codes and numbers only letters and digits count.
 
 _NTH_WORDS = "|".join(word for word, nth in _NTHS.items() if nth > 2)
-_RANKED = (
-    r"(?:floor|edition|place|grade|quarter|draft|round|row|prize|class|year|week|half|reading)"
-)
 _ORDINAL = (
-    rf"\b\d{{1,4}}(?:st|nd|rd|th)\b|\b(?:{_NTH_WORDS})\b|\b(?:first|second)(?=[ -]{_RANKED}\b)"
+    rf"\b\d{{1,4}}(?:st|nd|rd|th)\b|\b(?:{_NTH_WORDS})\b|\b(?:first|second)(?=[ -](?:floor|edition|"
+    r"place|grade|quarter|draft|round|row|prize|class|year|week|half|reading)\b)"
 )
 
 
-def _label(kind: Kind, match: re.Match[str]) -> Iterator[Found]:
+def _label(kind: str, match: re.Match[str]) -> Iterator[tuple[str, Key]]:
     text = match[match.lastindex or 0].upper()
     if kind == "ordinal":
         text = re.sub(r"\D", "", text) or str(_NTHS[text.lower()])
     yield kind, text if kind == "email" else re.sub(r"^V(?=\d)|[\W_]", "", text)
 
 
-def _labels(kind: Kind, name: str) -> tuple[str, Callable[[re.Match[str]], Iterator[Found]]]:
-    return "|".join(phrases(f"label {name}")), partial(_label, kind)
-
-
+_LABELS = {
+    kind: "|".join(phrases(f"label {kind}")) for kind in ("email", "phone", "web", "code", "word")
+}
 # In the order in which they are looked for.
-_READERS: list[tuple[str, Callable[[re.Match[str]], Iterator[Found]]]] = [
-    *(_labels(kind, kind) for kind in ("email", "phone", "web")),
-    (_TIME, _times),
-    *((pattern, _numeric_date) for pattern in (*_NUMERIC_DATES, _MONTH_OF_YEAR)),
-    (_NAMED_DATE, _named_date),
-    (rf"{_PART}{_A_YEAR}", _part_of_year),
-    (_DAY_ALONE, _day_alone),
-    _labels("code", "code"),
-    (_AMOUNT, _amounts),
-    (_ORDINAL, partial(_label, "ordinal")),
-    _labels("code", "word"),
+_READERS: list[tuple[re.Pattern[str], Callable[[re.Match[str]], Iterator[tuple[str, Key]]]]] = [
+    (re.compile(pattern, re.IGNORECASE), read)
+    for pattern, read in (
+        *((_LABELS[kind], partial(_label, kind)) for kind in ("email", "phone", "web")),
+        (_TIME, _times),
+        *((pattern, _dates) for pattern in _DATES),
+        (_LABELS["code"], partial(_label, "code")),
+        (_AMOUNT, _amounts),
+        (_ORDINAL, partial(_label, "ordinal")),
+        (_LABELS["word"], partial(_label, "code")),
+    )
 ]
-_COMPILED = [(re.compile(pattern, re.IGNORECASE), read) for pattern, read in _READERS]

@@ -15,9 +15,9 @@ from scipy.optimize import minimize
 
 from art_e.question import Question
 from evals.judges.labels import load_pairs
-from evals.judges.offline import Compared, Features, ruled
+from evals.judges.offline import WEIGHTS, Compared, ruled
 
-RIDGE = 1.0
+RIDGE = 0.3
 FOLDS = 8
 PAIRS = Path(__file__).with_name("judge_pairs.jsonl").read_text(encoding="utf-8")
 # Invented questions with answers labelled by hand: {question, gold, right: [...], wrong: [...]}.
@@ -81,7 +81,7 @@ def fitted(chosen: Sample) -> np.ndarray[Any, np.dtype[np.float64]]:
         margins = signs * (weights[0] + chosen.columns @ weights[1:])
         return float(np.logaddexp(0, -margins).sum() + RIDGE / 2 * (weights[1:] ** 2).sum())
 
-    bounds = [(None, None), *[(None, 0.0)] * len(Features._fields)]
+    bounds = [(None, None), *[(None, 0.0)] * len(WEIGHTS)]
     found = minimize(loss, np.zeros(len(bounds)), method="L-BFGS-B", bounds=bounds).x
     return np.asarray(found)
 
@@ -102,7 +102,7 @@ if __name__ == "__main__":
     found = sample()
     bias, *weights = fitted(found)
     print(f"BIAS = {bias:.2f}")
-    print(*(f"{k}={v:.2f}," for k, v in zip(Features._fields, weights, strict=True)), sep="\n")
+    print(*(f'"{k}": {v:.2f},' for k, v in zip(WEIGHTS, weights, strict=True)), sep="\n")
     scores, labels = (each[found.tuning] for each in (cross_validated(found), found.labels))
     print("tuning half, judged with the weights of other questions:")
     for low in (0.0, 0.2, 0.4, 0.6, 0.8):
