@@ -351,8 +351,14 @@ class GoldenSet:
         partial = folder / PARTIAL
         partial.mkdir(parents=True)
         write_questions(partial, "questions", self.questions)
-        dropped = map(dataclasses.asdict, self.rejected)
-        rejected = ({**each.pop("row"), "rejected": each} for each in dropped)
+        # A row may be nested too deep for `asdict`, which copies it.
+        rejected = (
+            {
+                **each.row,
+                "rejected": {"step": each.step, "check": each.check, "reason": each.reason},
+            }
+            for each in self.rejected
+        )
         _write_rows(partial / "rejected.jsonl", rejected)
         _write_rows(partial / "batches.jsonl", [dataclasses.asdict(each) for each in self.batches])
         write_manifest(partial, self.manifest)

@@ -124,7 +124,7 @@ def test_a_set_that_other_commands_read(
     golden = GoldenSet.load(folder)
     assert golden.batches == plan.batches
     assert golden.manifest["inboxes"] == plan.splits
-    assert golden.manifest["db"] == {"name": "inbox.duckdb", "mails": world.counts["stored"]}
+    assert golden.manifest["db"] == {"name": world_db.name, "mails": world.counts["stored"]}
     assert load_questions(str(folder)) == golden.questions
     first = [each for each in golden.questions if each.provenance["batch"] == plan.batches[0].id]
     ids = plan.batches[0].message_ids
