@@ -9,11 +9,11 @@ import asyncio
 import datetime as dt
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -76,22 +76,30 @@ def load_pairs(path: Path | None = None) -> list[Case]:
         raise UserError(
             f"can't read labelled pairs from {source}: {error}; name another file with --pairs"
         ) from None
-    pairs: list[Case] = []
     # Not splitlines: a text may hold other line ends, such as U+2028.
-    for number, line in enumerate(text.split("\n"), start=1):
-        try:
-            if line.strip():
-                pairs.append(_Row.model_validate_json(line, strict=True).case())
-        except ValidationError as error:
-            raise UserError(f"{source}, line {number}: {_fault(error)}") from None
+    pairs = [each.case() for each in _rows(_Row, str(source), text.split("\n"))]
     if not pairs:
         raise UserError(f"{source} has no labelled pair; write one a line, or leave --pairs out")
     return pairs
 
 
-def _fault(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'line'}: {first['msg']}"
+_Form = TypeVar("_Form", bound=BaseModel)
+
+
+def _rows(form: type[_Form], file: str, lines: Iterable[str | bytes]) -> list[_Form]:
+    """The rows of a JSONL file, but for empty lines. Raises `UserError` for the first bad line."""
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line.strip():
+                rows.append(form.model_validate_json(line, strict=True))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            where = ".".join(map(str, fault["loc"])) or "line"
+            raise UserError(
+                f"{file}, line {number}: {where}: {fault['msg']}; correct or remove it"
+            ) from None
+    return rows
 
 
 # ---- How far a judge agrees with labels.
@@ -208,16 +216,8 @@ def labels_file(run: Run) -> Path:
 def read_labels(run: Run) -> dict[str, bool]:
     """By episode, whether a person called its answer right. Raises `UserError` for a bad line."""
     path = labels_file(run)
-    labels: dict[str, bool] = {}
-    for number, line in enumerate(whole_lines(path), start=1):
-        try:
-            label = _Label.model_validate_json(line, strict=True)
-        except ValidationError as error:
-            raise UserError(
-                f"{path}, line {number} is no label ({_fault(error)}); correct or remove it"
-            ) from None
-        labels[label.episode_id] = label.correct
-    return labels
+    rows = _rows(_Label, str(path), whole_lines(path))
+    return {each.episode_id: each.correct for each in rows}
 
 
 def write_label(run: Run, episode_id: str, *, correct: bool) -> None:

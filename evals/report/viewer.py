@@ -76,11 +76,11 @@ def _turn(exchange: Exchange, handles: Mapping[str, str], shared: _Shared) -> di
     def shown(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [part for each in results for part in _result(each, handles, shared)]
 
+    says = shared.add(exchange.says) if exchange.says else None
     calls = [
         {"tool": each.tool, "arguments": _words(each.arguments), "results": shown(each.results)}
         for each in exchange.calls
     ]
-    says = shared.add(exchange.says) if exchange.says else None
     return {"says": says, "calls": calls, "notes": shown(exchange.replies)}
 
 

@@ -87,21 +87,17 @@ def episode(
     found = item.answerable or None
     correct = outcome == "right" or (outcome == "abstained" and not item.answerable)
     sources = [reads] if ends and not abstains else []
-    verdicts = []
-    if ends:
-        verdicts.append(_verdict(None if outcome == "unjudged" else correct, "offline/6"))
-        verdicts += [] if second is None else [_verdict(second, "second")]
+    verdicts = [_verdict(None if outcome == "unjudged" else correct, "offline/6")] if ends else []
+    if ends and second is not None:
+        verdicts.append(_verdict(second, "second"))
+    policy = {"temperature": 0, "prompt_hash": "0123456789abcdef"}
     made: dict[str, Any] = {
         "run_id": run_id,
         "episode_id": f"{model}-{item.id}-{repeat}" + ("" if step is None else f"-{step}"),
         "question_id": item.id,
         "inbox_address": item.inbox_address,
         "model": model,
-        "policy": {
-            "temperature": 0,
-            "prompt_hash": "0123456789abcdef",
-            **({} if step is None else {"step": step}),
-        },
+        "policy": policy if step is None else {**policy, "step": step},
         "messages": messages,
         "handles": {f"m{number}": each for number, each in enumerate(shown, start=1)},
         "final_answer": answer,
@@ -162,14 +158,11 @@ def training(steps: Sequence[int], *, model: str = "trained", n: int = 20) -> li
     """A training run's validations: more right answers, fewer abstentions from step to step."""
     made: list[Trajectory] = []
     for place, step in enumerate(steps):
-        rights = n * (place + 1) // (len(steps) + 1)
-        abstained = (n - rights) // 2
-        outcomes: dict[Outcome, int] = {
-            "right": rights,
-            "abstained": abstained,
-            "wrong": n - rights - abstained,
-        }
-        reward = {"correctness": 1.0 * rights / n, "effort": -0.1}
+        right = n * (place + 1) // (len(steps) + 1)
+        withheld = (n - right) // 2
+        wrong = n - right - withheld
+        outcomes: dict[Outcome, int] = {"right": right, "abstained": withheld, "wrong": wrong}
+        reward = {"correctness": 1.0 * right / n, "effort": -0.1}
         made += episodes(model, outcomes, step=step, reward=reward)
     return made
 
@@ -202,13 +195,9 @@ def _conversation(
     item: Question, shown: Sequence[str], reads: str, answer: str | None, ends: bool
 ) -> list[dict[str, Any]]:
     head = {"date": "2020-01-31", "from": "Ann Alder <ann@test.example>"}
+    said = "The lease of the warehouse"
     hits = [
-        {
-            "message_id": f"m{number}",
-            **head,
-            "subject": f"Lease, part {number}",
-            "snippet": "The lease of the warehouse",
-        }
+        {"message_id": f"m{number}", **head, "subject": f"Lease, part {number}", "snippet": said}
         for number in range(1, len(shown) + 1)
     ]
     handle = f"m{shown.index(reads) + 1}" if reads in shown else reads
@@ -234,12 +223,9 @@ def _conversation(
 
 
 def _verdict(correct: bool | None, judge: str) -> dict[str, Any]:
-    reasons = {
-        True: "agrees with the gold answer",
-        False: "contradicts the gold answer",
-        None: "unparseable: no verdict",
-    }
-    return {"correct": correct, "grounded": None, "judge": judge, "reason": reasons[correct]}
+    said = {True: "agrees with the gold answer", False: "contradicts the gold answer"}
+    reason = "unparseable: no verdict" if correct is None else said[correct]
+    return {"correct": correct, "grounded": None, "judge": judge, "reason": reason}
 
 
 def step(number: int, **figures: Any) -> Step:

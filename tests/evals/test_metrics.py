@@ -36,13 +36,13 @@ def unanswerable(outcome: Outcome, **options: Any) -> Scored:
     return scored(outcome, asked=question(next(NUMBERS), kind="unanswerable"), **options)
 
 
-def judged(first: bool | None, second: bool | None = None, grounded: bool | None = None) -> Scored:
-    """An answer with the verdicts of two judges."""
-    verdicts = [
-        {"correct": correct, "grounded": grounded, "judge": judge, "reason": ""}
-        for correct, judge in ((first, JUDGE), (second, "other"))
-    ]
-    return scored("right", verdict=verdicts[0], other_verdicts=verdicts[1:])
+def judged(*given: bool | None, grounded: bool | None = None) -> Scored:
+    """An answer with these judges' verdicts."""
+    first, *others = (
+        {"correct": correct, "grounded": grounded, "judge": str(judge), "reason": ""}
+        for judge, correct in enumerate(given)
+    )
+    return scored("right", verdict=first, other_verdicts=others)
 
 
 def figures_of(episodes: Sequence[Scored], **options: Any) -> dict[str, Any]:
@@ -300,14 +300,7 @@ def test_a_panel_decides_by_majority(given: list[bool | None]) -> None:
 def test_a_panel_shows_what_its_judges_say() -> None:
     names = ["majority of 3", "a", "b", "c"]
     said = [(True, True, True, False), (False, False, True, False), (True, True, True, True)]
-    episodes = []
-    for verdicts in said:
-        first, *others = (
-            {"correct": correct, "grounded": None, "judge": name, "reason": ""}
-            for correct, name in zip(verdicts, names, strict=True)
-        )
-        episodes.append(scored("right", verdict=first, other_verdicts=others))
-    figures = model_metrics(episodes, names)
+    figures = model_metrics([judged(*each) for each in said], names)
     assert share(figures, "accuracy") == (2 / 3, 3)
     assert figures["disputed"] == 2
     assert figures["agreement"]["judges"] == ["a", "b", "c"]
