@@ -375,9 +375,8 @@ def verify_command(
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = model_checks.ModelChecks(reader, judging, before, min_realism)
         with _live("rows", len(golden.questions), lambda: shown_usd(checks.spent_usd)) as show:
-            verify.verify(
-                file, golden, checks.examine, checks.settings(), strict, concurrency, show
-            )
+            options: dict[str, Any] = {"strict": strict, "concurrency": concurrency, "on_row": show}
+            verify.verify(file, golden, checks.examine, checks.settings(), **options)
         note(f"cost so far: {shown_usd(checks.spent_usd)}")
     unchecked = golden.manifest["steps"]["verify"]["unchecked"]
     for check, why in unchecked.items():

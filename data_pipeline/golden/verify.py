@@ -18,7 +18,6 @@ from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
 from data_pipeline.golden.inboxes import inbox_of
 
-CONCURRENCY = 8  # rows at a time
 # How the reason of an unsure check begins that could not be made. The kind of the `PolicyError`,
 # "unparseable" or "judge" follows.
 NOT_CHECKED = "not checked: "
@@ -33,15 +32,17 @@ def verify(
     golden: GoldenSet,
     examine: Callable[[Inbox, Question], Awaitable[Examined]],
     settings: Mapping[str, Any],
+    *,
     strict: bool = False,
-    concurrency: int = CONCURRENCY,
+    concurrency: int,
     on_row: Callable[[], None] = lambda: None,
 ) -> None:
     """Check every row: rows that fail are dropped, superseded answers replaced.
 
     `examine` makes the checks of a row in its inbox as of its date; `settings` are those of the
     checks, for the manifest. `strict` also drops rows with an unsure check, or one that could not
-    be made. `on_row` is called after each row. Raises `UserError` for an inbox that the file lacks.
+    be made. `concurrency` limits the rows at a time; `on_row` is called after each. Raises
+    `UserError` for an inbox that the file lacks.
     """
     golden.undo("verify")
 
