@@ -106,14 +106,9 @@ class Claim(NamedTuple):
 # ---- Mails that might answer a question, found by searching.
 
 
-def sent(mail: Email) -> dt.datetime:
-    """When the mail was sent; a mail without a date counts as the oldest."""
-    return mail.date or dt.datetime.min
-
-
 def by_date(mails: Iterable[Email]) -> list[Email]:
-    """The mails, oldest first."""
-    return sorted(mails, key=lambda each: (sent(each), each.message_id))
+    """The mails, oldest first; a mail without a date counts as the oldest."""
+    return sorted(mails, key=lambda each: (each.date or dt.datetime.min, each.message_id))
 
 
 def possible_answers(inbox: Inbox, question: Question) -> list[Email]:
