@@ -214,14 +214,8 @@ def generate_command(
         _print_plan(plan, as_json=json_output)
         return
     with _step("generate", out, db, as_json=json_output, is_new=True) as (file, golden, folder):
-        asker = Asker(
-            model,
-            folder,
-            "generate",
-            concurrency=concurrency,
-            max_cost_usd=max_cost,
-            temperature=generate.TEMPERATURE,
-        )
+        temperature = generate.TEMPERATURE
+        asker = Asker(model, folder, "generate", max_cost_usd=max_cost, temperature=temperature)
         plan = generate.make_plan(file, options, model)
         _note_size(plan)
         note(str(Model(model).notice))
@@ -241,7 +235,7 @@ def generate_command(
                 found.append(reply.questions)
                 show()
 
-            lost = generate.generate(file, golden, asker, plan, on_reply)
+            lost = generate.generate(file, golden, asker, plan, concurrency, on_reply)
     reasons, of = dict(lost), f"{len(plan.batches):,} batches gave nothing"
     for kind, count in sorted(Counter(kind for kind, _ in lost).items()):
         note(f"{count:,} of {of} ({kind}): {reasons[kind]}")
@@ -370,7 +364,7 @@ def verify_command(
         if max_cost is not None:
             for_reader = max_cost * (READER_SHARE if needs_model(judge) else 1.0)
             for_judge = left_of(max_cost - for_reader, before)
-        reader = Asker(model, folder, "read", concurrency=concurrency, max_cost_usd=for_reader)
+        reader = Asker(model, folder, "read", max_cost_usd=for_reader)
         cache = responses_folder(folder, "judge", judge)
         judging = choose_judge(judge, max_cost_usd=for_judge, cache=cache)
         checks = model_checks.ModelChecks(reader, judging, before, min_realism)
