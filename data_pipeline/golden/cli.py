@@ -60,7 +60,7 @@ SetOption = Annotated[
     ),
 ]
 SetArgument = Annotated[Path, Argument(metavar="DIR", help="Folder of the golden set.")]
-ModelOption = Option("--model", "-m", help="Any litellm name.")
+ModelOption = Annotated[str, Option("--model", "-m", help="Any litellm name.")]
 
 
 def _number(flag: str, help_text: str, least: int = 1) -> Any:
@@ -170,7 +170,7 @@ def _refuse_unhosted(model: str, offline: str) -> None:
     ),
 )
 def generate_command(
-    model: Annotated[str, ModelOption] = "gemini/gemini-2.5-pro",
+    model: ModelOption = "gemini/gemini-2.5-pro",
     seed: Annotated[int, Option(help="Another seed draws other splits and mails.")] = 0,
     batches: BatchesOption = generate.BATCHES,
     questions: QuestionsOption = generate.QUESTIONS,

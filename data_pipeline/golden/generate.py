@@ -343,8 +343,8 @@ def generate(
     """Ask for the questions of every batch; returns why batches gave nothing, by kind and text.
 
     `concurrency` limits the batches at a time; `on_reply` gets each reply as it comes. Kinds are
-    "unreadable" and those of `PolicyError`.
-    Raises `UserError` if there is not a single question, or the set has other settings.
+    "unreadable" and those of `PolicyError`. Raises `UserError` if there is not a single question,
+    or the set has other settings.
     """
     settings = settings_of(file, plan.options, asker.name)
     check_same(golden, settings)

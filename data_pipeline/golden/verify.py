@@ -16,7 +16,7 @@ from art_e.inbox.file import InboxFile
 from art_e.inbox.inbox import Inbox
 from art_e.question import Question
 from data_pipeline.golden.golden_set import Check, GoldenSet, checks_of
-from data_pipeline.golden.inboxes import inbox_of
+from data_pipeline.golden.inboxes import Cited, CitedMails, inbox_of
 
 # How the reason of an unsure check begins that could not be made. The kind of the `PolicyError`,
 # "unparseable" or "judge" follows.
@@ -45,14 +45,14 @@ def verify(
     `UserError` for an inbox that the file lacks.
     """
     golden.undo("verify")
+    cited = CitedMails(file, golden.questions)
 
     async def examine_all() -> list[Examined]:
         turn = asyncio.Semaphore(concurrency)
 
         async def one(question: Question) -> Examined:
             async with turn:
-                inbox = inbox_of(file, question)
-                fault = unfit(inbox, question)
+                inbox, fault = inbox_of(file, question), unfit(question, cited.of(question))
                 done = (question, fault) if fault else await examine(inbox, question)
                 on_row()
                 return done
@@ -84,17 +84,13 @@ def refuse_own_rows(golden: GoldenSet, model: str) -> None:
         )
 
 
-def unfit(inbox: Inbox, question: Question) -> Check | None:
+def unfit(question: Question, cited: Mapping[str, Cited]) -> Check | None:
     """The reason why a row can't be verified: an answerable one without answer or mails."""
-    if question.answerable is False:
-        return None
-    lacking = [each for each in question.message_ids if inbox.canonical_id(each) is None]
+    faults = [f"{name} {mail.fault}" for name, mail in cited.items() if mail.fault]
     if not question.answer:
-        reason = "there is no gold answer"
-    elif not question.message_ids:
-        reason = "no mail is cited"
-    elif lacking:
-        reason = f"the inbox has no mail {lacking[0]} when the question is asked"
-    else:
+        faults = ["there is no gold answer"]
+    elif not cited:
+        faults = ["no mail is cited"]
+    if question.answerable is False or not faults:
         return None
-    return Check("answerable", "verify", False, reason, "rule")
+    return Check("answerable", "verify", False, faults[0], "rule")
